@@ -1,0 +1,312 @@
+// Package manifest converts objects to and from manifests: JSON or YAML in the
+// shape in which kubectl prints them.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// meta is metadata as manifests spell it. What Kubernetes has beside it is
+// read and dropped; anything else is a mistake, and refused.
+type meta struct {
+	Name                       string            `json:"name,omitempty"`
+	GenerateName               string            `json:"generateName,omitempty"`
+	Namespace                  string            `json:"namespace,omitempty"`
+	UID                        string            `json:"uid,omitempty"`
+	ResourceVersion            resourceVersion   `json:"resourceVersion,omitempty"`
+	Generation                 int64             `json:"generation,omitempty"`
+	CreationTimestamp          *timestamp        `json:"creationTimestamp,omitempty"`
+	DeletionTimestamp          *timestamp        `json:"deletionTimestamp,omitempty"`
+	DeletionGracePeriodSeconds *int64            `json:"deletionGracePeriodSeconds,omitempty"`
+	Labels                     map[string]string `json:"labels,omitempty"`
+	Annotations                map[string]string `json:"annotations,omitempty"`
+	OwnerReferences            []ownerReference  `json:"ownerReferences,omitempty"`
+	Finalizers                 []string          `json:"finalizers,omitempty"`
+
+	ManagedFields dropped `json:"managedFields,omitempty"`
+	SelfLink      dropped `json:"selfLink,omitempty"`
+	ClusterName   dropped `json:"clusterName,omitempty"`
+}
+
+// dropped is a member that is read and forgotten.
+type dropped []struct{}
+
+func (*dropped) UnmarshalJSON([]byte) error { return nil }
+
+type ownerReference struct {
+	APIVersion         string `json:"apiVersion"`
+	Kind               string `json:"kind"`
+	Name               string `json:"name"`
+	UID                string `json:"uid"`
+	Controller         *bool  `json:"controller,omitempty"`
+	BlockOwnerDeletion *bool  `json:"blockOwnerDeletion,omitempty"`
+}
+
+// resourceVersion is a string in manifests; it is read from a number as well.
+type resourceVersion uint64
+
+func (v resourceVersion) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, strconv.FormatUint(uint64(v), 10)), nil
+}
+
+func (v *resourceVersion) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	if s == "" || s == "null" {
+		*v = 0
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return fmt.Errorf("metadata.resourceVersion: %q is not a revision: a revision is a number", s)
+	}
+	*v = resourceVersion(n)
+	return nil
+}
+
+type timestamp timestamppb.Timestamp
+
+func (t *timestamp) MarshalJSON() ([]byte, error) {
+	return json.Marshal((*timestamppb.Timestamp)(t).AsTime().Format(time.RFC3339))
+}
+
+func (t *timestamp) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return errors.New("a timestamp must be a string such as 2006-01-02T15:04:05Z")
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return fmt.Errorf("%q is not a timestamp such as 2006-01-02T15:04:05Z", s)
+	}
+	t.Seconds, t.Nanos = at.Unix(), int32(at.Nanosecond())
+	return nil
+}
+
+// FromJSON reads one manifest. Members other than apiVersion, kind, metadata,
+// spec and status are kept as the object's extra. It does not check anything
+// that the rules check.
+func FromJSON(data []byte) (*coppicev1.Object, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, fmt.Errorf("not a manifest: %w", err)
+	}
+	if members == nil {
+		return nil, errors.New("not a manifest: null")
+	}
+	o := &coppicev1.Object{}
+	var m meta
+	for _, f := range []struct {
+		name string
+		into any
+	}{{"apiVersion", &o.ApiVersion}, {"kind", &o.Kind}, {"metadata", &m}} {
+		raw, ok := members[f.name]
+		if !ok {
+			continue
+		}
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(f.into); err != nil {
+			return nil, describe(f.name, err)
+		}
+		delete(members, f.name)
+	}
+	for name, into := range map[string]*[]byte{"spec": &o.Spec, "status": &o.Status} {
+		if raw, ok := members[name]; ok {
+			if !bytes.Equal(raw, []byte("null")) {
+				*into = compact(raw)
+			}
+			delete(members, name)
+		}
+	}
+	if len(members) > 0 {
+		extra, err := encode(members) // sorted by name, compact
+		if err != nil {
+			return nil, fmt.Errorf("not a manifest: %w", err)
+		}
+		o.Extra = extra
+	}
+	o.Metadata = m.proto()
+	return o, nil
+}
+
+// describe puts the path of the field in front of what encoding/json says.
+func describe(field string, err error) error {
+	var t *json.UnmarshalTypeError
+	if errors.As(err, &t) {
+		if t.Field != "" {
+			field += "." + t.Field
+		}
+		return fmt.Errorf("%s: must be %s, not %s", field, jsonType(t.Type.String()), t.Value)
+	}
+	if strings.HasPrefix(err.Error(), field+".") {
+		return err
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("%s: unknown field %s", field, name)
+	}
+	return fmt.Errorf("%s: %w", field, err)
+}
+
+func jsonType(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "map[") || strings.HasPrefix(goType, "manifest."):
+		return "an object"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasSuffix(goType, "bool"):
+		return "true or false"
+	case strings.HasSuffix(goType, "int64"):
+		return "a number"
+	}
+	return "a string"
+}
+
+func compact(raw json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw // cannot be: raw was just parsed
+	}
+	return b.Bytes()
+}
+
+// encode is json.Marshal without the escapes for HTML.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func (m *meta) proto() *coppicev1.ObjectMeta {
+	p := &coppicev1.ObjectMeta{
+		Name:                       m.Name,
+		GenerateName:               m.GenerateName,
+		Namespace:                  m.Namespace,
+		Uid:                        m.UID,
+		ResourceVersion:            uint64(m.ResourceVersion),
+		Generation:                 m.Generation,
+		CreationTimestamp:          (*timestamppb.Timestamp)(m.CreationTimestamp),
+		DeletionTimestamp:          (*timestamppb.Timestamp)(m.DeletionTimestamp),
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+		Labels:                     m.Labels,
+		Annotations:                m.Annotations,
+		Finalizers:                 m.Finalizers,
+	}
+	for _, r := range m.OwnerReferences {
+		p.OwnerReferences = append(p.OwnerReferences, &coppicev1.OwnerReference{
+			ApiVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, Uid: r.UID,
+			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
+		})
+	}
+	return p
+}
+
+func metaOf(p *coppicev1.ObjectMeta) *meta {
+	m := &meta{
+		Name:                       p.GetName(),
+		GenerateName:               p.GetGenerateName(),
+		Namespace:                  p.GetNamespace(),
+		UID:                        p.GetUid(),
+		ResourceVersion:            resourceVersion(p.GetResourceVersion()),
+		Generation:                 p.GetGeneration(),
+		CreationTimestamp:          (*timestamp)(p.GetCreationTimestamp()),
+		DeletionTimestamp:          (*timestamp)(p.GetDeletionTimestamp()),
+		DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
+		Labels:                     p.GetLabels(),
+		Annotations:                p.GetAnnotations(),
+		Finalizers:                 p.GetFinalizers(),
+	}
+	for _, r := range p.GetOwnerReferences() {
+		m.OwnerReferences = append(m.OwnerReferences, ownerReference{
+			APIVersion: r.GetApiVersion(), Kind: r.GetKind(), Name: r.GetName(), UID: r.GetUid(),
+			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
+		})
+	}
+	return m
+}
+
+// ToJSON writes the manifest of an object, compact, its members in the order
+// in which kubectl prints them: apiVersion, those of extra, kind, metadata,
+// spec, status. It fails if spec, status or extra are not JSON.
+func ToJSON(o *coppicev1.Object) ([]byte, error) {
+	var b bytes.Buffer
+	member := func(name string, value any) error {
+		v, err := encode(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		n, err := encode(name)
+		if err != nil {
+			return err
+		}
+		b.Write(n)
+		b.WriteByte(':')
+		b.Write(v)
+		return nil
+	}
+	b.WriteByte('{')
+	if err := member("apiVersion", o.GetApiVersion()); err != nil {
+		return nil, err
+	}
+	if err := eachExtra(o, member); err != nil {
+		return nil, err
+	}
+	if err := member("kind", o.GetKind()); err != nil {
+		return nil, err
+	}
+	if err := member("metadata", metaOf(o.GetMetadata())); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		name string
+		raw  []byte
+	}{{"spec", o.GetSpec()}, {"status", o.GetStatus()}} {
+		if len(f.raw) > 0 {
+			if err := member(f.name, json.RawMessage(f.raw)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func eachExtra(o *coppicev1.Object, member func(string, any) error) error {
+	if len(o.GetExtra()) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(o.GetExtra()))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("extra: not a JSON object")
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("extra: %w", err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return fmt.Errorf("extra: %w", err)
+		}
+		if err := member(name.(string), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
