@@ -1,0 +1,92 @@
+package lifecycle
+
+import (
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// The collector's commands. Each judges again, at the state of the commit that
+// acts: whoever proposed it may have looked at an older one. The answer is what
+// to write, or nothing where the proposal no longer holds.
+
+// Collect decides a processor's proposal to collect n.
+func Collect(ctx *Context, n *Node) []Event {
+	j := Judge(ctx.View, n, ctx.Now)
+	policy := Background
+	switch {
+	case j.Verdict == CollectForeground:
+		policy = Foreground // A12.8; overrides the object's own orphan finalizer
+	case j.Verdict != CollectObject:
+		return nil
+	case n.HasFinalizer(FinalizerOrphan):
+		policy = Orphan // A12.9
+	case n.HasFinalizer(FinalizerForeground):
+		policy = Foreground
+	}
+	kind := ctx.Kinds().OfNode(n)
+	if checkEmpty(ctx.View, Key{Kind: kind, Namespace: n.Namespace, Name: n.Name}, n) != nil {
+		return nil
+	}
+	return deletion(ctx.Now, n, policy, kind.DefaultFor(n.Version()), j.Reason, j.Cause)
+}
+
+// Strip decides a processor's proposal to remove the references of n that do
+// not hold it, while another does (A12.7). Unknown references stay.
+func Strip(ctx *Context, n *Node) []Event {
+	if j := Judge(ctx.View, n, ctx.Now); j.Verdict != StripReferences {
+		return nil
+	}
+	event := Event{Type: OwnerReferencesRemoved, UID: n.UID, Reason: coppicev1.Reason_REASON_SOLID_OWNER_REMAINS}
+	for i := range n.Owners {
+		r := &n.Owners[i]
+		if c := Classify(ctx.View, n, r, ctx.Now); c.Class == Dangling || c.Class == Waiting {
+			event.References = append(event.References, *r)
+			event.Cause = max(event.Cause, c.Cause)
+		}
+	}
+	return []Event{event}
+}
+
+// OrphanFrom decides the orphan finalizer's request to part n from an owner
+// that is being deleted with it (A15). Valid references go, also if n is itself
+// terminating; a reference that never fitted is judged on its own.
+func OrphanFrom(ctx *Context, owner, n *Node) []Event {
+	if !owner.Orphaning() {
+		return nil
+	}
+	event := Event{
+		Type: OwnerReferencesRemoved, UID: n.UID,
+		Reason: coppicev1.Reason_REASON_OWNER_ORPHANS, Cause: owner.DeletionRevision,
+	}
+	for i := range n.Owners {
+		if r := &n.Owners[i]; r.UID == owner.UID && Fits(n, r, owner) {
+			event.References = append(event.References, *r)
+			break // the others that fit are the same by SameOwner
+		}
+	}
+	if event.References == nil {
+		return nil
+	}
+	return []Event{event}
+}
+
+// Finish decides that a built-in finalizer is done with n: the orphan
+// finalizer when no dependent has a valid reference to n any more, the
+// foreground finalizer when none has a blocking one (A13, A15, invariant 5).
+func Finish(ctx *Context, n *Node, finalizer string) []Event {
+	if !finishable(ctx.View, n, finalizer) {
+		return nil
+	}
+	return []Event{finalized(n, finalizer)}
+}
+
+func finishable(v View, n *Node, finalizer string) bool {
+	switch {
+	case !n.Terminating() || !n.HasFinalizer(finalizer):
+		return false
+	case finalizer == FinalizerOrphan:
+		return Dependents(v, n).All == 0
+	case finalizer == FinalizerForeground:
+		return Dependents(v, n).Blocking == 0
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package lifecycle
+
+import (
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Context is what a rule may know: the state, and the values that differ from
+// one execution to the next.
+type Context struct {
+	View
+	// Now is the time of the commit that the command will be in.
+	Now Time
+	// NewUID draws the uid of a created object.
+	NewUID func() uid.UID
+	// NewSuffix draws what completes a generateName.
+	NewSuffix func() string
+	// MaxObject is the size of the largest object, in bytes of its protobuf encoding.
+	MaxObject int
+}
+
+// Outcome is what a command does to one object.
+type Outcome struct {
+	// Code is 200, 201 or 202.
+	Code uint32
+	// Events are what to write; none for a command that changes nothing.
+	Events []Event
+	// Object is the reply where the events do not leave one behind: the
+	// object before its removal, or the object unchanged.
+	Object   Object
+	Warnings []string
+}
+
+// Changed reports whether the outcome has events.
+func (o *Outcome) Changed() bool { return len(o.Events) > 0 }
+
+// Find returns the live object with this key, or an error with ReasonNotFound.
+func Find(v View, k Key) (*Node, *Error) {
+	if u := v.Lookup(k.Kind, k.Namespace, k.Name); u != "" {
+		if n := v.Node(u); n != nil {
+			return n, nil
+		}
+	}
+	return nil, errNotFound(k)
+}
+
+// KeyOf is the key of an object.
+func KeyOf(v View, n *Node) Key {
+	return Key{Kind: v.Kinds().OfNode(n), Namespace: n.Namespace, Name: n.Name}
+}
+
+// checkPreconditions compares with what is stored (A4.6, A2.1, A2.2). The zero
+// value of a precondition holds always.
+func checkPreconditions(k Key, n *Node, want *coppicev1.Preconditions) *Error {
+	if u := want.GetUid(); u != "" && u != n.UID.String() {
+		return errConflict(k, "precondition failed: UID in precondition: %s, UID in object meta: %s", u, n.UID)
+	}
+	if rv := want.GetResourceVersion(); rv != 0 && rv != n.Revision {
+		return errConflict(k, "the object has been modified; please apply your changes to the latest version and try again (resourceVersion in precondition: %d, in object meta: %d)", rv, n.Revision)
+	}
+	return nil
+}

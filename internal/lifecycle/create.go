@@ -1,0 +1,193 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// maxGenerateTries is how often a generated name is drawn again (A1.3).
+const maxGenerateTries = 8
+
+// Create decides a create (A1). at names the kind and the namespace of the
+// request, and is completed with the object's name. The object becomes the
+// event's: its maps and bytes must not be modified afterwards.
+func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	at, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	meta := o.GetMetadata()
+	generated := at.Name == "" && meta.GetGenerateName() != ""
+	if generated {
+		at.Name = generateName(ctx, at, meta.GetGenerateName())
+		if at.Name == "" {
+			e := at.err(ReasonAlreadyExists, "%s: no free name with generateName %q was found in %d tries; try again", at.Kind.Resource(), meta.GetGenerateName(), maxGenerateTries)
+			e.RetryAfter = generateRetry
+			return nil, e
+		}
+	}
+	causes := validateKey(at, meta)
+	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	causes = append(causes, validateMeta(meta)...)
+	causes = append(causes, validateContent(ctx.View, at, o, nil)...)
+	if err := invalid(at, causes); err != nil {
+		return nil, err
+	}
+	if err := checkSize(ctx, at, o); err != nil {
+		return nil, err
+	}
+	if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
+		return nil, errAlreadyExists(at, ctx.Node(u))
+	}
+	node := &Node{
+		UID:          ctx.NewUID(), // A1.1, A1.2: whatever the client says
+		APIVersion:   o.GetApiVersion(),
+		Kind:         o.GetKind(),
+		Namespace:    at.Namespace,
+		Name:         at.Name,
+		Generation:   1,
+		CreationTime: ctx.Now,
+		Owners:       ownersOf(owners),
+		Finalizers:   nonEmpty(meta.GetFinalizers()),
+	}
+	body := bodyOf(o)
+	body.Status = nil // written by updatestatus
+	return &Outcome{
+		Code: 201,
+		Events: []Event{{
+			Type: ObjectCreated, UID: node.UID, Reason: coppicev1.Reason_REASON_REQUESTED,
+			Object: Object{Node: node, Body: body},
+		}},
+		Object:   Object{Body: body},
+		Warnings: append(warnings, finalizerWarnings(meta.GetFinalizers())...),
+	}, nil
+}
+
+// target completes the request's key with the object's name, and checks that
+// object and request agree (A1.13).
+func target(at Key, o *coppicev1.Object) (Key, *Error) {
+	meta := o.GetMetadata()
+	at.Name = meta.GetName()
+	if o.GetApiVersion() == "" && o.GetKind() == "" {
+		o.ApiVersion, o.Kind = at.Kind.APIVersion(), at.Kind.Kind
+	}
+	if GroupOf(o.GetApiVersion()) != at.Kind.Group || o.GetKind() != at.Kind.Kind {
+		return at, at.err(ReasonBadRequest, "the object is a %s %s, but the request is for %s (%s)",
+			o.GetApiVersion(), o.GetKind(), at.Kind.Resource(), APIVersionOf(at.Kind.Group, at.Kind.Kind))
+	}
+	if !at.Kind.Serves(VersionOf(o.GetApiVersion())) {
+		return at, at.err(ReasonBadRequest, "%s has no version %q; it has %s", at.Kind.Resource(), VersionOf(o.GetApiVersion()), versionNames(at.Kind))
+	}
+	if ns := meta.GetNamespace(); ns != at.Namespace && (ns != "" || !at.Kind.Namespaced()) {
+		return at, at.err(ReasonBadRequest, "the namespace of the object (%s) does not match the namespace of the request (%s)", ns, at.Namespace)
+	}
+	return at, nil
+}
+
+func versionNames(k *Kind) string {
+	s := ""
+	for i, v := range k.Versions {
+		if i > 0 {
+			s += ", "
+		}
+		s += v.Name
+	}
+	return s
+}
+
+// validateKey checks name and namespace of an object that is to be.
+func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
+	var causes []Cause
+	if k.Name == "" {
+		causes = append(causes, required("metadata.name", "name or generateName is required"))
+	} else {
+		causes = append(causes, checkName("metadata.name", k.Name)...)
+	}
+	switch {
+	case k.Kind.Namespaced() && k.Namespace == "":
+		causes = append(causes, required("metadata.namespace", ""))
+	case k.Kind.Namespaced():
+		causes = append(causes, checkLabel("metadata.namespace", k.Namespace)...)
+	case k.Namespace != "":
+		causes = append(causes, forbidden("metadata.namespace", "not allowed on this type"))
+	}
+	if g := meta.GetGenerateName(); g != "" {
+		causes = append(causes, checkName("metadata.generateName", g)...)
+	}
+	if k.Kind.Resource() == "namespaces" && k.Name != "" {
+		causes = append(causes, checkLabel("metadata.name", k.Name)...)
+	}
+	return causes
+}
+
+// validateContent checks what is not metadata: JSON that is JSON and, of the
+// kinds that Coppice itself reads, that it can be read. was is the node before
+// an update.
+func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
+	var causes []Cause
+	for _, f := range []struct {
+		name string
+		raw  []byte
+	}{{"spec", o.GetSpec()}, {"status", o.GetStatus()}} {
+		if len(f.raw) > 0 && !json.Valid(f.raw) {
+			causes = append(causes, invalidValue(f.name, "", "must be JSON"))
+		}
+	}
+	if extra := o.GetExtra(); len(extra) > 0 {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(extra, &members); err != nil {
+			causes = append(causes, invalidValue("extra", "", "must be a JSON object: "+err.Error()))
+		}
+		for _, name := range []string{"apiVersion", "kind", "metadata", "spec", "status"} {
+			if _, ok := members[name]; ok {
+				causes = append(causes, forbidden("extra."+name, "has a field of its own"))
+			}
+		}
+	}
+	if k.Kind.Group == Group && k.Kind.Kind == "Kind" {
+		var before *Kind
+		if was != nil {
+			before = v.Kinds().byUID[was.UID]
+		}
+		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before)...)
+	}
+	return causes
+}
+
+func checkSize(ctx *Context, k Key, o *coppicev1.Object) *Error {
+	if size := proto.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
+		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
+	}
+	return nil
+}
+
+func errAlreadyExists(k Key, existing *Node) *Error {
+	prefix := ""
+	if existing != nil && existing.Terminating() {
+		prefix = "object is being deleted: " // A1.4
+	}
+	e := k.err(ReasonAlreadyExists, "%s%s already exists", prefix, k)
+	if existing != nil {
+		e.UID = existing.UID.String()
+	}
+	return e
+}
+
+// generateName returns a free name with the prefix, or "" if it found none (A1.3).
+func generateName(ctx *Context, at Key, prefix string) string {
+	const room = maxLabelValue - 5 // as Kubernetes: a generated name is at most a label
+	if len(prefix) > room {
+		prefix = prefix[:room]
+	}
+	for range maxGenerateTries {
+		name := fmt.Sprintf("%s%s", prefix, ctx.NewSuffix())
+		if ctx.Lookup(at.Kind, at.Namespace, name) == "" {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,172 @@
+package lifecycle
+
+import (
+	"slices"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// The propagation policies of a DELETE (A4.2).
+const (
+	Orphan     = "Orphan"
+	Background = "Background"
+	Foreground = "Foreground"
+)
+
+// ValidateDeleteOptions checks what can be checked before looking at the
+// object (A4.1 to A4.3).
+func ValidateDeleteOptions(k Key, o *coppicev1.DeleteOptions) *Error {
+	var causes []Cause
+	policy := o.GetPropagationPolicy()
+	if o != nil && o.OrphanDependents != nil && policy != "" {
+		causes = append(causes, invalidValue("propagationPolicy", policy, "orphanDependents and propagationPolicy cannot be both set"))
+	}
+	switch policy {
+	case "", Orphan, Background, Foreground:
+	default:
+		causes = append(causes, notSupported("propagationPolicy", policy, Foreground, Background, Orphan))
+	}
+	for _, d := range o.GetDryRun() {
+		if d != "All" {
+			causes = append(causes, notSupported("dryRun", d, "All"))
+		}
+	}
+	if len(causes) > 0 {
+		e := invalid(k, causes)
+		e.Message = "the delete options for " + e.Message
+		return e
+	}
+	return nil
+}
+
+// Delete decides a DELETE (A4, A5). version is the version of the request.
+func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*Outcome, *Error) {
+	if err := ValidateDeleteOptions(at, o); err != nil {
+		return nil, err
+	}
+	n, err := Find(ctx.View, at)
+	if err != nil {
+		return nil, err // A4.8
+	}
+	if err := checkPreconditions(at, n, o.GetPreconditions()); err != nil {
+		return nil, err // A4.6
+	}
+	if err := checkEmpty(ctx.View, at, n); err != nil {
+		return nil, err
+	}
+	policy := o.GetPropagationPolicy()
+	if o != nil && o.OrphanDependents != nil {
+		if policy = Background; o.GetOrphanDependents() {
+			policy = Orphan
+		}
+	}
+	if version == "" {
+		version = n.Version()
+	}
+	events := deletion(ctx.Now, n, policy, at.Kind.DefaultFor(version), coppicev1.Reason_REASON_REQUESTED, 0)
+	code := uint32(202)
+	if len(events) == 1 && events[0].Type == ObjectDeleted {
+		code = 200
+	}
+	return &Outcome{Code: code, Events: events, Object: Object{Node: n, Body: ctx.Body(n)}}, nil
+}
+
+// deletion decides what deleting n with a policy does (A5), whoever asks.
+// There is no event if n is on that way already.
+func deletion(now Time, n *Node, policy string, byDefault DefaultDeletion, reason coppicev1.Reason, cause uint64) []Event {
+	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, policy, byDefault))
+	if len(finalizers) == 0 {
+		// Kinds without graceful deletion: removed now, also when it was
+		// terminating before (A5.2).
+		event := deleted(n, reason, cause)
+		return []Event{event}
+	}
+	at := n.DeletionTime
+	if at == 0 || at > now {
+		at = now // a past value is kept
+	}
+	grace := int64(0)
+	generation := n.Generation
+	if !n.Terminating() && generation > 0 {
+		generation++ // A7.1
+	}
+	if n.Terminating() && n.DeletionTime == at && n.GracePeriod != nil && *n.GracePeriod == grace && slices.Equal(n.Finalizers, finalizers) {
+		return nil // A5.1
+	}
+	return []Event{{
+		Type: DeletionMarked, UID: n.UID, Reason: reason, Cause: cause,
+		Mark: Mark{Time: at, GracePeriod: &grace, Generation: generation, Finalizers: finalizers},
+	}}
+}
+
+// deletionFinalizer is the built-in finalizer that a DELETE leaves on the
+// object, "" for none: A5, step 1. Unsupported outranks the options, they
+// outrank an existing finalizer, and that outranks the kind's default.
+func deletionFinalizer(n *Node, policy string, byDefault DefaultDeletion) string {
+	switch {
+	case byDefault == Unsupported:
+		return ""
+	case policy == Orphan:
+		return FinalizerOrphan
+	case policy == Background:
+		return ""
+	case policy == Foreground:
+		return FinalizerForeground
+	case n.HasFinalizer(FinalizerOrphan):
+		return FinalizerOrphan
+	case n.HasFinalizer(FinalizerForeground):
+		return FinalizerForeground
+	case byDefault == OrphanDependents:
+		return FinalizerOrphan
+	}
+	return ""
+}
+
+// deletionFinalizers replaces the built-in finalizers of the list with the one
+// given: A5, step 2. The order stays if the set does.
+func deletionFinalizers(list []string, builtin string) []string {
+	var next []string
+	for _, f := range list {
+		if !IsBuiltinFinalizer(f) {
+			next = append(next, f)
+		}
+	}
+	if builtin != "" {
+		next = append(next, builtin)
+	}
+	if sameSet(list, next) {
+		return list
+	}
+	return next
+}
+
+func sameSet(a, b []string) bool {
+	in := func(list []string) func(string) bool {
+		return func(s string) bool { return !slices.Contains(list, s) }
+	}
+	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
+}
+
+// deleted is the event of an object's removal. Finalizers that the object
+// still has are those that the same step removed.
+func deleted(n *Node, reason coppicev1.Reason, cause uint64) Event {
+	return Event{Type: ObjectDeleted, UID: n.UID, Reason: reason, Cause: cause, Finalizers: n.Finalizers}
+}
+
+// checkEmpty refuses to delete what others stand on: a kind that has objects,
+// a namespace that has objects.
+func checkEmpty(v View, at Key, n *Node) *Error {
+	if IsRegistration(n) {
+		if k := v.Kinds().byUID[n.UID]; k != nil {
+			if any := v.AnyOf(k); any != "" {
+				return errConflict(at, "there are objects of this kind (%s); delete them first", any)
+			}
+		}
+	}
+	if at.Kind.Resource() == "namespaces" {
+		if any := v.AnyIn(n.Name); any != "" {
+			return errConflict(at, "the namespace has objects (%s); delete them first", any)
+		}
+	}
+	return nil
+}

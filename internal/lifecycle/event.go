@@ -1,0 +1,100 @@
+package lifecycle
+
+import (
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// EventType says what happened to an object.
+type EventType uint8
+
+// The types of events.
+const (
+	_ EventType = iota
+	// ObjectCreated: the object is Object.
+	ObjectCreated
+	// ObjectUpdated: the object is Object; its body is unchanged where Object has none.
+	ObjectUpdated
+	// DeletionMarked: the object is terminating, as Mark says.
+	DeletionMarked
+	// OwnerReferencesRemoved: all references that agree with one of
+	// References in uid and coordinates are gone.
+	OwnerReferencesRemoved
+	// FinalizerRemoved: Finalizers[0] is gone.
+	FinalizerRemoved
+	// ObjectDeleted: the object is gone, and with it the last finalizers
+	// that held it, Finalizers.
+	ObjectDeleted
+)
+
+// Event is what happened to one object, and why. Events are facts: a rule that
+// answers with events has decided, and Event.After only says what they mean.
+type Event struct {
+	Type EventType
+	// UID is the object.
+	UID uid.UID
+	// Reason and Cause say why: Cause is the revision of the event that made
+	// this one necessary, or zero.
+	Reason coppicev1.Reason
+	Cause  uint64
+
+	Object     Object           // ObjectCreated, ObjectUpdated
+	Mark       Mark             // DeletionMarked
+	References []OwnerReference // OwnerReferencesRemoved
+	Finalizers []string         // FinalizerRemoved, ObjectDeleted
+}
+
+// Mark is what marking an object for deletion writes.
+type Mark struct {
+	Time        Time
+	GracePeriod *int64
+	Generation  int64
+	Finalizers  []string
+}
+
+// After returns what the event makes of the object: nil after its removal. It
+// modifies neither before nor the event. before is nil for a creation.
+func (e *Event) After(before *Node, revision uint64) *Node {
+	switch e.Type {
+	case ObjectCreated, ObjectUpdated:
+		n := *e.Object.Node
+		n.Revision = revision
+		if n.Terminating() && n.DeletionRevision == 0 {
+			n.DeletionRevision = revision // imported
+		}
+		return &n
+	case ObjectDeleted:
+		return nil
+	}
+	n := *before
+	n.Revision = revision
+	switch e.Type {
+	case DeletionMarked:
+		n.DeletionTime, n.GracePeriod = e.Mark.Time, e.Mark.GracePeriod
+		n.Generation = e.Mark.Generation
+		n.Finalizers = e.Mark.Finalizers
+		n.DeletionRevision = revision
+	case OwnerReferencesRemoved:
+		n.Owners = slices.DeleteFunc(slices.Clone(n.Owners), func(r OwnerReference) bool {
+			return slices.ContainsFunc(e.References, func(gone OwnerReference) bool { return r.SameOwner(&gone) })
+		})
+		if len(n.Owners) == 0 {
+			n.Owners = nil
+		}
+	case FinalizerRemoved:
+		n.Finalizers = withoutFinalizer(n.Finalizers, e.Finalizers[0])
+	}
+	return &n
+}
+
+func withoutFinalizer(list []string, name string) []string {
+	var rest []string
+	for _, f := range list {
+		if f != name {
+			rest = append(rest, f)
+		}
+	}
+	return rest
+}

@@ -1,0 +1,40 @@
+package lifecycle
+
+import (
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// RemoveFinalizer decides the removal of one finalizer from an object, by
+// whoever answers it or, by hand, by a person. Removing the last one from a
+// terminating object removes the object (A2.10). A finalizer that is not there
+// is no error: its removal was asked for and is so (A2.12).
+func RemoveFinalizer(ctx *Context, at Key, finalizer string, want *coppicev1.Preconditions) (*Outcome, *Error) {
+	n, err := Find(ctx.View, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPreconditions(at, n, want); err != nil {
+		return nil, err
+	}
+	out := &Outcome{Code: 200, Object: Object{Node: n, Body: ctx.Body(n)}}
+	if n.HasFinalizer(finalizer) {
+		out.Events = []Event{finalized(n, finalizer)}
+	}
+	return out, nil
+}
+
+// finalized is the removal of a finalizer, and of the object if it was the
+// last that held it. All of its occurrences go (A1.11 lets it occur twice).
+func finalized(n *Node, finalizer string) Event {
+	if n.Terminating() && n.graceOver() && len(withoutFinalizer(n.Finalizers, finalizer)) == 0 {
+		return deleted(n, coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision)
+	}
+	event := Event{
+		Type: FinalizerRemoved, UID: n.UID, Reason: coppicev1.Reason_REASON_REQUESTED,
+		Finalizers: []string{finalizer},
+	}
+	if n.Terminating() {
+		event.Reason, event.Cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
+	}
+	return event
+}

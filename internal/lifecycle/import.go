@@ -1,0 +1,127 @@
+package lifecycle
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Import decides an import of one object: it keeps its uid, timestamps,
+// deletion state and status. Objects may come in any order and more than once;
+// until the session closes, owners that were never seen are unknown.
+func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome, *Error) {
+	at, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	meta := o.GetMetadata()
+	causes := validateKey(at, meta)
+	var u uid.UID
+	if meta.GetUid() == "" {
+		causes = append(causes, required("metadata.uid", "import keeps uids; use apply for manifests without one"))
+	} else if parsed, err := uid.Parse(meta.GetUid()); err != nil {
+		causes = append(causes, invalidValue("metadata.uid", meta.GetUid(), err.Error()))
+	} else {
+		u = parsed
+	}
+	if g := meta.DeletionGracePeriodSeconds; g != nil && *g < 0 {
+		causes = append(causes, invalidValue("metadata.deletionGracePeriodSeconds", *g, "must be greater than or equal to 0"))
+	}
+	if meta.GetGeneration() < 0 {
+		causes = append(causes, invalidValue("metadata.generation", meta.GetGeneration(), "must be greater than or equal to 0"))
+	}
+	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	causes = append(causes, validateMeta(meta)...)
+	was := (*Node)(nil)
+	if u != "" {
+		was = ctx.Node(u)
+	}
+	causes = append(causes, validateContent(ctx.View, at, o, was)...)
+	if err := invalid(at, causes); err != nil {
+		return nil, err
+	}
+	if err := checkSize(ctx, at, o); err != nil {
+		return nil, err
+	}
+	here := Coordinates{Group: at.Kind.Group, Kind: at.Kind.Kind, Name: at.Name, Namespace: at.Namespace}
+	if was != nil && was.Coordinates() != here {
+		return nil, errConflict(at, "uid %s belongs to %s", u, KeyOf(ctx.View, was))
+	}
+	if revision, same := ctx.Removed(u, here); was == nil && revision != 0 && !same {
+		return nil, errConflict(at, "uid %s belonged to another object, which was removed at revision %d; a uid is never used again (S6)", u, revision)
+	}
+	if holder := ctx.Lookup(at.Kind, at.Namespace, at.Name); holder != "" && holder != u {
+		return nil, errAlreadyExists(at, ctx.Node(holder))
+	}
+
+	node := &Node{
+		UID:           u,
+		APIVersion:    o.GetApiVersion(),
+		Kind:          o.GetKind(),
+		Namespace:     at.Namespace,
+		Name:          at.Name,
+		Generation:    max(meta.GetGeneration(), 1),
+		CreationTime:  timeOfProto(meta.GetCreationTimestamp()),
+		Owners:        ownersOf(owners),
+		Finalizers:    nonEmpty(meta.GetFinalizers()),
+		DeletionTime:  timeOfProto(meta.GetDeletionTimestamp()),
+		GracePeriod:   meta.DeletionGracePeriodSeconds,
+		ImportTime:    ctx.Now,
+		ImportSession: session,
+	}
+	if node.CreationTime == 0 {
+		node.CreationTime = ctx.Now
+	}
+	if !node.Terminating() {
+		node.GracePeriod = nil
+	}
+	body := bodyOf(o)
+	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
+		// It was on its way out and nothing held it: its removal is all that was missing.
+		if was == nil {
+			return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
+				Warnings: append(warnings, "not imported: the object was being deleted and nothing held it")}, nil
+		}
+		return &Outcome{Code: 200, Object: Object{Node: was, Body: ctx.Body(was)},
+			Events:   []Event{deleted(was, coppicev1.Reason_REASON_REQUESTED, 0)},
+			Warnings: append(warnings, "removed: the object was being deleted and nothing held it")}, nil
+	}
+	if was == nil {
+		return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: []Event{{
+			Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
+		}}}, nil
+	}
+	return reimport(ctx, at, was, node, body, warnings)
+}
+
+// reimport brings an object that is there already up to what is imported.
+// What a deletion has done stays done (S4).
+func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warnings []string) (*Outcome, *Error) {
+	if was.Terminating() {
+		if causes := validateShrinking(was, node.Finalizers); causes != nil {
+			return nil, invalid(at, causes)
+		}
+		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
+	}
+	node.Generation = max(node.Generation, was.Generation)
+	old := ctx.Body(was)
+	keepEqualJSON(&body.Spec, old.GetSpec())
+	keepEqualJSON(&body.Status, old.GetStatus())
+	keepEqualJSON(&body.Extra, old.GetExtra())
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
+	sameBody := proto.Equal(body, old)
+	if sameBody && sameNode(was, node) && was.DeletionTime == node.DeletionTime && was.CreationTime == node.CreationTime {
+		return out, nil
+	}
+	event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node}}
+	if !sameBody {
+		event.Object.Body = body
+		out.Object.Body = body
+	}
+	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
+		event = deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)
+	}
+	out.Events = []Event{event}
+	return out, nil
+}

@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Traits are what judging needs of an object beside the classes of its
+// owners, as bits of a byte, so that they can travel in a column.
+type Traits uint8
+
+// The traits.
+const (
+	// Live is set for an object that exists.
+	Live Traits = 1 << iota
+	// IsTerminating is set for an object that is marked for deletion.
+	IsTerminating
+	// HasDependents is set for an object with dependents whose references are valid.
+	HasDependents
+	// GoesAtOnce is set for an object that its deletion would remove in the
+	// same step: no finalizer would hold it.
+	GoesAtOnce
+)
+
+// TraitsOf returns the traits of a live object.
+func TraitsOf(v View, n *Node) Traits {
+	t := Live
+	if n.Terminating() {
+		t |= IsTerminating
+	}
+	if d := Dependents(v, n); d.All > 0 {
+		t |= HasDependents
+	}
+	if goesAtOnce(n) {
+		t |= GoesAtOnce
+	}
+	return t
+}
+
+// goesAtOnce reports whether collecting n in the background removes it in the
+// same step. Also a built-in finalizer holds it: it is honoured (A12.9).
+func goesAtOnce(n *Node) bool {
+	return !n.Terminating() && len(n.Finalizers) == 0
+}
+
+// Verdict is what the collector does with an object.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Keep: nothing is to be done.
+	Keep Verdict = iota
+	// CollectObject: no owner holds the object. It is deleted, in the background
+	// or as its own finalizers say.
+	CollectObject
+	// CollectForeground: the same, but an owner waits, and the object has
+	// dependents of its own.
+	CollectForeground
+	// StripReferences: an owner holds the object; its other references go.
+	StripReferences
+	// Wait: no owner is known to hold it, but not all are known.
+	Wait
+)
+
+func (v Verdict) String() string {
+	return [...]string{"keep", "collect", "collect-foreground", "strip", "wait"}[v]
+}
+
+// Decide is the collector's decision table (A12): from an object's traits and
+// the classes of its owner references to a verdict. Processors propose by it,
+// and the writer judges by it again, so there is no other.
+func Decide(t Traits, classes []Class) Verdict {
+	switch {
+	case t&Live == 0, t&IsTerminating != 0, len(classes) == 0:
+		// Being deleted is a one-way trip (A12.2); what has no owners is a
+		// root (A12.5).
+		return Keep
+	}
+	var solid, waiting, dangling, unknown int
+	for _, c := range classes {
+		switch c {
+		case Solid:
+			solid++
+		case Waiting:
+			waiting++
+		case Dangling:
+			dangling++
+		default:
+			unknown++
+		}
+	}
+	switch {
+	case solid > 0 && waiting+dangling > 0:
+		return StripReferences // A12.7
+	case solid > 0:
+		return Keep
+	case unknown > 0:
+		return Wait // S2
+	case waiting > 0 && t&HasDependents != 0:
+		return CollectForeground // A12.8
+	}
+	return CollectObject // A12.9
+}
+
+// Judgement is a verdict and the reason for it.
+type Judgement struct {
+	Verdict Verdict
+	Reason  coppicev1.Reason
+	// Cause is the revision of the event that left the object without an
+	// owner, or that made its reference void.
+	Cause uint64
+	// Until is when an unknown owner counts as absent, the earliest if
+	// there are several.
+	Until Time
+}
+
+// Judge judges one live object at one state.
+func Judge(v View, n *Node, now Time) Judgement {
+	var room [8]Class
+	classes := room[:0]
+	var j Judgement
+	for i := range n.Owners {
+		c := Classify(v, n, &n.Owners[i], now)
+		classes = append(classes, c.Class)
+		switch c.Class {
+		case Waiting:
+			// The cascade's reason is the owner that waits, if one does:
+			// without it the object might have been kept.
+			if j.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
+				j.Reason, j.Cause = coppicev1.Reason_REASON_OWNER_WAITING, c.Cause
+			} else {
+				j.Cause = max(j.Cause, c.Cause)
+			}
+		case Dangling:
+			if j.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
+				// The last owner to go is the one that mattered.
+				j.Reason, j.Cause = coppicev1.Reason_REASON_OWNER_ABSENT, max(j.Cause, c.Cause)
+			}
+		case Unknown:
+			if c.Until != 0 && (j.Until == 0 || c.Until < j.Until) {
+				j.Until = c.Until
+			}
+		}
+	}
+	j.Verdict = Decide(TraitsOf(v, n), classes)
+	if j.Verdict == StripReferences {
+		j.Reason = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
+	}
+	return j
+}

@@ -1,0 +1,270 @@
+package lifecycle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Group is the group of Coppice's own kinds, APIVersion their apiVersion.
+const (
+	Group      = "coppice.dev"
+	APIVersion = Group + "/v1"
+)
+
+// DefaultDeletion is what a DELETE without a policy does to dependents (A5,
+// column D; seed 004's GarbageCollectionPolicy).
+type DefaultDeletion string
+
+// The default deletion policies.
+const (
+	DeleteDependents DefaultDeletion = "DeleteDependents"
+	OrphanDependents DefaultDeletion = "OrphanDependents"
+	// Unsupported: the kind takes no part in garbage collection, and DELETE
+	// ignores every policy.
+	Unsupported DefaultDeletion = "Unsupported"
+)
+
+// Scope of a kind.
+const (
+	ScopeNamespaced = "Namespaced"
+	ScopeCluster    = "Cluster"
+)
+
+// KindSpec is the spec of an object of kind Kind: what is registered.
+type KindSpec struct {
+	Group      string        `json:"group"`
+	Kind       string        `json:"kind"`
+	Plural     string        `json:"plural"`
+	Singular   string        `json:"singular,omitempty"`
+	ShortNames []string      `json:"shortNames,omitempty"`
+	Scope      string        `json:"scope"`
+	Versions   []KindVersion `json:"versions"`
+}
+
+// KindVersion is one version of a kind.
+type KindVersion struct {
+	Name string `json:"name"`
+	// DefaultDeletion may differ from version to version, as it did in
+	// Kubernetes' extensions/v1beta1 and apps/v1 (C080).
+	DefaultDeletion DefaultDeletion `json:"defaultDeletion,omitempty"`
+}
+
+// Kind is a registered kind. It is immutable.
+type Kind struct {
+	KindSpec
+	// UID of the object that registered the kind.
+	UID uid.UID
+	// RegisteredAt is when that object appeared.
+	RegisteredAt Time
+	resource     string
+}
+
+// Resource is the kind's resource as "pods" or "replicasets.apps".
+func (k *Kind) Resource() string { return k.resource }
+
+// Namespaced reports whether the kind's objects live in namespaces.
+func (k *Kind) Namespaced() bool { return k.Scope == ScopeNamespaced }
+
+// Serves reports whether the kind has the version.
+func (k *Kind) Serves(version string) bool {
+	return slices.ContainsFunc(k.Versions, func(v KindVersion) bool { return v.Name == version })
+}
+
+// APIVersion is the apiVersion of the kind's first version.
+func (k *Kind) APIVersion() string { return APIVersionOf(k.Group, k.Versions[0].Name) }
+
+// DefaultFor is the default deletion policy of a version; of the first version
+// if the kind has no such version.
+func (k *Kind) DefaultFor(version string) DefaultDeletion {
+	found := k.Versions[0].DefaultDeletion
+	for _, v := range k.Versions {
+		if v.Name == version {
+			found = v.DefaultDeletion
+		}
+	}
+	if found == "" {
+		return DeleteDependents
+	}
+	return found
+}
+
+// ResourceName joins plural and group: "pods", "replicasets.apps".
+func ResourceName(group, plural string) string {
+	if group == "" {
+		return plural
+	}
+	return plural + "." + group
+}
+
+type groupKind struct{ group, kind string }
+
+// Kinds is an immutable registry of kinds.
+type Kinds struct {
+	byKind     map[groupKind]*Kind
+	byResource map[string]*Kind
+	byUID      map[uid.UID]*Kind
+}
+
+// NewKinds returns the registry that knows the kinds without which no other
+// can be registered: Kind itself.
+func NewKinds() *Kinds {
+	ks := &Kinds{byKind: map[groupKind]*Kind{}, byResource: map[string]*Kind{}, byUID: map[uid.UID]*Kind{}}
+	ks.add(kindKind)
+	return ks
+}
+
+var kindKind = newKind(KindSpec{
+	Group: Group, Kind: "Kind", Plural: "kinds", Singular: "kind", Scope: ScopeCluster,
+	Versions: []KindVersion{{Name: "v1"}},
+})
+
+func newKind(spec KindSpec) *Kind {
+	return &Kind{KindSpec: spec, resource: ResourceName(spec.Group, spec.Plural)}
+}
+
+func (ks *Kinds) add(k *Kind) {
+	ks.byKind[groupKind{k.Group, k.Kind}] = k
+	ks.byResource[k.resource] = k
+	if k.UID != "" {
+		ks.byUID[k.UID] = k
+	}
+}
+
+// Of returns the kind of that group and name, or nil.
+func (ks *Kinds) Of(group, kind string) *Kind { return ks.byKind[groupKind{group, kind}] }
+
+// OfNode returns the kind of an object. Objects exist only of registered kinds.
+func (ks *Kinds) OfNode(n *Node) *Kind { return ks.Of(n.Group(), n.Kind) }
+
+// Resource returns the kind with that resource, "replicasets.apps", or nil.
+func (ks *Kinds) Resource(resource string) *Kind { return ks.byResource[resource] }
+
+// All returns all kinds, ordered by resource.
+func (ks *Kinds) All() []*Kind {
+	return slices.SortedFunc(maps.Values(ks.byResource), func(a, b *Kind) int {
+		return strings.Compare(a.resource, b.resource)
+	})
+}
+
+// With returns the registry after an object of kind Kind was created or
+// updated: after is its node, body its body.
+func (ks *Kinds) With(after *Node, body *coppicev1.Body) (*Kinds, error) {
+	spec, err := parseKindSpec(body.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	next := ks.clone()
+	k := newKind(spec)
+	k.UID, k.RegisteredAt = after.UID, after.Appeared()
+	next.add(k)
+	return next, nil
+}
+
+// Without returns the registry after the object that registered a kind was
+// deleted.
+func (ks *Kinds) Without(registration uid.UID) *Kinds {
+	k := ks.byUID[registration]
+	if k == nil {
+		return ks
+	}
+	next := ks.clone()
+	delete(next.byKind, groupKind{k.Group, k.Kind})
+	delete(next.byResource, k.resource)
+	delete(next.byUID, registration)
+	return next
+}
+
+func (ks *Kinds) clone() *Kinds {
+	return &Kinds{byKind: maps.Clone(ks.byKind), byResource: maps.Clone(ks.byResource), byUID: maps.Clone(ks.byUID)}
+}
+
+// IsRegistration reports whether the node is an object of kind Kind.
+func IsRegistration(n *Node) bool { return n.Kind == "Kind" && n.Group() == Group }
+
+// parseKindSpec reads the spec of an object of kind Kind, and nothing but.
+func parseKindSpec(spec []byte) (KindSpec, error) {
+	var s KindSpec
+	d := json.NewDecoder(bytes.NewReader(spec))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("not the spec of a Kind: %w", err)
+	}
+	return s, nil
+}
+
+// validateKind checks an object of kind Kind. was is the spec before an
+// update, nil for a creation.
+func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
+	s, err := parseKindSpec(spec)
+	if err != nil {
+		return []Cause{invalidValue("spec", string(spec), err.Error())}
+	}
+	var causes []Cause
+	add := func(c ...Cause) { causes = append(causes, c...) }
+	if s.Group != "" {
+		add(checkSubdomain("spec.group", s.Group)...)
+	}
+	if s.Kind == "" {
+		add(required("spec.kind", ""))
+	} else if !kindPattern.MatchString(s.Kind) {
+		add(invalidValue("spec.kind", s.Kind, "must consist of letters and digits and start with a letter"))
+	}
+	if s.Plural == "" {
+		add(required("spec.plural", ""))
+	} else {
+		add(checkLabel("spec.plural", s.Plural)...)
+	}
+	for i, short := range append([]string{s.Singular}, s.ShortNames...) {
+		if short != "" {
+			field := "spec.singular"
+			if i > 0 {
+				field = fmt.Sprintf("spec.shortNames[%d]", i-1)
+			}
+			add(checkLabel(field, short)...)
+		}
+	}
+	if want := ResourceName(s.Group, s.Plural); name != want && s.Plural != "" {
+		add(invalidValue("metadata.name", name, fmt.Sprintf("must be spec.plural+\".\"+spec.group: %q", want)))
+	}
+	if s.Scope != ScopeNamespaced && s.Scope != ScopeCluster {
+		add(notSupported("spec.scope", s.Scope, ScopeCluster, ScopeNamespaced))
+	}
+	if len(s.Versions) == 0 {
+		add(required("spec.versions", "a kind has at least one version"))
+	}
+	seen := map[string]bool{}
+	for i, v := range s.Versions {
+		field := fmt.Sprintf("spec.versions[%d]", i)
+		add(checkLabel(field+".name", v.Name)...)
+		if seen[v.Name] {
+			add(Cause{Reason: "FieldValueDuplicate", Field: field + ".name", Message: fmt.Sprintf("Duplicate value: %q", v.Name)})
+		}
+		seen[v.Name] = true
+		switch v.DefaultDeletion {
+		case "", DeleteDependents, OrphanDependents, Unsupported:
+		default:
+			add(notSupported(field+".defaultDeletion", string(v.DefaultDeletion),
+				string(DeleteDependents), string(OrphanDependents), string(Unsupported)))
+		}
+	}
+	if was != nil {
+		for _, f := range []struct{ field, was, is string }{
+			{"spec.group", was.Group, s.Group}, {"spec.kind", was.Kind, s.Kind},
+			{"spec.plural", was.Plural, s.Plural}, {"spec.scope", was.Scope, s.Scope},
+		} {
+			if f.was != f.is {
+				add(invalidValue(f.field, f.is, "field is immutable"))
+			}
+		}
+	} else if other := ks.Of(s.Group, s.Kind); other != nil {
+		add(invalidValue("spec.kind", s.Kind, fmt.Sprintf("kind %s is registered already, as %s", APIVersionOf(s.Group, s.Kind), other.resource)))
+	}
+	return causes
+}

@@ -1,0 +1,280 @@
+package lifecycle
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// The two finalizers that Coppice itself answers (A5, seed names of Kubernetes).
+const (
+	// FinalizerOrphan holds an object until its dependents are parted from it.
+	FinalizerOrphan = "orphan"
+	// FinalizerForeground holds an object until its blocking dependents are gone.
+	FinalizerForeground = "foregroundDeletion"
+)
+
+// IsBuiltinFinalizer reports whether Coppice itself answers the finalizer.
+func IsBuiltinFinalizer(name string) bool {
+	return name == FinalizerOrphan || name == FinalizerForeground
+}
+
+// Time is a point in time in microseconds since 1970, UTC; zero is none. It is
+// the resolution of the log. Clients see whole seconds, as in Kubernetes.
+type Time int64
+
+// TimeOf is t as a Time.
+func TimeOf(t time.Time) Time { return Time(t.UnixMicro()) }
+
+// Add returns t + d.
+func (t Time) Add(d time.Duration) Time { return t + Time(d.Microseconds()) }
+
+// Time returns t as a time.Time in UTC.
+func (t Time) Time() time.Time { return time.UnixMicro(int64(t)).UTC() }
+
+func (t Time) proto() *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	return &timestamppb.Timestamp{Seconds: int64(t) / 1e6}
+}
+
+func timeOfProto(t *timestamppb.Timestamp) Time {
+	if t == nil {
+		return 0
+	}
+	return Time(t.GetSeconds()*1e6 + int64(t.GetNanos())/1e3)
+}
+
+// Ternary is an optional bool: Kubernetes tells "false" from "not said".
+type Ternary uint8
+
+// The values of a Ternary.
+const (
+	Unsaid Ternary = iota
+	False
+	True
+)
+
+// TernaryOf is p as a Ternary.
+func TernaryOf(p *bool) Ternary {
+	switch {
+	case p == nil:
+		return Unsaid
+	case *p:
+		return True
+	}
+	return False
+}
+
+// Ptr is t as an optional bool.
+func (t Ternary) Ptr() *bool {
+	if t == Unsaid {
+		return nil
+	}
+	b := t == True
+	return &b
+}
+
+// OwnerReference is what an object says of one of its owners. Nobody vouches
+// for it: see Classify.
+type OwnerReference struct {
+	APIVersion string
+	Kind       string
+	Name       string
+	UID        uid.UID
+	Controller Ternary
+	// Blocking is blockOwnerDeletion.
+	Blocking Ternary
+}
+
+// Group is the group of the reference's APIVersion; identity is group and
+// kind, not version.
+func (r *OwnerReference) Group() string { return GroupOf(r.APIVersion) }
+
+// SameOwner reports whether both references claim the same uid with the same
+// coordinates. The version, controller and blockOwnerDeletion do not matter.
+func (r *OwnerReference) SameOwner(o *OwnerReference) bool {
+	return r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && r.Group() == o.Group()
+}
+
+// Node is what deciding a deletion needs of an object, and nothing else. A
+// Node that came out of a View is shared and must not be modified.
+type Node struct {
+	UID        uid.UID
+	APIVersion string
+	Kind       string
+	Namespace  string // empty for cluster-scoped objects
+	Name       string
+	// Revision of the object's last change, its resourceVersion.
+	Revision     uint64
+	Generation   int64
+	CreationTime Time
+	Owners       []OwnerReference
+	Finalizers   []string
+	// DeletionTime is zero for an object that is not terminating.
+	DeletionTime Time
+	// GracePeriod is deletionGracePeriodSeconds; nil until terminating.
+	GracePeriod *int64
+	// DeletionRevision is the revision at which the object was marked.
+	DeletionRevision uint64
+	// ImportTime and ImportSession are zero for objects created through the API.
+	ImportTime    Time
+	ImportSession string
+}
+
+// Group is the group of the node's APIVersion.
+func (n *Node) Group() string { return GroupOf(n.APIVersion) }
+
+// Version is the version of the node's APIVersion.
+func (n *Node) Version() string { return VersionOf(n.APIVersion) }
+
+// Terminating reports whether the object is marked for deletion.
+func (n *Node) Terminating() bool { return n.DeletionTime != 0 }
+
+// HasFinalizer reports whether the named finalizer holds the object.
+func (n *Node) HasFinalizer(name string) bool { return slices.Contains(n.Finalizers, name) }
+
+// Waiting reports whether the object waits for its dependents to be deleted:
+// it is terminating and has the foreground finalizer (A12.6).
+func (n *Node) Waiting() bool { return n.Terminating() && n.HasFinalizer(FinalizerForeground) }
+
+// Orphaning reports whether the object waits for its dependents to be parted
+// from it.
+func (n *Node) Orphaning() bool { return n.Terminating() && n.HasFinalizer(FinalizerOrphan) }
+
+// Appeared is when the realm first saw the object.
+func (n *Node) Appeared() Time { return max(n.CreationTime, n.ImportTime) }
+
+// graceOver reports whether no graceful termination stands between the object
+// and its removal: deletionGracePeriodSeconds is absent or zero (A2.10).
+func (n *Node) graceOver() bool { return n.GracePeriod == nil || *n.GracePeriod == 0 }
+
+// Coordinates is where an owner is, or is claimed to be, beside its uid.
+type Coordinates struct {
+	Group     string
+	Kind      string
+	Name      string
+	Namespace string
+}
+
+// Coordinates of the object itself.
+func (n *Node) Coordinates() Coordinates {
+	return Coordinates{Group: n.Group(), Kind: n.Kind, Name: n.Name, Namespace: n.Namespace}
+}
+
+// Claim is what the dependent n claims of its owner: the reference's
+// coordinates, in the dependent's own namespace.
+func (n *Node) Claim(r *OwnerReference) Coordinates {
+	return Coordinates{Group: r.Group(), Kind: r.Kind, Name: r.Name, Namespace: n.Namespace}
+}
+
+// Object is a whole object. Body is nil where it was not asked for, or where
+// an event leaves it unchanged.
+type Object struct {
+	*Node
+	Body *coppicev1.Body
+}
+
+// API returns the object as clients see it. It shares maps and bytes with the
+// body, which must not be modified.
+func (o Object) API() *coppicev1.Object {
+	n, b := o.Node, o.Body
+	meta := &coppicev1.ObjectMeta{
+		Name:                       n.Name,
+		GenerateName:               b.GetGenerateName(),
+		Namespace:                  n.Namespace,
+		Uid:                        n.UID.String(),
+		ResourceVersion:            n.Revision,
+		Generation:                 n.Generation,
+		CreationTimestamp:          n.CreationTime.proto(),
+		DeletionTimestamp:          n.DeletionTime.proto(),
+		DeletionGracePeriodSeconds: n.GracePeriod,
+		Labels:                     b.GetLabels(),
+		Annotations:                b.GetAnnotations(),
+		Finalizers:                 n.Finalizers,
+	}
+	for i := range n.Owners {
+		r := &n.Owners[i]
+		meta.OwnerReferences = append(meta.OwnerReferences, &coppicev1.OwnerReference{
+			ApiVersion:         r.APIVersion,
+			Kind:               r.Kind,
+			Name:               r.Name,
+			Uid:                r.UID.String(),
+			Controller:         r.Controller.Ptr(),
+			BlockOwnerDeletion: r.Blocking.Ptr(),
+		})
+	}
+	return &coppicev1.Object{
+		ApiVersion: n.APIVersion,
+		Kind:       n.Kind,
+		Metadata:   meta,
+		Spec:       b.GetSpec(),
+		Status:     b.GetStatus(),
+		Extra:      b.GetExtra(),
+	}
+}
+
+// ownersOf converts owner references that validateOwners has passed.
+func ownersOf(refs []*coppicev1.OwnerReference) []OwnerReference {
+	if len(refs) == 0 {
+		return nil
+	}
+	owners := make([]OwnerReference, len(refs))
+	for i, r := range refs {
+		owners[i] = OwnerReference{
+			APIVersion: r.GetApiVersion(),
+			Kind:       r.GetKind(),
+			Name:       r.GetName(),
+			UID:        uid.MustParse(r.GetUid()),
+			Controller: TernaryOf(r.Controller),
+			Blocking:   TernaryOf(r.BlockOwnerDeletion),
+		}
+	}
+	return owners
+}
+
+func bodyOf(o *coppicev1.Object) *coppicev1.Body {
+	return &coppicev1.Body{
+		Labels:       o.GetMetadata().GetLabels(),
+		Annotations:  o.GetMetadata().GetAnnotations(),
+		GenerateName: o.GetMetadata().GetGenerateName(),
+		Spec:         o.GetSpec(),
+		Status:       o.GetStatus(),
+		Extra:        o.GetExtra(),
+	}
+}
+
+// nonEmpty is the list, nil for an empty one: there is one way to say nothing.
+func nonEmpty(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// GroupOf is the group of an apiVersion: "apps" of "apps/v1", empty for "v1".
+func GroupOf(apiVersion string) string {
+	if i := strings.IndexByte(apiVersion, '/'); i >= 0 {
+		return apiVersion[:i]
+	}
+	return ""
+}
+
+// VersionOf is the version of an apiVersion.
+func VersionOf(apiVersion string) string {
+	return apiVersion[strings.IndexByte(apiVersion, '/')+1:]
+}
+
+// APIVersionOf joins group and version.
+func APIVersionOf(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}

@@ -1,0 +1,101 @@
+package lifecycle
+
+import (
+	"encoding/json"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Patch decides a JSON merge patch (RFC 7386) on the manifest of an object: it
+// is the update to the patched manifest. A uid or resourceVersion in the patch
+// is a precondition.
+func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
+	at.Name = p.GetName()
+	was, err := Find(ctx.View, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPreconditions(at, was, p.GetPreconditions()); err != nil {
+		return nil, err
+	}
+	patched, err := merged(ctx, at, was, p.GetPatch())
+	if err != nil {
+		return nil, err
+	}
+	if !mentionsRevision(p.GetPatch()) {
+		patched.Metadata.ResourceVersion = 0
+	}
+	return Update(ctx, at, patched)
+}
+
+// Apply decides an apply: create, or else a merge of the manifest onto what is
+// there. Members that the manifest does not mention stay as they are. The
+// server's fields, uid and resourceVersion among them, are wiped as on create,
+// so that the manifest of another world can be applied.
+func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	at, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	wipe(o)
+	var was *Node
+	if at.Name != "" {
+		if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
+			was = ctx.Node(u)
+		}
+	}
+	if was == nil {
+		return Create(ctx, at, o)
+	}
+	if err := invalid(at, validateContent(ctx.View, at, o, was)); err != nil {
+		return nil, err
+	}
+	patch, fail := manifest.ToJSON(o)
+	if fail != nil {
+		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
+	}
+	patched, err := merged(ctx, at, was, patch)
+	if err != nil {
+		return nil, err
+	}
+	patched.Metadata.ResourceVersion = 0
+	return Update(ctx, at, patched)
+}
+
+// wipe removes what only the server sets (A1.1), and status.
+func wipe(o *coppicev1.Object) {
+	if m := o.GetMetadata(); m != nil {
+		m.Uid, m.ResourceVersion, m.Generation = "", 0, 0
+		m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil, nil
+	}
+	o.Status = nil
+}
+
+// merged is the manifest of the object with the patch merged into it.
+func merged(ctx *Context, at Key, was *Node, patch []byte) (*coppicev1.Object, *Error) {
+	doc, err := manifest.ToJSON(Object{Node: was, Body: ctx.Body(was)}.API())
+	if err != nil {
+		return nil, at.err(ReasonInternal, "%s cannot be written as JSON: %v", at, err)
+	}
+	doc, err = jsonpatch.MergePatch(doc, patch)
+	if err != nil {
+		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, err)
+	}
+	o, err := manifest.FromJSON(doc)
+	if err != nil {
+		return nil, at.err(ReasonBadRequest, "%s: the patch does not leave a manifest: %v", at, err)
+	}
+	return o, nil
+}
+
+func mentionsRevision(patch []byte) bool {
+	var p struct {
+		Metadata struct {
+			ResourceVersion json.RawMessage `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	return json.Unmarshal(patch, &p) == nil && p.Metadata.ResourceVersion != nil
+}

@@ -1,0 +1,195 @@
+package lifecycle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const generateRetry = 100 * time.Millisecond
+
+// Update decides an update (A2): everything but status is replaced. Removing
+// the last finalizer of a terminating object removes the object (A2.10).
+func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	at, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	if at.Name == "" {
+		return nil, invalid(at, []Cause{required("metadata.name", "")})
+	}
+	was, err := Find(ctx.View, at)
+	if err != nil {
+		return nil, err
+	}
+	meta := o.GetMetadata()
+	if err := checkPreconditions(at, was, &coppicev1.Preconditions{
+		Uid: meta.GetUid(), ResourceVersion: meta.GetResourceVersion(),
+	}); err != nil {
+		return nil, err // A2.1, A2.2
+	}
+	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	causes := validateMeta(meta)
+	causes = append(causes, validateUnchanged(was, meta)...)
+	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
+	causes = append(causes, validateContent(ctx.View, at, o, was)...)
+	if err := invalid(at, causes); err != nil {
+		return nil, err
+	}
+	if err := checkSize(ctx, at, o); err != nil {
+		return nil, err
+	}
+
+	node := *was // generation, timestamps and uid are the server's (A2.3 to A2.7)
+	node.APIVersion = o.GetApiVersion()
+	node.Owners = ownersOf(owners)
+	node.Finalizers = nonEmpty(meta.GetFinalizers())
+	old := ctx.Body(was)
+	body := bodyOf(o)
+	body.Status = old.GetStatus()
+	body.GenerateName = old.GetGenerateName()
+	specChanged := keepEqualJSON(&body.Spec, old.GetSpec())
+	extraChanged := keepEqualJSON(&body.Extra, old.GetExtra())
+	if specChanged || extraChanged {
+		node.Generation++
+	}
+	bodyChanged := specChanged || extraChanged ||
+		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations())
+
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
+	switch {
+	case was.Terminating() && len(node.Finalizers) == 0 && was.graceOver() && len(was.Finalizers) > 0:
+		// A2.11: nothing else of this update is stored; the reply is the
+		// requested object at its old revision.
+		out.Events = []Event{deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)}
+		out.Object = Object{Node: &node, Body: body}
+	case !bodyChanged && sameNode(was, &node):
+		// A2.14: nothing to write.
+	default:
+		out.Warnings = append(out.Warnings, finalizerWarnings(newcomers(was.Finalizers, node.Finalizers))...)
+		event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: &node}}
+		out.Object.Body = body
+		if bodyChanged {
+			event.Object.Body = body
+		}
+		out.Events = []Event{event}
+	}
+	return out, nil
+}
+
+// UpdateStatus decides an update of status alone: everything else of o is
+// ignored but its name, uid and resourceVersion.
+func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	at, err := target(at, o)
+	if err != nil {
+		return nil, err
+	}
+	was, err := Find(ctx.View, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPreconditions(at, was, &coppicev1.Preconditions{
+		Uid: o.GetMetadata().GetUid(), ResourceVersion: o.GetMetadata().GetResourceVersion(),
+	}); err != nil {
+		return nil, err
+	}
+	if err := invalid(at, validateContent(ctx.View, at, &coppicev1.Object{Spec: ctx.Body(was).GetSpec(), Status: o.GetStatus()}, was)); err != nil {
+		return nil, err
+	}
+	if err := checkSize(ctx, at, o); err != nil {
+		return nil, err
+	}
+	old := ctx.Body(was)
+	status := o.GetStatus()
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}}
+	if !keepEqualJSON(&status, old.GetStatus()) {
+		return out, nil
+	}
+	body := withStatus(old, status)
+	node := *was
+	out.Object.Body = body
+	out.Events = []Event{{
+		Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED,
+		Object: Object{Node: &node, Body: body},
+	}}
+	return out, nil
+}
+
+func withStatus(b *coppicev1.Body, status []byte) *coppicev1.Body {
+	return &coppicev1.Body{
+		Labels: b.GetLabels(), Annotations: b.GetAnnotations(), GenerateName: b.GetGenerateName(),
+		Spec: b.GetSpec(), Extra: b.GetExtra(), Status: status,
+	}
+}
+
+// validateUnchanged checks deletion fields that a client may not set (A2.5,
+// A2.6). Once an object is terminating the client's values are ignored, save
+// for a grace period that is not the stored one.
+func validateUnchanged(was *Node, meta *coppicev1.ObjectMeta) []Cause {
+	var causes []Cause
+	if at := meta.GetDeletionTimestamp(); !was.Terminating() && at != nil {
+		causes = append(causes, invalidValue("metadata.deletionTimestamp", at.AsTime().UTC().Format(time.RFC3339), "field is immutable"))
+	}
+	if g := meta.DeletionGracePeriodSeconds; g != nil && (was.GracePeriod == nil || *was.GracePeriod != *g) {
+		causes = append(causes, invalidValue("metadata.deletionGracePeriodSeconds", *g, "field is immutable"))
+	}
+	return causes
+}
+
+// validateShrinking checks that a terminating object gets no new finalizers (A2.8).
+func validateShrinking(was *Node, finalizers []string) []Cause {
+	if !was.Terminating() {
+		return nil
+	}
+	if added := newcomers(was.Finalizers, finalizers); len(added) > 0 {
+		return []Cause{forbidden("metadata.finalizers", fmt.Sprintf(
+			"no new finalizers can be added if the object is being deleted, found new finalizers %q", added))}
+	}
+	return nil
+}
+
+func newcomers(before, after []string) []string {
+	var added []string
+	for _, f := range after {
+		if !slices.Contains(before, f) && !slices.Contains(added, f) {
+			added = append(added, f)
+		}
+	}
+	return added
+}
+
+func sameNode(a, b *Node) bool {
+	return a.APIVersion == b.APIVersion && a.Generation == b.Generation &&
+		slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
+}
+
+// keepEqualJSON reports whether *is and was mean different JSON. If not, *is
+// becomes was, so that a change of spelling is no change.
+func keepEqualJSON(is *[]byte, was []byte) (changed bool) {
+	if bytes.Equal(*is, was) {
+		return false
+	}
+	if len(*is) == 0 || len(was) == 0 {
+		return true
+	}
+	a, errA := decodeJSON(*is)
+	b, errB := decodeJSON(was)
+	if errA != nil || errB != nil || !reflect.DeepEqual(a, b) {
+		return true
+	}
+	*is = was
+	return false
+}
+
+func decodeJSON(raw []byte) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
+}

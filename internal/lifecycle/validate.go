@@ -1,0 +1,223 @@
+package lifecycle
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Limits of metadata, in bytes (A1.14).
+const (
+	maxName        = 253
+	maxLabelValue  = 63
+	maxAnnotations = 256 << 10
+)
+
+var (
+	kindPattern      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
+	labelPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	subdomainPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	namePartPattern  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+)
+
+func checkLabel(field, s string) []Cause {
+	if len(s) > 63 || !labelPattern.MatchString(s) {
+		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 label must consist of at most 63 lower case alphanumeric characters or '-', and must start and end with an alphanumeric character")}
+	}
+	return nil
+}
+
+func checkSubdomain(field, s string) []Cause {
+	if len(s) > maxName || !subdomainPattern.MatchString(s) {
+		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character")}
+	}
+	return nil
+}
+
+// checkName accepts what can be a segment of a path, as Kubernetes does for
+// names in general. Most of its kinds want a subdomain; some, such as roles,
+// do not, and import must take them all.
+func checkName(field, s string) []Cause {
+	switch {
+	case s == "." || s == "..":
+		return []Cause{invalidValue(field, s, "may not be '.' or '..'")}
+	case strings.ContainsAny(s, "/%"):
+		return []Cause{invalidValue(field, s, "may not contain '/' or '%'")}
+	case len(s) > maxName:
+		return []Cause{tooLong(field, maxName)}
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return []Cause{invalidValue(field, s, "may not contain spaces or control characters")}
+		}
+	}
+	return nil
+}
+
+// qualifiedName reports what is wrong with [prefix/]name, "" if nothing.
+func qualifiedName(s string) string {
+	name := s
+	if i := strings.IndexByte(s, '/'); i >= 0 {
+		prefix := s[:i]
+		name = s[i+1:]
+		if len(prefix) > maxName || !subdomainPattern.MatchString(prefix) {
+			return "prefix part must be a lowercase RFC 1123 subdomain, such as 'example.com'"
+		}
+	}
+	switch {
+	case name == "":
+		return "name part must be non-empty"
+	case len(name) > maxLabelValue:
+		return "name part must be no more than 63 bytes"
+	case !namePartPattern.MatchString(name):
+		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com/MyName')"
+	}
+	return ""
+}
+
+// validateMeta checks what create and update have in common. The caller has
+// checked name and namespace.
+func validateMeta(m *coppicev1.ObjectMeta) []Cause {
+	var causes []Cause
+	for _, k := range sortedKeys(m.GetLabels()) {
+		if why := qualifiedName(k); why != "" {
+			causes = append(causes, invalidValue("metadata.labels", k, why))
+		}
+		if v := m.GetLabels()[k]; len(v) > maxLabelValue || v != "" && !namePartPattern.MatchString(v) {
+			causes = append(causes, invalidValue("metadata.labels", v, "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"))
+		}
+	}
+	size := 0
+	for _, k := range sortedKeys(m.GetAnnotations()) {
+		if why := qualifiedName(strings.ToLower(k)); why != "" {
+			causes = append(causes, invalidValue("metadata.annotations", k, why))
+		}
+		size += len(k) + len(m.GetAnnotations()[k])
+	}
+	if size > maxAnnotations {
+		causes = append(causes, tooLong("metadata.annotations", maxAnnotations))
+	}
+	causes = append(causes, validateFinalizers(m.GetFinalizers())...)
+	return append(causes, validateOwners(m.GetOwnerReferences())...)
+}
+
+// validateFinalizers checks names and that the two built-in policies do not
+// contradict each other (A1.10). Duplicates are kept verbatim (A1.11).
+func validateFinalizers(list []string) []Cause {
+	var causes []Cause
+	for i, f := range list {
+		why := qualifiedName(f)
+		if why == "" && strings.Contains(f, "..") {
+			why = "must not contain '..': a finalizer is part of a subject"
+		}
+		if why != "" {
+			causes = append(causes, invalidValue(fmt.Sprintf("metadata.finalizers[%d]", i), f, why))
+		}
+	}
+	if slices.Contains(list, FinalizerOrphan) && slices.Contains(list, FinalizerForeground) {
+		causes = append(causes, invalidValue("metadata.finalizers", fmt.Sprint(list),
+			fmt.Sprintf("finalizer %s and %s cannot be both set", FinalizerOrphan, FinalizerForeground)))
+	}
+	return causes
+}
+
+// finalizerWarnings has the advice of A1.12.
+func finalizerWarnings(list []string) []string {
+	var warnings []string
+	for i, f := range list {
+		if !strings.Contains(f, "/") && !IsBuiltinFinalizer(f) && f != "kubernetes" {
+			warnings = append(warnings, fmt.Sprintf("metadata.finalizers[%d]: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", i, f))
+		}
+	}
+	return warnings
+}
+
+// validateOwners checks references on their face (A1.5 to A1.7). That the
+// owner exists, and is what the reference says, is not checked here or
+// anywhere before the collector classifies it (A1.8).
+func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
+	var causes []Cause
+	var controller *coppicev1.OwnerReference
+	for i, r := range refs {
+		field := fmt.Sprintf("metadata.ownerReferences[%d]", i)
+		if VersionOf(r.GetApiVersion()) == "" {
+			causes = append(causes, required(field+".apiVersion", "version must not be empty"))
+		}
+		if strings.Count(r.GetApiVersion(), "/") > 1 {
+			causes = append(causes, invalidValue(field+".apiVersion", r.GetApiVersion(), "must be <group>/<version> or <version>"))
+		}
+		if r.GetKind() == "" {
+			causes = append(causes, required(field+".kind", "must not be empty"))
+		}
+		if r.GetName() == "" {
+			causes = append(causes, required(field+".name", "must not be empty"))
+		}
+		if r.GetUid() == "" {
+			causes = append(causes, required(field+".uid", "must not be empty"))
+		} else if _, err := uid.Parse(r.GetUid()); err != nil {
+			causes = append(causes, invalidValue(field+".uid", r.GetUid(), err.Error()))
+		}
+		for _, part := range []struct{ name, value string }{
+			{"apiVersion", r.GetApiVersion()}, {"kind", r.GetKind()}, {"name", r.GetName()},
+		} {
+			if len(part.value) > maxName {
+				causes = append(causes, tooLong(field+"."+part.name, maxName))
+			} else if strings.ContainsRune(part.value, 0) {
+				causes = append(causes, invalidValue(field+"."+part.name, part.value, "may not contain NUL"))
+			}
+		}
+		if r.GetApiVersion() == "v1" && r.GetKind() == "Event" {
+			causes = append(causes, invalidValue(field, r.GetApiVersion()+" "+r.GetKind(), "is disallowed from being an owner"))
+		}
+		if r.GetController() {
+			if controller != nil {
+				causes = append(causes, invalidValue("metadata.ownerReferences", "", fmt.Sprintf(
+					"Only one reference can have Controller set to true. Found \"true\" in references for %s/%s and %s/%s",
+					controller.GetKind(), controller.GetName(), r.GetKind(), r.GetName())))
+			} else {
+				controller = r
+			}
+		}
+	}
+	return causes
+}
+
+// dedupOwners removes references that are equal in every field (A1.9). It
+// returns refs itself if there are none.
+func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerReference, warnings []string) {
+	for i, r := range refs {
+		same := func(o *coppicev1.OwnerReference) bool {
+			return o.GetUid() == r.GetUid() && o.GetName() == r.GetName() && o.GetKind() == r.GetKind() &&
+				o.GetApiVersion() == r.GetApiVersion() &&
+				TernaryOf(o.Controller) == TernaryOf(r.Controller) &&
+				TernaryOf(o.BlockOwnerDeletion) == TernaryOf(r.BlockOwnerDeletion)
+		}
+		if !slices.ContainsFunc(refs[:i], same) {
+			unique = append(unique, r)
+			continue
+		}
+		if warning := fmt.Sprintf(".metadata.ownerReferences contains duplicate entries for %s %q; the duplicates were removed", r.GetKind(), r.GetName()); !slices.Contains(warnings, warning) {
+			warnings = append(warnings, warning)
+		}
+	}
+	if len(unique) == len(refs) {
+		return refs, nil
+	}
+	return unique, warnings
+}
+
+func sortedKeys(m map[string]string) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

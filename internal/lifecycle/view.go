@@ -1,0 +1,132 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// View is one state of a realm at one revision, as far as rules read it.
+//
+// Reading cannot fail in a View: an implementation that meets a failing disk
+// remembers the failure, answers with whatever it has, and its owner throws
+// away all that was decided on it. So "not found" always means not there.
+//
+// A View is for one goroutine.
+type View interface {
+	// Kinds returns the registered kinds.
+	Kinds() *Kinds
+
+	// Node returns a live object, or nil.
+	Node(uid.UID) *Node
+
+	// Lookup returns the uid of the live object with this key, or "".
+	Lookup(kind *Kind, namespace, name string) uid.UID
+
+	// Body returns the body of a live object.
+	Body(*Node) *coppicev1.Body
+
+	// Count returns how many dependents have references to owner with
+	// coordinates in the range; with the zero Claims, how many references
+	// there are to that uid at all. References of one dependent that agree
+	// in uid and coordinates count once; it blocks if one of them does.
+	Count(owner uid.UID, claims Claims) Counts
+
+	// ClaimsOn returns the distinct coordinates that dependents claim for
+	// owner, at most limit of them.
+	ClaimsOn(owner uid.UID, limit int) []Claimed
+
+	// Removed returns the revision at which the object with this uid was
+	// removed, zero if that is not known, and whether it had these
+	// coordinates.
+	Removed(uid.UID, Coordinates) (revision uint64, same bool)
+
+	// AnyOf names one object of the kind, "" if there is none.
+	AnyOf(*Kind) string
+
+	// AnyIn names one object in the namespace, "" if there is none.
+	AnyIn(namespace string) string
+
+	// Session returns an import session.
+	Session(id string) Session
+
+	// Options returns the realm's options.
+	Options() Options
+}
+
+// Claims is a range of claimed coordinates: one namespace, or all of them.
+type Claims struct {
+	Coordinates
+	AnyNamespace bool
+}
+
+// ValidClaims are the claims on n that are true: its group, kind and name,
+// and its namespace, or any if n is cluster-scoped (A16).
+func ValidClaims(n *Node) Claims {
+	return Claims{Coordinates: n.Coordinates(), AnyNamespace: n.Namespace == ""}
+}
+
+// Contains reports whether c is in the range.
+func (r Claims) Contains(c Coordinates) bool {
+	if r.AnyNamespace {
+		c.Namespace = r.Namespace
+	}
+	return c == r.Coordinates
+}
+
+// Counts counts dependents.
+type Counts struct {
+	// All dependents, and those that are terminating.
+	All, Terminating uint64
+	// Blocking are those with blockOwnerDeletion=true, terminating or not.
+	Blocking uint64
+}
+
+// Pending are the dependents that the collector has still to look at: those
+// that are not terminating.
+func (c Counts) Pending() uint64 { return c.All - c.Terminating }
+
+// Plus returns c + o.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{All: c.All + o.All, Terminating: c.Terminating + o.Terminating, Blocking: c.Blocking + o.Blocking}
+}
+
+// Minus returns c - o.
+func (c Counts) Minus(o Counts) Counts {
+	return Counts{All: c.All - o.All, Terminating: c.Terminating - o.Terminating, Blocking: c.Blocking - o.Blocking}
+}
+
+// Claimed is what dependents claim of an owner, and how many.
+type Claimed struct {
+	Coordinates
+	Counts
+	// LastImport is when the last of them was imported, if any was.
+	LastImport Time
+}
+
+// Session is an import session. The zero Session is closed.
+type Session struct {
+	// Expires is when the session counts as closed if nothing more comes;
+	// zero for a session that is closed.
+	Expires Time
+}
+
+// Options are the options of a realm.
+type Options struct {
+	// OwnerGrace is how long an owner that was never seen stays unknown for
+	// an imported dependent, or for one whose owner's kind was registered
+	// after it appeared, before it counts as absent.
+	OwnerGrace time.Duration
+	// SessionIdle is how long an import session stays open without a command.
+	SessionIdle time.Duration
+}
+
+// DefaultOptions are the options of a realm that was told nothing else.
+func DefaultOptions() Options {
+	return Options{OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute}
+}
+
+// Dependents counts the dependents with a valid reference to n. Invalid
+// references have no effect on the owner (S8).
+func Dependents(v View, n *Node) Counts { return v.Count(n.UID, ValidClaims(n)) }

@@ -1,0 +1,119 @@
+package nodecodec_test
+
+import (
+	"reflect"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/nodecodec"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// generated is n as the generated code has it.
+func generated(n *lifecycle.Node) *coppicev1.Node {
+	p := &coppicev1.Node{
+		Uid: []byte(n.UID), ApiVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name,
+		Generation: n.Generation, CreationTime: int64(n.CreationTime), Finalizers: n.Finalizers,
+		DeletionTime: int64(n.DeletionTime), DeletionGracePeriod: n.GracePeriod, DeletionRevision: n.DeletionRevision,
+		ImportTime: int64(n.ImportTime), ImportSession: n.ImportSession,
+	}
+	for _, o := range n.Owners {
+		p.Owners = append(p.Owners, &coppicev1.NodeOwner{
+			ApiVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, Uid: []byte(o.UID),
+			Controller: o.Controller.Ptr(), BlockOwnerDeletion: o.Blocking.Ptr(),
+		})
+	}
+	return p
+}
+
+func draw(t *rapid.T) *lifecycle.Node {
+	text := rapid.StringMatching(`[a-z./-]{0,20}`)
+	u := rapid.Custom(func(t *rapid.T) uid.UID {
+		if rapid.Bool().Draw(t, "uuid") {
+			return uid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")
+		}
+		return uid.MustParse(rapid.StringMatching(`[A-Za-z0-9-]{1,40}`).Draw(t, "uid"))
+	})
+	ternary := rapid.SampledFrom([]lifecycle.Ternary{lifecycle.Unsaid, lifecycle.False, lifecycle.True})
+	n := &lifecycle.Node{
+		UID: u.Draw(t, "uid"), APIVersion: text.Draw(t, "apiVersion"), Kind: text.Draw(t, "kind"),
+		Namespace: text.Draw(t, "namespace"), Name: text.Draw(t, "name"),
+		Generation:       rapid.Int64().Draw(t, "generation"),
+		CreationTime:     lifecycle.Time(rapid.Int64().Draw(t, "creation")),
+		DeletionTime:     lifecycle.Time(rapid.Int64().Draw(t, "deletion")),
+		GracePeriod:      rapid.Ptr(rapid.Int64(), true).Draw(t, "grace"),
+		DeletionRevision: rapid.Uint64().Draw(t, "deletion revision"),
+		ImportTime:       lifecycle.Time(rapid.Int64().Draw(t, "import")),
+		ImportSession:    text.Draw(t, "session"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "owners") {
+		n.Owners = append(n.Owners, lifecycle.OwnerReference{
+			APIVersion: text.Draw(t, "owner apiVersion"), Kind: text.Draw(t, "owner kind"), Name: text.Draw(t, "owner name"),
+			UID: u.Draw(t, "owner uid"), Controller: ternary.Draw(t, "controller"), Blocking: ternary.Draw(t, "blocking"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "finalizers") {
+		n.Finalizers = append(n.Finalizers, text.Draw(t, "finalizer"))
+	}
+	return n
+}
+
+func TestAgreesWithGeneratedCode(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := draw(t)
+		ours := nodecodec.Append(nil, n)
+		var p coppicev1.Node
+		if err := proto.Unmarshal(ours, &p); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(&p, generated(n)) {
+			t.Fatalf("generated code reads %v, want %v", &p, generated(n))
+		}
+		theirs, err := proto.Marshal(generated(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range map[string][]byte{"ours": ours, "theirs": theirs} {
+			got, err := nodecodec.Decode(b)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !reflect.DeepEqual(got, n) {
+				t.Fatalf("%s: Decode = %+v, want %+v", name, got, n)
+			}
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(nodecodec.Append(nil, &lifecycle.Node{UID: uid.MustParse("a"), Owners: []lifecycle.OwnerReference{{UID: uid.MustParse("b"), Blocking: lifecycle.True}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := nodecodec.Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := nodecodec.Decode(nodecodec.Append(nil, n))
+		if err != nil || !reflect.DeepEqual(again, n) {
+			t.Fatalf("%+v does not survive: %+v, %v", n, again, err)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	enc := nodecodec.Append(nil, &lifecycle.Node{
+		UID: uid.New(), APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "web-7d4f9c-x2x5p",
+		Generation: 1, CreationTime: 1700000000000000,
+		Owners: []lifecycle.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7d4f9c", UID: uid.New(), Controller: lifecycle.True, Blocking: lifecycle.True}},
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := nodecodec.Decode(enc); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
