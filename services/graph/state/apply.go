@@ -1,0 +1,328 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Change is an event and what it did, for those who tell others.
+type Change struct {
+	Event    *lifecycle.Event
+	Revision uint64
+	// Before is nil for a creation, After for a removal.
+	Before, After *lifecycle.Node
+	// Resource, BeforeBody and AfterBody are for who records changes to tell
+	// them: see Record.
+	Resource              string
+	BeforeBody, AfterBody *coppicev1.Body
+}
+
+// Record adds to a change that was just applied what those want to know who
+// are told of it. before is the body from before.
+func (c *Change) Record(resource string, before *coppicev1.Body) {
+	c.Resource, c.BeforeBody = resource, before
+	if c.AfterBody = c.Event.Object.Body; c.AfterBody == nil {
+		c.AfterBody = before
+	}
+}
+
+// Apply applies one event, with its revision. body is the encoding of the
+// event's body, if it has one. It fails if the event does not fit the state,
+// which then is not a fold of its log.
+func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, error) {
+	o := tx.object(e.UID)
+	before := o.now
+	if (before == nil) != (e.Type == lifecycle.ObjectCreated) {
+		return Change{}, fmt.Errorf("state: revision %d: event %d of %s does not fit: the object is there: %t", revision, e.Type, e.UID, before != nil)
+	}
+	after := e.After(before, revision)
+	if tx.recording {
+		was, at := *o, tx.checkpoint.Revision
+		tx.onRollback(func() { *o, tx.checkpoint.Revision = was, at })
+	}
+	tx.checkpoint.Revision = revision
+	o.now, o.dirty = after, true
+	switch {
+	case before == nil:
+		tx.created(o, after)
+	case after == nil:
+		tx.deleted(o, before, revision)
+	}
+	if body != nil {
+		o.body, o.bodyChanged = body, true
+	}
+	tx.recount(before, after)
+	if after != nil && lifecycle.IsRegistration(after) {
+		if err := tx.register(e, after); err != nil {
+			return Change{}, err
+		}
+	}
+	// What is owed because of the object itself depends on whether it is
+	// there, whether it is terminating, and by which finalizers. An object
+	// that neither has dependents nor is terminating owes nothing.
+	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
+		tx.touch(e.UID)
+	}
+	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
+}
+
+func (tx *Tx) touch(u uid.UID) {
+	if _, ok := tx.touched[u]; !ok {
+		tx.touched[u] = struct{}{}
+		tx.onRollback(func() { delete(tx.touched, u) })
+	}
+}
+
+func (tx *Tx) created(o *object, n *lifecycle.Node) {
+	ref := nameRef{tx.kinds.OfNode(n).Resource(), n.Namespace, n.Name}
+	if tx.recording {
+		was, had := tx.names[ref]
+		tx.onRollback(func() {
+			if had {
+				tx.names[ref] = was
+			} else {
+				delete(tx.names, ref)
+			}
+		})
+	}
+	tx.names[ref] = n.UID
+	// Only an imported object can be referred to before it is there: other
+	// uids are drawn in the commit that creates the object.
+	o.nowParent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0
+	o.removal = removal{}
+}
+
+func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
+	if tx.recording {
+		length := len(tx.removals)
+		tx.onRollback(func() { tx.removals = tx.removals[:length] })
+	}
+	o.removal = removal{uid: n.UID, claim: hashOfNode(n), revision: revision}
+	tx.removals = append(tx.removals, o.removal)
+	o.body, o.bodyChanged = nil, false
+	if lifecycle.IsRegistration(n) {
+		kinds := tx.kinds
+		tx.onRollback(func() { tx.kinds = kinds })
+		tx.kinds = kinds.Without(n.UID)
+	}
+}
+
+func (tx *Tx) register(e *lifecycle.Event, n *lifecycle.Node) error {
+	if e.Object.Body == nil {
+		return nil // the spec did not change
+	}
+	kinds, err := tx.kinds.With(n, e.Object.Body)
+	if err != nil {
+		return fmt.Errorf("state: %s: %w", n.Name, err)
+	}
+	was := tx.kinds
+	tx.onRollback(func() { tx.kinds = was })
+	tx.kinds = kinds
+	return nil
+}
+
+// recount moves an object's references from what they were to what they are.
+func (tx *Tx) recount(before, after *lifecycle.Node) {
+	if before != nil && after != nil && before.Terminating() == after.Terminating() && sameOwners(before.Owners, after.Owners) {
+		return
+	}
+	eachReference(before, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, n lifecycle.Counts) {
+		w := tx.owner(r.UID)
+		tx.change(w, &w.all, func(k *counter) { k.Counts = k.Minus(n) })
+		tx.change(w, tx.claim(w, c), func(k *counter) { k.Counts = k.Minus(n) })
+	})
+	eachReference(after, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, n lifecycle.Counts) {
+		if o := tx.object(r.UID); o.now != nil && !o.nowParent {
+			if tx.recording {
+				tx.onRollback(func() { o.nowParent = false })
+			}
+			o.nowParent, o.dirty = true, true
+		}
+		w := tx.owner(r.UID)
+		add := func(k *counter) {
+			k.Counts = k.Plus(n)
+			k.lastImport = max(k.lastImport, after.ImportTime)
+		}
+		tx.change(w, &w.all, add)
+		tx.change(w, tx.claim(w, c), add)
+		if !w.grew {
+			tx.onRollback(func() { w.grew = false })
+		}
+		w.grew = true
+	})
+}
+
+func sameOwners(a, b []lifecycle.OwnerReference) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+func (tx *Tx) change(w *owner, e *claim, f func(*counter)) {
+	if tx.recording {
+		was := *e
+		tx.onRollback(func() { *e = was })
+	}
+	f(&e.counter)
+	if e.All == 0 {
+		e.counter = counter{}
+	}
+	e.dirty = true
+	tx.touch(w.uid)
+}
+
+// eachReference visits the distinct references of an object: those that agree
+// in uid and coordinates count once, and block if one of them does.
+func eachReference(n *lifecycle.Node, visit func(*lifecycle.OwnerReference, lifecycle.Coordinates, lifecycle.Counts)) {
+	if n == nil {
+		return
+	}
+	for i := range n.Owners {
+		r := &n.Owners[i]
+		if slices.ContainsFunc(n.Owners[:i], func(o lifecycle.OwnerReference) bool { return o.SameOwner(r) }) {
+			continue
+		}
+		counts := lifecycle.Counts{All: 1}
+		if n.Terminating() {
+			counts.Terminating = 1
+		}
+		if blocks(n.Owners[i:], r) {
+			counts.Blocking = 1
+		}
+		visit(r, n.Claim(r), counts)
+	}
+}
+
+func blocks(refs []lifecycle.OwnerReference, r *lifecycle.OwnerReference) bool {
+	return slices.ContainsFunc(refs, func(o lifecycle.OwnerReference) bool {
+		return o.Blocking == lifecycle.True && o.SameOwner(r)
+	})
+}
+
+// TouchSession says that an import session brought something, or was closed.
+func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
+	if tx.recording {
+		was, had := tx.sessions[id]
+		tx.onRollback(func() {
+			if had {
+				tx.sessions[id] = was
+			} else {
+				delete(tx.sessions, id)
+			}
+		})
+	}
+	if tx.sessions[id] = &now; closed {
+		tx.sessions[id] = nil
+	}
+}
+
+// Commit is what EndCommit has to know of a commit beside its events.
+type Commit struct {
+	Sequence uint64
+	Epoch    uint64
+	Time     lifecycle.Time
+	Checksum uint64
+	RealmID  []byte
+	Commands []CommandID
+	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
+	StreamCreated int64
+}
+
+// EndCommit ends a commit: what is owed is computed again for all that the
+// commit touched, and the checkpoint moves.
+func (tx *Tx) EndCommit(c Commit) {
+	for _, u := range slices.Sorted(maps.Keys(tx.touched)) {
+		tx.endTouch(u, c.Time)
+	}
+	clear(tx.touched)
+
+	if len(tx.removals) > 0 {
+		tx.put(numberKey(tableRemoved, c.Sequence), appendRemovals(nil, tx.removals))
+		row := windowRow[uint64]{sequence: c.Sequence, keys: make([]uint64, len(tx.removals))}
+		for i := range tx.removals {
+			row.keys[i] = uidHash(tx.removals[i].uid)
+		}
+		tx.removed = append(tx.removed, row)
+		tx.removals = tx.removals[:0]
+		if n := tx.s.removed.surplus(tx.removed); n > 0 {
+			tx.removedSince = tx.s.removed.row(n, tx.removed).sequence
+		}
+	}
+	if slices.ContainsFunc(c.Commands, func(id CommandID) bool { return id != CommandID{} }) {
+		tx.put(numberKey(tableCommands, c.Sequence), appendCommands(nil, c.Commands))
+		tx.commands = append(tx.commands, windowRow[CommandID]{sequence: c.Sequence, keys: c.Commands})
+	}
+	cp := tx.checkpoint
+	const sparse = 1024 // revisions between two entries of the index
+	if cp.Revision >= cp.IndexedRevision+sparse || cp.IndexedRevision == 0 && cp.Revision > 0 {
+		cp.IndexedRevision = cp.Revision
+		// The commit's own revisions are not behind its sequence; the next
+		// commit's are not behind the one after it.
+		tx.put(numberKey(tableIndex, cp.Revision+1), binary.AppendUvarint(nil, c.Sequence+1))
+	}
+	cp.Sequence, cp.Epoch, cp.Time, cp.Checksum = c.Sequence, c.Epoch, int64(c.Time), c.Checksum
+	cp.RealmId, cp.StreamCreated = c.RealmID, c.StreamCreated
+}
+
+// endTouch brings the rows of absent owners and of what is owed up to date.
+func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
+	o := tx.object(u)
+	w := tx.owner(u)
+	a := tx.absence(u)
+	switch {
+	case a.ok && (o.now != nil || w.all.All == 0):
+		*a = absence{dirty: true}
+	case !a.ok && o.now == nil && w.all.All > 0:
+		// Whether it was removed is remembered for as long as dependents ask.
+		if e := tx.removal(u); e.revision != 0 {
+			*a = absence{revision: e.revision, claim: e.claim, ok: true, dirty: true}
+		}
+	}
+	e, known := tx.owed[u]
+	if !known {
+		e = &owedEntry{}
+		e.row, e.ok = tx.r.owed(u)
+		e.stored = e.ok
+		tx.owed[u] = e
+	}
+	grew := w.grew
+	w.grew = false
+	owed := lifecycle.OwedBy(tx, u, o.now)
+	if owed == (lifecycle.Owed{}) {
+		if e.ok {
+			*e = owedEntry{stored: e.stored, dirty: true}
+		}
+		return
+	}
+	if e.ok && e.row.Owed == owed && !(grew && (owed.Judge || owed.Orphan)) {
+		return
+	}
+	since := now
+	if e.ok {
+		since = e.row.Since
+	}
+	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true}
+}
+
+func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }
+
+// Checkpoint is the place in the log up to which the Tx has applied it.
+func (tx *Tx) Checkpoint() *coppicev1.Checkpoint { return tx.checkpoint }
+
+// Encode is the encoding of a body, as events and the state have it.
+func Encode(b *coppicev1.Body) ([]byte, error) {
+	if b == nil {
+		return nil, nil
+	}
+	enc, err := proto.MarshalOptions{Deterministic: true}.Marshal(b)
+	if enc == nil {
+		enc = []byte{}
+	}
+	return enc, err
+}

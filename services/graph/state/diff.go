@@ -1,0 +1,166 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Difference is the first key at which two states differ.
+type Difference struct {
+	Key string
+	// A and B describe the values; "nothing" where there is no such key.
+	A, B string
+}
+
+func (d *Difference) String() string { return fmt.Sprintf("%s: %s, but %s", d.Key, d.A, d.B) }
+
+// Diff compares two states key by key. It returns nil if they are the same.
+func Diff(a, b *Snapshot) (*Difference, error) {
+	ia, err := a.snap.NewIter(nil)
+	if err != nil {
+		return nil, fmt.Errorf("state: diff: %w", err)
+	}
+	defer ia.Close()
+	ib, err := b.snap.NewIter(nil)
+	if err != nil {
+		return nil, fmt.Errorf("state: diff: %w", err)
+	}
+	defer ib.Close()
+	ia.First()
+	ib.First()
+	for ia.Valid() || ib.Valid() {
+		order := 0
+		switch {
+		case !ib.Valid():
+			order = -1
+		case !ia.Valid():
+			order = 1
+		default:
+			order = bytes.Compare(ia.Key(), ib.Key())
+		}
+		switch {
+		case order < 0:
+			return &Difference{describeKey(ia.Key()), describeValue(ia.Key(), ia.Value()), "nothing"}, nil
+		case order > 0:
+			return &Difference{describeKey(ib.Key()), "nothing", describeValue(ib.Key(), ib.Value())}, nil
+		}
+		va, err := ia.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("state: diff: %w", err)
+		}
+		vb, err := ib.ValueAndErr()
+		if err != nil {
+			return nil, fmt.Errorf("state: diff: %w", err)
+		}
+		if !bytes.Equal(va, vb) {
+			return &Difference{describeKey(ia.Key()), describeValue(ia.Key(), va), describeValue(ib.Key(), vb)}, nil
+		}
+		ia.Next()
+		ib.Next()
+	}
+	if err := ia.Error(); err != nil {
+		return nil, fmt.Errorf("state: diff: %w", err)
+	}
+	if err := ib.Error(); err != nil {
+		return nil, fmt.Errorf("state: diff: %w", err)
+	}
+	return nil, nil
+}
+
+// describeKey says what a key is of.
+func describeKey(key []byte) string {
+	rest := key[1:]
+	withUID := func(what string) string {
+		u, tail, err := uid.CutBytes(rest)
+		if err != nil {
+			return fmt.Sprintf("%s %x", what, rest)
+		}
+		if len(tail) > 0 {
+			return fmt.Sprintf("%s of %s, %q", what, u, tail)
+		}
+		return fmt.Sprintf("%s of %s", what, u)
+	}
+	switch key[0] {
+	case tableName:
+		resource, namespace, name := splitNameKey(key)
+		return fmt.Sprintf("name %s/%s in namespace %q", resource, name, namespace)
+	case tableNode:
+		return withUID("node")
+	case tableBody:
+		return withUID("body")
+	case tableEdge:
+		return withUID("edge")
+	case tableClaim:
+		return withUID("counter")
+	case tableAbsent:
+		return withUID("absent owner")
+	case tableOwed:
+		return withUID("owed")
+	case tableSession:
+		return "import session " + string(rest)
+	case tableMeta:
+		return "meta " + string(rest)
+	case tableRemoved, tableCommands, tableIndex:
+		return fmt.Sprintf("row %c %d", key[0], numberOfKey(key))
+	}
+	return fmt.Sprintf("%x", key)
+}
+
+func describeValue(key, v []byte) string {
+	switch {
+	case key[0] == tableNode:
+		if n, parent, err := decodeNodeValue(v); err == nil {
+			p := lifecycle.Object{Node: n}.API()
+			return fmt.Sprintf("%v, parent %t", p, parent)
+		}
+	case key[0] == tableOwed:
+		if r, err := decodeOwed(v); err == nil {
+			return fmt.Sprintf("%+v", r)
+		}
+	case key[0] == tableClaim:
+		if c, err := decodeCounter(v); err == nil {
+			return fmt.Sprintf("%+v", c)
+		}
+	case bytes.Equal(key, keyCheckpoint):
+		var c coppicev1.Checkpoint
+		if proto.Unmarshal(v, &c) == nil {
+			return c.String()
+		}
+	}
+	return fmt.Sprintf("%x", v)
+}
+
+// Totals counts what a state holds.
+type Totals struct {
+	Objects, Edges, Owed int
+}
+
+// Totals walks the whole state.
+func (s *Snapshot) Totals() (Totals, error) {
+	var t Totals
+	for table, n := range map[byte]*int{tableNode: &t.Objects, tableEdge: &t.Edges, tableOwed: &t.Owed} {
+		s.r.scan("totals", []byte{table}, nil, func(_, _ []byte) bool {
+			*n++
+			return true
+		})
+	}
+	return t, s.Err()
+}
+
+// EachNode calls visit for all live objects, ordered by uid, until it returns false.
+func (s *Snapshot) EachNode(visit func(*lifecycle.Node) bool) {
+	s.r.scan("nodes", []byte{tableNode}, nil, func(_, value []byte) bool {
+		n, _, err := decodeNodeValue(value)
+		if err != nil {
+			s.r.fail("nodes", err)
+			return false
+		}
+		return visit(n)
+	})
+}

@@ -1,0 +1,242 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// OwedChange is a row of what is owed that a Tx wrote, or deleted.
+type OwedChange struct {
+	UID uid.UID
+	Row OwedRow
+	// Had and Has say whether the row was there before and is there now.
+	Had, Has bool
+}
+
+// Flush writes the effects of the commits that have ended, in one batch with
+// the checkpoint, and publishes them to new Snapshots. It returns what has
+// changed of what is owed. After an error the State is unusable.
+func (tx *Tx) Flush() ([]OwedChange, error) {
+	if err := tx.Err(); err != nil {
+		return nil, err
+	}
+	s := tx.s
+	b := s.db.NewBatchWithSize(512 * len(tx.objects))
+	w := writer{b: b}
+	uids := tx.dirtyObjects()
+	tx.writeNodes(&w, uids)
+	tx.writeBodies(&w, uids)
+	tx.writeNames(&w, uids)
+	tx.writeEdges(&w, uids)
+	tx.writeClaims(&w)
+	tx.writeAbsent(&w)
+	changes := tx.writeOwed(&w)
+	tx.writeSessions(&w)
+	for _, op := range tx.rows {
+		w.put(op.key, op.value)
+	}
+	dropRemoved, dropCommands := s.removed.surplus(tx.removed), s.commands.surplus(tx.commands)
+	for i := range dropRemoved {
+		w.delete(numberKey(tableRemoved, s.removed.row(i, tx.removed).sequence))
+	}
+	for i := range dropCommands {
+		w.delete(numberKey(tableCommands, s.commands.row(i, tx.commands).sequence))
+	}
+	cp, err := proto.MarshalOptions{Deterministic: true}.Marshal(tx.checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("state: checkpoint: %w", err)
+	}
+	w.put(keyCheckpoint, cp)
+	if w.err != nil {
+		return nil, fmt.Errorf("state: write: %w", w.err)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.commit(b); err != nil {
+		return nil, err
+	}
+	s.removed.update(tx.removed, dropRemoved)
+	s.commands.update(tx.commands, dropCommands)
+	s.kinds, s.checkpoint = tx.kinds, tx.checkpoint
+	return changes, nil
+}
+
+// writer writes to a batch and remembers the first failure.
+type writer struct {
+	b          *pebble.Batch
+	key, value []byte // scratch
+	err        error
+}
+
+func (w *writer) put(key, value []byte) {
+	if err := w.b.Set(key, value, nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *writer) delete(key []byte) {
+	if err := w.b.Delete(key, nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// dirtyObjects are the objects whose stored form changes, sorted.
+func (tx *Tx) dirtyObjects() []uid.UID {
+	uids := make([]uid.UID, 0, len(tx.objects))
+	for u, o := range tx.objects {
+		if o.dirty && (o.stored != nil || o.now != nil) {
+			uids = append(uids, u)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+func (tx *Tx) writeNodes(w *writer, uids []uid.UID) {
+	for _, u := range uids {
+		o := tx.objects[u]
+		w.key = appendUIDKey(w.key[:0], tableNode, u)
+		if o.now == nil {
+			w.delete(w.key)
+			continue
+		}
+		w.value = appendNodeValue(w.value[:0], o.now, o.nowParent)
+		w.put(w.key, w.value)
+	}
+}
+
+func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
+	for _, u := range uids {
+		o := tx.objects[u]
+		w.key = appendUIDKey(w.key[:0], tableBody, u)
+		switch {
+		case o.now == nil:
+			w.delete(w.key)
+		case o.bodyChanged:
+			w.put(w.key, o.body)
+		}
+	}
+}
+
+// writeNames deletes the names of objects that are gone and then writes those
+// of objects that are new: a name may have passed from one to the other.
+func (tx *Tx) writeNames(w *writer, uids []uid.UID) {
+	for _, u := range uids {
+		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
+			w.key = nameKey(w.key[:0], tx.resourceOf(o.stored), o.stored.Namespace, o.stored.Name)
+			w.delete(w.key)
+		}
+	}
+	for _, u := range uids {
+		if o := tx.objects[u]; o.now != nil && (o.stored == nil || o.stored.Coordinates() != o.now.Coordinates()) {
+			w.key = nameKey(w.key[:0], tx.resourceOf(o.now), o.now.Namespace, o.now.Name)
+			w.put(w.key, []byte(u))
+		}
+	}
+}
+
+// resourceOf is the resource of an object, also of one whose kind went in the
+// same batch, after its last object.
+func (tx *Tx) resourceOf(n *lifecycle.Node) string {
+	if k := tx.kinds.OfNode(n); k != nil {
+		return k.Resource()
+	}
+	return tx.s.kinds.OfNode(n).Resource()
+}
+
+func (tx *Tx) writeEdges(w *writer, uids []uid.UID) {
+	for _, u := range uids {
+		o := tx.objects[u]
+		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
+			continue
+		}
+		eachReference(o.stored, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, _ lifecycle.Counts) {
+			if !claims(o.now, r) {
+				w.key = edgeKey(w.key[:0], r.UID, claimHash(c), u)
+				w.delete(w.key)
+			}
+		})
+		eachReference(o.now, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, n lifecycle.Counts) {
+			w.key = edgeKey(w.key[:0], r.UID, claimHash(c), u)
+			w.put(w.key, []byte{byte(n.Blocking)})
+		})
+	}
+}
+
+func claims(n *lifecycle.Node, r *lifecycle.OwnerReference) bool {
+	return n != nil && slices.ContainsFunc(n.Owners, func(o lifecycle.OwnerReference) bool { return o.SameOwner(r) })
+}
+
+func (tx *Tx) writeClaims(w *writer) {
+	for _, u := range slices.Sorted(maps.Keys(tx.owners)) {
+		o := tx.owners[u]
+		write := func(e *claim) {
+			if !e.dirty {
+				return
+			}
+			w.key = claimKey(w.key[:0], u, e.c)
+			switch {
+			case e.All > 0:
+				w.value = appendCounter(w.value[:0], e.counter)
+				w.put(w.key, w.value)
+			case e.stored:
+				w.delete(w.key)
+			}
+		}
+		write(&o.all)
+		for _, e := range o.claims {
+			write(e)
+		}
+	}
+}
+
+func (tx *Tx) writeAbsent(w *writer) {
+	for u, a := range tx.absent {
+		switch {
+		case !a.dirty:
+		case a.ok:
+			w.put(keyOfUID(tableAbsent, u), appendAbsent(nil, a.revision, a.claim))
+		default:
+			w.delete(keyOfUID(tableAbsent, u))
+		}
+	}
+}
+
+func (tx *Tx) writeOwed(w *writer) []OwedChange {
+	var changes []OwedChange
+	for u, e := range tx.owed {
+		if !e.dirty || !e.ok && !e.stored {
+			continue
+		}
+		w.key = appendUIDKey(w.key[:0], tableOwed, u)
+		if e.ok {
+			w.value = appendOwed(w.value[:0], e.row)
+			w.put(w.key, w.value)
+		} else {
+			w.delete(w.key)
+		}
+		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok})
+	}
+	slices.SortFunc(changes, func(a, b OwedChange) int { return cmp.Compare(a.UID, b.UID) })
+	return changes
+}
+
+func (tx *Tx) writeSessions(w *writer) {
+	for id, last := range tx.sessions {
+		if last == nil {
+			w.delete(sessionKey(id))
+		} else {
+			w.put(sessionKey(id), binary.AppendUvarint(nil, uint64(*last)))
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package state_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// folded is a state to which commits are applied, some of them together.
+type folded struct {
+	s  *state.State
+	tx *state.Tx
+	// owed has the rows as Flush told of them.
+	owed map[uid.UID]state.OwedRow
+}
+
+func openMem(t interface{ Fatal(...any) }) *state.State {
+	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newFolded(t interface{ Fatal(...any) }) *folded {
+	return &folded{s: openMem(t), owed: map[uid.UID]state.OwedRow{}}
+}
+
+func (f *folded) apply(t *rapid.T, events []lifecycle.Event, revision uint64) {
+	if f.tx == nil {
+		f.tx = f.s.Begin()
+	}
+	for i := range events {
+		body, err := state.Encode(events[i].Object.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.tx.Apply(&events[i], revision+uint64(i), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f *folded) flush(t *rapid.T) {
+	if f.tx == nil {
+		return
+	}
+	changes, err := f.tx.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.tx = nil
+	for _, c := range changes {
+		if _, had := f.owed[c.UID]; had != c.Had {
+			t.Fatalf("owed %s: told that it was there before: %t, want %t", c.UID, c.Had, had)
+		}
+		if c.Has {
+			f.owed[c.UID] = c.Row
+		} else {
+			delete(f.owed, c.UID)
+		}
+	}
+}
+
+// TestFold plays random commands, and holds the state against the realm in
+// memory after every commit. A second state folds the same commits in batches
+// of another size and must become the same, key by key. In the first, commands
+// are also applied and rolled back before.
+func TestFold(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		one, many := newFolded(t), newFolded(t)
+		defer one.s.Close()
+		defer many.s.Close()
+		realm := lifecycletest.New()
+		first := genesis(realm)
+		sequence := uint64(0)
+		commit := func(events []lifecycle.Event, revision uint64) {
+			sequence++
+			for _, f := range []*folded{one, many} {
+				f.apply(t, events, revision)
+				f.tx.EndCommit(state.Commit{
+					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
+					Commands: []state.CommandID{{byte(sequence), byte(sequence >> 8)}},
+				})
+			}
+			one.flush(t)
+		}
+		commit(first, 1)
+
+		for range rapid.IntRange(1, 25).Draw(t, "commits") {
+			revision := realm.Revision + 1
+			if rapid.IntRange(0, 3).Draw(t, "roll back") == 0 {
+				rollback(t, one, realm.Clone(), revision)
+			}
+			var events []lifecycle.Event
+			for range rapid.IntRange(1, 3).Draw(t, "commands") {
+				events = append(events, realm.RandomEvents(t)...)
+			}
+			if len(events) == 0 {
+				continue
+			}
+			commit(events, revision)
+			if rapid.Bool().Draw(t, "flush") {
+				many.flush(t)
+			}
+			agree(t, one, realm)
+		}
+		many.flush(t)
+
+		a, b := one.s.Snapshot(), many.s.Snapshot()
+		defer a.Close()
+		defer b.Close()
+		if d, err := state.Diff(a, b); d != nil || err != nil {
+			t.Fatalf("two batch sizes, two states: %v, %v", d, err)
+		}
+		if got := one.s.Checkpoint().GetRevision(); got != realm.Revision {
+			t.Fatalf("revision %d, want %d", got, realm.Revision)
+		}
+		for i := uint64(1); i <= sequence; i++ {
+			if at, ok := one.s.Command(state.CommandID{byte(i), byte(i >> 8)}); !ok || at != i {
+				t.Fatalf("command %d is known as %d, %t", i, at, ok)
+			}
+		}
+	})
+}
+
+// genesis is the events that made the realm what it is.
+func genesis(r *lifecycletest.Realm) []lifecycle.Event {
+	var events []lifecycle.Event
+	for _, u := range r.UIDs() {
+		n := r.Node(u)
+		events = append(events, lifecycle.Event{
+			Type: lifecycle.ObjectCreated, UID: u, Object: lifecycle.Object{Node: n, Body: r.Body(n)},
+		})
+	}
+	slices.SortFunc(events, func(a, b lifecycle.Event) int {
+		return int(a.Object.Revision) - int(b.Object.Revision)
+	})
+	return events
+}
+
+// rollback applies the events of other commands in a Tx, and takes them back.
+func rollback(t *rapid.T, f *folded, other *lifecycletest.Realm, revision uint64) {
+	if f.tx == nil {
+		f.tx = f.s.Begin()
+	}
+	f.tx.Savepoint()
+	f.apply(t, append(other.RandomEvents(t), other.RandomEvents(t)...), revision)
+	f.tx.Rollback()
+}
+
+// agree holds a state against the realm.
+func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
+	s := f.s.Snapshot()
+	defer s.Close()
+	fresh := f.s.Begin()
+	for name, v := range map[string]lifecycle.View{"snapshot": s, "tx": fresh} {
+		for _, u := range realm.UIDs() {
+			want := realm.Node(u)
+			if got := v.Node(u); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: node %s is %+v, want %+v", name, u, got, want)
+			}
+			if got := v.Lookup(realm.Kinds().OfNode(want), want.Namespace, want.Name); got != u {
+				t.Fatalf("%s: %s %s/%s is %s, want %s", name, want.Kind, want.Namespace, want.Name, got, u)
+			}
+			if got := v.Body(want); string(got.GetSpec()) != string(realm.Body(want).GetSpec()) {
+				t.Fatalf("%s: body of %s is %v, want %v", name, u, got, realm.Body(want))
+			}
+			if got, want := lifecycle.Dependents(v, want), lifecycle.Dependents(realm, want); got != want {
+				t.Fatalf("%s: %s has dependents %+v, want %+v", name, u, got, want)
+			}
+			for i := range want.Owners {
+				r := &want.Owners[i]
+				if got, want := lifecycle.Classify(v, want, r, realm.Clock), lifecycle.Classify(realm, want, r, realm.Clock); got != want {
+					t.Fatalf("%s: reference %d of %s is classified as %+v, want %+v", name, i, u, got, want)
+				}
+			}
+		}
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Err(); err != nil {
+		t.Fatal(err)
+	}
+	agreeOwed(t, f, s, realm)
+	agreeEdges(t, s, realm)
+}
+
+func agreeOwed(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Realm) {
+	want := map[uid.UID]lifecycle.Owed{}
+	uids := map[uid.UID]bool{}
+	for _, u := range realm.UIDs() {
+		uids[u] = true
+		for _, r := range realm.Node(u).Owners {
+			uids[r.UID] = true
+		}
+	}
+	for u := range uids {
+		o := lifecycle.OwedBy(realm, u, realm.Node(u))
+		o.JudgeAt = 0 // a hint, which remembers dependents that are gone
+		if o != (lifecycle.Owed{}) {
+			want[u] = o
+		}
+	}
+	got := map[uid.UID]lifecycle.Owed{}
+	rows := map[uid.UID]state.OwedRow{}
+	s.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+		rows[u] = row
+		row.JudgeAt = 0
+		got[u] = row.Owed
+		return true
+	})
+	if !maps.Equal(got, want) {
+		t.Fatalf("owed is %v, want %v", describe(got), describe(want))
+	}
+	if !maps.Equal(rows, f.owed) {
+		t.Fatalf("Flush told of %v, stored is %v", f.owed, rows)
+	}
+}
+
+func describe(m map[uid.UID]lifecycle.Owed) string {
+	s := ""
+	for _, u := range slices.Sorted(maps.Keys(m)) {
+		s += fmt.Sprintf("\n%s: %+v", u, m[u])
+	}
+	return s
+}
+
+func agreeEdges(t *rapid.T, s *state.Snapshot, realm *lifecycletest.Realm) {
+	want := map[[2]uid.UID]bool{}
+	for _, u := range realm.UIDs() {
+		for _, r := range realm.Node(u).Owners {
+			want[[2]uid.UID{r.UID, u}] = true
+		}
+	}
+	got := map[[2]uid.UID]bool{}
+	for pair := range want {
+		owner := pair[0]
+		s.Dependents(owner, state.ClaimFilter{}, state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+			got[[2]uid.UID{owner, d}] = true
+			return true
+		})
+		n := realm.Node(owner)
+		if n == nil {
+			continue
+		}
+		for _, valid := range []bool{true, false} {
+			var found []uid.UID
+			s.Dependents(owner, s.ValidClaims(n, valid), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+				found = append(found, d)
+				return true
+			})
+			var expected []uid.UID
+			for _, u := range realm.UIDs() {
+				d := realm.Node(u)
+				if slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool {
+					return r.UID == owner && lifecycle.Fits(d, &r, n) == valid
+				}) {
+					expected = append(expected, u)
+				}
+			}
+			slices.Sort(found)
+			if found = slices.Compact(found); !slices.Equal(found, expected) {
+				t.Fatalf("dependents of %s with valid=%t: %v, want %v", owner, valid, found, expected)
+			}
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("edges %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,154 @@
+package state
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// The tables. A key is the table's byte and what follows here; this is the one
+// place that spells them. Uids are packed, which makes them self-delimiting;
+// numbers are big-endian, so that keys sort by them; other parts end with NUL,
+// which no name may contain.
+const (
+	tableAbsent   = 'a'
+	tableBody     = 'b'
+	tableClaim    = 'c'
+	tableEdge     = 'e'
+	tableIndex    = 'i'
+	tableMeta     = 'm'
+	tableName     = 'n'
+	tableNode     = 'o'
+	tableCommands = 'r'
+	tableSession  = 's'
+	tableRemoved  = 't'
+	tableOwed     = 'w'
+)
+
+var (
+	keyCheckpoint = []byte{tableMeta, 'c'}
+	keySchema     = []byte{tableMeta, 's'}
+)
+
+// schema is the version of this layout. A state of another schema is thrown
+// away and folded again.
+const schema = 1
+
+const nul = 0
+
+func keyOfUID(table byte, u uid.UID) []byte {
+	return append(append(make([]byte, 0, 1+len(u)), table), u...)
+}
+
+func appendUIDKey(b []byte, table byte, u uid.UID) []byte {
+	return append(append(b, table), u...)
+}
+
+func nameKey(b []byte, resource, namespace, name string) []byte {
+	b = append(b, tableName)
+	b = append(append(b, resource...), nul)
+	b = append(append(b, namespace...), nul)
+	return append(b, name...)
+}
+
+// namePrefix is the prefix of all names of a resource, in one namespace unless
+// it is empty.
+func namePrefix(resource, namespace string) []byte {
+	b := append(append([]byte{tableName}, resource...), nul)
+	if namespace != "" {
+		b = append(append(b, namespace...), nul)
+	}
+	return b
+}
+
+// splitNameKey returns what nameKey joined.
+func splitNameKey(key []byte) (resource, namespace, name string) {
+	resource, rest, _ := strings.Cut(string(key[1:]), "\x00")
+	namespace, name, _ = strings.Cut(rest, "\x00")
+	return resource, namespace, name
+}
+
+// claimHash stands for a claim in the keys of edges. Were two claims to
+// collide, an edge scan would find dependents of both; what a dependent claims
+// is told by its node, and how many do by the counters.
+func claimHash(c lifecycle.Coordinates) uint64 {
+	var room [256]byte
+	return xxhash.Sum64(appendClaim(room[:0], c))
+}
+
+func appendClaim(b []byte, c lifecycle.Coordinates) []byte {
+	b = append(append(b, c.Group...), nul)
+	b = append(append(b, c.Kind...), nul)
+	b = append(append(b, c.Name...), nul)
+	return append(b, c.Namespace...)
+}
+
+func splitClaim(b []byte) lifecycle.Coordinates {
+	var c lifecycle.Coordinates
+	rest := string(b)
+	c.Group, rest, _ = strings.Cut(rest, "\x00")
+	c.Kind, rest, _ = strings.Cut(rest, "\x00")
+	c.Name, c.Namespace, _ = strings.Cut(rest, "\x00")
+	return c
+}
+
+// claimKey is the key of a counter; that of the sum over all claims on the
+// owner has no claim.
+func claimKey(b []byte, owner uid.UID, c lifecycle.Coordinates) []byte {
+	b = appendUIDKey(b, tableClaim, owner)
+	if c == (lifecycle.Coordinates{}) {
+		return b
+	}
+	return appendClaim(append(b, 1), c)
+}
+
+// claimPrefix is the prefix of the counters of all claims on the owner, in any
+// namespace, that agree in group, kind and name; of all claims for the zero
+// Coordinates.
+func claimPrefix(owner uid.UID, c lifecycle.Coordinates) []byte {
+	b := append(keyOfUID(tableClaim, owner), 1)
+	if c == (lifecycle.Coordinates{}) {
+		return b
+	}
+	c.Namespace = ""
+	return appendClaim(b, c)
+}
+
+func edgeKey(b []byte, owner uid.UID, claim uint64, dependent uid.UID) []byte {
+	b = appendUIDKey(b, tableEdge, owner)
+	b = binary.BigEndian.AppendUint64(b, claim)
+	return append(b, dependent...)
+}
+
+// edgePrefix is the prefix of an owner's edges.
+func edgePrefix(owner uid.UID) []byte { return keyOfUID(tableEdge, owner) }
+
+// splitEdgeKey returns claim and dependent of an edge of the owner.
+func splitEdgeKey(key []byte, owner uid.UID) (claim uint64, dependent uid.UID) {
+	rest := key[1+len(owner):]
+	return binary.BigEndian.Uint64(rest), uid.UID(rest[8:])
+}
+
+func numberKey(table byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{table}, n)
+}
+
+func numberOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+
+func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }
+
+// prefixEnd is the first key behind all that have the prefix.
+func prefixEnd(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// reader reads tables. It remembers the first failure, after which its answers
+// mean nothing; whoever uses it asks err before relying on them.
+type reader struct {
+	db      pebble.Reader
+	removed *window[uint64]
+	key     []byte // scratch
+	failure error
+}
+
+func (r *reader) fail(what string, err error) {
+	if r.failure == nil {
+		r.failure = fmt.Errorf("state: read %s: %w", what, err)
+	}
+}
+
+// get calls visit with the value, if there is one.
+func (r *reader) get(what string, key []byte, visit func([]byte) error) (found bool) {
+	value, closer, err := r.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false
+	}
+	if err == nil {
+		err = visit(value)
+		err = errors.Join(err, closer.Close())
+	}
+	if err != nil {
+		r.fail(what, err)
+		return false
+	}
+	return true
+}
+
+func (r *reader) node(u uid.UID) (n *lifecycle.Node, parent bool) {
+	r.key = appendUIDKey(r.key[:0], tableNode, u)
+	r.get("node", r.key, func(v []byte) (err error) {
+		n, parent, err = decodeNodeValue(v)
+		return err
+	})
+	return n, parent
+}
+
+func (r *reader) body(u uid.UID) *coppicev1.Body {
+	b := &coppicev1.Body{}
+	r.key = appendUIDKey(r.key[:0], tableBody, u)
+	r.get("body", r.key, func(v []byte) error { return proto.Unmarshal(v, b) })
+	return b
+}
+
+func (r *reader) lookup(resource, namespace, name string) (u uid.UID) {
+	r.key = nameKey(r.key[:0], resource, namespace, name)
+	r.get("name", r.key, func(v []byte) error {
+		u = uid.UID(v)
+		return nil
+	})
+	return u
+}
+
+func (r *reader) counter(owner uid.UID, c lifecycle.Coordinates) (count counter) {
+	r.key = claimKey(r.key[:0], owner, c)
+	r.get("claim", r.key, func(v []byte) (err error) {
+		count, err = decodeCounter(v)
+		return err
+	})
+	return count
+}
+
+func (r *reader) owed(u uid.UID) (row OwedRow, ok bool) {
+	r.key = appendUIDKey(r.key[:0], tableOwed, u)
+	ok = r.get("owed", r.key, func(v []byte) (err error) {
+		row, err = decodeOwed(v)
+		return err
+	})
+	return row, ok
+}
+
+func (r *reader) absent(u uid.UID) (revision, claim uint64, ok bool) {
+	r.key = appendUIDKey(r.key[:0], tableAbsent, u)
+	ok = r.get("absent", r.key, func(v []byte) (err error) {
+		revision, claim, err = decodeAbsent(v)
+		return err
+	})
+	return revision, claim, ok
+}
+
+// removal finds the record of an object's removal in the window, unless the
+// commit that removed it is before the sequence since.
+func (r *reader) removal(u uid.UID, since uint64) (found removal, ok bool) {
+	sequence, ok := r.removed.find(uidHash(u))
+	if !ok || sequence < since {
+		return found, false
+	}
+	ok = false
+	r.get("removed", numberKey(tableRemoved, sequence), func(v []byte) error {
+		return decodeRemovals(v, func(e removal) {
+			if e.uid == u {
+				found, ok = e, true
+			}
+		})
+	})
+	return found, ok
+}
+
+func (r *reader) session(id string, idle lifecycle.Options) lifecycle.Session {
+	var s lifecycle.Session
+	r.get("session", sessionKey(id), func(v []byte) error {
+		var last uint64
+		if err := decodeUvarints(v, &last); err != nil {
+			return err
+		}
+		s.Expires = lifecycle.Time(last).Add(idle.SessionIdle)
+		return nil
+	})
+	return s
+}
+
+// scan calls visit for the keys with the prefix, in order, from the key start
+// on if it is not nil, until visit returns false.
+func (r *reader) scan(what string, prefix, start []byte, visit func(key, value []byte) bool) {
+	if start == nil {
+		start = prefix
+	}
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: prefixEnd(prefix)})
+	if err != nil {
+		r.fail(what, err)
+		return
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			r.fail(what, err)
+			break
+		}
+		if !visit(it.Key(), value) {
+			break
+		}
+	}
+	if err := it.Close(); err != nil {
+		r.fail(what, err)
+	}
+}
+
+// claims calls visit for the counters of the owner's claims.
+func (r *reader) claims(owner uid.UID, c lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
+	prefix := claimPrefix(owner, c)
+	head := len(claimPrefix(owner, lifecycle.Coordinates{}))
+	r.scan("claims", prefix, nil, func(key, value []byte) bool {
+		count, err := decodeCounter(value)
+		if err != nil {
+			r.fail("claims", err)
+			return false
+		}
+		return visit(splitClaim(key[head:]), count)
+	})
+}
+
+// prefetch calls visit with the stored nodes of uids, which are sorted.
+func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.Node, parent bool)) {
+	if len(sorted) == 0 {
+		return
+	}
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableNode}, UpperBound: []byte{tableNode + 1}})
+	if err != nil {
+		r.fail("nodes", err)
+		return
+	}
+	for _, u := range sorted {
+		r.key = appendUIDKey(r.key[:0], tableNode, u)
+		if !it.SeekGE(r.key) || string(it.Key()) != string(r.key) {
+			visit(u, nil, false)
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err == nil {
+			var n *lifecycle.Node
+			var parent bool
+			if n, parent, err = decodeNodeValue(value); err == nil {
+				visit(u, n, parent)
+				continue
+			}
+		}
+		r.fail("nodes", err)
+		break
+	}
+	if err := it.Close(); err != nil {
+		r.fail("nodes", err)
+	}
+}
+
+// any names one object below the prefix of names, "" if there is none.
+func (r *reader) any(prefix []byte) (name string) {
+	r.scan("names", prefix, nil, func(key, _ []byte) bool {
+		resource, _, n := splitNameKey(key)
+		name = resource + "/" + n
+		return false
+	})
+	return name
+}

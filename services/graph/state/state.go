@@ -1,0 +1,282 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Config is how to open a State. The zero value of a field is its default.
+type Config struct {
+	// CacheSize is the size of Pebble's block cache, in bytes; 64 MiB.
+	CacheSize int64
+	// MemTableSize is the size of one memtable, in bytes; 32 MiB. What is in
+	// memtables is folded again after a crash.
+	MemTableSize uint64
+	// FS is the file system; the disk's.
+	FS vfs.FS
+	// OnFailure is called, at most once for each failure, when Pebble cannot
+	// write in the background: the disk is full, or broken. The State has to
+	// be closed; what it holds on disk stays a fold of a prefix of the log.
+	OnFailure func(error)
+}
+
+// State is a realm's state. Its methods are safe for concurrent use; a Tx is
+// for one goroutine, one at a time.
+type State struct {
+	db  *pebble.DB
+	dir string
+	log *pebbleLog
+
+	removed  *window[uint64] // by uidHash
+	commands *window[CommandID]
+
+	mu         sync.RWMutex // held while a batch and what goes with it change
+	kinds      *lifecycle.Kinds
+	checkpoint *coppicev1.Checkpoint
+}
+
+// ErrLocked is returned by Open for a directory that another process uses.
+var ErrLocked = errors.New("the directory is in use by another process")
+
+// Open opens the state in dir, or makes an empty one.
+func Open(dir string, c Config) (*State, error) {
+	s, err := open(dir, c)
+	if err != nil {
+		return nil, fmt.Errorf("state: open %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func open(dir string, c Config) (*State, error) {
+	if c.CacheSize == 0 {
+		c.CacheSize = 64 << 20
+	}
+	if c.MemTableSize == 0 {
+		c.MemTableSize = 32 << 20
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if err := c.FS.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	log := &pebbleLog{onFailure: c.OnFailure}
+	cache := pebble.NewCache(c.CacheSize)
+	defer cache.Unref()
+	opts := &pebble.Options{
+		FS:    c.FS,
+		Cache: cache,
+		// The realm's log is the log: after a crash it is folded again from
+		// the checkpoint, which is in the same memtable as its effects.
+		DisableWAL:                  true,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
+		MemTableSize:                c.MemTableSize,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       24,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		MaxOpenFiles:                512,
+		Logger:                      log,
+		EventListener:               &pebble.EventListener{BackgroundError: log.backgroundError},
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	db, err := pebble.Open(dir, opts)
+	if err != nil {
+		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
+			return nil, ErrLocked
+		}
+		return nil, err
+	}
+	s := &State{
+		db: db, dir: dir, log: log,
+		removed:  newWindow[uint64](keptRemovals),
+		commands: newWindow[CommandID](keptCommands),
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+// ErrSchema is returned by Open for a state of another version. Remove it, and
+// it is folded again from the log.
+var ErrSchema = errors.New("the state has the layout of another version")
+
+// load reads what is kept in memory.
+func (s *State) load() error {
+	r := reader{db: s.db}
+	s.checkpoint = &coppicev1.Checkpoint{}
+	found := r.get("schema", keySchema, func(v []byte) error {
+		if string(v) != strconv.Itoa(schema) {
+			return fmt.Errorf("%w: %s, not %d", ErrSchema, v, schema)
+		}
+		return nil
+	})
+	if !found && r.failure == nil {
+		if err := s.db.Set(keySchema, []byte(strconv.Itoa(schema)), pebble.NoSync); err != nil {
+			return err
+		}
+	}
+	r.get("checkpoint", keyCheckpoint, func(v []byte) error { return proto.Unmarshal(v, s.checkpoint) })
+	s.loadKinds(&r)
+	var removed []windowRow[uint64]
+	r.scan("removed", []byte{tableRemoved}, nil, func(key, value []byte) bool {
+		row := windowRow[uint64]{sequence: numberOfKey(key)}
+		if err := decodeRemovals(value, func(e removal) { row.keys = append(row.keys, uidHash(e.uid)) }); err != nil {
+			r.fail("removed", err)
+		}
+		removed = append(removed, row)
+		return true
+	})
+	s.removed.update(removed, 0)
+	var commands []windowRow[CommandID]
+	r.scan("commands", []byte{tableCommands}, nil, func(key, value []byte) bool {
+		ids, err := decodeCommands(value)
+		if err != nil {
+			r.fail("commands", err)
+		}
+		commands = append(commands, windowRow[CommandID]{sequence: numberOfKey(key), keys: ids})
+		return true
+	})
+	s.commands.update(commands, 0)
+	return r.failure
+}
+
+func (s *State) loadKinds(r *reader) {
+	s.kinds = lifecycle.NewKinds()
+	registration := s.kinds.Of(lifecycle.Group, "Kind")
+	r.scan("kinds", namePrefix(registration.Resource(), ""), nil, func(_, value []byte) bool {
+		u := uid.UID(value)
+		n, _ := r.node(u)
+		if n == nil {
+			r.fail("kinds", errCorrupt)
+			return false
+		}
+		kinds, err := s.kinds.With(n, r.body(u))
+		if err != nil {
+			r.fail("kinds", err)
+			return false
+		}
+		s.kinds = kinds
+		return true
+	})
+}
+
+// commit writes a batch. Pebble ends the process when it cannot; here it ends
+// the State.
+func (s *State) commit(b *pebble.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fatal, ok := p.(fatalError)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("state: write: %w", fatal)
+		}
+	}()
+	if err := s.db.Apply(b, pebble.NoSync); err != nil {
+		return fmt.Errorf("state: write: %w", err)
+	}
+	return nil
+}
+
+// Checkpoint is the place in the log up to which the state has folded it. It
+// must not be modified.
+func (s *State) Checkpoint() *coppicev1.Checkpoint {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.checkpoint
+}
+
+// Command returns the sequence of the commit in which the command was, if it
+// is recent enough to be known.
+func (s *State) Command(id CommandID) (sequence uint64, ok bool) { return s.commands.find(id) }
+
+// Metrics are Pebble's own.
+func (s *State) Metrics() *pebble.Metrics { return s.db.Metrics() }
+
+// Sync makes what was written so far survive a crash, so that the next start
+// need not fold it again.
+func (s *State) Sync() error {
+	if err := s.db.Flush(); err != nil {
+		return fmt.Errorf("state: flush: %w", err)
+	}
+	return nil
+}
+
+// Close closes the state. Nothing may use it, or a Snapshot of it, any more.
+func (s *State) Close() error {
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("state: close %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// Remove deletes the state in dir, which must not be open.
+func Remove(dir string) error {
+	db, err := pebble.Peek(dir, vfs.Default)
+	if err != nil || !db.Exists {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err != nil {
+		return fmt.Errorf("state: remove %s: %w", dir, ErrLocked)
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil {
+		for _, e := range entries {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// pebbleLog is Pebble's logger. Pebble reports some failures only through it.
+type pebbleLog struct {
+	onFailure func(error)
+}
+
+// fatalError is what Pebble would have ended the process with.
+type fatalError struct{ error }
+
+func (*pebbleLog) Infof(string, ...any) {}
+
+func (l *pebbleLog) Errorf(format string, args ...any) {}
+
+func (l *pebbleLog) Fatalf(format string, args ...any) {
+	err := fatalError{fmt.Errorf(format, args...)}
+	l.backgroundError(err)
+	panic(err)
+}
+
+func (l *pebbleLog) backgroundError(err error) {
+	if l.onFailure != nil {
+		l.onFailure(fmt.Errorf("state: %w", err))
+	}
+}
+
+// Kinds are the kinds that are registered now.
+func (s *State) Kinds() *lifecycle.Kinds {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.kinds
+}

@@ -1,0 +1,150 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/nodecodec"
+)
+
+var errCorrupt = errors.New("malformed value")
+
+// A node's value: 8 bytes of revision, one byte of flags, coppice.v1.Node.
+const (
+	nodeHeader = 9
+
+	// flagParent is set once an object has had a dependent, whatever that
+	// claims. Where it is not set there are no counters to read.
+	flagParent = 1
+)
+
+func appendNodeValue(b []byte, n *lifecycle.Node, parent bool) []byte {
+	b = binary.LittleEndian.AppendUint64(b, n.Revision)
+	flags := byte(0)
+	if parent {
+		flags |= flagParent
+	}
+	return nodecodec.Append(append(b, flags), n)
+}
+
+func decodeNodeValue(b []byte) (n *lifecycle.Node, parent bool, err error) {
+	if len(b) < nodeHeader {
+		return nil, false, errCorrupt
+	}
+	n, err = nodecodec.Decode(b[nodeHeader:])
+	if err != nil {
+		return nil, false, err
+	}
+	n.Revision = binary.LittleEndian.Uint64(b)
+	return n, b[8]&flagParent != 0, nil
+}
+
+// counter is the value of a claim.
+type counter struct {
+	lifecycle.Counts
+	lastImport lifecycle.Time
+}
+
+func appendCounter(b []byte, c counter) []byte {
+	b = binary.AppendUvarint(b, c.All)
+	b = binary.AppendUvarint(b, c.Terminating)
+	b = binary.AppendUvarint(b, c.Blocking)
+	return binary.AppendUvarint(b, uint64(c.lastImport))
+}
+
+func decodeCounter(b []byte) (c counter, err error) {
+	var last uint64
+	if err := decodeUvarints(b, &c.All, &c.Terminating, &c.Blocking, &last); err != nil {
+		return c, err
+	}
+	c.lastImport = lifecycle.Time(last)
+	return c, nil
+}
+
+// decodeUvarints reads varints that fill b.
+func decodeUvarints(b []byte, into ...*uint64) error {
+	for _, p := range into {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return errCorrupt
+		}
+		*p, b = v, b[n:]
+	}
+	if len(b) != 0 {
+		return errCorrupt
+	}
+	return nil
+}
+
+// An absent owner's value: revision, claimHash of its coordinates.
+func appendAbsent(b []byte, revision, claim uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.AppendUvarint(b, revision), claim)
+}
+
+func decodeAbsent(b []byte) (revision, claim uint64, err error) {
+	revision, n := binary.Uvarint(b)
+	if n <= 0 || len(b) != n+8 {
+		return 0, 0, errCorrupt
+	}
+	return revision, binary.BigEndian.Uint64(b[n:]), nil
+}
+
+// OwedRow is what is owed because of one uid, and since when.
+type OwedRow struct {
+	lifecycle.Owed
+	// Since is when the row came to be; a row that changes keeps it.
+	Since lifecycle.Time
+	// Revision is that of the commit that last changed the row, or added to
+	// the dependents that it is about.
+	Revision uint64
+}
+
+const (
+	owedJudge = 1 << iota
+	owedOrphan
+	owedFinishOrphan
+	owedFinishForeground
+	owedFinalize
+)
+
+func appendOwed(b []byte, r OwedRow) []byte {
+	flags := byte(0)
+	for _, f := range []struct {
+		set bool
+		bit byte
+	}{
+		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize},
+		{r.Finish == lifecycle.FinalizerOrphan, owedFinishOrphan},
+		{r.Finish == lifecycle.FinalizerForeground, owedFinishForeground},
+	} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, uint64(r.JudgeAt))
+	b = binary.AppendUvarint(b, uint64(r.Since))
+	return binary.AppendUvarint(b, r.Revision)
+}
+
+func decodeOwed(b []byte) (OwedRow, error) {
+	var r OwedRow
+	if len(b) == 0 {
+		return r, errCorrupt
+	}
+	flags := b[0]
+	r.Judge, r.Orphan, r.Finalize = flags&owedJudge != 0, flags&owedOrphan != 0, flags&owedFinalize != 0
+	switch {
+	case flags&owedFinishOrphan != 0:
+		r.Finish = lifecycle.FinalizerOrphan
+	case flags&owedFinishForeground != 0:
+		r.Finish = lifecycle.FinalizerForeground
+	}
+	var at, since uint64
+	if err := decodeUvarints(b[1:], &at, &since, &r.Revision); err != nil {
+		return r, err
+	}
+	r.JudgeAt, r.Since = lifecycle.Time(at), lifecycle.Time(since)
+	return r, nil
+}

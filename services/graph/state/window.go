@@ -1,0 +1,165 @@
+package state
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// How much history the state keeps beside the objects. The windows are counted
+// and not timed, so that what is kept is a function of the log.
+const (
+	// keptRemovals is how many removed uids are known to have been removed,
+	// beside those that dependents still point to.
+	keptRemovals = 1 << 18
+	// keptCommands is how many command ids are recognised.
+	keptCommands = 1 << 17
+)
+
+// window is what the last commits brought of something, a row for each commit,
+// with an index in memory. Rows are kept until those behind them hold max keys.
+// It is safe for concurrent use.
+type window[K comparable] struct {
+	max int
+
+	mu    sync.RWMutex
+	rows  []windowRow[K] // oldest first
+	kept  int
+	index map[K]uint64 // key to sequence
+}
+
+type windowRow[K comparable] struct {
+	sequence uint64
+	keys     []K
+}
+
+func newWindow[K comparable](max int) *window[K] {
+	return &window[K]{max: max, index: map[K]uint64{}}
+}
+
+// find returns the sequence of the last commit that brought the key.
+func (w *window[K]) find(k K) (sequence uint64, ok bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	sequence, ok = w.index[k]
+	return sequence, ok
+}
+
+// surplus returns how many of the oldest rows fall out of the window once rows
+// are appended. added is the caller's, in the order in which they will be.
+func (w *window[K]) surplus(added []windowRow[K]) int {
+	kept, all := w.kept, len(w.rows)+len(added)
+	for i := range added {
+		kept += len(added[i].keys)
+	}
+	n := 0
+	for n < all-1 && kept > w.max {
+		if n < len(w.rows) {
+			kept -= len(w.rows[n].keys)
+		} else {
+			kept -= len(added[n-len(w.rows)].keys)
+		}
+		n++
+	}
+	return n
+}
+
+// row returns the n-th row, of those kept and those to be added.
+func (w *window[K]) row(n int, added []windowRow[K]) *windowRow[K] {
+	if n < len(w.rows) {
+		return &w.rows[n]
+	}
+	return &added[n-len(w.rows)]
+}
+
+// update appends rows, and then drops the n oldest.
+func (w *window[K]) update(added []windowRow[K], n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range added {
+		w.rows = append(w.rows, r)
+		w.kept += len(r.keys)
+		for _, k := range r.keys {
+			w.index[k] = r.sequence
+		}
+	}
+	for _, r := range w.rows[:n] {
+		w.kept -= len(r.keys)
+		for _, k := range r.keys {
+			if w.index[k] == r.sequence {
+				delete(w.index, k)
+			}
+		}
+	}
+	clear(w.rows[:n])
+	w.rows = w.rows[n:]
+}
+
+// removal is one entry of a row of the table of removed objects.
+type removal struct {
+	uid      uid.UID
+	claim    uint64 // claimHash of its coordinates
+	revision uint64
+}
+
+func uidHash(u uid.UID) uint64 { return xxhash.Sum64String(string(u)) }
+
+func appendRemovals(b []byte, list []removal) []byte {
+	last := uint64(0)
+	for _, r := range list {
+		b = append(b, r.uid...)
+		b = binary.BigEndian.AppendUint64(b, r.claim)
+		b = binary.AppendUvarint(b, r.revision-last)
+		last = r.revision
+	}
+	return b
+}
+
+func decodeRemovals(b []byte, visit func(removal)) error {
+	last := uint64(0)
+	for len(b) > 0 {
+		u, rest, err := uid.CutBytes(b)
+		if err != nil || len(rest) < 9 {
+			return errCorrupt
+		}
+		claim := binary.BigEndian.Uint64(rest)
+		delta, n := binary.Uvarint(rest[8:])
+		if n <= 0 {
+			return errCorrupt
+		}
+		last += delta
+		visit(removal{uid: u, claim: claim, revision: last})
+		b = rest[8+n:]
+	}
+	return nil
+}
+
+// CommandID identifies a command; the zero CommandID is none.
+type CommandID [16]byte
+
+// A row of the table of commands is the ids of a commit's commands, in order,
+// those without an id among them.
+func appendCommands(b []byte, ids []CommandID) []byte {
+	for i := range ids {
+		b = append(b, ids[i][:]...)
+	}
+	return b
+}
+
+func decodeCommands(b []byte) ([]CommandID, error) {
+	if len(b)%len(CommandID{}) != 0 {
+		return nil, errCorrupt
+	}
+	ids := make([]CommandID, len(b)/len(CommandID{}))
+	for i := range ids {
+		ids[i] = CommandID(b[i*len(CommandID{}):])
+	}
+	return ids, nil
+}
+
+// hashOfNode is the claim hash of a node's own coordinates.
+func hashOfNode(n *lifecycle.Node) uint64 { return claimHash(n.Coordinates()) }
