@@ -1,0 +1,212 @@
+// Package dial makes connections to NATS as the nats command does: by the same
+// flags, environment and contexts.
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jsm.go/natscontext"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// Config says where NATS is and who one is there. The names of flags, of
+// environment variables and of the members of contexts are those of the nats
+// command.
+type Config struct {
+	Server   string
+	User     string
+	Password string
+	Creds    string
+	NKey     string
+	TLSCert  string
+	TLSKey   string
+	TLSCA    string
+	Context  string
+	// Timeout is how long a client waits for a server, and for a reply.
+	Timeout time.Duration
+	// InboxPrefix is where replies come to: by default the user's private inbox.
+	InboxPrefix string
+}
+
+// DefaultURL is where NATS is for who says nothing.
+const DefaultURL = "nats://127.0.0.1:4222"
+
+// Flags adds the flags of a connection, with the environment as defaults.
+func (c *Config) Flags(f *pflag.FlagSet) {
+	f.StringVarP(&c.Server, "server", "s", os.Getenv("NATS_URL"), "NATS server URLs ($NATS_URL)")
+	f.StringVar(&c.User, "user", os.Getenv("NATS_USER"), "user name, or token ($NATS_USER)")
+	f.StringVar(&c.Password, "password", "", "password ($NATS_PASSWORD)")
+	f.StringVar(&c.Creds, "creds", os.Getenv("NATS_CREDS"), "file of user credentials ($NATS_CREDS)")
+	f.StringVar(&c.NKey, "nkey", os.Getenv("NATS_NKEY"), "file of a user's nkey ($NATS_NKEY)")
+	f.StringVar(&c.TLSCert, "tlscert", os.Getenv("NATS_CERT"), "file of a TLS certificate ($NATS_CERT)")
+	f.StringVar(&c.TLSKey, "tlskey", os.Getenv("NATS_KEY"), "file of the key to --tlscert ($NATS_KEY)")
+	f.StringVar(&c.TLSCA, "tlsca", os.Getenv("NATS_CA"), "file of the certificate authority ($NATS_CA)")
+	f.StringVar(&c.Context, "context", os.Getenv("NATS_CONTEXT"), "context of the nats command ($NATS_CONTEXT)")
+	f.DurationVar(&c.Timeout, "timeout", 5*time.Second, "how long to wait for a reply ($NATS_TIMEOUT)")
+	f.StringVar(&c.InboxPrefix, "inbox-prefix", "", "prefix of the inbox for replies (default: _INBOX.<user>)")
+}
+
+// Complete takes from the environment what flags do not show.
+func (c *Config) Complete() error {
+	if c.Password == "" {
+		c.Password = os.Getenv("NATS_PASSWORD")
+	}
+	if t := os.Getenv("NATS_TIMEOUT"); t != "" && c.Timeout == 5*time.Second {
+		d, err := time.ParseDuration(t)
+		if err != nil {
+			return fmt.Errorf("NATS_TIMEOUT: %w", err)
+		}
+		c.Timeout = d
+	}
+	return nil
+}
+
+// options are the server's URL and the options of a connection. A context
+// stands behind flags and environment.
+func (c *Config) options() (url string, opts []nats.Option, err error) {
+	url = c.Server
+	user, prefix := c.User, c.InboxPrefix
+	if c.Context != "" || url == "" && c.Creds == "" && c.NKey == "" && c.User == "" && natscontext.SelectedContext() != "" {
+		nc, err := natscontext.New(c.Context, true)
+		if err != nil {
+			return "", nil, fmt.Errorf("nats context %q: %w", c.Context, err)
+		}
+		opts, err = nc.NATSOptions()
+		if err != nil {
+			return "", nil, fmt.Errorf("nats context %q: %w", c.Context, err)
+		}
+		if url == "" {
+			url = nc.ServerURL()
+		}
+		if user == "" {
+			user = nc.User()
+		}
+		if prefix == "" {
+			prefix = nc.InboxPrefix()
+		}
+	}
+	if url == "" {
+		url = DefaultURL
+	}
+	if c.Creds != "" {
+		opts = append(opts, nats.UserCredentials(c.Creds))
+	}
+	if c.NKey != "" {
+		o, err := nats.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			return "", nil, fmt.Errorf("nkey %s: %w", c.NKey, err)
+		}
+		opts = append(opts, o)
+	}
+	if c.User != "" {
+		if c.Password != "" {
+			opts = append(opts, nats.UserInfo(c.User, c.Password))
+		} else {
+			opts = append(opts, nats.Token(c.User))
+		}
+	}
+	if c.TLSCert != "" || c.TLSKey != "" {
+		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
+	}
+	if c.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(c.TLSCA))
+	}
+	if prefix == "" || prefix == "_INBOX" {
+		prefix = ""
+		if user != "" && c.Password != "" || user != "" && c.User == "" {
+			prefix = bus.InboxPrefix(user)
+		}
+	}
+	if prefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(prefix))
+	}
+	return url, opts, nil
+}
+
+// Client connects as a command does: now or not at all.
+func (c *Config) Client(name string) (*nats.Conn, error) {
+	url, opts, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append([]nats.Option{nats.Name(name), nats.Timeout(c.Timeout), nats.MaxReconnects(-1)}, opts...)
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, explain(url, err)
+	}
+	return nc, nil
+}
+
+// explain says what to do about a connection that was not made.
+func explain(url string, err error) error {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), strings.Contains(err.Error(), "authorization violation"):
+		return fmt.Errorf("the NATS server at %s refuses these credentials: %w; see --user, --creds, --nkey and --context", url, err)
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), strings.Contains(err.Error(), "connection refused"):
+		return fmt.Errorf("no NATS server answers at %s: %w; start one with `coppice up`, or name yours with --server or --context", url, err)
+	}
+	return fmt.Errorf("connect to NATS at %s: %w", url, err)
+}
+
+// Service connects as a service does: it waits for the server for as long as
+// ctx lasts, reconnects for ever, and keeps nothing to send later. It fails
+// only for what waiting does not cure: credentials that the server refuses.
+func (c *Config) Service(ctx context.Context, name string, log *slog.Logger) (*nats.Conn, error) {
+	url, opts, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	return Service(ctx, url, name, log, opts...)
+}
+
+// Service is Config.Service for options that are known.
+func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	opts = append([]nats.Option{
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("disconnected from NATS", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			subject := ""
+			if s != nil {
+				subject = s.Subject
+			}
+			log.Error("NATS", "subject", subject, "error", err)
+		}),
+	}, opts...)
+	said := false
+	for {
+		nc, err := nats.Connect(url, opts...)
+		if err == nil {
+			return nc, nil
+		}
+		if errors.Is(err, nats.ErrAuthorization) || strings.Contains(strings.ToLower(err.Error()), "authorization violation") {
+			return nil, explain(url, err)
+		}
+		if !said {
+			log.Info("waiting for NATS", "server", url, "error", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// Package bus is the one place that spells what Coppice's services meet on:
+// the names of subjects, streams, consumers and headers, the configuration of
+// streams, the permissions of roles, and the meaning of JetStream's errors.
+//
+// Subjects, of a realm:
+//
+//	coppice.<realm>.api.<actor>.<verb>.<group>.<plural>.<namespace>[.<finalizer>]
+//	coppice.<realm>.internal.<operation>
+//	coppice.<realm>.log
+//	coppice.<realm>.work.<queue>
+//	coppice.<realm>.finalize.<group>.<plural>.<uid>.<finalizer>
+//	coppice.<realm>.parked.<rest of the subject of what is parked>
+//
+// In tokens the dots of a group become "_"; the core group and no namespace
+// are "_". A finalizer is written as it is; its dots make it several tokens,
+// which is why it stands last.
+//
+// The package depends on nats.go only, so that the SDK can use it. The embedded
+// server is in internal/bus/natsd, connections are made in internal/bus/dial.
+package bus

@@ -1,0 +1,93 @@
+package bus
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Outcome is what is known of a publication after its answer, or without one.
+type Outcome int
+
+// The outcomes.
+const (
+	// Stored: the message is in the stream.
+	Stored Outcome = iota
+	// Conflict: the stream has gone on since the expected sequence. The
+	// message is not stored by this attempt; an earlier one may have been it.
+	Conflict
+	// Full: the stream takes no more for now; on a stream with one message a
+	// subject, the message is there already.
+	Full
+	// Retry: not stored, and the same may succeed later.
+	Retry
+	// Ambiguous: it may be stored, or still become so.
+	Ambiguous
+	// Refused: not stored, and waiting does not help: no permission, no
+	// such stream, a message too large.
+	Refused
+)
+
+func (o Outcome) String() string {
+	return [...]string{"stored", "conflict", "full", "retry", "ambiguous", "refused"}[o]
+}
+
+// The error codes of JetStream that matter here. nats.go names only some.
+const (
+	codeWrongLastSequence         jetstream.ErrorCode = 10071 // with the actual sequence in the text
+	codeWrongLastSequenceConstant jetstream.ErrorCode = 10164 // the same, from a cluster's proposal queue
+	codeLastSequenceNotReady      jetstream.ErrorCode = 10163 // the replica does not know yet
+	codeStoreFailed               jetstream.ErrorCode = 10077 // limits, or the disk
+	codeNotAvailable              jetstream.ErrorCode = 10008 // no leader
+	codeInsufficientResources     jetstream.ErrorCode = 10023
+	codeClusterNoPeers            jetstream.ErrorCode = 10005
+	codeStreamOffline             jetstream.ErrorCode = 10118
+)
+
+// Classify tells what is known of a publication that returned err.
+func Classify(err error) Outcome {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return Stored
+	case errors.As(err, &api):
+		switch api.ErrorCode {
+		case codeWrongLastSequence, codeWrongLastSequenceConstant:
+			return Conflict
+		case codeStoreFailed:
+			return Full
+		case codeLastSequenceNotReady, codeNotAvailable, codeInsufficientResources, codeClusterNoPeers, codeStreamOffline:
+			return Retry
+		}
+		if api.Code >= 500 {
+			return Retry
+		}
+		return Refused
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, nats.ErrAuthorization):
+		return Refused
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrInvalidConnection):
+		return Retry // never left this process
+	}
+	// A timeout, a broken connection, no responders: the message may have
+	// left, and what has left may arrive late.
+	return Ambiguous
+}
+
+// IsNotReady reports whether an error of a JetStream request says that NATS,
+// JetStream, a stream or a consumer is not there yet: something to wait for.
+func IsNotReady(err error) bool {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound),
+		errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
+		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
+		return true
+	case errors.As(err, &api):
+		return Classify(err) == Retry
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+// Package natsd runs an embedded NATS server: JetStream in a directory, every
+// append synced to disk before it is acknowledged, and a user per role.
+package natsd
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// MaxPayload is the largest message of the embedded server, in bytes.
+const MaxPayload = 8 << 20
+
+// Config is how to start a Server.
+type Config struct {
+	// Dir is where JetStream stores; it belongs to one server at a time.
+	Dir string
+	// Host and Port are where to listen; without a port, nowhere: only
+	// connections of this process. Port -1 draws a free one.
+	Host string
+	Port int
+	// Roles get a user each. Connections without a user get the role
+	// bus.LocalUser, if it is among them, and none otherwise.
+	Roles []bus.Role
+	// MaxPayload is MaxPayload by default.
+	MaxPayload int32
+	// Logf gets the server's warnings and errors.
+	Logf func(format string, args ...any)
+}
+
+// Server is an embedded NATS server.
+type Server struct {
+	s         *server.Server
+	lock      io.Closer
+	passwords map[string]string
+}
+
+// ErrInUse is returned by Start for a directory that another server uses.
+var ErrInUse = errors.New("the directory is in use by another process")
+
+// Start starts a server and waits until it accepts connections.
+func Start(c Config) (*Server, error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	lock, err := lockDir(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("nats: %s: %w", c.Dir, err)
+	}
+	s, err := start(c)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("nats: %w", err), lock.Close())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+func start(c Config) (*Server, error) {
+	if c.MaxPayload == 0 {
+		c.MaxPayload = MaxPayload
+	}
+	if c.Host == "" {
+		c.Host = "127.0.0.1"
+	}
+	if c.Port > 0 {
+		// The server itself would only log that the port is taken.
+		l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen on %s:%d: %w; choose another port, or end what listens there", c.Host, c.Port, err)
+		}
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	opts := &server.Options{
+		ServerName:             "coppice",
+		Host:                   c.Host,
+		Port:                   c.Port,
+		DontListen:             c.Port == 0,
+		NoSigs:                 true,
+		JetStream:              true,
+		StoreDir:               c.Dir,
+		SyncAlways:             true, // acknowledged means on disk
+		MaxPayload:             c.MaxPayload,
+		MaxPending:             256 << 20,
+		DisableJetStreamBanner: true,
+	}
+	out := &Server{passwords: map[string]string{}}
+	for _, r := range c.Roles {
+		password, err := newPassword()
+		if err != nil {
+			return nil, err
+		}
+		out.passwords[r.Name] = password
+		opts.Users = append(opts.Users, &server.User{Username: r.Name, Password: password, Permissions: permissions(r)})
+		if r.Name == bus.LocalUser {
+			opts.NoAuthUser = r.Name
+		}
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, err
+	}
+	s.SetLoggerV2(&logger{c.Logf}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		s.Shutdown()
+		return nil, errors.New("the server was not ready within 20 s; its log says why")
+	}
+	out.s = s
+	return out, nil
+}
+
+func permissions(r bus.Role) *server.Permissions {
+	p := &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: r.Publish},
+		Subscribe: &server.SubjectPermission{Allow: r.Subscribe},
+	}
+	if r.Replies {
+		p.Response = &server.ResponsePermission{MaxMsgs: -1, Expires: 2 * time.Minute}
+	}
+	return p
+}
+
+func newPassword() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// lockDir makes sure that one server at a time uses the directory. JetStream
+// itself does not.
+func lockDir(dir string) (io.Closer, error) {
+	lock, err := vfs.Default.Lock(filepath.Join(dir, "LOCK"))
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrInUse, err)
+	}
+	return lock, nil
+}
+
+// URL is where the server listens.
+func (s *Server) URL() string { return s.s.ClientURL() }
+
+// Options are how this process connects with a role: not over the network.
+func (s *Server) Options(role string) []nats.Option {
+	opts := []nats.Option{nats.InProcessServer(s.s)}
+	if password, ok := s.passwords[role]; ok {
+		opts = append(opts, nats.UserInfo(role, password), nats.CustomInboxPrefix(bus.InboxPrefix(role)))
+	}
+	return opts
+}
+
+// Password is the password of a role, for another process.
+func (s *Server) Password(role string) string { return s.passwords[role] }
+
+// Shutdown ends the server and waits until it has.
+func (s *Server) Shutdown() error {
+	s.s.Shutdown()
+	s.s.WaitForShutdown()
+	return s.lock.Close()
+}
+
+// logger passes on what a person should know.
+type logger struct {
+	logf func(format string, args ...any)
+}
+
+func (l *logger) say(format string, args ...any) {
+	if l.logf != nil {
+		l.logf(format, args...)
+	}
+}
+
+func (l *logger) Noticef(string, ...any)            {}
+func (l *logger) Debugf(string, ...any)             {}
+func (l *logger) Tracef(string, ...any)             {}
+func (l *logger) Warnf(format string, args ...any)  { l.say(format, args...) }
+func (l *logger) Errorf(format string, args ...any) { l.say(format, args...) }
+func (l *logger) Fatalf(format string, args ...any) { l.say(format, args...) }

@@ -1,0 +1,235 @@
+package bus
+
+import (
+	"slices"
+)
+
+// Role is what a connection is for, and what it may do. Permissions are lists
+// of what is allowed; nothing else is. Replies come to a private inbox, so that
+// no role can read another's.
+type Role struct {
+	// Name is the name of the user, and its actor in the object API.
+	Name string
+	// About says who has the role.
+	About string
+	// Publish and Subscribe are patterns of subjects.
+	Publish, Subscribe []string
+	// Replies allows to answer requests at whatever inbox they name.
+	Replies bool
+}
+
+// The names of the roles of services, and of those that deployments begin with.
+const (
+	RoleGraph       = "graph"
+	RoleProcessor   = "processor"
+	RoleScanner     = "scanner"
+	RoleFinalizers  = "finalizers"
+	RoleFinalizer   = "finalizer" // an external one
+	RoleApplication = "application"
+	RoleReader      = "reader"
+	RoleOperator    = "operator"
+)
+
+// ExampleFinalizer is the finalizer of the external finalizer's role in
+// deployments that have not named their own.
+const ExampleFinalizer = "example.com/bucket"
+
+// InboxPrefix is the prefix of a user's private inbox.
+func InboxPrefix(user string) string { return "_INBOX." + user }
+
+// Roles are the roles of a deployment of these realms, in the order of its
+// configuration.
+func Roles(realms ...string) []Role {
+	return []Role{
+		GraphRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...),
+		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...),
+		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), OperatorRole(RoleOperator, realms...),
+	}
+}
+
+// GraphRole is the graph service's: it alone writes the log, owns streams and
+// leases, and answers commands.
+func GraphRole(realms ...string) Role {
+	r := Role{
+		Name:    RoleGraph,
+		About:   "graph service: writes the log, owns streams and leases, answers commands",
+		Publish: []string{"$KV." + LeaseBucket + ".>", "_INBOX.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$SRV.>"},
+		Replies: true,
+	}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"))
+		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
+	}
+	r.Subscribe = append(r.Subscribe, "$SRV.>")
+	return r.withInbox()
+}
+
+// ProcessorRole is the garbage processors': they judge dirty objects and propose.
+func ProcessorRole(realms ...string) Role {
+	r := Role{Name: RoleProcessor, About: "garbage processors: judge dirty objects and propose"}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, InternalSubject(realm, OpResolve), InternalSubject(realm, OpPropose),
+			under(realm, "parked.work."+QueueDirty+".*"))
+		r.Publish = append(r.Publish, consume(WorkStream(realm), DurableProcessors)...)
+	}
+	return r.withInbox()
+}
+
+// FinalizersRole is that of the service that answers the built-in finalizers.
+func FinalizersRole(realms ...string) Role {
+	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion"}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish),
+			under(realm, "parked.work."+QueueOrphan+".*"), under(realm, "parked.work."+QueueFinish+".*"))
+		r.Publish = append(r.Publish, consume(WorkStream(realm), DurableOrphan)...)
+		r.Publish = append(r.Publish, consume(WorkStream(realm), DurableFinish)...)
+	}
+	return r.withInbox()
+}
+
+// ScannerRole is the scanner's: it walks all objects, enqueues what is dirty,
+// and re-drives what is owed.
+func ScannerRole(realms ...string) Role {
+	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, re-drives what is owed"}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRedrive),
+			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
+			"$JS.API.STREAM.INFO."+WorkStream(realm))
+	}
+	return r.withInbox()
+}
+
+// FinalizerRole is that of a controller that answers one external finalizer:
+// it gets the calls of that finalizer, and may remove it, and no other.
+func FinalizerRole(user, finalizer string, realms ...string) Role {
+	durable := FinalizerDurable(finalizer)
+	r := Role{Name: user, About: "external finalizer " + finalizer}
+	for _, realm := range realms {
+		stream := FinalizeStream(realm)
+		r.Publish = append(r.Publish,
+			api(realm, user, VerbGet), api(realm, user, VerbResolve), api(realm, user, VerbRemoveFinalizer)+"."+finalizer,
+			under(realm, "parked.finalize.*.*.*."+finalizer),
+			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+FinalizeFilter(realm, finalizer))
+		r.Publish = append(r.Publish, consume(stream, durable)...)
+	}
+	return r.withInbox()
+}
+
+// ApplicationRole is that of a controller or a tool that works with objects.
+func ApplicationRole(user string, realms ...string) Role {
+	r := Role{Name: user, About: "application: reads and writes objects", Publish: []string{"$SRV.>"}}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer)...)
+	}
+	return r.withInbox()
+}
+
+// ReaderRole may look at everything and change nothing.
+func ReaderRole(user string, realms ...string) Role {
+	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{"$SRV.>"}}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, api(realm, user, VerbGet), api(realm, user, VerbList), api(realm, user, VerbWatch), api(realm, user, VerbResolve))
+		r.Publish = append(r.Publish, look(realm)...)
+	}
+	return r.withInbox()
+}
+
+// OperatorRole is a person's who runs realms: every verb, import and the
+// removal of finalizers by hand among them, and what is parked.
+func OperatorRole(user string, realms ...string) Role {
+	r := Role{
+		Name:    user,
+		About:   "operator: every verb, import and removal of finalizers by hand among them; what is parked",
+		Publish: []string{"$SRV.>"},
+	}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, InternalSubject(realm, OpVerify))
+		r.Publish = append(r.Publish, apiVerbs(realm, user)...)
+		r.Publish = append(r.Publish, look(realm)...)
+		r.Publish = append(r.Publish, unpark(realm)...)
+	}
+	return r.withInbox()
+}
+
+// LocalUser is the user of who connects to `coppice up` without a name. Only
+// the loopback interface is listened on, so whoever connects could change the
+// data's files as well; what is kept from them is what would break a realm by
+// mistake: the log and the services' own subjects.
+const LocalUser = "local"
+
+// LocalRole is that user's: the verbs of every actor, all external finalizers,
+// and any inbox, so that every NATS client works as it comes.
+func LocalRole(realms ...string) Role {
+	r := Role{
+		Name:      LocalUser,
+		About:     "whoever connects from this machine",
+		Publish:   []string{"$SRV.>", "_INBOX.>", "$JS.FC.>"},
+		Subscribe: []string{"_INBOX.>", "$SRV.>"},
+		Replies:   true,
+	}
+	for _, realm := range realms {
+		stream := FinalizeStream(realm)
+		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), InternalSubject(realm, OpVerify),
+			"$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.ACK."+stream+".>")
+		r.Publish = append(r.Publish, look(realm)...)
+		r.Publish = append(r.Publish, unpark(realm)...)
+		r.Subscribe = append(r.Subscribe, under(realm, ">"))
+	}
+	return r
+}
+
+func (r Role) withInbox() Role {
+	r.Publish = slices.Compact(slices.Sorted(slices.Values(r.Publish)))
+	r.Subscribe = append(r.Subscribe, InboxPrefix(r.Name)+".>")
+	return r
+}
+
+func under(realm, rest string) string { return root + "." + realm + "." + rest }
+
+func api(realm, actor, verb string) string {
+	return API{Realm: realm, Actor: actor, Verb: verb, Group: "*", Plural: "*", Namespace: "*"}.Subject()
+}
+
+func apiVerbs(realm, actor string, except ...string) []string {
+	var list []string
+	for _, v := range Verbs() {
+		if slices.Contains(except, v) {
+			continue
+		}
+		p := api(realm, actor, v)
+		if v == VerbRemoveFinalizer {
+			p += ".>"
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// consume allows to take messages from a durable consumer and to acknowledge
+// them.
+func consume(stream, durable string) []string {
+	return []string{
+		"$JS.API.STREAM.INFO." + stream,
+		"$JS.API.CONSUMER.INFO." + stream + "." + durable,
+		"$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable,
+		"$JS.ACK." + stream + "." + durable + ".>",
+	}
+}
+
+// look allows to read the log by consumers of one's own, to read single
+// messages of the other streams, and to see who consumes them.
+func look(realm string) []string {
+	list := []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"}
+	for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm), ParkedStream(realm)} {
+		list = append(list, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.MSG.GET."+s, "$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>",
+			"$JS.API.CONSUMER.NAMES."+s, "$JS.API.CONSUMER.LIST."+s, "$JS.API.CONSUMER.INFO."+s+".*")
+	}
+	log := LogStream(realm)
+	return append(list, "$JS.API.CONSUMER.CREATE."+log+".>", "$JS.API.CONSUMER.DELETE."+log+".*",
+		"$JS.API.CONSUMER.MSG.NEXT."+log+".*", "$JS.ACK."+log+".>")
+}
+
+// unpark allows to put parked work back where it came from.
+func unpark(realm string) []string {
+	return []string{"$JS.API.STREAM.MSG.DELETE." + ParkedStream(realm), WorkSubject(realm, ">"), under(realm, "finalize.>")}
+}

@@ -1,0 +1,216 @@
+package bus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// LogStream, WorkStream, FinalizeStream and ParkedStream are the names of a
+// realm's streams.
+func LogStream(realm string) string      { return root + "-" + realm + "-log" }
+func WorkStream(realm string) string     { return root + "-" + realm + "-work" }
+func FinalizeStream(realm string) string { return root + "-" + realm + "-finalize" }
+func ParkedStream(realm string) string   { return root + "-" + realm + "-parked" }
+
+// LeaseBucket is the key-value bucket of the writers' leases, LeaseKey the key
+// of a realm's.
+const LeaseBucket = "coppice-leases"
+
+// LeaseKey is the key of a realm's lease.
+func LeaseKey(realm string) string { return realm + ".writer" }
+
+// The durable consumers of the work stream.
+const (
+	DurableProcessors = "processors"
+	DurableOrphan     = "orphan"
+	DurableFinish     = "finish"
+)
+
+// FinalizerDurable is the name of the durable consumer of an external
+// finalizer: all that run it share it.
+func FinalizerDurable(finalizer string) string {
+	sum := sha256.Sum256([]byte(finalizer))
+	return "f-" + hex.EncodeToString(sum[:12])
+}
+
+const (
+	// workAckWait is how long a worker may keep silent about a message.
+	// Workers say that they are at it several times within.
+	workAckWait = 10 * time.Second
+	// maxWork bounds the work that is queued: chunks of up to a thousand.
+	maxWork = 4096
+	// maxCalls bounds the calls of external finalizers that are queued.
+	maxCalls = 1 << 20
+	mebibyte = 1 << 20
+)
+
+// LogConfig is the configuration of a realm's log. Nothing in it may lose or
+// delay a message: it is the only truth.
+func LogConfig(realm string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        LogStream(realm),
+		Description: "event log of realm " + realm + ": the only truth",
+		Subjects:    []string{LogSubject(realm)},
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardNew,
+		MaxAge:      0,
+		MaxMsgs:     -1,
+		MaxBytes:    -1,
+		MaxMsgSize:  -1,
+		Replicas:    replicas,
+		Compression: jetstream.S2Compression,
+		AllowDirect: true,
+		DenyDelete:  true,
+		DenyPurge:   true,
+	}
+}
+
+// CheckLog refuses a log whose stream could lose what it has acknowledged.
+func CheckLog(c jetstream.StreamConfig) error {
+	want := LogConfig("", 0)
+	for _, f := range []struct {
+		name     string
+		is, want any
+	}{
+		{"storage", c.Storage, want.Storage},
+		{"retention", c.Retention, want.Retention},
+		{"discard", c.Discard, want.Discard},
+		{"max_age", c.MaxAge, want.MaxAge},
+		{"max_msgs", c.MaxMsgs, want.MaxMsgs},
+		{"max_msgs_per_subject", max(c.MaxMsgsPerSubject, -1), int64(-1)},
+		{"max_bytes", c.MaxBytes, want.MaxBytes},
+		{"deny_delete", c.DenyDelete, want.DenyDelete},
+		{"deny_purge", c.DenyPurge, want.DenyPurge},
+		{"persist_mode", c.PersistMode, want.PersistMode},
+		{"no_ack", c.NoAck, false},
+		{"sealed", c.Sealed, false},
+	} {
+		if f.is != f.want {
+			return fmt.Errorf("stream %s cannot hold a log: its %s is %v and must be %v; change the stream, or remove it if it holds nothing", c.Name, f.name, f.is, f.want)
+		}
+	}
+	if len(c.Subjects) != 1 || c.Mirror != nil || len(c.Sources) > 0 {
+		return fmt.Errorf("stream %s cannot hold a log: it must have one subject, and be no mirror", c.Name)
+	}
+	return nil
+}
+
+// WorkConfigs are the configurations of a realm's other streams. Work is
+// derived from the state and published again where it was lost, so nothing
+// waits for a disk.
+func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
+	work := jetstream.StreamConfig{
+		Name:        WorkStream(realm),
+		Description: "work of realm " + realm + ": derived, re-publishable",
+		Subjects:    []string{WorkSubject(realm, ">")},
+		Retention:   jetstream.WorkQueuePolicy,
+		Discard:     jetstream.DiscardNew,
+		MaxMsgs:     maxWork,
+		MaxBytes:    256 * mebibyte,
+		Replicas:    replicas,
+	}
+	finalize := jetstream.StreamConfig{
+		Name:                 FinalizeStream(realm),
+		Description:          "calls of external finalizers in realm " + realm + ": derived, re-publishable",
+		Subjects:             []string{root + "." + realm + ".finalize.>"},
+		Retention:            jetstream.WorkQueuePolicy,
+		Discard:              jetstream.DiscardNew,
+		DiscardNewPerSubject: true,
+		MaxMsgsPerSubject:    1,
+		MaxMsgs:              maxCalls,
+		MaxBytes:             1024 * mebibyte,
+		Replicas:             replicas,
+	}
+	parked := jetstream.StreamConfig{
+		Name:              ParkedStream(realm),
+		Description:       "work of realm " + realm + " that kept failing and waits for a person",
+		Subjects:          []string{root + "." + realm + ".parked.>"},
+		Retention:         jetstream.LimitsPolicy,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           1 << 16,
+		MaxBytes:          256 * mebibyte,
+		Storage:           jetstream.FileStorage,
+		Replicas:          replicas,
+		AllowDirect:       true,
+	}
+	for _, c := range []*jetstream.StreamConfig{&work, &finalize} {
+		if replicas > 1 {
+			c.Storage = jetstream.MemoryStorage
+		} else {
+			c.Storage = jetstream.FileStorage
+			c.PersistMode = jetstream.AsyncPersistMode
+		}
+	}
+	return []jetstream.StreamConfig{work, finalize, parked}
+}
+
+// WorkConsumers are the consumers of the work stream. MaxDeliver is without
+// limit: workers count attempts themselves, and park what keeps failing.
+func WorkConsumers(realm string) []jetstream.ConsumerConfig {
+	var list []jetstream.ConsumerConfig
+	for _, c := range []struct{ durable, queue string }{
+		{DurableProcessors, QueueDirty}, {DurableOrphan, QueueOrphan}, {DurableFinish, QueueFinish},
+	} {
+		list = append(list, jetstream.ConsumerConfig{
+			Durable:       c.durable,
+			FilterSubject: WorkSubject(realm, c.queue),
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       workAckWait,
+			MaxDeliver:    -1,
+			MaxAckPending: maxWork,
+		})
+	}
+	return list
+}
+
+// LeaseConfig is the configuration of the lease bucket. A key that is not
+// renewed within ttl is gone.
+func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{
+		Bucket:      LeaseBucket,
+		Description: "leases of Coppice's writers",
+		History:     1,
+		TTL:         ttl,
+		Storage:     jetstream.FileStorage,
+		Replicas:    replicas,
+	}
+}
+
+// EnsureStreams creates a realm's streams and consumers, apart from the log,
+// or brings them up to date.
+func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, replicas int) error {
+	for _, c := range WorkConfigs(realm, replicas) {
+		if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
+			return fmt.Errorf("stream %s: %w", c.Name, err)
+		}
+	}
+	for _, c := range WorkConsumers(realm) {
+		if _, err := js.CreateOrUpdateConsumer(ctx, WorkStream(realm), c); err != nil {
+			return fmt.Errorf("consumer %s of stream %s: %w", c.Durable, WorkStream(realm), err)
+		}
+	}
+	return nil
+}
+
+// EnsureLog creates a realm's log if there is none, and checks that it can
+// hold one. It does not change a stream that exists.
+func EnsureLog(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (jetstream.Stream, error) {
+	s, err := js.Stream(ctx, LogStream(realm))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = js.CreateStream(ctx, LogConfig(realm, replicas))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", LogStream(realm), err)
+	}
+	if err := CheckLog(s.CachedInfo().Config); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,203 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const root = "coppice"
+
+// DefaultRealm is the realm of who names none.
+const DefaultRealm = "default"
+
+// The verbs of the object API, tokens of its subjects.
+const (
+	VerbCreate           = "create"
+	VerbGet              = "get"
+	VerbList             = "list"
+	VerbWatch            = "watch"
+	VerbUpdate           = "update"
+	VerbUpdateStatus     = "updatestatus"
+	VerbPatch            = "patch"
+	VerbApply            = "apply"
+	VerbImport           = "import"
+	VerbDelete           = "delete"
+	VerbDeleteCollection = "deletecollection"
+	VerbRemoveFinalizer  = "removefinalizer"
+	VerbResolve          = "resolve"
+)
+
+// Verbs are all verbs of the object API.
+func Verbs() []string {
+	return []string{
+		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
+		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve,
+	}
+}
+
+// The operations on internal.>, each of one role.
+const (
+	OpResolve = "resolve" // processors, the scanner
+	OpPropose = "propose" // processors
+	OpOrphan  = "orphan"  // finalizers
+	OpFinish  = "finish"  // finalizers
+	OpWalk    = "walk"    // the scanner
+	OpRedrive = "redrive" // the scanner
+	OpVerify  = "verify"  // operators
+)
+
+// The queues on work.>.
+const (
+	QueueDirty  = "dirty"  // coppice.v1.DirtyChunk, to processors
+	QueueOrphan = "orphan" // coppice.v1.OrphanChunk, to finalizers
+	QueueFinish = "finish" // coppice.v1.FinishChunk, to finalizers
+)
+
+// Headers of requests and replies.
+const (
+	// HeaderCommand identifies a command, a UUID: a repeated command gets
+	// its first outcome.
+	HeaderCommand = "Coppice-Command"
+	// HeaderContentType says how the body is encoded; protobuf without it.
+	HeaderContentType = "Content-Type"
+	// HeaderReason is the machine-readable reason of an error; its code and
+	// its message are in the micro service headers.
+	HeaderReason = "Coppice-Reason"
+	// HeaderRetryAfter is when the request may succeed, in milliseconds.
+	HeaderRetryAfter = "Coppice-Retry-After"
+
+	ContentJSON     = "application/json"
+	ContentProtobuf = "application/protobuf"
+)
+
+var (
+	realmPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
+	actorPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
+)
+
+// CheckRealm checks the name of a realm.
+func CheckRealm(realm string) error {
+	if !realmPattern.MatchString(realm) {
+		return fmt.Errorf("%q is not the name of a realm: at most 32 lower case letters, digits and hyphens, starting and ending with a letter or digit", realm)
+	}
+	return nil
+}
+
+// CheckActor checks the name of an actor.
+func CheckActor(actor string) error {
+	if !actorPattern.MatchString(actor) {
+		return fmt.Errorf("%q is not the name of an actor: at most 63 letters, digits, hyphens and underscores", actor)
+	}
+	return nil
+}
+
+// GroupToken is a group as a token.
+func GroupToken(group string) string {
+	if group == "" {
+		return "_"
+	}
+	return strings.ReplaceAll(group, ".", "_")
+}
+
+// GroupOfToken is the group that GroupToken spelled.
+func GroupOfToken(token string) string {
+	if token == "_" {
+		return ""
+	}
+	return strings.ReplaceAll(token, "_", ".")
+}
+
+// NamespaceToken is a namespace as a token.
+func NamespaceToken(namespace string) string {
+	if namespace == "" {
+		return "_"
+	}
+	return namespace
+}
+
+// API is a subject of the object API.
+type API struct {
+	Realm, Actor, Verb       string
+	Group, Plural, Namespace string
+	// Finalizer is what removefinalizer removes.
+	Finalizer string
+}
+
+// Subject spells the subject.
+func (a API) Subject() string {
+	s := strings.Join([]string{root, a.Realm, "api", a.Actor, a.Verb, GroupToken(a.Group), a.Plural, NamespaceToken(a.Namespace)}, ".")
+	if a.Finalizer != "" {
+		s += "." + a.Finalizer
+	}
+	return s
+}
+
+// ErrSubject is returned for a subject that is not one of ours.
+var ErrSubject = errors.New("not a subject of the object API")
+
+// ParseAPI reads a subject of the object API.
+func ParseAPI(subject string) (API, error) {
+	t := strings.SplitN(subject, ".", 9)
+	if len(t) < 8 || t[0] != root || t[2] != "api" {
+		return API{}, fmt.Errorf("%w: %s", ErrSubject, subject)
+	}
+	a := API{Realm: t[1], Actor: t[3], Verb: t[4], Group: GroupOfToken(t[5]), Plural: t[6]}
+	if t[7] != "_" {
+		a.Namespace = t[7]
+	}
+	if len(t) == 9 {
+		a.Finalizer = t[8]
+	}
+	if (a.Finalizer != "") != (a.Verb == VerbRemoveFinalizer) {
+		return API{}, fmt.Errorf("%w: %s: removefinalizer, and it alone, names a finalizer", ErrSubject, subject)
+	}
+	return a, nil
+}
+
+// APIPattern matches the requests of one verb.
+func APIPattern(realm, verb string) string {
+	p := strings.Join([]string{root, realm, "api", "*", verb, "*", "*", "*"}, ".")
+	if verb == VerbRemoveFinalizer {
+		p += ".>"
+	}
+	return p
+}
+
+// InternalSubject is the subject of an operation.
+func InternalSubject(realm, op string) string { return root + "." + realm + ".internal." + op }
+
+// LogSubject is the subject of the realm's log.
+func LogSubject(realm string) string { return root + "." + realm + ".log" }
+
+// WorkSubject is the subject of a queue.
+func WorkSubject(realm, queue string) string { return root + "." + realm + ".work." + queue }
+
+// Finalize is the subject of a call to an external finalizer.
+type Finalize struct {
+	Realm, Group, Plural, UID, Finalizer string
+}
+
+// Subject spells the subject.
+func (f Finalize) Subject() string {
+	return strings.Join([]string{root, f.Realm, "finalize", GroupToken(f.Group), f.Plural, f.UID, f.Finalizer}, ".")
+}
+
+// FinalizeFilter matches the calls to one external finalizer.
+func FinalizeFilter(realm, finalizer string) string {
+	return strings.Join([]string{root, realm, "finalize", "*", "*", "*", finalizer}, ".")
+}
+
+// ParkedSubject is where a message is parked that came on the subject, with
+// that sequence. Calls of external finalizers have a subject each; chunks of
+// work share theirs, and are told apart by the sequence.
+func ParkedSubject(realm, subject string, sequence uint64) string {
+	prefix := root + "." + realm + "."
+	rest := strings.TrimPrefix(subject, prefix)
+	if strings.HasPrefix(rest, "work.") {
+		rest += "." + strconv.FormatUint(sequence, 10)
+	}
+	return prefix + "parked." + rest
+}

@@ -1,0 +1,200 @@
+package eventlog_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// said is what a commit says of one event, in words that compare.
+func said(revision uint64, e *lifecycle.Event, body []byte) string {
+	s := fmt.Sprintf("%d: type %d of %s, %s by %d, finalizers %q", revision, e.Type, e.UID, e.Reason, e.Cause, e.Finalizers)
+	if e.Object.Node != nil {
+		n := *e.Object.Node
+		n.Revision = 0 // the event's
+		s += fmt.Sprintf(", object %v", lifecycle.Object{Node: &n}.API())
+	}
+	if e.Type == lifecycle.DeletionMarked {
+		s += fmt.Sprintf(", mark %d %d %q", e.Mark.Time, e.Mark.Generation, e.Mark.Finalizers)
+		if e.Mark.GracePeriod != nil {
+			s += fmt.Sprintf(" grace %d", *e.Mark.GracePeriod)
+		}
+	}
+	for _, r := range e.References {
+		s += fmt.Sprintf(", reference %s %s %s %s", r.APIVersion, r.Kind, r.Name, r.UID)
+	}
+	return s + fmt.Sprintf(", body %q", body)
+}
+
+// play draws commands in a realm and adds their events to a commit.
+func play(t *rapid.T, realm *lifecycletest.Realm, b *eventlog.Builder) (want []string, names []string) {
+	for i := range rapid.IntRange(1, 12).Draw(t, "commands") {
+		b.Begin(eventlog.Command{Actor: "ana", Verb: "test"})
+		before := map[uid.UID]*lifecycle.Node{}
+		for _, u := range realm.UIDs() {
+			before[u] = realm.Node(u)
+		}
+		for _, e := range realm.RandomEvents(t) {
+			n := before[e.UID]
+			if n == nil {
+				n = e.Object.Node
+			}
+			body, err := state.Encode(e.Object.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resource := realm.Kinds().OfNode(n).Resource()
+			size := b.Size()
+			revision := b.Add(&e, n, resource, body)
+			if grown, bound := b.Size()-size, eventlog.Bound(&e, n, resource, body); grown > bound {
+				t.Fatalf("event %+v made the commit grow by %d bytes, Bound said %d", e, grown, bound)
+			}
+			want = append(want, said(revision, &e, body))
+			names = append(names, fmt.Sprintf("%d: %s %s/%s", revision, resource, n.Namespace, n.Name))
+		}
+		b.End([16]byte{byte(i + 1)}, []byte("reply"))
+	}
+	return want, names
+}
+
+func TestCommitSurvivesTheLog(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		realm := lifecycletest.New()
+		h := eventlog.Header{
+			RealmID: [16]byte{1}, ID: [16]byte{2}, Previous: rapid.Uint64().Draw(t, "previous"),
+			Epoch: 3, Time: realm.Clock, FirstRevision: realm.Revision + 1,
+		}
+		b := eventlog.NewBuilder(h)
+		b.Begin(eventlog.Command{Actor: "graph", Verb: "epoch"})
+		want, names := play(t, realm, b)
+		mark := b.Mark()
+		revision := b.Revision()
+		play(t, realm, b)
+		b.Reset(mark)
+		if b.Revision() != revision {
+			t.Fatalf("revision %d after Reset, want %d", b.Revision(), revision)
+		}
+		b.Session("s", true)
+		size := b.Size()
+		enc := b.Bytes()
+		if len(enc) > size {
+			t.Fatalf("the commit has %d bytes, Size said %d", len(enc), size)
+		}
+
+		c, err := eventlog.Decode(enc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Header != h {
+			t.Fatalf("header %+v, want %+v", c.Header, h)
+		}
+		if !reflect.DeepEqual(c.Sessions, []eventlog.Session{{ID: "s", Closed: true}}) {
+			t.Fatalf("sessions %v", c.Sessions)
+		}
+		var got []string
+		if err := c.Each(func(e *eventlog.Entry) error {
+			got = append(got, said(e.Revision, e.Event, e.Body))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got\n%q\nwant\n%q", got, want)
+		}
+		var p coppicev1.Commit
+		if err := proto.Unmarshal(enc, &p); err != nil {
+			t.Fatal(err)
+		}
+		if got := namesOf(t, &p); !reflect.DeepEqual(got, names) {
+			t.Fatalf("names\n%q\nwant\n%q", got, names)
+		}
+		for i, command := range p.GetCommands() {
+			var id [16]byte
+			copy(id[:], command.GetId())
+			reply, err := c.Reply(i)
+			if id != c.Commands[i] || err != nil || string(reply) != string(command.GetReply()) {
+				t.Fatalf("command %d is %x with reply %q, %v; generated code reads %v", i, c.Commands[i], reply, err, command)
+			}
+			actor, wantID, want := "ana", [16]byte{byte(i)}, "reply"
+			if i == 0 {
+				actor, want = "graph", ""
+			}
+			if command.GetActor() != actor || id != wantID || string(reply) != want {
+				t.Fatalf("command %d is %v", i, command)
+			}
+		}
+	})
+}
+
+// namesOf expands the columns as a reader with generated code does.
+func namesOf(t *rapid.T, c *coppicev1.Commit) []string {
+	var names []string
+	revision := c.GetFirstRevision()
+	add := func(resource, namespace, name string) {
+		names = append(names, fmt.Sprintf("%d: %s %s/%s", revision, resource, namespace, name))
+		revision++
+	}
+	at := func(column []uint32, i int, table []string) string {
+		if len(column) == 1 {
+			i = 0
+		}
+		return table[column[i]]
+	}
+	kinds := lifecycletest.New().Kinds()
+	for _, e := range c.GetEvents() {
+		n := e.GetCreated().GetNode()
+		if n == nil {
+			n = e.GetUpdated().GetNode()
+		}
+		if n != nil {
+			add(kinds.Of(lifecycle.GroupOf(n.GetApiVersion()), n.GetKind()).Resource(), n.GetNamespace(), n.GetName())
+			continue
+		}
+		var ids *coppicev1.Identities
+		for _, has := range []interface{ GetObjects() *coppicev1.Identities }{e.GetDeleted(), e.GetOwnerReferencesRemoved(), e.GetFinalizerRemoved()} {
+			if has.GetObjects() != nil {
+				ids = has.GetObjects()
+			}
+		}
+		if m := e.GetDeletionMarked(); m != nil {
+			ids = m.GetObject()
+		}
+		for i, name := range ids.GetNames() {
+			add(at(ids.GetResources(), i, c.GetResources()), at(ids.GetNamespaces(), i, c.GetNamespaces()), name)
+		}
+	}
+	return names
+}
+
+func FuzzDecode(f *testing.F) {
+	b := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{2}, Epoch: 1, FirstRevision: 1})
+	b.Begin(eventlog.Command{Actor: "ana", Verb: "delete"})
+	n := &lifecycle.Node{UID: uid.MustParse("a"), APIVersion: "v1", Kind: "Pod", Name: "x"}
+	b.Add(&lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}}, n, "pods", []byte{})
+	b.Add(&lifecycle.Event{Type: lifecycle.DeletionMarked, UID: n.UID, Mark: lifecycle.Mark{Time: 1, Finalizers: []string{"x/y"}}}, n, "pods", nil)
+	b.Add(&lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: n.UID, Finalizers: []string{"x/y"}, Cause: 2}, n, "pods", nil)
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := eventlog.Decode(b)
+		if err != nil {
+			return
+		}
+		_ = c.Each(func(e *eventlog.Entry) error {
+			if !e.UID.Valid() {
+				t.Fatalf("an event of %q", string(e.UID))
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,237 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// Log is a realm's log. It is safe for concurrent use.
+type Log struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	realm  string
+	// created is when the stream was created, Unix nanoseconds.
+	created int64
+}
+
+// Open opens the log of a realm, whose stream it creates if there is none.
+func Open(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (*Log, error) {
+	stream, err := bus.EnsureLog(ctx, js, realm, replicas)
+	if err != nil {
+		return nil, fmt.Errorf("log of realm %s: %w", realm, err)
+	}
+	return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano()}, nil
+}
+
+// Created is when the stream was created, in Unix nanoseconds: a stream that
+// was made anew under the same name is another log.
+func (l *Log) Created() int64 { return l.created }
+
+// ErrGone is returned when the stream is no longer the one that was opened.
+var ErrGone = errors.New("the stream of the log was deleted or made anew")
+
+// Last returns the sequence of the last message, and the first that is kept.
+func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
+	info, err := l.stream.Info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, 0, ErrGone
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("log of realm %s: %w", l.realm, err)
+	}
+	if info.Created.UnixNano() != l.created {
+		return 0, 0, ErrGone
+	}
+	return info.State.LastSeq, info.State.FirstSeq, nil
+}
+
+// ErrNotFound is returned by Get for a sequence at which there is no message.
+var ErrNotFound = errors.New("no such message in the log")
+
+// Get reads one message.
+func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
+	m, err := l.stream.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+	}
+	return m.Data, nil
+}
+
+var (
+	// ErrFenced is returned by Append when another writer was first. The
+	// commit is not in the log, and never will be.
+	ErrFenced = errors.New("another writer has appended to the log")
+	// ErrUnsettled is returned by Append when it could not learn whether the
+	// commit is in the log. It may be, or may still come to be: nobody may
+	// be told anything that rests on either.
+	ErrUnsettled = errors.New("it is not known whether the commit is in the log")
+)
+
+// Times of an append.
+const (
+	attemptTimeout = 2 * time.Second
+	firstPause     = 5 * time.Millisecond
+	longestPause   = 500 * time.Millisecond
+)
+
+// Append appends a commit behind the sequence expected, or fails. On success
+// the commit is in the log, at expected+1, on disk.
+//
+// An attempt without an answer settles nothing: the message may be in the
+// stream, or still be on its way to it, so that the end of the stream does not
+// tell. The same commit is therefore published again with the same expected
+// sequence until it is acknowledged, or refused because the stream has gone on;
+// then whoever stands at that sequence has won, and the ids tell who it is.
+// When ctx ends before that, the error is ErrUnsettled.
+func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error {
+	doubt := false // an earlier attempt may have been stored
+	pause := firstPause
+	for {
+		err := l.publish(ctx, expected, commit)
+		switch bus.Classify(err) {
+		case bus.Stored:
+			return nil
+		case bus.Conflict:
+			return l.settle(ctx, expected+1, id)
+		case bus.Refused:
+			if !doubt {
+				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+			}
+		case bus.Ambiguous:
+			doubt = true
+		}
+		select {
+		case <-ctx.Done():
+			if !doubt {
+				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+			}
+			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (l *Log) publish(ctx context.Context, expected uint64, commit []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: bus.LogSubject(l.realm), Data: commit},
+		jetstream.WithExpectLastSequence(expected),
+		jetstream.WithExpectStream(bus.LogStream(l.realm)),
+		jetstream.WithRetryAttempts(0))
+	if err == nil && ack.Sequence != expected+1 {
+		return fmt.Errorf("stored at sequence %d, expected %d", ack.Sequence, expected+1)
+	}
+	return err
+}
+
+// settle finds out who stands at the sequence that was to be ours.
+func (l *Log) settle(ctx context.Context, sequence uint64, id [16]byte) error {
+	pause := firstPause
+	for {
+		message, err := l.Get(ctx, sequence)
+		if err == nil {
+			c, err := Decode(message)
+			if err != nil {
+				return fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+			}
+			if c.ID == id {
+				return nil
+			}
+			return ErrFenced
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// Message is a message of the log.
+type Message struct {
+	Sequence uint64
+	Data     []byte
+	// Pending is how many more were in the stream when this was delivered.
+	Pending uint64
+}
+
+// Follow calls visit for every message from a sequence on, in order, and waits
+// for more, until visit fails or ctx ends.
+//
+// The consumer behind it is made anew whenever it is lost; what counts is the
+// sequence, which never skips or repeats a message.
+func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error) error {
+	for {
+		last, err := l.follow(ctx, from, visit)
+		var v visitError
+		switch {
+		case errors.As(err, &v):
+			return v.error
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		from = last + 1
+		if _, _, err := l.Last(ctx); errors.Is(err, ErrGone) {
+			return fmt.Errorf("log of realm %s: %w", l.realm, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(longestPause):
+		}
+	}
+}
+
+// visitError tells a failure of visit from one of reading.
+type visitError struct{ error }
+
+func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error) (last uint64, err error) {
+	last = from - 1
+	consumer, err := l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return last, err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(256, 32<<20), jetstream.PullHeartbeat(5*time.Second), jetstream.PullExpiry(30*time.Second))
+	if err != nil {
+		return last, err
+	}
+	defer messages.Stop()
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer stop()
+	for {
+		m, err := messages.Next()
+		if err != nil {
+			return last, err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return last, err
+		}
+		if at := meta.Sequence.Stream; at != last+1 {
+			if at <= last {
+				return last, fmt.Errorf("sequence %d again, after %d", at, last)
+			}
+			return last, visitError{&BrokenError{Sequence: last + 1, What: fmt.Sprintf("it is missing; the next is %d", at)}}
+		}
+		if err := visit(Message{Sequence: last + 1, Data: m.Data(), Pending: meta.NumPending}); err != nil {
+			return last, visitError{err}
+		}
+		last++
+	}
+}
