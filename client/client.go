@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Error is a refusal: it names the object, the rule and what to do. The
+// request has changed nothing.
+type Error = lifecycle.Error
+
+// Reason is the machine-readable reason of an Error, and a target for errors.Is.
+type Reason = lifecycle.Reason
+
+// The reasons. docs/errors.md explains each.
+const (
+	BadRequest       = lifecycle.ReasonBadRequest
+	Forbidden        = lifecycle.ReasonForbidden
+	NotFound         = lifecycle.ReasonNotFound
+	AlreadyExists    = lifecycle.ReasonAlreadyExists
+	Conflict         = lifecycle.ReasonConflict
+	Expired          = lifecycle.ReasonExpired
+	TooLarge         = lifecycle.ReasonTooLarge
+	Invalid          = lifecycle.ReasonInvalid
+	UnknownKind      = lifecycle.ReasonUnknownKind
+	TooManyRequests  = lifecycle.ReasonOverloaded
+	InternalError    = lifecycle.ReasonInternal
+	NotReady         = lifecycle.ReasonNotReady
+	Timeout          = lifecycle.ReasonTimeout
+	MethodNotAllowed = lifecycle.ReasonMethodNotAllowed
+)
+
+// Client speaks to one realm as one actor.
+type Client struct {
+	nc      *nats.Conn
+	realm   string
+	actor   string
+	timeout time.Duration
+}
+
+// Option is an option of New.
+type Option func(*Client)
+
+// WithRealm names the realm; bus.DefaultRealm, "default", without it.
+func WithRealm(realm string) Option { return func(c *Client) { c.realm = realm } }
+
+// WithActor names the actor, as which the log records what is done. Where NATS
+// has permissions it must be the actor of the user.
+func WithActor(actor string) Option { return func(c *Client) { c.actor = actor } }
+
+// WithTimeout says how long one attempt of a request waits for its answer; 5 s
+// without it. How long a request is tried is for the context to say.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// New returns a client on a connection, which stays the caller's.
+func New(nc *nats.Conn, opts ...Option) *Client {
+	c := &Client{nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
+	for _, o := range opts {
+		o(c)
+	}
+	return c
+}
+
+// Realm is the realm that the client speaks to.
+func (c *Client) Realm() string { return c.realm }
+
+// Actor is the actor as which it does.
+func (c *Client) Actor() string { return c.actor }
+
+// Conn is the connection.
+func (c *Client) Conn() *nats.Conn { return c.nc }
+
+// Resource names a resource of the object API.
+type Resource struct {
+	Group  string // empty for the core group
+	Plural string
+}
+
+// String is the resource as "pods" or "replicasets.apps".
+func (r Resource) String() string { return lifecycle.ResourceName(r.Group, r.Plural) }
+
+// ParseResource reads a resource as String writes it.
+func ParseResource(s string) Resource {
+	for i := range len(s) {
+		if s[i] == '.' {
+			return Resource{Plural: s[:i], Group: s[i+1:]}
+		}
+	}
+	return Resource{Plural: s}
+}
+
+// call sends a request until it is answered or ctx ends. A command carries an
+// id, so that it is carried out at most once.
+func (c *Client) call(ctx context.Context, a bus.API, command bool, request, reply proto.Message) error {
+	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
+		return &Error{Reason: BadRequest, Message: err.Error()}
+	}
+	var header nats.Header
+	if command {
+		header = nats.Header{bus.HeaderCommand: []string{uuid.NewString()}}
+	}
+	tried := 0
+	err := rpc.Retry(ctx, c.timeout, func(ctx context.Context) error {
+		tried++
+		return rpc.Call(ctx, c.nc, a.Subject(), header, request, reply)
+	})
+	var e *Error
+	if errors.As(err, &e) && e.Reason == Timeout && c.nc.LastError() != nil && errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) {
+		return &Error{Reason: Forbidden, Message: fmt.Sprintf("the NATS user may not %s %s as actor %q: %v", a.Verb, lifecycle.ResourceName(a.Group, a.Plural), a.Actor, c.nc.LastError())}
+	}
+	return err
+}
+
+// Objects are the objects of a resource in a namespace.
+type Objects struct {
+	c         *Client
+	resource  Resource
+	namespace string
+}
+
+// Objects returns the objects of a resource in a namespace; of one that is
+// cluster-scoped, or in all namespaces where that makes sense, with an empty
+// namespace.
+func (c *Client) Objects(r Resource, namespace string) *Objects {
+	return &Objects{c: c, resource: r, namespace: namespace}
+}
+
+func (o *Objects) api(verb string) bus.API {
+	return bus.API{
+		Realm: o.c.realm, Actor: o.c.actor, Verb: verb,
+		Group: o.resource.Group, Plural: o.resource.Plural, Namespace: o.namespace,
+	}
+}
+
+// Result is what became of one object of a batch.
+type Result struct {
+	// Code is 200 or 201 when it was done, 202 when a deletion was accepted
+	// and the object is still there.
+	Code     int
+	Object   *coppicev1.Object
+	Err      error
+	Warnings []string
+}
+
+func results(reply *coppicev1.ObjectsReply) []Result {
+	list := make([]Result, len(reply.GetResults()))
+	for i, r := range reply.GetResults() {
+		list[i] = Result{Code: int(r.GetCode()), Object: r.GetObject(), Warnings: r.GetWarnings()}
+		if r.GetError() != nil {
+			list[i].Err = lifecycle.ErrorOf(r.GetError())
+		}
+	}
+	return list
+}
+
+// one is the result of a request with one object.
+func one(reply *coppicev1.ObjectsReply, err error) (Result, error) {
+	if err != nil {
+		return Result{}, err
+	}
+	list := results(reply)
+	if len(list) != 1 {
+		return Result{}, &Error{Reason: InternalError, Message: fmt.Sprintf("%d results for one object", len(list))}
+	}
+	return list[0], list[0].Err
+}

@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Call is the call of an external finalizer: an object is being deleted, and is
+// held by it.
+type Call struct {
+	// Resource is the object's resource.
+	Resource Resource
+	// Object is the object as it was when the call was published.
+	Object *coppicev1.Object
+	// Finalizer is the finalizer that is called.
+	Finalizer string
+	// Attempt counts the deliveries of the call, from one.
+	Attempt int
+}
+
+// FinalizerOptions are options of RunFinalizer; nil for none.
+type FinalizerOptions struct {
+	// Concurrency is how many objects are finalized at once; 8.
+	Concurrency int
+	// ParkAfter is after how many failed attempts a call is parked that
+	// failed with an error marked by Permanent; 5.
+	ParkAfter int
+	// Backoff is the pause after the first failure, which doubles with each
+	// up to MaxBackoff; 200 ms and 1 minute.
+	Backoff, MaxBackoff time.Duration
+	Log                 *slog.Logger
+}
+
+// Permanent marks an error of a finalizer as one that no later attempt cures.
+// After some attempts the call is parked: taken out of the way, and shown by
+// `coppice parked`, from where it can be replayed.
+func Permanent(err error) error { return worker.Permanent(err) }
+
+// ConsumerConflictError says that the consumer of a finalizer exists with other
+// settings, and names who holds it.
+type ConsumerConflictError = worker.ConflictError
+
+// Settings of the durable consumer that all instances of a finalizer share.
+const (
+	finalizerAckWait    = 30 * time.Second
+	finalizerMaxPending = 1024
+)
+
+// RunFinalizer calls finalize for every object that is being deleted and held
+// by the finalizer, and removes the finalizer when it returns nil. It runs
+// until ctx ends.
+//
+// Any number of processes may run the same finalizer: each object goes to one
+// of them. A call is repeated until finalize has succeeded: after an error,
+// later and later; after a crash, when the others notice it. So finalize must
+// be idempotent. While it runs the call is kept; it may take as long as it
+// needs, and should end when its context does.
+//
+// The error is a *ConsumerConflictError if the finalizer's consumer exists with
+// other settings.
+func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts *FinalizerOptions) error {
+	if opts == nil {
+		opts = &FinalizerOptions{}
+	}
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return fmt.Errorf("finalizer %s: %w", finalizer, err)
+	}
+	host, _ := os.Hostname()
+	holder := fmt.Sprintf("%s (%s/%d)", c.actor, host, os.Getpid())
+	durable := bus.FinalizerDurable(finalizer)
+	concurrency := opts.Concurrency
+	if concurrency == 0 {
+		concurrency = 8
+	}
+	err = worker.Run(ctx, worker.Config{
+		JS: js, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: durable,
+		Create: &jetstream.ConsumerConfig{
+			Durable:       durable,
+			Description:   "external finalizer " + finalizer,
+			FilterSubject: bus.FinalizeFilter(c.realm, finalizer),
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       finalizerAckWait,
+			MaxDeliver:    -1,
+			MaxAckPending: finalizerMaxPending,
+			Metadata:      map[string]string{worker.Meta: holder},
+		},
+		Concurrency: concurrency, ParkAfter: uint64(opts.ParkAfter),
+		Backoff: opts.Backoff, MaxBackoff: opts.MaxBackoff, By: holder, Log: opts.Log,
+		Handle: func(ctx context.Context, m jetstream.Msg) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
+	})
+	if err != nil {
+		return fmt.Errorf("finalizer %s: %w", finalizer, err)
+	}
+	return nil
+}
+
+func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer string, finalize func(context.Context, *Call) error) error {
+	var p coppicev1.FinalizeCall
+	if err := proto.Unmarshal(m.Data(), &p); err != nil {
+		return worker.Permanent(fmt.Errorf("not a FinalizeCall: %w", err))
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	call := &Call{
+		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(meta.NumDelivered),
+	}
+	objects := c.Objects(call.Resource, p.GetObject().GetMetadata().GetNamespace())
+	name, pre := p.GetObject().GetMetadata().GetName(), &coppicev1.Preconditions{Uid: p.GetObject().GetMetadata().GetUid()}
+	// A call may be late: the finalizer may have been removed by hand, and the
+	// name taken by another object.
+	now, err := objects.Get(ctx, name)
+	switch {
+	case errors.Is(err, NotFound), err == nil && (now.GetMetadata().GetUid() != pre.GetUid() || !slices.Contains(now.GetMetadata().GetFinalizers(), finalizer)):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := finalize(ctx, call); err != nil {
+		return err
+	}
+	_, err = objects.RemoveFinalizer(ctx, name, finalizer, "", pre)
+	// Gone, or another object under the same name: it is done.
+	if errors.Is(err, NotFound) || errors.Is(err, Conflict) {
+		return nil
+	}
+	return err
+}

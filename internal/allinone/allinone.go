@@ -1,0 +1,246 @@
+// Package allinone runs an embedded NATS server and all services in one
+// process: what `coppice up`, `coppice demo` and many tests need. Each service
+// has its own connection, under the permissions of its own role; they meet on
+// subjects only.
+//
+//	             ┌── graph ──────┐
+//	natsd ◄──────┼── processors ─┤   each an actor of one run.Group;
+//	(JetStream,  ├── finalizers ─┤   the first to end ends the others,
+//	 synced)     └── scanner ────┘   and the server ends last
+package allinone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/services/finalizers"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/processor"
+	"github.com/coppice-gc/coppice/services/scanner"
+)
+
+// Config is what to run.
+type Config struct {
+	// Dir is where the server and the graph service keep their data. Required.
+	Dir string
+	// Host and Port are where the server listens; without a port, nowhere.
+	Host string
+	Port int
+	// Realms are the realms; bus.DefaultRealm.
+	Realms []string
+	// Roles are users beside those of the services; the local user
+	// (bus.LocalRole) is always there.
+	Roles []bus.Role
+	// Processors is how many garbage processors there are; 1.
+	Processors int
+	Version    string
+	Log        *slog.Logger
+	Registry   prometheus.Registerer
+	// Graph, Processor and Scanner change the services' configurations.
+	Graph     func(*graph.Config)
+	Processor func(*processor.Config)
+	Scanner   func(*scanner.Config)
+}
+
+// Stack is what runs.
+type Stack struct {
+	c      Config
+	server *natsd.Server
+	group  run.Group
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+
+	mu    sync.Mutex
+	conns []*nats.Conn
+	ready []func() error
+	graph *graph.Service
+}
+
+// Start starts everything. Stop, or the end of ctx, ends it.
+func Start(ctx context.Context, c Config) (*Stack, error) {
+	if len(c.Realms) == 0 {
+		c.Realms = []string{bus.DefaultRealm}
+	}
+	if c.Processors == 0 {
+		c.Processors = 1
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Stack{c: c, ended: make(chan struct{})}
+	roles := append(bus.Roles(c.Realms...), bus.LocalRole(c.Realms...))
+	server, err := natsd.Start(natsd.Config{
+		Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port, Roles: append(roles, c.Roles...),
+		Logf: func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.server = server
+	ctx, s.cancel = context.WithCancel(ctx)
+	if err := s.services(ctx); err != nil {
+		s.cancel()
+		s.closeAll()
+		return nil, err
+	}
+	s.group.Add(func() error {
+		<-ctx.Done()
+		return nil
+	}, func(error) { s.cancel() })
+	go func() {
+		defer close(s.ended)
+		s.err = s.group.Run()
+		s.cancel()
+		s.closeAll()
+	}()
+	return s, nil
+}
+
+func (s *Stack) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, nc := range s.conns {
+		nc.Close()
+	}
+	if err := s.server.Shutdown(); err != nil {
+		s.err = errors.Join(s.err, err)
+	}
+}
+
+// actor adds a service to the group.
+func (s *Stack) actor(ctx context.Context, run func(context.Context) error, ready func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.group.Add(func() error { return run(ctx) }, func(error) { cancel() })
+	s.ready = append(s.ready, ready)
+}
+
+func (s *Stack) services(ctx context.Context) error {
+	nc, err := s.Conn(bus.RoleGraph)
+	if err != nil {
+		return err
+	}
+	gc := graph.Config{
+		Conn: nc, Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
+		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
+	}
+	if s.c.Graph != nil {
+		s.c.Graph(&gc)
+	}
+	if s.graph, err = graph.New(gc); err != nil {
+		return err
+	}
+	s.actor(ctx, s.graph.Run, func() error {
+		if !s.graph.Writing() {
+			return errors.New("the graph service is not the writer yet")
+		}
+		return nil
+	})
+	for i := range s.c.Processors {
+		if nc, err = s.Conn(bus.RoleProcessor); err != nil {
+			return err
+		}
+		pc := processor.Config{Conn: nc, Realms: s.c.Realms, Instance: fmt.Sprintf("processor-%d", i+1), Log: s.c.Log.With("service", "processor", "instance", i+1)}
+		if i == 0 {
+			pc.Registry = s.c.Registry
+		}
+		if s.c.Processor != nil {
+			s.c.Processor(&pc)
+		}
+		p, err := processor.New(pc)
+		if err != nil {
+			return err
+		}
+		s.actor(ctx, p.Run, p.Ready)
+	}
+	if nc, err = s.Conn(bus.RoleFinalizers); err != nil {
+		return err
+	}
+	f, err := finalizers.New(finalizers.Config{Conn: nc, Realms: s.c.Realms, Instance: "finalizers", Log: s.c.Log.With("service", "finalizers"), Registry: s.c.Registry})
+	if err != nil {
+		return err
+	}
+	s.actor(ctx, f.Run, f.Ready)
+	if nc, err = s.Conn(bus.RoleScanner); err != nil {
+		return err
+	}
+	sc := scanner.Config{Conn: nc, Realms: s.c.Realms, Log: s.c.Log.With("service", "scanner"), Registry: s.c.Registry}
+	if s.c.Scanner != nil {
+		s.c.Scanner(&sc)
+	}
+	scan, err := scanner.New(sc)
+	if err != nil {
+		return err
+	}
+	s.actor(ctx, scan.Run, scan.Ready)
+	return nil
+}
+
+// Conn connects with a role, within this process. The connection is closed
+// with the stack.
+func (s *Stack) Conn(role string) (*nats.Conn, error) {
+	nc, err := dial.Service(context.Background(), s.server.URL(), "coppice-"+role, s.c.Log, s.server.Options(role)...)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, nc)
+	return nc, nil
+}
+
+// Server is the embedded NATS server.
+func (s *Stack) Server() *natsd.Server { return s.server }
+
+// Ready returns nil when all services are at work, and otherwise what is
+// missing.
+func (s *Stack) Ready() error {
+	for _, ready := range s.ready {
+		if err := ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Await waits until all services are at work, or one of them has failed.
+func (s *Stack) Await(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", s.Ready())
+		case <-s.ended:
+			if s.err == nil {
+				return errors.New("ended before it was ready")
+			}
+			return s.err
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Ended is closed when everything has ended.
+func (s *Stack) Ended() <-chan struct{} { return s.ended }
+
+// Stop ends everything, waits until it has, and returns why it ended, nil for
+// this call.
+func (s *Stack) Stop() error {
+	s.cancel()
+	<-s.ended
+	return s.err
+}

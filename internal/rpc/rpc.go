@@ -1,0 +1,138 @@
+// Package rpc sends requests to the graph service and understands its answers:
+// what the SDK and the services have in common.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Call sends a request and decodes its reply. It does not retry.
+//
+// A refusal is a *lifecycle.Error. Nobody who answers is one with
+// lifecycle.ReasonNotReady; no answer in time is one with
+// lifecycle.ReasonTimeout, and then it is not known what became of the request.
+func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, request, reply proto.Message) error {
+	var data []byte
+	if request != nil {
+		var err error
+		if data, err = proto.Marshal(request); err != nil {
+			return fmt.Errorf("%s: %w", subject, err)
+		}
+	}
+	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
+		return &lifecycle.Error{
+			Reason:  lifecycle.ReasonTooLarge,
+			Message: fmt.Sprintf("the request has %d bytes; the NATS server takes messages of up to %d", len(data), max),
+		}
+	}
+	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	if err != nil {
+		return transport(subject, err)
+	}
+	if err := Refusal(m); err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(m.Data, reply); err != nil {
+		return fmt.Errorf("%s: the reply is not a %T: %w", subject, reply, err)
+	}
+	return nil
+}
+
+func transport(subject string, err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		realm := ""
+		if a, fail := bus.ParseAPI(subject); fail == nil {
+			realm = a.Realm
+		}
+		return &lifecycle.Error{
+			Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", realm),
+		}
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "no answer in time; it is not known whether the request was carried out"}
+	case errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
+		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "not connected to NATS; reconnecting", RetryAfter: 250 * time.Millisecond}
+	}
+	return fmt.Errorf("%s: %w", subject, err)
+}
+
+// Refusal returns the error that a reply says, nil if it says none.
+func Refusal(m *nats.Msg) error {
+	code := m.Header.Get(micro.ErrorCodeHeader)
+	if code == "" {
+		return nil
+	}
+	var status coppicev1.Status
+	if len(m.Data) > 0 && m.Header.Get(bus.HeaderContentType) == bus.ContentProtobuf && proto.Unmarshal(m.Data, &status) == nil && status.GetReason() != "" {
+		return lifecycle.ErrorOf(&status)
+	}
+	e := &lifecycle.Error{
+		Reason:  lifecycle.Reason(m.Header.Get(bus.HeaderReason)),
+		Message: m.Header.Get(micro.ErrorHeader),
+	}
+	if e.Reason == "" {
+		e.Reason = lifecycle.ReasonInternal
+	}
+	if ms, err := strconv.Atoi(m.Header.Get(bus.HeaderRetryAfter)); err == nil {
+		e.RetryAfter = time.Duration(ms) * time.Millisecond
+	}
+	return e
+}
+
+// Retryable reports whether the same request may succeed later, and was not
+// carried out or may be repeated by its command id.
+func Retryable(err error) bool {
+	var e *lifecycle.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Reason {
+	case lifecycle.ReasonNotReady, lifecycle.ReasonOverloaded, lifecycle.ReasonTimeout:
+		return true
+	}
+	return e.RetryAfter > 0
+}
+
+// Times of Retry.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)
+
+// Retry calls do until it succeeds, fails for good, or ctx ends; each attempt
+// has at most the timeout. It returns the last error.
+func Retry(ctx context.Context, timeout time.Duration, do func(ctx context.Context) error) error {
+	pause := firstPause
+	for {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		err := do(attempt)
+		cancel()
+		if err == nil || !Retryable(err) {
+			return err
+		}
+		var e *lifecycle.Error
+		wait := pause
+		if errors.As(err, &e) {
+			wait = max(wait, min(e.RetryAfter, longestPause))
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}

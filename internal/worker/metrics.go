@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the metrics of a service that works.
+type Metrics struct {
+	messages    *prometheus.CounterVec
+	redelivered *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	working     atomic.Bool
+}
+
+// NewMetrics registers the metrics of a service.
+func NewMetrics(r prometheus.Registerer, service string) *Metrics {
+	if r == nil {
+		r = prometheus.NewRegistry()
+	}
+	f := promauto.With(r)
+	prefix := "coppice_" + service + "_"
+	return &Metrics{
+		messages:    f.NewCounterVec(prometheus.CounterOpts{Name: prefix + "messages_total", Help: "Messages handled, by queue and outcome: done, failed, parked."}, []string{"realm", "queue", "outcome"}),
+		redelivered: f.NewCounterVec(prometheus.CounterOpts{Name: prefix + "redeliveries_total", Help: "Messages that were delivered before."}, []string{"realm", "queue"}),
+		seconds:     f.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "message_seconds", Help: "Time of handling a message.", Buckets: prometheus.ExponentialBuckets(0.001, 3, 11)}, []string{"realm", "queue"}),
+	}
+}
+
+// Of observes the messages of a queue.
+func (m *Metrics) Of(realm, queue string) func(Outcome) {
+	return func(o Outcome) {
+		outcome := "done"
+		switch {
+		case o.Parked:
+			outcome = "parked"
+		case o.Err != nil:
+			outcome = "failed"
+		}
+		m.messages.WithLabelValues(realm, queue, outcome).Inc()
+		if o.Redelivered {
+			m.redelivered.WithLabelValues(realm, queue).Inc()
+		}
+		m.seconds.WithLabelValues(realm, queue).Observe(o.Duration.Seconds())
+	}
+}
+
+// Opened says whether the consumer of a queue is there.
+func (m *Metrics) Opened(open bool) { m.working.Store(open) }
+
+// Ready returns nil when work can be taken.
+func (m *Metrics) Ready() error {
+	if !m.working.Load() {
+		return errors.New("waiting for the work stream")
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+// Package worker takes messages from a durable consumer and handles them, many
+// at once. It is what garbage processors, finalizers and the SDK's finalizer
+// runner have in common.
+//
+// A message is acknowledged when its handler has succeeded; before that it says
+// every few seconds that it is being worked on, so that only a worker that died
+// or lost its connection loses it to another. A handler that failed gets the
+// message again, later and later. One that fails for a reason that waiting does
+// not cure is parked after a number of attempts: copied to where people can see
+// it and replay it, and taken out of the way.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Config is how to work.
+type Config struct {
+	JS      jetstream.JetStream
+	Realm   string
+	Stream  string
+	Durable string
+	// Create is the consumer to create if there is none; nil to wait for one.
+	Create *jetstream.ConsumerConfig
+	// Concurrency is how many messages are handled at once; 1.
+	Concurrency int
+	// Handle handles a message. Its context ends some time after the
+	// worker's, so that what was begun can be finished.
+	Handle func(ctx context.Context, m jetstream.Msg) error
+	// ParkAfter is how often a message is tried that fails for a reason that
+	// waiting does not cure; 5.
+	ParkAfter uint64
+	// Backoff is the pause after the first failure, which doubles with each
+	// up to MaxBackoff; 200 ms and 1 minute.
+	Backoff, MaxBackoff time.Duration
+	// Grace is how long what was begun may go on when ctx has ended; 5 s.
+	Grace time.Duration
+	// By names this worker to people.
+	By  string
+	Log *slog.Logger
+	// Observe gets what became of each message.
+	Observe func(Outcome)
+	// Opened is told whether the consumer is there.
+	Opened func(bool)
+}
+
+// Outcome is what became of a message.
+type Outcome struct {
+	Err         error
+	Redelivered bool
+	Parked      bool
+	Duration    time.Duration
+}
+
+// permanentError is an error that waiting does not cure.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// Permanent marks an error as one that waiting does not cure.
+func Permanent(err error) error { return permanentError{err} }
+
+func (c *Config) defaults() {
+	if c.Concurrency == 0 {
+		c.Concurrency = 1
+	}
+	if c.ParkAfter == 0 {
+		c.ParkAfter = 5
+	}
+	if c.Backoff == 0 {
+		c.Backoff = 200 * time.Millisecond
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = time.Minute
+	}
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Observe == nil {
+		c.Observe = func(Outcome) {}
+	}
+	if c.Opened == nil {
+		c.Opened = func(bool) {}
+	}
+}
+
+// ConflictError says that the durable consumer exists with other settings.
+type ConflictError struct {
+	Stream, Durable string
+	// Holder is who created it, as far as it said.
+	Holder string
+	What   string
+}
+
+func (e *ConflictError) Error() string {
+	holder := e.Holder
+	if holder == "" {
+		holder = "somebody who did not say who it is"
+	}
+	return fmt.Sprintf("consumer %s of stream %s is held by %s with other settings: %s; use the same, or end it and delete the consumer", e.Durable, e.Stream, holder, e.What)
+}
+
+// Run works until ctx ends. It waits for the stream and the consumer to be
+// there, and returns an error only for what waiting does not cure.
+func Run(ctx context.Context, c Config) error {
+	c.defaults()
+	said := ""
+	for ctx.Err() == nil {
+		consumer, err := open(ctx, &c)
+		if err == nil {
+			said = ""
+			c.Opened(true)
+			err = work(ctx, &c, consumer)
+			c.Opened(false)
+		}
+		var conflict *ConflictError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &conflict):
+			return err
+		case err != nil && err.Error() != said:
+			said = err.Error()
+			c.Log.Info("waiting for work", "stream", c.Stream, "consumer", c.Durable, "reason", said)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Meta is the key of a consumer's metadata under which its creator says who it is.
+const Meta = "coppice-holder"
+
+func open(ctx context.Context, c *Config) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	consumer, err := c.JS.Consumer(ctx, c.Stream, c.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) && c.Create != nil {
+		consumer, err = c.JS.CreateConsumer(ctx, c.Stream, *c.Create)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Create == nil {
+		return consumer, nil
+	}
+	is, want := consumer.CachedInfo().Config, c.Create
+	for _, f := range []struct {
+		name     string
+		is, want any
+	}{
+		{"filter", is.FilterSubject, want.FilterSubject},
+		{"ack wait", is.AckWait, want.AckWait},
+		{"max ack pending", is.MaxAckPending, want.MaxAckPending},
+		{"max deliver", is.MaxDeliver, want.MaxDeliver},
+		{"ack policy", is.AckPolicy, want.AckPolicy},
+	} {
+		if f.is != f.want {
+			return nil, &ConflictError{
+				Stream: c.Stream, Durable: c.Durable, Holder: is.Metadata[Meta],
+				What: fmt.Sprintf("its %s is %v, not %v", f.name, f.is, f.want),
+			}
+		}
+	}
+	return consumer, nil
+}
+
+// work handles messages until ctx ends or the consumer is lost.
+func work(ctx context.Context, c *Config, consumer jetstream.Consumer) error {
+	messages, err := consumer.Messages(
+		jetstream.PullMaxMessages(c.Concurrency), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer stop()
+	defer messages.Stop()
+	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	end := context.AfterFunc(ctx, func() { time.AfterFunc(c.Grace, cancel) })
+	defer end()
+	ackWait := consumer.CachedInfo().Config.AckWait
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, c.Concurrency)
+	for {
+		m, err := messages.Next()
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // the server is away; the iterator asks again
+		}
+		if err != nil {
+			return err
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			handle(handling, c, m, ackWait)
+		})
+	}
+}
+
+// handle handles one message, and says that it does while it does.
+func handle(ctx context.Context, c *Config, m jetstream.Msg, ackWait time.Duration) {
+	meta, err := m.Metadata()
+	if err != nil {
+		c.Log.Error("a message without metadata", "subject", m.Subject(), "error", err)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(max(ackWait/4, 50*time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = m.InProgress() // the next tick tries again
+			}
+		}
+	}()
+	start := time.Now()
+	err = c.Handle(ctx, m)
+	close(done)
+	o := Outcome{Err: err, Redelivered: meta.NumDelivered > 1, Duration: time.Since(start)}
+	var permanent permanentError
+	switch {
+	case err == nil:
+		// Without the acknowledgement it comes again, which does no harm.
+		_ = m.Ack()
+	case ctx.Err() != nil:
+		_ = m.Nak()
+	case errors.As(err, &permanent) && meta.NumDelivered >= c.ParkAfter:
+		o.Parked = park(ctx, c, m, meta, err)
+	default:
+		pause := backoff(c, meta.NumDelivered)
+		c.Log.Warn("work failed", "subject", m.Subject(), "attempt", meta.NumDelivered, "again_in", pause, "error", err)
+		_ = m.NakWithDelay(pause)
+	}
+	c.Observe(o)
+}
+
+func backoff(c *Config, attempts uint64) time.Duration {
+	pause := c.Backoff
+	for range min(attempts, 32) - 1 {
+		if pause >= c.MaxBackoff {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, c.MaxBackoff)
+}
+
+// park puts a message where people can see it. If that fails, it comes again.
+func park(ctx context.Context, c *Config, m jetstream.Msg, meta *jetstream.MsgMetadata, why error) bool {
+	data, err := proto.Marshal(&coppicev1.Parked{
+		Subject: m.Subject(), Message: m.Data(), Error: why.Error(), Attempts: uint32(meta.NumDelivered),
+		Time: time.Now().UnixMicro(), By: c.By,
+	})
+	if err == nil {
+		_, err = c.JS.PublishMsg(ctx, &nats.Msg{Subject: bus.ParkedSubject(c.Realm, m.Subject(), meta.Sequence.Stream), Data: data})
+	}
+	if err != nil {
+		c.Log.Error("cannot park", "subject", m.Subject(), "error", err)
+		_ = m.NakWithDelay(c.MaxBackoff)
+		return false
+	}
+	c.Log.Error("parked; see `coppice parked`", "subject", m.Subject(), "attempts", meta.NumDelivered, "error", why)
+	_ = m.Ack()
+	return true
+}

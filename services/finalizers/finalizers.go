@@ -1,0 +1,136 @@
+// Package finalizers answers the two finalizers that Coppice itself has:
+// orphan, which parts an object's dependents from it, and foregroundDeletion,
+// which waits until those that block are gone.
+//
+// It is stateless, and any number of them share the work. That an object's
+// dependents have been dealt with is the writer's to find, in the commit that
+// removes the finalizer.
+package finalizers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Config is how to run the finalizers.
+type Config struct {
+	// Conn is the connection, under the role bus.RoleFinalizers. Required.
+	Conn   *nats.Conn
+	Realms []string
+	// Concurrency is how many chunks of each queue are worked on at once; 4.
+	Concurrency int
+	// Instance names this process to people.
+	Instance string
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+}
+
+// Service answers the built-in finalizers.
+type Service struct {
+	c       Config
+	js      jetstream.JetStream
+	metrics *worker.Metrics
+}
+
+// New returns a service that Run runs.
+func New(c Config) (*Service, error) {
+	if len(c.Realms) == 0 {
+		c.Realms = []string{bus.DefaultRealm}
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 4
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("finalizers: %w", err)
+	}
+	return &Service{c: c, js: js, metrics: worker.NewMetrics(c.Registry, "finalizers")}, nil
+}
+
+// Run works until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, realm := range s.c.Realms {
+		f := &finalizer{Service: s, realm: realm}
+		for _, q := range []struct {
+			queue, durable string
+			handle         func(context.Context, jetstream.Msg) error
+		}{
+			{bus.QueueOrphan, bus.DurableOrphan, f.orphan},
+			{bus.QueueFinish, bus.DurableFinish, f.finish},
+		} {
+			g.Go(func() error {
+				return worker.Run(ctx, worker.Config{
+					JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable,
+					Concurrency: s.c.Concurrency, Handle: q.handle, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
+					Observe: s.metrics.Of(realm, q.queue), Opened: s.metrics.Opened,
+				})
+			})
+		}
+	}
+	return g.Wait()
+}
+
+// Ready returns nil when work is being taken, and otherwise what is missing.
+func (s *Service) Ready() error { return s.metrics.Ready() }
+
+// finalizer works for one realm.
+type finalizer struct {
+	*Service
+	realm string
+}
+
+// timeout is how long an answer is waited for.
+const timeout = 30 * time.Second
+
+// orphan parts dependents from an owner that is being deleted with the orphan
+// finalizer. When no valid reference is left the owner is owed to finish.
+func (f *finalizer) orphan(ctx context.Context, m jetstream.Msg) error {
+	var chunk coppicev1.OrphanChunk
+	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+		return worker.Permanent(fmt.Errorf("not an OrphanChunk: %w", err))
+	}
+	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
+}
+
+// finish removes a built-in finalizer that may be done. Where the writer finds
+// that it is not, dependents have come meanwhile: they are dealt with first,
+// and then it is owed again.
+func (f *finalizer) finish(ctx context.Context, m jetstream.Msg) error {
+	var chunk coppicev1.FinishChunk
+	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+		return worker.Permanent(fmt.Errorf("not a FinishChunk: %w", err))
+	}
+	return f.call(ctx, bus.OpFinish, &coppicev1.FinishRequest{Finalizer: chunk.GetFinalizer(), Uids: chunk.GetUids()}, &coppicev1.FinishReply{})
+}
+
+func (f *finalizer) call(ctx context.Context, op string, request, reply proto.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := rpc.Retry(ctx, timeout, func(ctx context.Context) error {
+		return rpc.Call(ctx, f.c.Conn, bus.InternalSubject(f.realm, op), nil, request, reply)
+	})
+	var e *lifecycle.Error
+	if errors.As(err, &e) && !rpc.Retryable(err) {
+		return worker.Permanent(err)
+	}
+	return err
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// request is a request with the encoding that its sender prefers.
+type request struct {
+	micro.Request
+	json       bool
+	maxPayload int
+	received   time.Time
+}
+
+func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
+	q := &request{Request: r, maxPayload: int(s.nc.MaxPayload()), received: time.Now()}
+	switch t := r.Headers().Get(bus.HeaderContentType); t {
+	case "", bus.ContentProtobuf:
+	case bus.ContentJSON:
+		q.json = true
+	default:
+		return q, lifecycle.ErrBadRequest("%s: %q is not supported; use %s or %s", bus.HeaderContentType, t, bus.ContentProtobuf, bus.ContentJSON)
+	}
+	return q, nil
+}
+
+// read decodes the body. An empty body is an empty message.
+func (q *request) read(m proto.Message) *lifecycle.Error {
+	var err error
+	if q.json {
+		if len(q.Data()) > 0 {
+			err = manifest.UnmarshalMessage(q.Data(), m)
+		}
+	} else {
+		err = proto.Unmarshal(q.Data(), m)
+	}
+	if err != nil {
+		encoding := "protobuf"
+		if q.json {
+			encoding = "JSON"
+		}
+		return lifecycle.ErrBadRequest("the request is not a %s as %s: %v", m.ProtoReflect().Descriptor().FullName(), encoding, err)
+	}
+	return nil
+}
+
+// commandID is the id of the command, zero if the sender gave none.
+func (q *request) commandID() (id state.CommandID, err *lifecycle.Error) {
+	text := q.Headers().Get(bus.HeaderCommand)
+	if text == "" {
+		return id, nil
+	}
+	u, fail := uuid.Parse(text)
+	if fail != nil || u == uuid.Nil {
+		return id, lifecycle.ErrBadRequest("%s: %q is not a UUID", bus.HeaderCommand, text)
+	}
+	return state.CommandID(u), nil
+}
+
+// answer sends a reply, or else an error. A reply that the bus does not take
+// becomes an error.
+func (q *request) answer(m proto.Message, err *lifecycle.Error) {
+	if err == nil {
+		data, fail := q.encode(m)
+		switch {
+		case fail != nil:
+			err = &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the reply cannot be encoded: " + fail.Error()}
+		case len(data) > q.maxPayload-replyMargin:
+			err = &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
+		default:
+			headers := micro.Headers{bus.HeaderContentType: []string{q.contentType()}}
+			// Nobody to tell if it fails: the sender is gone.
+			_ = q.Respond(data, micro.WithHeaders(headers))
+			return
+		}
+	}
+	data, _ := q.encode(err.Status())
+	headers := micro.Headers{
+		bus.HeaderReason:      []string{string(err.Reason)},
+		bus.HeaderContentType: []string{q.contentType()},
+	}
+	if err.RetryAfter > 0 {
+		headers[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
+	}
+	_ = q.Error(strconv.Itoa(int(err.Reason.Code())), oneLine(err.Message), data, micro.WithHeaders(headers))
+}
+
+// replyMargin is room for the headers of a reply.
+const replyMargin = 1 << 10
+
+func (q *request) contentType() string {
+	if q.json {
+		return bus.ContentJSON
+	}
+	return bus.ContentProtobuf
+}
+
+func (q *request) encode(m proto.Message) ([]byte, error) {
+	if q.json {
+		return manifest.MarshalMessage(m)
+	}
+	return proto.Marshal(m)
+}
+
+// oneLine is a message as a header can have it.
+func oneLine(s string) string {
+	const longest = 1024
+	b := make([]byte, 0, min(len(s), longest))
+	for i := 0; i < len(s) && len(b) < longest; i++ {
+		if c := s[i]; c >= ' ' && c != 0x7f {
+			b = append(b, c)
+		} else {
+			b = append(b, ' ')
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,307 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/selector"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
+
+// read reads from a snapshot, and makes sure that the snapshot was the newest
+// there was: that this was the writer until after it was taken.
+func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
+	s.background(q, func(context.Context) (proto.Message, *lifecycle.Error) {
+		snap := s.State.Snapshot()
+		defer snap.Close()
+		m, err := answer(snap)
+		if fail := snap.Err(); fail != nil {
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+		}
+		if !s.w.Lease.Holds() {
+			return nil, &lifecycle.Error{
+				Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+				Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
+			}
+		}
+		return m, err
+	})
+}
+
+func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.GetRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkCount(len(r.GetNames()), "names"); err != nil {
+		return err
+	}
+	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		kind := snap.Kinds().Resource(resource(at))
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(resource(at))
+		}
+		reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
+		for i, name := range r.GetNames() {
+			n, err := lifecycle.Find(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name})
+			if err != nil {
+				if len(r.GetNames()) == 1 {
+					return nil, err
+				}
+				err.Index = i
+				reply.Results = append(reply.Results, &coppicev1.Result{Code: err.Reason.Code(), Error: err.Status()})
+				continue
+			}
+			reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: lifecycle.Object{Node: n, Body: snap.Body(n)}.API()})
+		}
+		return reply, nil
+	})
+	return nil
+}
+
+// A token says behind which name a list goes on.
+func encodeToken(c state.NameCursor) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(c.Namespace + "\x00" + c.Name))
+}
+
+func decodeToken(token string) (c state.NameCursor, err *lifecycle.Error) {
+	if token == "" {
+		return c, nil
+	}
+	b, fail := base64.RawURLEncoding.DecodeString(token)
+	namespace, name, ok := strings.Cut(string(b), "\x00")
+	if fail != nil || !ok || name == "" {
+		return c, lifecycle.ErrBadRequest("continue: %q is not what a reply gave", token)
+	}
+	return state.NameCursor{Namespace: namespace, Name: name}, nil
+}
+
+// page is a page of a list: the objects of a kind that match, behind a cursor.
+type page struct {
+	kind      *lifecycle.Kind
+	namespace string // empty: all
+	labels    selector.Selector
+	after     state.NameCursor
+	limit     int // objects
+	maxBytes  int
+	maxLooks  int // objects looked at
+}
+
+// each calls visit for the objects of the page. next is where the next page
+// starts, the zero cursor behind the last.
+func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next state.NameCursor) {
+	size, found, looks := 0, 0, 0
+	type entry struct {
+		at state.NameCursor
+		u  uid.UID
+	}
+	after := p.after
+	for {
+		// Nodes are read many at once, bodies one by one.
+		var chunk []entry
+		var uids []uid.UID
+		const chunkSize = 256
+		snap.Names(p.kind, p.namespace, after, func(ns, name string, u uid.UID) bool {
+			chunk = append(chunk, entry{state.NameCursor{Namespace: ns, Name: name}, u})
+			uids = append(uids, u)
+			return len(chunk) < chunkSize
+		})
+		snap.Prefetch(uids)
+		for _, e := range chunk {
+			n := snap.Node(e.u)
+			if n == nil {
+				continue // the snapshot has failed
+			}
+			o := lifecycle.Object{Node: n, Body: snap.Body(n)}
+			looks++
+			if p.labels.Matches(o.Body.GetLabels()) {
+				bytes := proto.Size(o.Body) + 512 + len(n.Name) + 256*len(n.Owners)
+				if found > 0 && (found >= p.limit && p.limit > 0 || size+bytes > p.maxBytes) {
+					return after
+				}
+				visit(o)
+				found++
+				size += bytes
+			}
+			after = e.at
+			if p.maxLooks > 0 && looks >= p.maxLooks {
+				return after
+			}
+		}
+		snap.Forget()
+		if len(chunk) < chunkSize {
+			return state.NameCursor{}
+		}
+	}
+}
+
+func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.ListRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	labels, fail := selector.Parse(r.GetLabelSelector())
+	if fail != nil {
+		return lifecycle.ErrBadRequest("%v", fail)
+	}
+	after, err := decodeToken(r.GetContinue())
+	if err != nil {
+		return err
+	}
+	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		kind := snap.Kinds().Resource(resource(at))
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(resource(at))
+		}
+		if snap.Revision() < r.GetMinRevision() {
+			return nil, lifecycle.ErrBadRequest("min_revision: %d is in the future; the realm is at revision %d", r.GetMinRevision(), snap.Revision())
+		}
+		p := page{
+			kind: kind, namespace: at.Namespace, labels: labels, after: after, limit: int(r.GetLimit()),
+			maxBytes: q.maxPayload * 3 / 4, maxLooks: 1 << 20,
+		}
+		if q.json {
+			p.maxBytes /= 2
+		}
+		reply := &coppicev1.ListReply{Revision: snap.Revision()}
+		if next := p.each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, o.API()) }); next != (state.NameCursor{}) {
+			reply.Continue = encodeToken(next)
+		}
+		return reply, nil
+	})
+	return nil
+}
+
+// Limits of a deletecollection: what is deleted by one command, and how long
+// one request may take before it tells how to go on.
+const (
+	collectionChunk = 500
+	collectionTime  = 2 * time.Second
+)
+
+// deleteCollection lists and deletes in chunks. Each object is deleted as the
+// one that was listed: a new one under the same name stays (X13).
+func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.DeleteCollectionRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	labels, fail := selector.Parse(r.GetLabelSelector())
+	if fail != nil {
+		return lifecycle.ErrBadRequest("%v", fail)
+	}
+	after, err := decodeToken(r.GetContinue())
+	if err != nil {
+		return err
+	}
+	kind := s.State.Kinds().Resource(resource(at))
+	if kind == nil {
+		return lifecycle.ErrUnknownKind(resource(at))
+	}
+	if kind.Namespaced() && at.Namespace == "" {
+		return lifecycle.ErrBadRequest("deletecollection of %s names a namespace", kind.Resource())
+	}
+	if err := lifecycle.ValidateDeleteOptions(lifecycle.Key{Kind: kind, Namespace: at.Namespace}, r.GetOptions()); err != nil {
+		return err
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		reply := &coppicev1.DeleteCollectionReply{}
+		for {
+			p := page{
+				kind: kind, namespace: at.Namespace, labels: labels, after: after, limit: collectionChunk,
+				maxBytes: q.maxPayload, maxLooks: 64 * collectionChunk,
+			}
+			if limit := int(r.GetLimit()); limit > 0 {
+				p.limit = min(p.limit, limit-len(reply.Results))
+			}
+			results, next, err := s.deletePage(ctx, at, &p, &r)
+			if err != nil {
+				return nil, err
+			}
+			reply.Results = append(reply.Results, results.GetResults()...)
+			reply.Revision = results.GetRevision()
+			after = next
+			done := next == state.NameCursor{}
+			if full := r.GetLimit() > 0 && len(reply.Results) >= int(r.GetLimit()); done || full ||
+				len(reply.Results) > maxBatch || time.Since(q.received) > collectionTime || proto.Size(reply) > q.maxPayload/4 {
+				if !done {
+					reply.Continue = encodeToken(next)
+				}
+				return reply, nil
+			}
+		}
+	})
+	return nil
+}
+
+// deletePage deletes the objects of a page, and waits until they are.
+func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *coppicev1.DeleteCollectionRequest) (*coppicev1.ObjectsReply, state.NameCursor, *lifecycle.Error) {
+	type listed struct {
+		key lifecycle.Key
+		uid uid.UID
+	}
+	var found []listed
+	snap := s.State.Snapshot()
+	next := p.each(snap, func(o lifecycle.Object) {
+		found = append(found, listed{lifecycle.Key{Namespace: o.Namespace, Name: o.Name}, o.UID})
+	})
+	revision := snap.Revision()
+	fail := snap.Err()
+	_ = snap.Close()
+	if fail != nil {
+		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+	}
+	if len(found) == 0 {
+		return &coppicev1.ObjectsReply{Revision: revision}, next, nil
+	}
+	type outcome struct {
+		m   proto.Message
+		err *lifecycle.Error
+	}
+	done := make(chan outcome, 1)
+	s.w.Submit(&writer.Request{
+		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found),
+		Work: &command.Objects{
+			Resource: resource(at), Count: len(found), DryRun: len(r.GetOptions().GetDryRun()) > 0,
+			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+				at.Namespace, at.Name = found[i].key.Namespace, found[i].key.Name
+				if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != found[i].uid {
+					return &lifecycle.Outcome{Code: 200, Object: gone(at, found[i].uid)}, nil // A6.2
+				}
+				return lifecycle.Delete(ctx, at, r.GetVersion(), r.GetOptions())
+			},
+		},
+		Done: func(m proto.Message, err *lifecycle.Error) { done <- outcome{m, err} },
+	})
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, next, o.err
+		}
+		return o.m.(*coppicev1.ObjectsReply), next, nil
+	case <-ctx.Done():
+		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the writer did not answer in time; what was deleted stays so: try again"}
+	}
+}
+
+// gone is what is left to say of an object that was listed and then removed by
+// another.
+func gone(at lifecycle.Key, u uid.UID) lifecycle.Object {
+	return lifecycle.Object{Node: &lifecycle.Node{
+		UID: u, APIVersion: at.Kind.APIVersion(), Kind: at.Kind.Kind, Namespace: at.Namespace, Name: at.Name,
+	}}
+}

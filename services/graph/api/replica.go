@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/watch"
+)
+
+// replicaServer answers what any replica can tell.
+type replicaServer struct {
+	*server
+	r         Replica
+	verifying sync.Mutex
+}
+
+// Replica is what the replicas' service needs beside.
+type Replica struct {
+	// Reached waits until the state has reached a revision.
+	Reached func(ctx context.Context, revision uint64) error
+	// Watch serves a watch until it ends, and returns why it did.
+	Watch     func(ctx context.Context, t watch.Target) error
+	Heartbeat time.Duration // of watches
+	// Verify compares the state with its log.
+	Verify func(ctx context.Context) (*coppicev1.VerifyReply, error)
+	Now    func() time.Time
+}
+
+// queueReplicas is the queue group in which replicas share requests.
+const queueReplicas = "replicas"
+
+// ServeReplica answers reads at a named revision until it is stopped.
+func ServeReplica(c Config, r Replica) (Stopper, error) {
+	s, err := newServer(c, "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
+	if err != nil {
+		return nil, err
+	}
+	rs := &replicaServer{server: s, r: r}
+	for _, e := range []struct {
+		name, subject string
+		handle        func(*request)
+	}{
+		{bus.VerbResolve, bus.APIPattern(c.Realm, bus.VerbResolve), rs.resolveObjects},
+		{bus.VerbWatch, bus.APIPattern(c.Realm, bus.VerbWatch), rs.watch},
+		{"internal-" + bus.OpResolve, bus.InternalSubject(c.Realm, bus.OpResolve), rs.resolve},
+		{"internal-" + bus.OpWalk, bus.InternalSubject(c.Realm, bus.OpWalk), rs.walk},
+		{"internal-" + bus.OpVerify, bus.InternalSubject(c.Realm, bus.OpVerify), rs.verify},
+	} {
+		if err := s.add(e.name, e.subject, e.handle); err != nil {
+			_ = s.Stop()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// atLeast answers from a snapshot that has reached a revision.
+func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := s.r.Reached(wait, revision); err != nil {
+			return nil, &lifecycle.Error{
+				Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+				Message: fmt.Sprintf("realm %s: this replica has not reached revision %d yet; try again", s.Realm, revision),
+			}
+		}
+		snap := s.State.Snapshot()
+		defer snap.Close()
+		m, err := answer(snap)
+		if fail := snap.Err(); fail != nil {
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+		}
+		return m, err
+	})
+}
+
+// now is the time at which a snapshot is judged: not before its own.
+func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
+	return max(lifecycle.TimeOf(s.r.Now()), snap.Time())
+}
+
+// Limits of what is resolved at once.
+const (
+	maxResolve = 10000
+	maxClosure = 10000
+)
+
+func (s *replicaServer) resolve(q *request) {
+	var r coppicev1.ResolveRequest
+	if err := q.read(&r); err != nil {
+		q.answer(nil, err)
+		return
+	}
+	uids, err := uid.Unpack(nil, r.GetUids())
+	if err != nil || len(uids) > maxResolve {
+		q.answer(nil, lifecycle.ErrBadRequest("uids: %d of them, at most %d: %v", len(uids), maxResolve, err))
+		return
+	}
+	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap)), nil
+	})
+}
+
+func (s *replicaServer) walk(q *request) {
+	var r coppicev1.WalkRequest
+	if err := q.read(&r); err != nil {
+		q.answer(nil, err)
+		return
+	}
+	after, fail := decodeToken(string(r.GetCursor()))
+	if fail != nil {
+		q.answer(nil, fail)
+		return
+	}
+	s.atLeast(q, 0, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		kind := snap.Kinds().Resource(r.GetResource())
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(r.GetResource())
+		}
+		limit := min(max(int(r.GetLimit()), 1), maxResolve)
+		var uids []uid.UID
+		last := state.NameCursor{}
+		more := false
+		snap.Names(kind, "", after, func(ns, name string, u uid.UID) bool {
+			if more = len(uids) == limit; more {
+				return false
+			}
+			uids, last = append(uids, u), state.NameCursor{Namespace: ns, Name: name}
+			return true
+		})
+		reply := &coppicev1.WalkReply{Objects: resolve.Resolve(snap, uids, 0, s.now(snap))}
+		if more {
+			reply.Cursor = []byte(encodeToken(last))
+		}
+		return reply, nil
+	})
+}
+
+// verify takes as long as it takes; one at a time.
+func (s *replicaServer) verify(q *request) {
+	if !s.verifying.TryLock() {
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second})
+		return
+	}
+	s.wg.Go(func() {
+		defer s.verifying.Unlock()
+		v, err := s.r.Verify(s.ctx)
+		if err != nil {
+			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "verify: " + err.Error()})
+			return
+		}
+		q.answer(v, nil)
+	})
+}
+
+func (s *replicaServer) resolveObjects(q *request) {
+	at, err := s.target(q)
+	var r coppicev1.ResolveObjectsRequest
+	if err == nil {
+		err = q.read(&r)
+	}
+	var uids []uid.UID
+	for i, text := range r.GetUids() {
+		u, fail := uid.Parse(text)
+		if fail != nil && err == nil {
+			err = lifecycle.ErrBadRequest("uids[%d]: %v", i, fail)
+		}
+		uids = append(uids, u)
+	}
+	if err == nil {
+		err = checkCount(len(uids)+len(r.GetNames()), "names or uids")
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		kind := snap.Kinds().Resource(resource(at))
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(resource(at))
+		}
+		for _, name := range r.GetNames() {
+			n, err := lifecycle.Find(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name})
+			if err != nil {
+				return nil, err
+			}
+			uids = append(uids, n.UID)
+		}
+		limit := int(r.GetLimit())
+		if limit == 0 || limit > maxResolve {
+			limit = maxResolve
+		}
+		return resolve.Graph(snap, uids, resolve.GraphOptions{
+			Owners: r.GetOwners(), Dependents: r.GetDependents(), Limit: limit, MaxBytes: q.maxPayload / 3, Now: s.now(snap),
+		}), nil
+	})
+}

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Config is what both services need.
+type Config struct {
+	Realm string
+	Conn  *nats.Conn
+	State *state.State
+	// Instance names this process to people.
+	Instance string
+	Version  string
+	Log      *slog.Logger
+}
+
+// Writer is what the writer's service needs beside.
+type Writer struct {
+	*writer.Writer
+	Lease writer.Lease
+	// Redrive publishes again what is owed.
+	Redrive func(context.Context, *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error)
+	// Answered gets the replies to internal operations, for metrics.
+	Answered func(proto.Message)
+}
+
+// Limits of what is under way at once. Beyond them requests are refused as
+// retryable, or, where even that is too much, dropped by the NATS client.
+const (
+	maxReads        = 64
+	pendingMessages = 1 << 15
+	pendingBytes    = 128 << 20
+)
+
+// server is one of the two services.
+type server struct {
+	Config
+	nc     *nats.Conn
+	ctx    context.Context // ends with the service
+	cancel context.CancelFunc
+	reads  chan struct{}
+	wg     sync.WaitGroup
+	micro  micro.Service
+}
+
+func newServer(c Config, name, about, queueGroup string) (*server, error) {
+	s := &server{Config: c, nc: c.Conn, reads: make(chan struct{}, maxReads)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	version := c.Version
+	if version == "" {
+		version = "0.0.0"
+	}
+	svc, err := micro.AddService(c.Conn, micro.Config{
+		Name:               name,
+		Version:            version,
+		Description:        about,
+		Metadata:           map[string]string{"realm": c.Realm, "instance": c.Instance},
+		QueueGroup:         queueGroup,
+		QueueGroupDisabled: queueGroup == "",
+		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
+			c.Log.Warn("request dropped", "subject", err.Subject, "error", err.Description)
+		},
+	})
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("api: realm %s: %w", c.Realm, err)
+	}
+	s.micro = svc
+	return s, nil
+}
+
+// Stop stops answering, and waits for what is under way.
+func (s *server) Stop() error {
+	err := s.micro.Stop()
+	s.cancel()
+	s.wg.Wait()
+	return err
+}
+
+// Stopper is a service that answers until it is stopped.
+type Stopper interface{ Stop() error }
+
+func (s *server) add(name, subject string, handle func(*request)) error {
+	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
+		q, err := s.request(r)
+		if err != nil {
+			q.answer(nil, err)
+			return
+		}
+		handle(q)
+	}), micro.WithEndpointSubject(subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+	if err != nil {
+		return fmt.Errorf("api: realm %s: endpoint %s: %w", s.Realm, name, err)
+	}
+	return nil
+}
+
+// background lets a read or another long request run beside the others.
+func (s *server) background(q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
+	select {
+	case s.reads <- struct{}{}:
+	default:
+		q.answer(nil, &lifecycle.Error{
+			Reason: lifecycle.ReasonOverloaded, RetryAfter: 50 * time.Millisecond,
+			Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
+		})
+		return
+	}
+	s.wg.Go(func() {
+		defer func() { <-s.reads }()
+		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+		defer cancel()
+		q.answer(answer(ctx))
+	})
+}
+
+// target reads the subject of a request to the object API.
+func (s *server) target(q *request) (bus.API, *lifecycle.Error) {
+	a, err := bus.ParseAPI(q.Subject())
+	if err != nil {
+		return a, lifecycle.ErrBadRequest("%v", err)
+	}
+	return a, nil
+}

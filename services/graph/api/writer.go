@@ -1,0 +1,267 @@
+package api
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// maxBatch is how many objects a request may have.
+const maxBatch = 10000
+
+// writerServer answers what must come from the writer.
+type writerServer struct {
+	*server
+	w Writer
+}
+
+// ServeWriter answers commands and linearizable reads until it is stopped.
+func ServeWriter(c Config, w Writer) (Stopper, error) {
+	s, err := newServer(c, "coppice-writer", "Coppice's object API: commands and reads", "")
+	if err != nil {
+		return nil, err
+	}
+	ws := &writerServer{server: s, w: w}
+	if err := ws.endpoints(); err != nil {
+		_ = s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *writerServer) endpoints() error {
+	for _, e := range []struct {
+		verb   string
+		handle func(*request, bus.API) *lifecycle.Error
+	}{
+		{bus.VerbCreate, s.objects(lifecycle.Create)},
+		{bus.VerbUpdate, s.objects(lifecycle.Update)},
+		{bus.VerbUpdateStatus, s.objects(lifecycle.UpdateStatus)},
+		{bus.VerbApply, s.objects(lifecycle.Apply)},
+		{bus.VerbPatch, s.patch},
+		{bus.VerbImport, s.importObjects},
+		{bus.VerbDelete, s.delete},
+		{bus.VerbDeleteCollection, s.deleteCollection},
+		{bus.VerbRemoveFinalizer, s.removeFinalizer},
+		{bus.VerbGet, s.get},
+		{bus.VerbList, s.list},
+	} {
+		err := s.add(e.verb, bus.APIPattern(s.Realm, e.verb), func(q *request) {
+			at, err := s.target(q)
+			if err == nil {
+				err = e.handle(q, at)
+			}
+			if err != nil {
+				q.answer(nil, err)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range []struct {
+		op    string
+		actor string
+		work  func(*request) (writer.Work, *lifecycle.Error)
+	}{
+		{bus.OpPropose, bus.RoleProcessor, propose},
+		{bus.OpOrphan, bus.RoleFinalizers, orphan},
+		{bus.OpFinish, bus.RoleFinalizers, finish},
+	} {
+		err := s.add("internal-"+e.op, bus.InternalSubject(s.Realm, e.op), func(q *request) {
+			work, err := e.work(q)
+			if err != nil {
+				q.answer(nil, err)
+				return
+			}
+			s.w.Submit(&writer.Request{
+				Actor: e.actor, Verb: e.op, Size: len(q.Data()) + 256, Work: work,
+				Done: func(m proto.Message, err *lifecycle.Error) {
+					if err == nil {
+						s.w.Answered(m)
+					}
+					q.answer(m, err)
+				},
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.add("internal-"+bus.OpRedrive, bus.InternalSubject(s.Realm, bus.OpRedrive), s.redrive)
+}
+
+// submit hands a command to the writer.
+func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note string) *lifecycle.Error {
+	id, err := q.commandID()
+	if err != nil {
+		return err
+	}
+	if err := bus.CheckActor(at.Actor); err != nil {
+		return lifecycle.ErrBadRequest("%v", err)
+	}
+	s.w.Submit(&writer.Request{
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Work: work, Done: q.answer,
+	})
+	return nil
+}
+
+func resource(at bus.API) string { return lifecycle.ResourceName(at.Group, at.Plural) }
+
+func checkCount(n int, what string) *lifecycle.Error {
+	switch {
+	case n == 0:
+		return lifecycle.ErrBadRequest("the request names no %s", what)
+	case n > maxBatch:
+		return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "a request has at most 10,000 objects"}
+	}
+	return nil
+}
+
+type decideObject func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)
+
+// objects handles the verbs whose request is an ObjectsRequest.
+func (s *writerServer) objects(decide decideObject) func(*request, bus.API) *lifecycle.Error {
+	return func(q *request, at bus.API) *lifecycle.Error {
+		var r coppicev1.ObjectsRequest
+		if err := q.read(&r); err != nil {
+			return err
+		}
+		if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
+			return err
+		}
+		return s.submit(q, at, &command.Objects{
+			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
+			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+				return decide(ctx, at, r.GetObjects()[i])
+			},
+		}, "")
+	}
+}
+
+func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.PatchRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkCount(len(r.GetPatches()), "patches"); err != nil {
+		return err
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetPatches()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Patch(ctx, at, r.GetPatches()[i])
+		},
+	}, "")
+}
+
+func (s *writerServer) importObjects(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.ImportRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if !sessionPattern.MatchString(r.GetSession()) {
+		return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", r.GetSession())
+	}
+	if len(r.GetObjects()) > 0 || !r.GetClose() {
+		if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
+			return err
+		}
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), DryRun: r.GetDryRun(),
+		Session: r.GetSession(), Close: r.GetClose(),
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Import(ctx, at, r.GetSession(), r.GetObjects()[i])
+		},
+	}, "")
+}
+
+func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.DeleteRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkCount(len(r.GetNames()), "names"); err != nil {
+		return err
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetNames()),
+		DryRun: slices.Contains(r.GetOptions().GetDryRun(), "All"),
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			at.Name = r.GetNames()[i]
+			return lifecycle.Delete(ctx, at, r.GetVersion(), r.GetOptions())
+		},
+	}, "")
+}
+
+func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.RemoveFinalizerRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
+		return err
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()),
+		Decide: func(ctx *lifecycle.Context, key lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			key.Name = r.GetObjects()[i].GetName()
+			return lifecycle.RemoveFinalizer(ctx, key, at.Finalizer, r.GetObjects()[i].GetPreconditions())
+		},
+	}, r.GetReason())
+}
+
+func propose(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.ProposeRequest
+	if err := q.read(&r); err != nil {
+		return nil, err
+	}
+	return work(command.NewPropose(&r))
+}
+
+func orphan(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.OrphanRequest
+	if err := q.read(&r); err != nil {
+		return nil, err
+	}
+	return work(command.NewOrphan(&r))
+}
+
+func finish(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.FinishRequest
+	if err := q.read(&r); err != nil {
+		return nil, err
+	}
+	return work(command.NewFinish(&r))
+}
+
+// work makes a Work of a command that was read, or of the failure to read it.
+func work[W writer.Work](w W, err *lifecycle.Error) (writer.Work, *lifecycle.Error) {
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (s *writerServer) redrive(q *request) {
+	var r coppicev1.RedriveRequest
+	if err := q.read(&r); err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		reply, err := s.w.Redrive(ctx, &r)
+		if err != nil {
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "redrive: " + err.Error()}
+		}
+		return reply, nil
+	})
+}

@@ -1,0 +1,55 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// checkLog compares a state's checkpoint with the log, before either is relied
+// on: a log that went backwards, or is another one, must not be followed.
+func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string) error {
+	last, first, err := log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return &MismatchError{Realm: realm, Dir: dir, What: fmt.Sprintf(format, args...)}
+	}
+	if last > 0 && first > cp.GetSequence()+1 {
+		return refuse("the log begins at sequence %d, and the state ends at %d: what is between is lost", first, cp.GetSequence())
+	}
+	if cp.GetSequence() == 0 {
+		return nil
+	}
+	if cp.GetStreamCreated() != log.Created() {
+		return refuse("the stream of the log was made anew since the state was written")
+	}
+	if last < cp.GetSequence() {
+		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetSequence())
+	}
+	message, err := log.Get(ctx, cp.GetSequence())
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound):
+		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetSequence())
+	case err != nil:
+		return err
+	}
+	if eventlog.Checksum(message) != cp.GetChecksum() {
+		return refuse("sequence %d of the log is not the commit that the state has seen: it is another history", cp.GetSequence())
+	}
+	return nil
+}
+
+// MismatchError says that a state and the log do not belong together. Waiting
+// does not cure it, and nothing was changed.
+type MismatchError struct {
+	Realm, Dir, What string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost; if the log is right, `coppice rebuild` makes the state in %s anew from it", e.Realm, e.What, e.Dir)
+}

@@ -1,0 +1,197 @@
+package command
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// batch is work on many objects that are independent of each other: it goes on
+// in the next commit where the last one was full, and is never repeated by id,
+// because to repeat it does no harm.
+type batch struct {
+	todo    []uid.UID
+	fetched int // how many of todo were read ahead
+}
+
+// readAhead is how many nodes are read at once.
+const readAhead = 4096
+
+// each calls decide for the objects in order, as far as their events fit.
+// Objects that are gone are passed over.
+func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
+	for len(b.todo) > 0 {
+		if b.fetched == 0 {
+			b.fetched = min(readAhead, len(b.todo))
+			d.Prefetch(b.todo[:b.fetched])
+		}
+		u := b.todo[0]
+		if n := d.Tx.Node(u); n != nil {
+			events := decide(n)
+			if _, ok := d.Apply(events, 0); !ok {
+				b.fetched = 0 // another commit reads again
+				return false
+			}
+			decided(u, len(events) > 0)
+		}
+		b.todo = b.todo[1:]
+		b.fetched--
+	}
+	return true
+}
+
+// Told implements writer.Work: there is no id to repeat it by.
+func (*batch) Told() bool { return true }
+
+// Propose is a processor's proposal.
+type Propose struct {
+	batch
+	strip []uid.UID
+	phase int
+	reply coppicev1.ProposeReply
+}
+
+var _ writer.Work = (*Propose)(nil)
+
+// NewPropose reads the request.
+func NewPropose(r *coppicev1.ProposeRequest) (*Propose, *lifecycle.Error) {
+	collect, err := uid.Unpack(nil, r.GetCollect())
+	if err != nil {
+		return nil, lifecycle.ErrBadRequest("collect: %v", err)
+	}
+	strip, err := uid.Unpack(nil, r.GetStrip())
+	if err != nil {
+		return nil, lifecycle.ErrBadRequest("strip: %v", err)
+	}
+	return &Propose{batch: batch{todo: collect}, strip: strip}, nil
+}
+
+// Do implements writer.Work.
+func (p *Propose) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+	if p.phase == 0 {
+		if !p.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Collect(d.Ctx, n) }, func(u uid.UID, acted bool) {
+			switch {
+			case acted:
+				p.reply.Collected++
+			case !d.Tx.Node(u).Terminating(): // otherwise it was collected before
+				p.reply.Refused = append(p.reply.Refused, u...)
+			}
+		}) {
+			return false, nil
+		}
+		p.phase, p.todo = 1, p.strip
+	}
+	return p.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Strip(d.Ctx, n) }, func(u uid.UID, acted bool) {
+		switch {
+		case acted:
+			p.reply.Stripped++
+		case !d.Tx.Node(u).Terminating():
+			p.reply.Refused = append(p.reply.Refused, u...)
+		}
+	}), nil
+}
+
+// Reply implements writer.Work.
+func (p *Propose) Reply(d *writer.Decision) proto.Message {
+	p.reply.Revision = d.Revision()
+	return &p.reply
+}
+
+// NewReply implements writer.Work.
+func (*Propose) NewReply() proto.Message { return &coppicev1.ProposeReply{} }
+
+// Orphan is the orphan finalizer's request to part dependents from their owners.
+type Orphan struct {
+	batch
+	owners []uid.UID // of each in todo
+	reply  coppicev1.OrphanReply
+}
+
+var _ writer.Work = (*Orphan)(nil)
+
+// NewOrphan reads the request.
+func NewOrphan(r *coppicev1.OrphanRequest) (*Orphan, *lifecycle.Error) {
+	o := &Orphan{}
+	for i, g := range r.GetGroups() {
+		owner, rest, err := uid.CutBytes(g.GetOwner())
+		if err != nil || len(rest) > 0 {
+			return nil, lifecycle.ErrBadRequest("groups[%d].owner: %v", i, uid.ErrMalformed)
+		}
+		if o.todo, err = uid.Unpack(o.todo, g.GetDependents()); err != nil {
+			return nil, lifecycle.ErrBadRequest("groups[%d].dependents: %v", i, err)
+		}
+		for len(o.owners) < len(o.todo) {
+			o.owners = append(o.owners, owner)
+		}
+	}
+	return o, nil
+}
+
+// Do implements writer.Work.
+func (o *Orphan) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+	return o.each(d, func(n *lifecycle.Node) []lifecycle.Event {
+		owner := d.Tx.Node(o.owners[len(o.owners)-len(o.todo)])
+		if owner == nil {
+			return nil
+		}
+		return lifecycle.OrphanFrom(d.Ctx, owner, n)
+	}, func(_ uid.UID, acted bool) {
+		if acted {
+			o.reply.Orphaned++
+		}
+	}), nil
+}
+
+// Reply implements writer.Work.
+func (o *Orphan) Reply(d *writer.Decision) proto.Message {
+	o.reply.Revision = d.Revision()
+	return &o.reply
+}
+
+// NewReply implements writer.Work.
+func (*Orphan) NewReply() proto.Message { return &coppicev1.OrphanReply{} }
+
+// Finish says that a built-in finalizer is done with objects.
+type Finish struct {
+	batch
+	finalizer string
+	reply     coppicev1.FinishReply
+}
+
+var _ writer.Work = (*Finish)(nil)
+
+// NewFinish reads the request.
+func NewFinish(r *coppicev1.FinishRequest) (*Finish, *lifecycle.Error) {
+	if !lifecycle.IsBuiltinFinalizer(r.GetFinalizer()) {
+		return nil, lifecycle.ErrBadRequest("finalizer: %q is not built in; external finalizers are removed by the verb removefinalizer", r.GetFinalizer())
+	}
+	todo, err := uid.Unpack(nil, r.GetUids())
+	if err != nil {
+		return nil, lifecycle.ErrBadRequest("uids: %v", err)
+	}
+	return &Finish{batch: batch{todo: todo}, finalizer: r.GetFinalizer()}, nil
+}
+
+// Do implements writer.Work.
+func (f *Finish) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+	return f.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Finish(d.Ctx, n, f.finalizer) }, func(u uid.UID, acted bool) {
+		switch {
+		case acted:
+			f.reply.Finished++
+		case d.Tx.Node(u).HasFinalizer(f.finalizer):
+			f.reply.Refused = append(f.reply.Refused, u...)
+		}
+	}), nil
+}
+
+// Reply implements writer.Work.
+func (f *Finish) Reply(d *writer.Decision) proto.Message {
+	f.reply.Revision = d.Revision()
+	return &f.reply
+}
+
+// NewReply implements writer.Work.
+func (*Finish) NewReply() proto.Message { return &coppicev1.FinishReply{} }

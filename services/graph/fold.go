@@ -1,0 +1,197 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// folder folds the log into a state: what a replica does, and what a writer
+// does before it is one.
+type folder struct {
+	state *state.State
+	// created is when the stream of the log was created.
+	created int64
+	// begin is called before a batch of commits, and tells of which resources
+	// the changes are wanted; flushed is called after it.
+	begin   func() (watched func(resource string) bool)
+	flushed func(revision uint64, changes []state.Change)
+
+	chain   eventlog.Chain
+	tx      *state.Tx
+	watched func(resource string) bool
+	changes []state.Change
+	events  int // in tx
+	total   uint64
+}
+
+func newFolder(s *state.State, created int64) *folder {
+	return &folder{
+		state: s, created: created, chain: eventlog.ChainOf(s.Checkpoint()),
+		begin:   func() func(string) bool { return nil },
+		flushed: func(uint64, []state.Change) {},
+	}
+}
+
+// maxFolded is how many events are folded before they are written.
+const maxFolded = 20000
+
+// fold folds one message. Effects are written when enough have come together,
+// or nothing more waits to be folded.
+func (f *folder) fold(m eventlog.Message) error {
+	c, err := eventlog.Decode(m.Data)
+	if err != nil {
+		return &eventlog.BrokenError{Sequence: m.Sequence, What: err.Error()}
+	}
+	if err := f.chain.Next(m.Sequence, m.Data, c); err != nil {
+		return err
+	}
+	if f.tx == nil {
+		f.tx, f.watched = f.state.Begin(), f.begin()
+	}
+	if err := f.apply(c); err != nil {
+		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
+	}
+	commands := make([]state.CommandID, len(c.Commands))
+	for i, id := range c.Commands {
+		commands[i] = id
+	}
+	f.tx.EndCommit(state.Commit{
+		Sequence: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: commands,
+		StreamCreated: f.created,
+	})
+	f.chain.Revision = f.tx.Checkpoint().GetRevision()
+	if f.events >= maxFolded || m.Pending == 0 {
+		return f.flush()
+	}
+	return nil
+}
+
+func (f *folder) apply(c *eventlog.Decoded) error {
+	var uids []uid.UID
+	if err := c.Each(func(e *eventlog.Entry) error {
+		if e.Type != lifecycle.ObjectCreated {
+			uids = append(uids, e.UID)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	f.tx.Prefetch(uids)
+	for _, s := range c.Sessions {
+		f.tx.TouchSession(s.ID, c.Time, s.Closed)
+	}
+	return c.Each(func(e *eventlog.Entry) error {
+		f.events++
+		f.total++
+		if f.watched == nil {
+			_, err := f.tx.Apply(e.Event, e.Revision, e.Body)
+			return err
+		}
+		return f.applyWatched(e)
+	})
+}
+
+// applyWatched applies an event whose change may be wanted.
+func (f *folder) applyWatched(e *eventlog.Entry) error {
+	n := e.Object.Node
+	if n == nil {
+		n = f.tx.Node(e.UID)
+	}
+	resource := ""
+	if n != nil {
+		if k := f.tx.Kinds().OfNode(n); k != nil {
+			resource = k.Resource()
+		}
+	}
+	watched := f.watched(resource)
+	var before *coppicev1.Body
+	if watched && e.Type != lifecycle.ObjectCreated {
+		before = f.tx.Body(n)
+	}
+	event := *e.Event // the change outlives the call
+	change, err := f.tx.Apply(&event, e.Revision, e.Body)
+	if err != nil || !watched {
+		return err
+	}
+	if change.After != nil && e.Body != nil {
+		event.Object.Body = f.tx.Body(change.After)
+	}
+	change.Record(resource, before)
+	f.changes = append(f.changes, change)
+	return nil
+}
+
+// flush writes what was folded.
+func (f *folder) flush() error {
+	if f.tx == nil {
+		return nil
+	}
+	if _, err := f.tx.Flush(); err != nil {
+		return err
+	}
+	f.flushed(f.chain.Revision, f.changes)
+	f.tx, f.changes, f.events = nil, nil, 0
+	return nil
+}
+
+// errReached ends a fold that has come to where it was to go.
+var errReached = errors.New("reached")
+
+// foldTo folds the log until a sequence.
+func (f *folder) foldTo(ctx context.Context, log *eventlog.Log, sequence uint64) error {
+	if f.chain.Sequence < sequence {
+		err := log.Follow(ctx, f.chain.Sequence+1, func(m eventlog.Message) error {
+			if err := f.fold(m); err != nil {
+				return err
+			}
+			if m.Sequence >= sequence {
+				return errReached
+			}
+			return nil
+		})
+		if !errors.Is(err, errReached) {
+			return err
+		}
+	}
+	return f.flush()
+}
+
+// verify folds the log into an empty state, as far as the snapshot has, and
+// compares the two.
+func verify(ctx context.Context, snap *state.Snapshot, log *eventlog.Log) (v *coppicev1.VerifyReply, err error) {
+	dir, err := os.MkdirTemp("", "coppice-verify-")
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := state.Open(dir, state.Config{})
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	f := newFolder(s, snap.Checkpoint().GetStreamCreated())
+	if err := f.foldTo(ctx, log, snap.Checkpoint().GetSequence()); err != nil {
+		return v, err
+	}
+	fresh := s.Snapshot()
+	defer func() { err = errors.Join(err, fresh.Close()) }()
+	v = &coppicev1.VerifyReply{Sequence: fresh.Checkpoint().GetSequence(), Revision: fresh.Revision(), Events: f.total}
+	difference, err := state.Diff(snap, fresh)
+	if err != nil {
+		return nil, err
+	}
+	if difference != nil {
+		v.Difference = difference.String()
+	}
+	totals, err := fresh.Totals()
+	v.Objects = uint64(totals.Objects)
+	return v, err
+}

@@ -1,0 +1,165 @@
+package graph
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/watch"
+)
+
+// Config is how to run the graph service. Fields without which it cannot run
+// are said so; the others have defaults.
+type Config struct {
+	// Conn is the connection, under the role bus.RoleGraph. Required. Its
+	// reconnect buffer must be off: what cannot be sent must fail.
+	Conn *nats.Conn
+	// Realms are the realms; bus.DefaultRealm.
+	Realms []string
+	// Dir is where states are kept, one directory for each realm. Required.
+	Dir string
+	// Replicas is how many servers keep each stream; 1.
+	Replicas int
+	// Instance names this process to people; the host and the process id.
+	Instance string
+	Version  string
+	State    state.Config
+	// LeaseTTL is after how long another may take over from a writer that
+	// does not renew its lease; lease.DefaultTTL.
+	LeaseTTL time.Duration
+	// Heartbeat is how often a watch says that it is alive.
+	Heartbeat time.Duration
+	Now       func() time.Time
+	Log       *slog.Logger
+	Registry  prometheus.Registerer
+	// Failpoint is called at the steps that packages writer and propagator name.
+	Failpoint func(step string)
+
+	// ID identifies Dir; it is kept there.
+	ID string
+}
+
+// Service is the graph service.
+type Service struct {
+	c      Config
+	realms []*realm
+}
+
+// New returns a service that Run runs.
+func New(c Config) (*Service, error) {
+	if len(c.Realms) == 0 {
+		c.Realms = []string{bus.DefaultRealm}
+	}
+	for _, r := range c.Realms {
+		if err := bus.CheckRealm(r); err != nil {
+			return nil, err
+		}
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = watch.DefaultHeartbeat
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Instance == "" {
+		host, _ := os.Hostname()
+		c.Instance = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if c.Failpoint == nil {
+		c.Failpoint = func(string) {}
+	}
+	var err error
+	if c.ID, err = instanceID(c.Dir); err != nil {
+		return nil, fmt.Errorf("graph: %w", err)
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("graph: %w", err)
+	}
+	s := &Service{c: c}
+	m := newMetrics(c.Registry)
+	for _, name := range c.Realms {
+		r := &realm{c: &s.c, name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name)}
+		r.phase.Store(phaseWaiting)
+		s.realms = append(s.realms, r)
+	}
+	return s, nil
+}
+
+// instanceID identifies a directory, and so whoever has locked it.
+func instanceID(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "instance")
+	b, err := os.ReadFile(file)
+	if err == nil && len(b) > 0 {
+		return strings.TrimSpace(string(b)), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	text := hex.EncodeToString(id[:])
+	return text, os.WriteFile(file, []byte(text+"\n"), 0o644)
+}
+
+// Run runs the realms until ctx ends, or one of them meets something that
+// waiting does not cure.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, r := range s.realms {
+		g.Go(func() error {
+			err := r.run(ctx)
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// Ready returns nil when every realm follows its log, and otherwise what it is
+// waiting for.
+func (s *Service) Ready() error {
+	for _, r := range s.realms {
+		switch p := r.phase.Load().(phase); p {
+		case phaseStandby, phaseWriter:
+		default:
+			return fmt.Errorf("realm %s: %s", r.name, p)
+		}
+	}
+	return nil
+}
+
+// Writing reports whether this process is the writer of all realms.
+func (s *Service) Writing() bool {
+	for _, r := range s.realms {
+		if r.phase.Load().(phase) != phaseWriter {
+			return false
+		}
+	}
+	return true
+}

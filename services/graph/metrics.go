@@ -1,0 +1,115 @@
+package graph
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// allMetrics are the metrics of all realms.
+type allMetrics struct {
+	revision  *prometheus.GaugeVec
+	commits   *prometheus.CounterVec
+	events    *prometheus.CounterVec
+	bytes     *prometheus.HistogramVec
+	seconds   *prometheus.HistogramVec
+	requests  *prometheus.HistogramVec
+	owed      *prometheus.GaugeVec
+	oldest    *prometheus.GaugeVec
+	collected *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *allMetrics {
+	if r == nil {
+		r = prometheus.NewRegistry()
+	}
+	f := promauto.With(r)
+	realm := []string{"realm"}
+	return &allMetrics{
+		revision:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
+		commits:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
+		events:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
+		bytes:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
+		seconds:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
+		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
+		owed:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
+		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_oldest_seconds", Help: "Age of the oldest row of what is owed, by sort."}, []string{"realm", "sort"}),
+		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, finished."}, []string{"realm", "action"}),
+		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
+	}
+}
+
+// metrics are those of one realm.
+type metrics struct {
+	all   *allMetrics
+	realm string
+	mu    sync.Mutex
+	last  uint64
+}
+
+func (m *allMetrics) of(realm string) *metrics { return &metrics{all: m, realm: realm} }
+
+func (m *metrics) applied(revision uint64) {
+	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = revision
+}
+
+func (m *metrics) committed(c writer.Committed) {
+	m.mu.Lock()
+	events := c.Revision - m.last
+	m.mu.Unlock()
+	m.applied(c.Revision)
+	m.all.revision.WithLabelValues(m.realm, "committed").Set(float64(c.Revision))
+	m.all.commits.WithLabelValues(m.realm).Inc()
+	m.all.events.WithLabelValues(m.realm).Add(float64(events))
+	m.all.bytes.WithLabelValues(m.realm).Observe(float64(c.Bytes))
+	m.all.requests.WithLabelValues(m.realm).Observe(float64(c.Requests))
+	for stage, d := range map[string]float64{"decide": c.Decide.Seconds(), "append": c.Append.Seconds(), "apply": c.Apply.Seconds()} {
+		m.all.seconds.WithLabelValues(m.realm, stage).Observe(d)
+	}
+}
+
+// owed sets what is owed, as it was counted.
+func (m *metrics) owed(counts []*coppicev1.OwedCount, now time.Time) {
+	for _, sort := range propagator.AllSorts {
+		rows, age := 0.0, 0.0
+		for _, c := range counts {
+			if c.GetSort() == sort {
+				rows, age = float64(c.GetRows()), now.Sub(time.UnixMicro(c.GetOldest())).Seconds()
+			}
+		}
+		m.all.owed.WithLabelValues(m.realm, sort).Set(rows)
+		m.all.oldest.WithLabelValues(m.realm, sort).Set(age)
+	}
+}
+
+// answered counts what a reply to a processor or a finalizer says was done.
+func (m *metrics) answered(reply proto.Message) {
+	add := func(action string, n uint32) { m.all.collected.WithLabelValues(m.realm, action).Add(float64(n)) }
+	var refused []byte
+	switch r := reply.(type) {
+	case *coppicev1.ProposeReply:
+		add("collected", r.GetCollected())
+		add("stripped", r.GetStripped())
+		refused = r.GetRefused()
+	case *coppicev1.OrphanReply:
+		add("orphaned", r.GetOrphaned())
+	case *coppicev1.FinishReply:
+		add("finished", r.GetFinished())
+		refused = r.GetRefused()
+	}
+	for range uid.All(refused) {
+		m.all.refused.WithLabelValues(m.realm).Inc()
+	}
+}

@@ -1,0 +1,304 @@
+package propagator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Config is what a propagator needs.
+type Config struct {
+	Realm string
+	State *state.State
+	JS    Publisher
+	// Queued returns how many messages wait in a queue, or are with a worker.
+	Queued func(ctx context.Context, queue string) (uint64, error)
+	Now    func() time.Time
+	Log    *slog.Logger
+	// Failpoint is called at the named steps; for tests that end the process there.
+	Failpoint func(step string)
+}
+
+// The steps at which Config.Failpoint is called.
+const (
+	FailPublished = "published" // work was published
+	FailScan      = "scan"      // in the middle of a walk through an owner's dependents
+)
+
+// Bounds of what is remembered.
+const (
+	maxHints     = 1 << 16
+	maxPublished = 1 << 16
+	maxWalks     = 4
+)
+
+// Propagator publishes work. Its methods are safe for concurrent use.
+type Propagator struct {
+	c Config
+
+	mu        sync.Mutex
+	hints     map[uid.UID]struct{}
+	rescan    bool // read all rows
+	due       lifecycle.Time
+	published map[uid.UID]lifecycle.Time // when a row was published last
+	walking   map[uid.UID]bool           // owners that are walked; true: once more
+	wake      chan struct{}
+	walks     chan struct{}
+}
+
+// New returns a propagator. It begins by publishing everything that is owed.
+func New(c Config) *Propagator {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Failpoint == nil {
+		c.Failpoint = func(string) {}
+	}
+	return &Propagator{
+		c:         c,
+		hints:     map[uid.UID]struct{}{},
+		rescan:    true,
+		due:       lifecycle.Never,
+		published: map[uid.UID]lifecycle.Time{},
+		walking:   map[uid.UID]bool{},
+		wake:      make(chan struct{}, 1),
+		walks:     make(chan struct{}, maxWalks),
+	}
+}
+
+// Notify tells what a commit changed of what is owed. It does not block.
+func (p *Propagator) Notify(changes []state.OwedChange) {
+	if len(changes) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range changes {
+		if !c.Has {
+			delete(p.hints, c.UID)
+			delete(p.published, c.UID)
+			continue
+		}
+		p.hint(c.UID)
+	}
+	p.poke()
+}
+
+// hint remembers a row to look at.
+func (p *Propagator) hint(u uid.UID) {
+	if p.rescan {
+		return
+	}
+	if len(p.hints) >= maxHints {
+		p.rescan = true
+		clear(p.hints)
+		return
+	}
+	p.hints[u] = struct{}{}
+}
+
+// KindsChanged tells that a kind was registered or withdrawn, which may decide
+// what was unknown.
+func (p *Propagator) KindsChanged() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rescan = true
+	p.poke()
+}
+
+func (p *Propagator) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run publishes until ctx ends.
+func (p *Propagator) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for {
+			if err := p.round(ctx, g); err != nil {
+				return err
+			}
+			if err := p.wait(ctx); err != nil {
+				return err
+			}
+		}
+	})
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// wait waits for hints, or until something that is owed becomes due.
+func (p *Propagator) wait(ctx context.Context) error {
+	p.mu.Lock()
+	due := p.due
+	p.mu.Unlock()
+	var timer <-chan time.Time
+	if due != lifecycle.Never {
+		timer = time.After(time.Until(due.Time()))
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.wake:
+	case <-timer:
+		p.mu.Lock()
+		p.rescan, p.due = true, lifecycle.Never
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// round publishes what is hinted at, or everything.
+func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
+	p.mu.Lock()
+	all, hints := p.rescan, p.hints
+	p.rescan, p.hints = false, map[uid.UID]struct{}{}
+	p.mu.Unlock()
+	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
+	if all {
+		if err := r.all(ctx); err != nil {
+			return err
+		}
+	} else if len(hints) > 0 {
+		snap := p.c.State.Snapshot()
+		for u := range hints {
+			if row, ok := snap.Owed(u); ok {
+				if err := r.row(ctx, snap, u, row); err != nil {
+					_ = snap.Close()
+					return err
+				}
+			}
+		}
+		if err := closeSnapshot(snap); err != nil {
+			return err
+		}
+	}
+	return r.flush(ctx)
+}
+
+func closeSnapshot(snap *state.Snapshot) error {
+	err := snap.Err()
+	if fail := snap.Close(); err == nil {
+		err = fail
+	}
+	if err != nil {
+		return fmt.Errorf("propagator: %w", err)
+	}
+	return nil
+}
+
+// touch remembers that a row was published.
+func (p *Propagator) touch(u uid.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.published) >= maxPublished {
+		for other := range p.published { // any: it is published again the sooner
+			delete(p.published, other)
+			break
+		}
+	}
+	p.published[u] = lifecycle.TimeOf(p.c.Now())
+}
+
+// Redrive publishes again what has been owed for long and was not published
+// since, and counts what is owed. Work that waits in a full queue is not lost;
+// as long as there is some, only what has waited much longer is published.
+func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error) {
+	age := time.Duration(r.GetMinAgeMilliseconds()) * time.Millisecond
+	ages := map[string]time.Duration{}
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish} {
+		ages[queue] = age
+		if n, err := p.c.Queued(ctx, queue); err != nil {
+			return nil, err
+		} else if n > 0 {
+			ages[queue] = 10 * age
+		}
+	}
+	now := lifecycle.TimeOf(p.c.Now())
+	reply, err := p.count(func(u uid.UID, row state.OwedRow) bool {
+		least := age
+		for _, sort := range Sorts(row) {
+			if a, ok := ages[queueOf[sort]]; ok {
+				least = max(least, a)
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if since := max(row.Since, p.published[u]); since.Add(least) <= now {
+			p.hint(u)
+		}
+		return ctx.Err() == nil
+	})
+	p.poke()
+	return reply, err
+}
+
+// Count counts what is owed.
+func (p *Propagator) Count() (*coppicev1.RedriveReply, error) {
+	return p.count(func(uid.UID, state.OwedRow) bool { return true })
+}
+
+func (p *Propagator) count(visit func(uid.UID, state.OwedRow) bool) (*coppicev1.RedriveReply, error) {
+	stats := map[string]*coppicev1.OwedCount{}
+	snap := p.c.State.Snapshot()
+	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+		for _, sort := range Sorts(row) {
+			c := stats[sort]
+			if c == nil {
+				c = &coppicev1.OwedCount{Sort: sort, Oldest: int64(row.Since)}
+				stats[sort] = c
+			}
+			c.Rows++
+			c.Oldest = min(c.Oldest, int64(row.Since))
+		}
+		return visit(u, row)
+	})
+	reply := &coppicev1.RedriveReply{Revision: snap.Revision()}
+	for _, sort := range AllSorts {
+		if c := stats[sort]; c != nil {
+			reply.Owed = append(reply.Owed, c)
+		}
+	}
+	return reply, closeSnapshot(snap)
+}
+
+// AllSorts are the sorts of what is owed, as metrics name them.
+var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize"}
+
+var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish}
+
+// Sorts are the sorts of what a row says is owed.
+func Sorts(row state.OwedRow) []string {
+	var sorts []string
+	switch {
+	case row.Judge && row.JudgeAt == lifecycle.Never:
+		sorts = append(sorts, "unknown")
+	case row.Judge:
+		sorts = append(sorts, "judge")
+	}
+	if row.Orphan {
+		sorts = append(sorts, "orphan")
+	}
+	if row.Finish != "" {
+		sorts = append(sorts, "finish")
+	}
+	if row.Finalize {
+		sorts = append(sorts, "finalize")
+	}
+	return sorts
+}

@@ -1,0 +1,160 @@
+package propagator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Publisher is what the propagator needs of JetStream.
+type Publisher interface {
+	PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error)
+}
+
+// outbox publishes messages, many at once, and those that the stream does not
+// take again, until it does.
+type outbox struct {
+	js      Publisher
+	pending []sent
+}
+
+type sent struct {
+	m      *nats.Msg
+	future jetstream.PubAckFuture
+	once   bool // a message that is there already is as good
+}
+
+// Times and bounds of publishing.
+const (
+	maxPending = 128
+	ackTimeout = 5 * time.Second
+	fullPause  = 20 * time.Millisecond
+)
+
+// send publishes a message. once is for streams that have one message for each
+// subject: one that is there already is as good.
+func (o *outbox) send(ctx context.Context, subject string, m proto.Message, once bool) error {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("propagator: %w", err)
+	}
+	if err := o.publish(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}, once: once}); err != nil {
+		return err
+	}
+	for len(o.pending) >= maxPending {
+		if err := o.settle(ctx, o.pop()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *outbox) pop() sent {
+	s := o.pending[0]
+	o.pending = o.pending[1:]
+	return s
+}
+
+func (o *outbox) publish(ctx context.Context, s sent) error {
+	for {
+		var err error
+		if s.future, err = o.js.PublishMsgAsync(s.m); err == nil {
+			o.pending = append(o.pending, s)
+			return nil
+		}
+		if bus.Classify(err) == bus.Refused {
+			return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
+		}
+		if err := sleep(ctx, fullPause); err != nil {
+			return err
+		}
+	}
+}
+
+// settle waits for what became of a message.
+func (o *outbox) settle(ctx context.Context, s sent) error {
+	var err error
+	select {
+	case <-s.future.Ok():
+		return nil
+	case err = <-s.future.Err():
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(ackTimeout):
+		err = nats.ErrTimeout
+	}
+	switch bus.Classify(err) {
+	case bus.Refused:
+		return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
+	case bus.Full:
+		if s.once {
+			return nil // or the stream is full: then the row stays, and is published again
+		}
+	case bus.Ambiguous:
+		if s.once {
+			return nil
+		}
+	}
+	// Work that is there twice does no harm.
+	if err := sleep(ctx, fullPause); err != nil {
+		return err
+	}
+	s.m = &nats.Msg{Subject: s.m.Subject, Data: s.m.Data}
+	return o.publish(ctx, s)
+}
+
+// flush waits until everything that was sent is in its stream.
+func (o *outbox) flush(ctx context.Context) error {
+	for len(o.pending) > 0 {
+		if err := o.settle(ctx, o.pop()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// chunkSize is how many uids a chunk has, at the most as a rule.
+const chunkSize = 1000
+
+// chunk gathers dependents of one or more owners.
+type chunk struct {
+	groups []*coppicev1.DependentsOf
+	n      int
+}
+
+// add adds a dependent of an owner that became dirty at a revision.
+func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
+	last := len(c.groups) - 1
+	if last < 0 || string(c.groups[last].Owner) != string(owner) {
+		c.groups = append(c.groups, &coppicev1.DependentsOf{Owner: []byte(owner), Revision: revision})
+		last++
+	}
+	c.groups[last].Dependents = append(c.groups[last].Dependents, dependent...)
+	c.n++
+}
+
+func (c *chunk) full() bool { return c.n >= chunkSize }
+
+// take returns what was gathered.
+func (c *chunk) take() []*coppicev1.DependentsOf {
+	groups := c.groups
+	*c = chunk{}
+	return groups
+}

@@ -1,0 +1,204 @@
+package propagator
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// round is one look at rows. Small pieces of work share chunks.
+type round struct {
+	p      *Propagator
+	g      *errgroup.Group
+	out    outbox
+	dirty  chunk
+	orphan chunk
+	finish map[string]*coppicev1.FinishChunk
+}
+
+// snapshotRows is how many rows are looked at in one snapshot.
+const snapshotRows = 4096
+
+// all looks at all rows.
+func (r *round) all(ctx context.Context) error {
+	after := uid.UID("")
+	for {
+		snap := r.p.c.State.Snapshot()
+		n := 0
+		var fail error
+		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
+			after = u
+			n++
+			fail = r.row(ctx, snap, u, row)
+			return fail == nil && n < snapshotRows
+		})
+		if err := closeSnapshot(snap); fail == nil {
+			fail = err
+		}
+		if fail != nil || n < snapshotRows {
+			return fail
+		}
+	}
+}
+
+// row publishes what a row says is owed.
+func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+	n := snap.Node(u)
+	// When judging is due is told anew: kinds may have been registered since.
+	fresh := lifecycle.OwedBy(snap, u, n)
+	if fresh.Judge && fresh.JudgeAt > lifecycle.TimeOf(r.p.c.Now()) {
+		r.p.dueAt(fresh.JudgeAt)
+		fresh.Judge = false
+	}
+	if fresh == (lifecycle.Owed{}) || fresh == (lifecycle.Owed{JudgeAt: fresh.JudgeAt}) {
+		return nil
+	}
+	r.p.touch(u)
+	if fresh.Judge || fresh.Orphan {
+		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh); err != nil {
+			return err
+		}
+	}
+	if fresh.Finish != "" {
+		if err := r.finished(ctx, fresh.Finish, u); err != nil {
+			return err
+		}
+	}
+	if fresh.Finalize {
+		return r.calls(ctx, snap, n)
+	}
+	return nil
+}
+
+// dueAt remembers when something becomes due, the earliest.
+func (p *Propagator) dueAt(t lifecycle.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = min(p.due, t)
+}
+
+// filter selects which dependents of u are owed something: all of one that is
+// gone; the valid ones of one that waits for them or orphans them; otherwise
+// those with invalid references.
+func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
+	if n == nil {
+		return state.ClaimFilter{}
+	}
+	return snap.ValidClaims(n, n.Waiting() || n.Orphaning())
+}
+
+// dependents publishes an owner's dependents: here if they are few, by a walk
+// beside if they are many.
+func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, owed lifecycle.Owed) error {
+	into := &r.dirty
+	if owed.Orphan {
+		into = &r.orphan
+	}
+	var few []uid.UID
+	many := false
+	snap.Dependents(u, filter(snap, n), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		few = append(few, d)
+		many = len(few) > chunkSize
+		return !many
+	})
+	if many {
+		r.p.walk(ctx, r.g, u)
+		return nil
+	}
+	for _, d := range few {
+		into.add(u, revision, d)
+	}
+	return r.flushFull(ctx)
+}
+
+func (r *round) flushFull(ctx context.Context) error {
+	if r.dirty.full() {
+		if err := r.sendDirty(ctx); err != nil {
+			return err
+		}
+	}
+	if r.orphan.full() {
+		return r.sendOrphan(ctx)
+	}
+	return nil
+}
+
+func (r *round) sendDirty(ctx context.Context) error {
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueDirty), &coppicev1.DirtyChunk{Groups: r.dirty.take()}, false)
+}
+
+func (r *round) sendOrphan(ctx context.Context) error {
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueOrphan), &coppicev1.OrphanChunk{Groups: r.orphan.take()}, false)
+}
+
+// finished publishes that a built-in finalizer may be done with an object.
+func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error {
+	if r.finish == nil {
+		r.finish = map[string]*coppicev1.FinishChunk{}
+	}
+	c := r.finish[finalizer]
+	if c == nil {
+		c = &coppicev1.FinishChunk{Finalizer: finalizer}
+		r.finish[finalizer] = c
+	}
+	c.Uids = append(c.Uids, u...)
+	if len(c.Uids) < chunkSize*uid.PackedUUID {
+		return nil
+	}
+	delete(r.finish, finalizer)
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c, false)
+}
+
+// calls publishes the calls of an object's external finalizers.
+func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node) error {
+	kind := snap.Kinds().OfNode(n)
+	object := lifecycle.Object{Node: n, Body: snap.Body(n)}.API()
+	called := map[string]bool{}
+	for _, f := range n.Finalizers {
+		if lifecycle.IsBuiltinFinalizer(f) || called[f] {
+			continue
+		}
+		called[f] = true
+		subject := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: f}.Subject()
+		err := r.out.send(ctx, subject, &coppicev1.FinalizeCall{
+			Resource: kind.Resource(), Object: object, Finalizer: f, Revision: n.DeletionRevision,
+		}, true)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush publishes what is left, and waits until everything is in its stream.
+func (r *round) flush(ctx context.Context) error {
+	if r.dirty.n > 0 {
+		if err := r.sendDirty(ctx); err != nil {
+			return err
+		}
+	}
+	if r.orphan.n > 0 {
+		if err := r.sendOrphan(ctx); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.finish {
+		if err := r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c, false); err != nil {
+			return err
+		}
+	}
+	published := len(r.out.pending) > 0
+	if err := r.out.flush(ctx); err != nil {
+		return err
+	}
+	if published {
+		r.p.c.Failpoint(FailPublished)
+	}
+	return nil
+}

@@ -1,0 +1,372 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/run"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/watch"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// realm is one realm in this process: a replica, and at times the writer.
+type realm struct {
+	c       *Config
+	name    string
+	log     *slog.Logger
+	js      jetstream.JetStream
+	metrics *metrics
+	phase   atomic.Value // phase
+
+	state  *state.State
+	events *eventlog.Log
+	hub    *watch.Hub
+	failed chan error // Pebble cannot write
+}
+
+// phase is how far a realm has come.
+type phase string
+
+const (
+	phaseWaiting  phase = "waiting for NATS"
+	phaseCatching phase = "catching up with the log"
+	phaseStandby  phase = "standing by"
+	phaseWriter   phase = "writer"
+)
+
+func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
+
+// run runs the realm until ctx ends, or something happens that waiting does
+// not cure.
+//
+//	open ─► follow the log ─► have the lease ─► epoch commit ─► decide ─┐
+//	          ▲                                                         │
+//	          └──────────── lease lost, or fenced ◄────────────────────-┘
+func (r *realm) run(ctx context.Context) (err error) {
+	r.phase.Store(phaseWaiting)
+	if err := r.openLog(ctx); err != nil {
+		return err
+	}
+	if err := r.openState(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.closeState(err)) }()
+	if err := checkLog(ctx, r.state.Checkpoint(), r.events, r.name, r.dir()); err != nil {
+		return err
+	}
+	r.phase.Store(phaseCatching)
+	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now)
+	replica, err := api.ServeReplica(r.apiConfig(), api.Replica{
+		Reached:   r.hub.Wait,
+		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
+		Verify:    r.verify,
+		Heartbeat: r.c.Heartbeat,
+		Now:       r.c.Now,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, replica.Stop()) }()
+	for {
+		l, err := r.follow(ctx)
+		if err != nil {
+			return err
+		}
+		err = r.write(ctx, l)
+		if fail := l.Release(context.WithoutCancel(ctx)); fail != nil {
+			r.log.Warn("cannot release the lease", "error", fail)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced):
+			r.log.Warn("not the writer any more", "reason", err)
+		default:
+			return err
+		}
+	}
+}
+
+func (r *realm) apiConfig() api.Config {
+	return api.Config{Realm: r.name, Conn: r.c.Conn, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log}
+}
+
+// openLog opens the log and makes sure that the other streams are there. It
+// waits for NATS, for JetStream and for a leader.
+func (r *realm) openLog(ctx context.Context) error {
+	said := ""
+	for {
+		err := func() (err error) {
+			try, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			if r.events, err = eventlog.Open(try, r.js, r.name, r.c.Replicas); err != nil {
+				return err
+			}
+			return bus.EnsureStreams(try, r.js, r.name, r.c.Replicas)
+		}()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !bus.IsNotReady(err):
+			return err
+		case err.Error() != said:
+			said = err.Error()
+			r.log.Info("waiting for JetStream", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// openState opens the state. One that cannot be read is thrown away: it is a
+// cache of the log.
+func (r *realm) openState() error {
+	r.failed = make(chan error, 1)
+	c := r.c.State
+	c.OnFailure = func(err error) {
+		select {
+		case r.failed <- err:
+		default:
+		}
+	}
+	s, err := state.Open(r.dir(), c)
+	if errors.Is(err, state.ErrSchema) || errors.Is(err, pebble.ErrCorruption) {
+		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		if err := state.Remove(r.dir()); err != nil {
+			return err
+		}
+		s, err = state.Open(r.dir(), c)
+	}
+	if errors.Is(err, state.ErrLocked) {
+		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
+	}
+	r.state = s
+	return err
+}
+
+// closeState closes the state, after everything that uses it has ended. After
+// a failure to write it does not try again.
+func (r *realm) closeState(why error) error {
+	if why == nil {
+		if err := r.state.Sync(); err != nil {
+			r.log.Warn("what was folded last is folded again at the next start", "error", err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.state.Close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(10 * time.Second):
+		// A full disk can hold up Pebble for ever. The process ends; what is
+		// on disk is a fold of a prefix of the log.
+		return fmt.Errorf("realm %s: the state did not close within 10 s", r.name)
+	}
+}
+
+// follow folds the log until this process has the lease and has caught up.
+func (r *realm) follow(ctx context.Context) (*lease.Lease, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := newFolder(r.state, r.events.Created())
+	f.begin = r.hub.Begin
+	f.flushed = func(revision uint64, changes []state.Change) {
+		r.hub.Commit(revision, changes)
+		r.metrics.applied(revision)
+	}
+	defer r.hub.Abort()
+
+	target, _, err := r.events.Last(ctx)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := r.foldTo(ctx, f, target); err != nil {
+		return nil, err
+	}
+	if f.total > 0 {
+		r.log.Info("caught up with the log", "sequence", target, "revision", f.chain.Revision, "events", f.total, "seconds", time.Since(start).Seconds())
+	}
+	r.phase.Store(phaseStandby)
+
+	type result struct {
+		lease *lease.Lease
+		err   error
+	}
+	acquired := make(chan result, 1)
+	stop, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	go func() {
+		l, err := lease.Acquire(ctx, r.js, lease.Config{
+			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
+		})
+		acquired <- result{l, err}
+		stopFollowing()
+	}()
+	err = r.events.Follow(stop, f.chain.Sequence+1, f.fold)
+	if err != nil && stop.Err() == nil {
+		cancel()
+		if got := <-acquired; got.lease != nil {
+			_ = got.lease.Release(context.WithoutCancel(ctx))
+		}
+		return nil, r.because(err)
+	}
+	got := <-acquired
+	if got.err != nil {
+		return nil, r.because(got.err)
+	}
+	// What the writer before us appended last, also while we waited.
+	if target, _, err = r.events.Last(ctx); err == nil {
+		err = r.foldTo(ctx, f, target)
+	}
+	if err != nil {
+		_ = got.lease.Release(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return got.lease, nil
+}
+
+func (r *realm) foldTo(ctx context.Context, f *folder, sequence uint64) error {
+	return r.because(f.foldTo(ctx, r.events, sequence))
+}
+
+// because prefers the reason for which Pebble could not write to what came of it.
+func (r *realm) because(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case fail := <-r.failed:
+		return fmt.Errorf("realm %s: %w", r.name, fail)
+	default:
+		return err
+	}
+}
+
+// write is the writer until ctx ends, the lease is lost, or another writer was
+// first.
+func (r *realm) write(ctx context.Context, l *lease.Lease) error {
+	var (
+		g       run.Group
+		prop    = propagator.New(r.propagatorConfig())
+		kinds   = r.state.Kinds()
+		stopper api.Stopper
+		ready   = make(chan struct{})
+	)
+	w := writer.New(writer.Config{
+		Realm: r.name, State: r.state, Log: r.events, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
+		Now: r.c.Now, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
+		Ready: func() { close(ready) },
+		Committed: func(c writer.Committed) {
+			r.hub.Commit(c.Revision, c.Changes)
+			r.metrics.committed(c)
+			prop.Notify(c.Owed)
+			if now := r.state.Kinds(); now != kinds {
+				kinds = now
+				prop.KindsChanged()
+			}
+		},
+	})
+	writing, stopWriting := context.WithCancel(ctx)
+	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
+
+	propagating, stopPropagating := context.WithCancel(ctx)
+	g.Add(func() error {
+		select {
+		case <-ready:
+		case <-propagating.Done():
+			return nil
+		}
+		return prop.Run(propagating)
+	}, func(error) { stopPropagating() })
+
+	serving, stopServing := context.WithCancel(ctx)
+	g.Add(func() (err error) {
+		select {
+		case <-ready:
+		case <-serving.Done():
+			return nil
+		}
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Answered: r.metrics.answered})
+		if err != nil {
+			return err
+		}
+		r.phase.Store(phaseWriter)
+		r.log.Info("this is the writer", "epoch", r.state.Checkpoint().GetEpoch(), "revision", r.state.Checkpoint().GetRevision())
+		<-serving.Done()
+		r.phase.Store(phaseStandby)
+		return stopper.Stop()
+	}, func(error) { stopServing() })
+
+	watching, stopWatching := context.WithCancel(ctx)
+	g.Add(func() error {
+		tick := time.NewTicker(10 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case err := <-r.failed:
+				return fmt.Errorf("realm %s: %w; the log is unharmed: make room, or mend the disk, and start again", r.name, err)
+			case <-watching.Done():
+				return nil
+			case <-tick.C:
+				owed, err := prop.Count()
+				if err != nil {
+					return err
+				}
+				r.metrics.owed(owed.GetOwed(), r.c.Now())
+			}
+		}
+	}, func(error) { stopWatching() })
+
+	return r.because(g.Run())
+}
+
+func (r *realm) propagatorConfig() propagator.Config {
+	return propagator.Config{
+		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
+		Queued: r.queued,
+	}
+}
+
+// queued is how many messages wait in a queue, or are with a worker.
+func (r *realm) queued(ctx context.Context, queue string) (uint64, error) {
+	for _, c := range bus.WorkConsumers(r.name) {
+		if c.FilterSubject != bus.WorkSubject(r.name, queue) {
+			continue
+		}
+		consumer, err := r.js.Consumer(ctx, bus.WorkStream(r.name), c.Durable)
+		if err != nil {
+			return 0, err
+		}
+		info := consumer.CachedInfo()
+		return info.NumPending + uint64(info.NumAckPending), nil
+	}
+	return 0, fmt.Errorf("no queue %q", queue)
+}
+
+// verify compares the state, as it is now, with its log.
+func (r *realm) verify(ctx context.Context) (*coppicev1.VerifyReply, error) {
+	snap := r.state.Snapshot()
+	v, err := verify(ctx, snap, r.events)
+	return v, errors.Join(err, snap.Close())
+}

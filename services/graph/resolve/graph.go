@@ -1,0 +1,111 @@
+package resolve
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// GraphOptions says how far Graph goes.
+type GraphOptions struct {
+	// Owners and Dependents follow references upwards and downwards.
+	Owners, Dependents bool
+	// Limit is how many objects there are at the most, MaxBytes how large
+	// the reply is, about.
+	Limit, MaxBytes int
+	Now             lifecycle.Time
+}
+
+// Graph returns objects with the classes of their owners and, if asked for,
+// what is above and below them, each object once. Those asked for come first,
+// then breadth first. Uids that are not there are left out.
+func Graph(snap *state.Snapshot, uids []uid.UID, o GraphOptions) *coppicev1.ResolveObjectsReply {
+	g := grapher{snap: snap, o: o, reply: &coppicev1.ResolveObjectsReply{Revision: snap.Revision()}, seen: map[uid.UID]bool{}}
+	for _, u := range uids {
+		g.add(u, true)
+	}
+	asked := len(g.list)
+	if o.Owners {
+		g.follow(0, g.owners)
+	}
+	if o.Dependents {
+		above := g.list[asked:]
+		g.list = g.list[:asked:asked]
+		g.follow(0, g.dependents)
+		g.list = append(g.list, above...)
+	}
+	return g.reply
+}
+
+type grapher struct {
+	snap  *state.Snapshot
+	o     GraphOptions
+	reply *coppicev1.ResolveObjectsReply
+	list  []*lifecycle.Node
+	seen  map[uid.UID]bool
+	bytes int
+}
+
+// follow visits the list, which grows meanwhile.
+func (g *grapher) follow(from int, visit func(*lifecycle.Node)) {
+	for i := from; i < len(g.list); i++ {
+		visit(g.list[i])
+	}
+}
+
+func (g *grapher) owners(n *lifecycle.Node) {
+	for i := range n.Owners {
+		g.add(n.Owners[i].UID, false)
+	}
+}
+
+func (g *grapher) dependents(n *lifecycle.Node) {
+	if lifecycle.TraitsOf(g.snap, n)&lifecycle.HasDependents == 0 {
+		return
+	}
+	var found []uid.UID
+	g.snap.Dependents(n.UID, g.snap.ValidClaims(n, true), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		if !g.seen[d] {
+			found = append(found, d)
+		}
+		return len(g.list)+len(found) <= g.o.Limit
+	})
+	g.snap.Prefetch(found)
+	for _, u := range found {
+		g.add(u, false)
+	}
+}
+
+func (g *grapher) add(u uid.UID, requested bool) {
+	if g.seen[u] {
+		return
+	}
+	n := g.snap.Node(u)
+	if n == nil {
+		return
+	}
+	if len(g.list) >= g.o.Limit || g.bytes > g.o.MaxBytes {
+		g.reply.Truncated = true
+		return
+	}
+	g.seen[u] = true
+	g.list = append(g.list, n)
+	node := &coppicev1.GraphNode{
+		Resource:  g.snap.Kinds().OfNode(n).Resource(),
+		Object:    lifecycle.Object{Node: n}.API(),
+		Requested: requested,
+	}
+	counts := lifecycle.Dependents(g.snap, n)
+	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
+	for i := range n.Owners {
+		c := lifecycle.Classify(g.snap, n, &n.Owners[i], g.o.Now)
+		node.Owners = append(node.Owners, &coppicev1.GraphOwner{
+			Class: c.Class, Why: c.Why(g.snap, n, &n.Owners[i]), UnknownUntil: int64(c.Until),
+		})
+	}
+	g.bytes += proto.Size(node)
+	g.reply.Nodes = append(g.reply.Nodes, node)
+}

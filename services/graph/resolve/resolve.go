@@ -1,0 +1,132 @@
+// Package resolve gathers, at one revision, what is needed to judge objects:
+// their traits and the classes of their owners. It follows the closure of a
+// deletion downwards, so that the depth of a tree costs no round trips.
+package resolve
+
+import (
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Resolve resolves objects as of a snapshot, at the time now.
+//
+// Beyond them, at most closure more are resolved: dependents that have to be
+// collected once objects before them are gone. They are found through objects
+// that go at once; their classes hold on the assumption that these do, which
+// the writer finds true if it collects in the same order.
+func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time) *coppicev1.ResolveReply {
+	r := resolver{
+		view:  assumption{Snapshot: snap, gone: map[uid.UID]*lifecycle.Node{}},
+		now:   now,
+		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
+		seen:  map[uid.UID]bool{},
+	}
+	snap.Prefetch(uids)
+	for _, u := range uids {
+		r.seen[u] = true
+		if v := r.add(u); v == lifecycle.CollectObject {
+			r.assume(u)
+		}
+	}
+	for len(r.frontier) > 0 && closure > 0 {
+		owner := r.frontier[0]
+		r.frontier = r.frontier[1:]
+		closure -= r.descend(owner, closure)
+	}
+	return r.reply
+}
+
+// assumption is a snapshot without the objects that are assumed to be gone.
+type assumption struct {
+	*state.Snapshot
+	gone map[uid.UID]*lifecycle.Node
+}
+
+var _ lifecycle.View = assumption{}
+
+func (a assumption) Node(u uid.UID) *lifecycle.Node {
+	if a.gone[u] != nil {
+		return nil
+	}
+	return a.Snapshot.Node(u)
+}
+
+func (a assumption) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, same bool) {
+	if n := a.gone[u]; n != nil {
+		return a.Revision() + 1, n.Coordinates() == c
+	}
+	return a.Snapshot.Removed(u, c)
+}
+
+type resolver struct {
+	view     assumption
+	now      lifecycle.Time
+	reply    *coppicev1.ResolveReply
+	frontier []*lifecycle.Node // gone, with dependents that have not been looked at
+	seen     map[uid.UID]bool
+	classes  []lifecycle.Class
+}
+
+// add appends an object to the reply and returns the verdict on it.
+func (r *resolver) add(u uid.UID) lifecycle.Verdict {
+	n := r.view.Node(u)
+	if n == nil {
+		resolution.Append(r.reply, u, 0, nil)
+		return lifecycle.Keep
+	}
+	traits := r.judge(n)
+	resolution.Append(r.reply, u, traits, r.classes)
+	return lifecycle.Decide(traits, r.classes)
+}
+
+func (r *resolver) judge(n *lifecycle.Node) lifecycle.Traits {
+	r.classes = r.classes[:0]
+	for i := range n.Owners {
+		r.classes = append(r.classes, lifecycle.Classify(r.view, n, &n.Owners[i], r.now).Class)
+	}
+	return lifecycle.TraitsOf(r.view, n)
+}
+
+// assume assumes that an object is gone, if its collection removes it at once.
+func (r *resolver) assume(u uid.UID) {
+	n := r.view.Node(u)
+	traits := lifecycle.TraitsOf(r.view, n)
+	if traits&lifecycle.GoesAtOnce == 0 {
+		return
+	}
+	r.view.gone[u] = n
+	if traits&lifecycle.HasDependents != 0 {
+		r.frontier = append(r.frontier, n)
+	}
+}
+
+// descend adds the dependents of an object that is assumed to be gone, those
+// that go with it, at most budget of them.
+func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
+	var found []uid.UID
+	r.view.Dependents(owner.UID, r.view.ValidClaims(owner, true), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		if !r.seen[d] {
+			found = append(found, d)
+		}
+		return len(found) < budget
+	})
+	r.view.Prefetch(found)
+	for _, u := range found {
+		n := r.view.Node(u)
+		if n == nil {
+			continue
+		}
+		// One that another owner still holds may be met again below that owner.
+		if v := lifecycle.Decide(r.judge(n), r.classes); v != lifecycle.CollectObject {
+			continue
+		}
+		r.seen[u] = true
+		r.add(u)
+		r.assume(u)
+		added++
+	}
+	return added
+}

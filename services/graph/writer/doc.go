@@ -1,0 +1,25 @@
+// Package writer decides commands and appends them to the log. A realm has one
+// writer at a time, and it alone changes anything.
+//
+// # Group commit
+//
+// While one append is on its way, requests queue. Then the writer decides all
+// that queued, each against the state plus what those before it in the same
+// commit have changed; publishes one message; waits for the acknowledgement,
+// which means that it is on disk; applies it to the state; and answers.
+//
+//	Submit -> queue -> Work.Do on a Decision -> Log.Append -> Tx.Flush -> Done
+//
+// A request that does not fit into the commit any more goes into the next one,
+// or, where its parts are independent of each other, goes on there.
+//
+// # What it promises
+//
+//   - Done is called once for every request, or never: then it is not known what
+//     became of it, and the client's timeout tells as much.
+//   - A successful answer that rests on events is given after these are in the
+//     log. An answer that rests on none (not found, conflict, nothing to do)
+//     is given when the writer knows that it was still the writer after it had
+//     read: by an acknowledged append, or by its lease.
+//   - A command with an id that is known gets the outcome that it had.
+package writer

@@ -1,0 +1,82 @@
+package writer
+
+import "sync"
+
+// queue is a bounded queue of requests, from which all are taken at once.
+type queue struct {
+	maxLength, maxBytes int
+
+	mu     sync.Mutex
+	list   []*Request
+	bytes  int
+	closed bool
+	wake   chan struct{} // has a token while there may be requests
+	always chan struct{}
+}
+
+type putResult int
+
+const (
+	queued putResult = iota
+	queueFull
+	queueClosed
+)
+
+func newQueue(length, bytes int) *queue {
+	q := &queue{maxLength: length, maxBytes: bytes, wake: make(chan struct{}, 1), always: make(chan struct{})}
+	close(q.always)
+	return q
+}
+
+func (q *queue) put(r *Request) putResult {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return queueClosed
+	case len(q.list) > 0 && (len(q.list) >= q.maxLength || q.bytes+r.Size > q.maxBytes):
+		return queueFull
+	}
+	q.list = append(q.list, r)
+	q.bytes += r.Size
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return queued
+}
+
+// ready can be received from when there may be something to take, or at once
+// if the caller has something itself.
+func (q *queue) ready(now bool) <-chan struct{} {
+	if now {
+		return q.always
+	}
+	return q.wake
+}
+
+// take takes all requests.
+func (q *queue) take() []*Request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.list
+	q.list, q.bytes = nil, 0
+	return list
+}
+
+// close closes the queue, and takes what is in it.
+func (q *queue) close() []*Request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	list := q.list
+	q.list, q.bytes = nil, 0
+	return list
+}
+
+// length is how many requests are queued, and their size in bytes.
+func (q *queue) length() (requests, bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list), q.bytes
+}

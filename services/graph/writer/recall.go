@@ -1,0 +1,109 @@
+package writer
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// recall fills in the reply that a command of a commit had: the one that was
+// kept with it, or the one that its events tell.
+func recall(c *eventlog.Decoded, command int, reply proto.Message) error {
+	kept, err := c.Reply(command)
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		return proto.Unmarshal(kept, reply)
+	}
+	objects, ok := reply.(*coppicev1.ObjectsReply)
+	if !ok {
+		return fmt.Errorf("no reply was kept with the command")
+	}
+	err = c.Each(func(e *eventlog.Entry) error {
+		if e.Command != command {
+			return nil
+		}
+		n := e.After(nil, e.Revision)
+		body := &coppicev1.Body{}
+		if err := proto.Unmarshal(e.Body, body); err != nil {
+			return err
+		}
+		objects.Results = append(objects.Results, &coppicev1.Result{
+			Code:   CodeOf(e.Type),
+			Object: lifecycle.Object{Node: n, Body: body}.API(),
+		})
+		objects.Revision = e.Revision
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(objects.Results) > 1 {
+		for _, r := range objects.Results {
+			r.Object = Brief(r.Object)
+		}
+	}
+	return nil
+}
+
+// CodeOf is the code of a result that an event tells.
+func CodeOf(t lifecycle.EventType) uint32 {
+	if t == lifecycle.ObjectCreated {
+		return 201
+	}
+	return 200
+}
+
+// Brief is an object as the reply to a batch has it: what identifies it, and
+// how far its deletion has come. The sender has the rest.
+func Brief(o *coppicev1.Object) *coppicev1.Object {
+	m := o.GetMetadata()
+	return &coppicev1.Object{
+		ApiVersion: o.GetApiVersion(),
+		Kind:       o.GetKind(),
+		Metadata: &coppicev1.ObjectMeta{
+			Name:                       m.GetName(),
+			Namespace:                  m.GetNamespace(),
+			Uid:                        m.GetUid(),
+			ResourceVersion:            m.GetResourceVersion(),
+			Generation:                 m.GetGeneration(),
+			DeletionTimestamp:          m.GetDeletionTimestamp(),
+			DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+			Finalizers:                 m.GetFinalizers(),
+		},
+	}
+}
+
+// registration is the object that registers a kind.
+func registration(spec lifecycle.KindSpec) *coppicev1.Object {
+	return &coppicev1.Object{
+		ApiVersion: lifecycle.APIVersion,
+		Kind:       "Kind",
+		Metadata:   &coppicev1.ObjectMeta{Name: lifecycle.ResourceName(spec.Group, spec.Plural)},
+		Spec:       spec.JSON(),
+	}
+}
+
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// suffixLetters are those of Kubernetes' generated names: no vowels, so that
+// no words come about, and nothing that looks like something else.
+const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
+
+func newSuffix() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:])
+	for i := range b {
+		b[i] = suffixLetters[int(b[i])%len(suffixLetters)]
+	}
+	return string(b[:])
+}

@@ -1,0 +1,55 @@
+package writer
+
+import (
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Request is a command on its way through the writer.
+type Request struct {
+	// ID identifies the command, so that its repetition gets the same
+	// outcome; zero for none.
+	ID    state.CommandID
+	Actor string
+	Verb  string
+	Note  string
+	// Size is what the request takes in the queue, in bytes.
+	Size int
+	Work Work
+	// Done gets the outcome. It may be called from any goroutine, and is
+	// called at most once.
+	Done func(proto.Message, *lifecycle.Error)
+
+	answered atomic.Bool
+	parts    int // how many commits it has been in
+}
+
+func (r *Request) done(reply proto.Message, err *lifecycle.Error) {
+	if r.answered.CompareAndSwap(false, true) {
+		r.Done(reply, err)
+	}
+}
+
+// Work is what a command does. A Work is for one goroutine.
+type Work interface {
+	// Do decides on d, and reports whether the command has come to its end. A
+	// command that has not goes on in the next commit with another call of
+	// Do. An error ends the command; Do must then not have applied anything
+	// that it did not roll back.
+	Do(d *Decision) (finished bool, err *lifecycle.Error)
+
+	// Reply is the reply after Do has finished. It is asked for when the
+	// command is decided, and sent when it is in the log.
+	Reply(d *Decision) proto.Message
+
+	// Told reports whether the command's events tell its reply, so that it
+	// need not be kept for a repetition of the command: see recall.
+	Told() bool
+
+	// NewReply is an empty message of the type of the reply.
+	NewReply() proto.Message
+}

@@ -1,0 +1,184 @@
+// Package processor is the garbage processor: it takes chunks of dirty objects,
+// asks a replica for what is needed to judge them, judges them, and proposes to
+// the writer what is to be collected or stripped of references.
+//
+// It is stateless, and any number of them share the work. What it proposes the
+// writer judges again, so a processor that looks at an old state, handles a
+// chunk twice or dies in the middle of one does no harm.
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Config is how to run a processor.
+type Config struct {
+	// Conn is the connection, under the role bus.RoleProcessor. Required.
+	Conn   *nats.Conn
+	Realms []string
+	// Concurrency is how many chunks are worked on at once; 4.
+	Concurrency int
+	// Instance names this process to people.
+	Instance string
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+	// Before is called before a chunk is worked on; for tests.
+	Before func(ctx context.Context)
+}
+
+// Service is a garbage processor.
+type Service struct {
+	c       Config
+	js      jetstream.JetStream
+	metrics *worker.Metrics
+}
+
+// New returns a service that Run runs.
+func New(c Config) (*Service, error) {
+	if len(c.Realms) == 0 {
+		c.Realms = []string{bus.DefaultRealm}
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 4
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Before == nil {
+		c.Before = func(context.Context) {}
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("processor: %w", err)
+	}
+	return &Service{c: c, js: js, metrics: worker.NewMetrics(c.Registry, "processor")}, nil
+}
+
+// Run works until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, realm := range s.c.Realms {
+		p := &processor{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
+		g.Go(func() error {
+			return worker.Run(ctx, worker.Config{
+				JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
+				Concurrency: s.c.Concurrency, Handle: p.handle, By: s.c.Instance, Log: p.log,
+				Observe: s.metrics.Of(realm, bus.QueueDirty), Opened: s.metrics.Opened,
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// Ready returns nil when work is being taken, and otherwise what is missing.
+func (s *Service) Ready() error { return s.metrics.Ready() }
+
+// processor works for one realm.
+type processor struct {
+	*Service
+	realm string
+	log   *slog.Logger
+}
+
+const (
+	// closure is how many objects below those of a chunk are judged with them.
+	closure = 4096
+	// rounds is how often objects are resolved again that have changed
+	// between the look and the proposal. What then is left stays owed.
+	rounds = 4
+	// timeout is how long an answer is waited for.
+	timeout = 30 * time.Second
+)
+
+func (p *processor) handle(ctx context.Context, m jetstream.Msg) error {
+	p.c.Before(ctx)
+	var chunk coppicev1.DirtyChunk
+	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+		return worker.Permanent(fmt.Errorf("not a DirtyChunk: %w", err))
+	}
+	var dirty []byte
+	revision := uint64(0)
+	for _, g := range chunk.GetGroups() {
+		dirty = append(dirty, g.GetDependents()...)
+		revision = max(revision, g.GetRevision())
+	}
+	for range rounds {
+		if len(dirty) == 0 {
+			return nil
+		}
+		refused, at, err := p.judge(ctx, dirty, revision)
+		if err != nil {
+			return permanent(err)
+		}
+		dirty, revision = refused, at
+	}
+	p.log.Info("objects change faster than they are judged; they stay owed", "objects", len(dirty)/uid.PackedUUID)
+	return nil
+}
+
+// permanent marks what no later attempt can change.
+func permanent(err error) error {
+	var e *lifecycle.Error
+	if err == nil || rpc.Retryable(err) || !errors.As(err, &e) {
+		return err
+	}
+	return worker.Permanent(err)
+}
+
+// judge resolves objects at a revision or later, judges them, and proposes. It
+// returns those for which the writer came to another verdict, and the revision
+// at which it did.
+func (p *processor) judge(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
+	var facts coppicev1.ResolveReply
+	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)
+	if err != nil {
+		return nil, 0, err
+	}
+	proposal := &coppicev1.ProposeRequest{}
+	err = resolution.Each(&facts, func(u uid.UID, t lifecycle.Traits, classes []lifecycle.Class) {
+		switch lifecycle.Decide(t, classes) {
+		case lifecycle.CollectObject, lifecycle.CollectForeground:
+			proposal.Collect = append(proposal.Collect, u...)
+		case lifecycle.StripReferences:
+			proposal.Strip = append(proposal.Strip, u...)
+		}
+	})
+	if err != nil {
+		return nil, 0, worker.Permanent(err)
+	}
+	if len(proposal.Collect) == 0 && len(proposal.Strip) == 0 {
+		return nil, 0, nil
+	}
+	var reply coppicev1.ProposeReply
+	if err := p.call(ctx, bus.OpPropose, proposal, &reply); err != nil {
+		return nil, 0, err
+	}
+	p.log.Debug("proposed", "collected", reply.GetCollected(), "stripped", reply.GetStripped(), "refused", len(reply.GetRefused()))
+	return reply.GetRefused(), reply.GetRevision(), nil
+}
+
+func (p *processor) call(ctx context.Context, op string, request, reply proto.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return rpc.Retry(ctx, timeout, func(ctx context.Context) error {
+		return rpc.Call(ctx, p.c.Conn, bus.InternalSubject(p.realm, op), nil, request, reply)
+	})
+}

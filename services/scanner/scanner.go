@@ -1,0 +1,296 @@
+// Package scanner walks through all objects, at a bounded rate, and has those
+// judged that have a reference which does not hold them; and it has published
+// again what is owed for long. It is what makes messages mere hints: whatever
+// was lost, it is found.
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Config is how to run the scanner.
+type Config struct {
+	// Conn is the connection, under the role bus.RoleScanner. Required.
+	Conn   *nats.Conn
+	Realms []string
+	// Interval is the time between the starts of two walks; 10 minutes.
+	Interval time.Duration
+	// Rate is how many objects are walked in a second, at the most; 20,000.
+	Rate int
+	// RedriveInterval is how often what is owed is published again, and
+	// RedriveAge how long it must have been owed; 10 s and 30 s.
+	RedriveInterval, RedriveAge time.Duration
+	Log                         *slog.Logger
+	Registry                    prometheus.Registerer
+}
+
+// Service is the scanner.
+type Service struct {
+	c       Config
+	js      jetstream.JetStream
+	metrics *metrics
+	mu      sync.Mutex
+	waiting map[string]error // by realm
+}
+
+type metrics struct {
+	walked   *prometheus.CounterVec
+	dirty    *prometheus.CounterVec
+	unknown  *prometheus.GaugeVec
+	duration *prometheus.GaugeVec
+	last     *prometheus.GaugeVec
+	errors   *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	if r == nil {
+		r = prometheus.NewRegistry()
+	}
+	f := promauto.With(r)
+	realm := []string{"realm"}
+	return &metrics{
+		walked:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_walked_total", Help: "Objects that the scanner has looked at."}, realm),
+		dirty:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_dirty_total", Help: "Objects that the scanner found dirty and enqueued."}, realm),
+		unknown:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_unknown_objects", Help: "Objects that are kept because an owner is unknown, in the last walk."}, realm),
+		duration: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_walk_seconds", Help: "Time of the last walk."}, realm),
+		last:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_last_walk_timestamp_seconds", Help: "When the last walk ended."}, realm),
+		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, redrive. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
+	}
+}
+
+// New returns a service that Run runs.
+func New(c Config) (*Service, error) {
+	if len(c.Realms) == 0 {
+		c.Realms = []string{bus.DefaultRealm}
+	}
+	if c.Interval == 0 {
+		c.Interval = 10 * time.Minute
+	}
+	if c.Rate == 0 {
+		c.Rate = 20000
+	}
+	if c.RedriveInterval == 0 {
+		c.RedriveInterval = 10 * time.Second
+	}
+	if c.RedriveAge == 0 {
+		c.RedriveAge = 30 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, fmt.Errorf("scanner: %w", err)
+	}
+	s := &Service{c: c, js: js, metrics: newMetrics(c.Registry), waiting: map[string]error{}}
+	for _, realm := range c.Realms {
+		s.waiting[realm] = errors.New("waiting for the graph service")
+	}
+	return s, nil
+}
+
+// Ready returns nil when the graph service has answered in every realm, and
+// otherwise what is missing.
+func (s *Service) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for realm, err := range s.waiting {
+		if err != nil {
+			return fmt.Errorf("realm %s: %w", realm, err)
+		}
+	}
+	return nil
+}
+
+func (s *Service) heard(realm string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[realm] = err
+}
+
+// Run scans until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, realm := range s.c.Realms {
+		r := &scanner{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
+		g.Go(func() error { return r.every(ctx, s.c.RedriveInterval, r.redrive) })
+		g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
+	}
+	return g.Wait()
+}
+
+// scanner scans one realm.
+type scanner struct {
+	*Service
+	realm string
+	log   *slog.Logger
+}
+
+// every calls do, and again an interval after it began. A failure is logged
+// when it is another than the last time, and tried again soon.
+func (s *scanner) every(ctx context.Context, interval time.Duration, do func(context.Context) error) error {
+	said := ""
+	for {
+		next := time.After(interval)
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			if err.Error() != said {
+				said = err.Error()
+				s.log.Warn("cannot scan; trying again", "error", err)
+			}
+			next = time.After(min(interval, time.Second))
+		} else {
+			said = ""
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next:
+		}
+	}
+}
+
+// redrive has published again what is owed for long.
+func (s *scanner) redrive(ctx context.Context) error {
+	var reply coppicev1.RedriveReply
+	err := s.call(ctx, bus.InternalSubject(s.realm, bus.OpRedrive),
+		&coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(s.c.RedriveAge.Milliseconds())}, &reply)
+	s.heard(s.realm, err)
+	if err != nil {
+		s.metrics.errors.WithLabelValues(s.realm, "redrive").Inc()
+		return fmt.Errorf("redrive: %w", err)
+	}
+	return nil
+}
+
+// page is how many objects are looked at by one request.
+const page = 1000
+
+// walk looks at all objects of all kinds. A kind that fails does not keep the
+// others from being walked.
+func (s *scanner) walk(ctx context.Context) error {
+	start := time.Now()
+	kinds, err := s.kinds(ctx)
+	if err != nil {
+		s.metrics.errors.WithLabelValues(s.realm, "kinds").Inc()
+		return fmt.Errorf("list kinds: %w", err)
+	}
+	unknown := 0
+	var failures error
+	for _, resource := range kinds {
+		n, err := s.walkKind(ctx, resource)
+		unknown += n
+		if err != nil {
+			s.metrics.errors.WithLabelValues(s.realm, "walk").Inc()
+			failures = errors.Join(failures, fmt.Errorf("%s: %w", resource, err))
+		}
+	}
+	s.metrics.unknown.WithLabelValues(s.realm).Set(float64(unknown))
+	s.metrics.duration.WithLabelValues(s.realm).Set(time.Since(start).Seconds())
+	s.metrics.last.WithLabelValues(s.realm).SetToCurrentTime()
+	return failures
+}
+
+// kinds lists the registered kinds, as resources.
+func (s *scanner) kinds(ctx context.Context) ([]string, error) {
+	subject := bus.API{Realm: s.realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "kinds"}.Subject()
+	resources := []string{lifecycle.ResourceName(lifecycle.Group, "kinds")}
+	request := &coppicev1.ListRequest{}
+	for {
+		var reply coppicev1.ListReply
+		if err := s.call(ctx, subject, request, &reply); err != nil {
+			return nil, err
+		}
+		for _, o := range reply.GetObjects() {
+			resources = append(resources, o.GetMetadata().GetName())
+		}
+		if request.Continue = reply.GetContinue(); request.Continue == "" {
+			return resources, nil
+		}
+	}
+}
+
+// walkKind looks at all objects of a kind, and has those judged that need it.
+func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, err error) {
+	request := &coppicev1.WalkRequest{Resource: resource, Limit: page}
+	for {
+		begun := time.Now()
+		var reply coppicev1.WalkReply
+		if err := s.call(ctx, bus.InternalSubject(s.realm, bus.OpWalk), request, &reply); err != nil {
+			return unknown, err
+		}
+		var dirty []byte
+		looked := 0
+		err := resolution.Each(reply.GetObjects(), func(u uid.UID, t lifecycle.Traits, classes []lifecycle.Class) {
+			looked++
+			switch lifecycle.Decide(t, classes) {
+			case lifecycle.Keep:
+			case lifecycle.Wait:
+				unknown++
+			default:
+				dirty = append(dirty, u...)
+				s.metrics.dirty.WithLabelValues(s.realm).Inc()
+			}
+		})
+		if err != nil {
+			return unknown, err
+		}
+		s.metrics.walked.WithLabelValues(s.realm).Add(float64(looked))
+		if err := s.enqueue(ctx, dirty, reply.GetObjects().GetRevision()); err != nil {
+			s.metrics.errors.WithLabelValues(s.realm, "enqueue").Inc()
+			return unknown, err
+		}
+		if request.Cursor = reply.GetCursor(); len(request.Cursor) == 0 {
+			return unknown, nil
+		}
+		pause := time.Duration(looked)*time.Second/time.Duration(s.c.Rate) - time.Since(begun)
+		select {
+		case <-ctx.Done():
+			return unknown, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// enqueue has objects judged. When the queue is full the next walk finds them
+// again.
+func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) error {
+	if len(dirty) == 0 {
+		return nil
+	}
+	data, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: []*coppicev1.DependentsOf{{Revision: revision, Dependents: dirty}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: bus.WorkSubject(s.realm, bus.QueueDirty), Data: data})
+	return err
+}
+
+// timeout is how long an answer is waited for.
+const timeout = 10 * time.Second
+
+func (s *scanner) call(ctx context.Context, subject string, request, reply proto.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return rpc.Call(ctx, s.c.Conn, subject, nil, request, reply)
+}
