@@ -223,4 +223,3 @@ func (x *expander) columns(e LogEvent, typ string, ids *coppicev1.Identities) {
 
 // Key is the object as people write it: "pods/web-1".
 func (e LogEvent) Key() string { return e.Resource + "/" + e.Name }
-

@@ -157,6 +157,14 @@ func ParseAPI(subject string) (API, error) {
 	return a, nil
 }
 
+// RealmOf is the realm of any of our subjects, empty if it is not one.
+func RealmOf(subject string) string {
+	if t := strings.SplitN(subject, ".", 3); len(t) == 3 && t[0] == root {
+		return t[1]
+	}
+	return ""
+}
+
 // APIPattern matches the requests of one verb.
 func APIPattern(realm, verb string) string {
 	p := strings.Join([]string{root, realm, "api", "*", verb, "*", "*", "*"}, ".")

@@ -53,13 +53,9 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 func transport(subject string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		realm := ""
-		if a, fail := bus.ParseAPI(subject); fail == nil {
-			realm = a.Realm
-		}
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
-			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", realm),
+			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject)),
 		}
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "no answer in time; it is not known whether the request was carried out"}

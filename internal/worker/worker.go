@@ -119,11 +119,11 @@ func (e *ConflictError) Error() string {
 // there, and returns an error only for what waiting does not cure.
 func Run(ctx context.Context, c Config) error {
 	c.defaults()
-	said := ""
+	said, pause := "", firstPause
 	for ctx.Err() == nil {
 		consumer, err := open(ctx, &c)
 		if err == nil {
-			said = ""
+			said, pause = "", firstPause
 			c.Opened(true)
 			err = work(ctx, &c, consumer)
 			c.Opened(false)
@@ -140,11 +140,18 @@ func Run(ctx context.Context, c Config) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(pause):
 		}
+		pause = min(2*pause, longestPause)
 	}
 	return nil
 }
+
+// How long to wait for what is not there yet.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)
 
 // Meta is the key of a consumer's metadata under which its creator says who it is.
 const Meta = "coppice-holder"

@@ -37,6 +37,8 @@ type realm struct {
 	events *eventlog.Log
 	hub    *watch.Hub
 	failed chan error // Pebble cannot write
+
+	parkedStream jetstream.Stream
 }
 
 // phase is how far a realm has come.
@@ -117,7 +119,11 @@ func (r *realm) openLog(ctx context.Context) error {
 			if r.events, err = eventlog.Open(try, r.js, r.name, r.c.Replicas); err != nil {
 				return err
 			}
-			return bus.EnsureStreams(try, r.js, r.name, r.c.Replicas)
+			if err = bus.EnsureStreams(try, r.js, r.name, r.c.Replicas); err != nil {
+				return err
+			}
+			r.parkedStream, err = r.js.Stream(try, bus.ParkedStream(r.name))
+			return err
 		}()
 		switch {
 		case err == nil:
@@ -344,7 +350,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 func (r *realm) propagatorConfig() propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
-		Queued: r.queued,
+		Queued: r.queued, Parked: r.parked,
 	}
 }
 
@@ -362,6 +368,15 @@ func (r *realm) queued(ctx context.Context, queue string) (uint64, error) {
 		return info.NumPending + uint64(info.NumAckPending), nil
 	}
 	return 0, fmt.Errorf("no queue %q", queue)
+}
+
+// parked reports whether the call of an external finalizer is parked.
+func (r *realm) parked(ctx context.Context, subject string) (bool, error) {
+	_, err := r.parkedStream.GetLastMsgForSubject(ctx, bus.ParkedSubject(r.name, subject, 0))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // verify compares the state, as it is now, with its log.

@@ -148,17 +148,18 @@ type scanner struct {
 // every calls do, and again an interval after it began. A failure is logged
 // when it is another than the last time, and tried again soon.
 func (s *scanner) every(ctx context.Context, interval time.Duration, do func(context.Context) error) error {
-	said := ""
+	said, pause := "", firstPause
 	for {
 		next := time.After(interval)
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			if err.Error() != said {
 				said = err.Error()
-				s.log.Warn("cannot scan; trying again", "error", err)
+				s.log.Info("cannot scan yet; trying again", "error", err)
 			}
-			next = time.After(min(interval, time.Second))
+			next = time.After(min(interval, pause))
+			pause = min(2*pause, longestPause)
 		} else {
-			said = ""
+			said, pause = "", firstPause
 		}
 		select {
 		case <-ctx.Done():
@@ -167,6 +168,12 @@ func (s *scanner) every(ctx context.Context, interval time.Duration, do func(con
 		}
 	}
 }
+
+// How long to wait after a failure.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = 5 * time.Second
+)
 
 // redrive has published again what is owed for long.
 func (s *scanner) redrive(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -181,9 +182,11 @@ type logger struct {
 }
 
 func (l *logger) say(format string, args ...any) {
-	if l.logf != nil {
-		l.logf(format, args...)
+	// The passwords are drawn at the start and never leave memory.
+	if l.logf == nil || strings.HasPrefix(format, "Plaintext passwords detected") {
+		return
 	}
+	l.logf(format, args...)
 }
 
 func (l *logger) Noticef(string, ...any)            {}

@@ -2,6 +2,7 @@ package propagator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,6 +24,9 @@ type Config struct {
 	JS    Publisher
 	// Queued returns how many messages wait in a queue, or are with a worker.
 	Queued func(ctx context.Context, queue string) (uint64, error)
+	// Parked reports whether the call of an external finalizer on this
+	// subject is parked: then it waits for a person, and is not published.
+	Parked func(ctx context.Context, subject string) (bool, error)
 	Now    func() time.Time
 	Log    *slog.Logger
 	// Failpoint is called at the named steps; for tests that end the process there.
@@ -47,8 +51,8 @@ type Propagator struct {
 	c Config
 
 	mu        sync.Mutex
-	hints     map[uid.UID]struct{}
-	rescan    bool // read all rows
+	hints     map[uid.UID]bool // whether it may have been published before
+	rescan    bool             // read all rows
 	due       lifecycle.Time
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
@@ -66,7 +70,7 @@ func New(c Config) *Propagator {
 	}
 	return &Propagator{
 		c:         c,
-		hints:     map[uid.UID]struct{}{},
+		hints:     map[uid.UID]bool{},
 		rescan:    true,
 		due:       lifecycle.Never,
 		published: map[uid.UID]lifecycle.Time{},
@@ -89,13 +93,14 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.published, c.UID)
 			continue
 		}
-		p.hint(c.UID)
+		p.hint(c.UID, false)
 	}
 	p.poke()
 }
 
-// hint remembers a row to look at.
-func (p *Propagator) hint(u uid.UID) {
+// hint remembers a row to look at, and whether its work may have been
+// published before.
+func (p *Propagator) hint(u uid.UID, again bool) {
 	if p.rescan {
 		return
 	}
@@ -104,7 +109,7 @@ func (p *Propagator) hint(u uid.UID) {
 		clear(p.hints)
 		return
 	}
-	p.hints[u] = struct{}{}
+	p.hints[u] = again || p.hints[u]
 }
 
 // KindsChanged tells that a kind was registered or withdrawn, which may decide
@@ -128,7 +133,7 @@ func (p *Propagator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		for {
-			if err := p.round(ctx, g); err != nil {
+			if err := p.outcome(ctx, p.round(ctx, g)); err != nil {
 				return err
 			}
 			if err := p.wait(ctx); err != nil {
@@ -136,11 +141,37 @@ func (p *Propagator) Run(ctx context.Context) error {
 			}
 		}
 	})
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
+	return g.Wait()
+}
+
+// errState is what ends a propagator: its own state cannot be read.
+var errState = errors.New("propagator: the state cannot be read")
+
+// outcome deals with the failure of a round or of a walk. What NATS does not
+// take for now is owed as before: everything is looked at again, a little
+// later.
+func (p *Propagator) outcome(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errState):
 		return err
 	}
-	return ctx.Err()
+	p.c.Log.Warn("cannot publish work; trying again", "realm", p.c.Realm, "error", err)
+	if err := sleep(ctx, retryPause); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rescan = true
+	p.poke()
+	return nil
 }
+
+// retryPause is how long to wait before publishing again what failed.
+const retryPause = 250 * time.Millisecond
 
 // wait waits for hints, or until something that is owed becomes due.
 func (p *Propagator) wait(ctx context.Context) error {
@@ -167,7 +198,7 @@ func (p *Propagator) wait(ctx context.Context) error {
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
 	all, hints := p.rescan, p.hints
-	p.rescan, p.hints = false, map[uid.UID]struct{}{}
+	p.rescan, p.hints = false, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
 	if all {
@@ -176,9 +207,9 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 		}
 	} else if len(hints) > 0 {
 		snap := p.c.State.Snapshot()
-		for u := range hints {
+		for u, again := range hints {
 			if row, ok := snap.Owed(u); ok {
-				if err := r.row(ctx, snap, u, row); err != nil {
+				if err := r.row(ctx, snap, u, row, again); err != nil {
 					_ = snap.Close()
 					return err
 				}
@@ -197,7 +228,7 @@ func closeSnapshot(snap *state.Snapshot) error {
 		err = fail
 	}
 	if err != nil {
-		return fmt.Errorf("propagator: %w", err)
+		return fmt.Errorf("%w: %w", errState, err)
 	}
 	return nil
 }
@@ -240,7 +271,7 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if since := max(row.Since, p.published[u]); since.Add(least) <= now {
-			p.hint(u)
+			p.hint(u, true)
 		}
 		return ctx.Err() == nil
 	})

@@ -35,7 +35,7 @@ func (r *round) all(ctx context.Context) error {
 		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
 			after = u
 			n++
-			fail = r.row(ctx, snap, u, row)
+			fail = r.row(ctx, snap, u, row, true)
 			return fail == nil && n < snapshotRows
 		})
 		if err := closeSnapshot(snap); fail == nil {
@@ -47,8 +47,9 @@ func (r *round) all(ctx context.Context) error {
 	}
 }
 
-// row publishes what a row says is owed.
-func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+// row publishes what a row says is owed. again says that it may have been
+// published before.
+func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, again bool) error {
 	n := snap.Node(u)
 	// When judging is due is told anew: kinds may have been registered since.
 	fresh := lifecycle.OwedBy(snap, u, n)
@@ -71,7 +72,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		}
 	}
 	if fresh.Finalize {
-		return r.calls(ctx, snap, n)
+		return r.calls(ctx, snap, n, again)
 	}
 	return nil
 }
@@ -155,8 +156,9 @@ func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error
 	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c, false)
 }
 
-// calls publishes the calls of an object's external finalizers.
-func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node) error {
+// calls publishes the calls of an object's external finalizers, except for those
+// that are parked.
+func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, again bool) error {
 	kind := snap.Kinds().OfNode(n)
 	object := lifecycle.Object{Node: n, Body: snap.Body(n)}.API()
 	called := map[string]bool{}
@@ -166,6 +168,13 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 		}
 		called[f] = true
 		subject := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: f}.Subject()
+		if again {
+			if parked, err := r.p.c.Parked(ctx, subject); err != nil {
+				return err
+			} else if parked {
+				continue
+			}
+		}
 		err := r.out.send(ctx, subject, &coppicev1.FinalizeCall{
 			Resource: kind.Resource(), Object: object, Finalizer: f, Revision: n.DeletionRevision,
 		}, true)

@@ -29,7 +29,7 @@ func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID) {
 			return ctx.Err()
 		}
 		for {
-			if err := p.walkOnce(ctx, u); err != nil {
+			if err := p.outcome(ctx, p.walkOnce(ctx, u)); err != nil {
 				return err
 			}
 			if !p.walkAgain(u) {
