@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/oklog/run"
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/internal/admin"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+)
+
+type upFlags struct {
+	data       string
+	host       string
+	port       int
+	http       string
+	realms     []string
+	processors int
+	profiles   bool
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var f upFlags
+	c := &cobra.Command{
+		Use:     "up",
+		GroupID: "start",
+		Short:   "Run everything in one process, with an embedded NATS server",
+		Long: `Up runs the graph service, a garbage processor, the built-in finalizers and the
+scanner in one process, with an embedded NATS server (JetStream; what is
+acknowledged is on disk) that any NATS client can join. It ends on SIGINT and
+SIGTERM.
+
+The server listens on the loopback interface only, and asks nobody for a
+password: whoever is on this machine may use the object API.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), f) },
+	}
+	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
+	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens")
+	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens")
+	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
+	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
+	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
+	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
+	return c
+}
+
+func (a *app) up(ctx context.Context, f upFlags) error {
+	start := time.Now()
+	registry := admin.NewRegistry()
+	stack, err := allinone.Start(ctx, allinone.Config{
+		Dir: f.data, Host: f.host, Port: f.port, Realms: f.realms, Processors: f.processors,
+		Version: version(), Log: a.quietLogger(), Registry: registry,
+	})
+	if errors.Is(err, natsd.ErrInUse) {
+		return fmt.Errorf("%s is in use by another 'coppice up'; end that one, or choose another directory with --data", f.data)
+	}
+	if err != nil {
+		return err
+	}
+	var g run.Group
+	g.Add(func() error {
+		<-stack.Ended()
+		return stack.Stop()
+	}, func(error) { _ = stack.Stop() })
+	waiting, stopWaiting := context.WithCancel(ctx)
+	g.Add(func() error {
+		if err := stack.Await(waiting); err != nil {
+			if waiting.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		_, _ = fmt.Fprintf(a.stderr, "ready in %.1fs: %s, realm %s, data %s (no auth: loopback only)\n",
+			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data)
+		<-waiting.Done()
+		return nil
+	}, func(error) { stopWaiting() })
+	if f.http != "" {
+		server, err := admin.Listen(f.http, registry, stack.Ready, f.profiles)
+		if err != nil {
+			return errors.Join(err, stack.Stop())
+		}
+		_, _ = fmt.Fprintf(a.stderr, "health and metrics: http://%s/metrics\n", server.Address())
+		serving, stopServing := context.WithCancel(ctx)
+		g.Add(func() error { return server.Run(serving) }, func(error) { stopServing() })
+	}
+	return g.Run()
+}
