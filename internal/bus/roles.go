@@ -2,6 +2,7 @@ package bus
 
 import (
 	"slices"
+	"time"
 )
 
 // Role is what a connection is for, and what it may do. Permissions are lists
@@ -17,6 +18,9 @@ type Role struct {
 	// Replies allows to answer requests at whatever inbox they name.
 	Replies bool
 }
+
+// ReplyExpiry is how long after a request a role with Replies may answer it.
+const ReplyExpiry = 2 * time.Minute
 
 // The names of the roles of services, and of those that deployments begin with.
 const (

@@ -131,7 +131,7 @@ func permissions(r bus.Role) *server.Permissions {
 		Subscribe: &server.SubjectPermission{Allow: r.Subscribe},
 	}
 	if r.Replies {
-		p.Response = &server.ResponsePermission{MaxMsgs: -1, Expires: 2 * time.Minute}
+		p.Response = &server.ResponsePermission{MaxMsgs: -1, Expires: bus.ReplyExpiry}
 	}
 	return p
 }

@@ -1,0 +1,67 @@
+package natsconf_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
+)
+
+const file = "../../../deploy/nats/coppice.conf"
+
+func TestFileIsCurrent(t *testing.T) {
+	t.Parallel()
+	var want bytes.Buffer
+	if err := natsconf.Write(&want, bus.DefaultRealm); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("deploy/nats/coppice.conf is not what internal/bus says: run 'go generate ./internal/bus/natsconf'")
+	}
+}
+
+// The server itself reads the file, and finds each role with its permissions.
+func TestServerReadsFile(t *testing.T) {
+	roles := bus.Roles(bus.DefaultRealm)
+	for _, r := range roles {
+		t.Setenv(natsconf.PasswordVariable(r.Name), "secret-"+r.Name)
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !opts.SyncAlways {
+		t.Error("what is acknowledged is not synced")
+	}
+	if len(opts.Users) != len(roles) {
+		t.Fatalf("%d users, want %d", len(opts.Users), len(roles))
+	}
+	for i, r := range roles {
+		u := opts.Users[i]
+		if u.Username != r.Name || u.Password != "secret-"+r.Name {
+			t.Errorf("user %d is %s with password %s, want %s", i, u.Username, u.Password, r.Name)
+		}
+		if got := len(u.Permissions.Publish.Allow); got != len(r.Publish) {
+			t.Errorf("%s may publish to %d patterns, want %d", r.Name, got, len(r.Publish))
+		}
+		if got := len(u.Permissions.Subscribe.Allow); got != len(r.Subscribe) {
+			t.Errorf("%s may subscribe to %d patterns, want %d", r.Name, got, len(r.Subscribe))
+		}
+		if (u.Permissions.Response != nil) != r.Replies {
+			t.Errorf("%s may answer: %t, want %t", r.Name, u.Permissions.Response != nil, r.Replies)
+		}
+	}
+}
