@@ -74,7 +74,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	g.Add(func() error {
 		if err := stack.Await(waiting); err != nil {
 			if waiting.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // it was asked to end
 			}
 			return err
 		}

@@ -11,12 +11,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LogStream, WorkStream, FinalizeStream and ParkedStream are the names of a
-// realm's streams.
-func LogStream(realm string) string      { return root + "-" + realm + "-log" }
-func WorkStream(realm string) string     { return root + "-" + realm + "-work" }
+// LogStream is the name of the stream of a realm's log.
+func LogStream(realm string) string { return root + "-" + realm + "-log" }
+
+// WorkStream is the name of the stream of a realm's queues.
+func WorkStream(realm string) string { return root + "-" + realm + "-work" }
+
+// FinalizeStream is the name of the stream of calls of external finalizers.
 func FinalizeStream(realm string) string { return root + "-" + realm + "-finalize" }
-func ParkedStream(realm string) string   { return root + "-" + realm + "-parked" }
+
+// ParkedStream is the name of the stream of what waits for a person.
+func ParkedStream(realm string) string { return root + "-" + realm + "-parked" }
 
 // LeaseBucket is the key-value bucket of the writers' leases, LeaseKey the key
 // of a realm's.

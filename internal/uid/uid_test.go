@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coppice-gc/coppice/internal/uid"
 	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/uid"
 )
 
 func TestTextSurvivesPacking(t *testing.T) {

@@ -120,7 +120,7 @@ func (e *ConflictError) Error() string {
 func Run(ctx context.Context, c Config) error {
 	c.defaults()
 	said, pause := "", firstPause
-	for ctx.Err() == nil {
+	for {
 		consumer, err := open(ctx, &c)
 		if err == nil {
 			said, pause = "", firstPause
@@ -131,7 +131,7 @@ func Run(ctx context.Context, c Config) error {
 		var conflict *ConflictError
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		case errors.As(err, &conflict):
 			return err
 		case err != nil && err.Error() != said:
@@ -140,11 +140,11 @@ func Run(ctx context.Context, c Config) error {
 		}
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, longestPause)
 	}
-	return nil
 }
 
 // How long to wait for what is not there yet.

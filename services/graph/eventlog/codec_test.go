@@ -116,7 +116,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		if err := proto.Unmarshal(enc, &p); err != nil {
 			t.Fatal(err)
 		}
-		if got := namesOf(t, &p); !reflect.DeepEqual(got, names) {
+		if got := namesOf(&p); !reflect.DeepEqual(got, names) {
 			t.Fatalf("names\n%q\nwant\n%q", got, names)
 		}
 		for i, command := range p.GetCommands() {
@@ -138,7 +138,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 }
 
 // namesOf expands the columns as a reader with generated code does.
-func namesOf(t *rapid.T, c *coppicev1.Commit) []string {
+func namesOf(c *coppicev1.Commit) []string {
 	var names []string
 	revision := c.GetFirstRevision()
 	add := func(resource, namespace, name string) {

@@ -300,7 +300,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		}
 		return
 	}
-	if e.ok && e.row.Owed == owed && !(grew && (owed.Judge || owed.Orphan)) {
+	if e.ok && e.row.Owed == owed && (!grew || !owed.Judge && !owed.Orphan) {
 		return
 	}
 	since := now

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -21,17 +22,17 @@ type Difference struct {
 func (d *Difference) String() string { return fmt.Sprintf("%s: %s, but %s", d.Key, d.A, d.B) }
 
 // Diff compares two states key by key. It returns nil if they are the same.
-func Diff(a, b *Snapshot) (*Difference, error) {
+func Diff(a, b *Snapshot) (d *Difference, err error) {
 	ia, err := a.snap.NewIter(nil)
 	if err != nil {
 		return nil, fmt.Errorf("state: diff: %w", err)
 	}
-	defer ia.Close()
+	defer func() { err = errors.Join(err, ia.Close()) }()
 	ib, err := b.snap.NewIter(nil)
 	if err != nil {
 		return nil, fmt.Errorf("state: diff: %w", err)
 	}
-	defer ib.Close()
+	defer func() { err = errors.Join(err, ib.Close()) }()
 	ia.First()
 	ib.First()
 	for ia.Valid() || ib.Valid() {
@@ -64,13 +65,7 @@ func Diff(a, b *Snapshot) (*Difference, error) {
 		ia.Next()
 		ib.Next()
 	}
-	if err := ia.Error(); err != nil {
-		return nil, fmt.Errorf("state: diff: %w", err)
-	}
-	if err := ib.Error(); err != nil {
-		return nil, fmt.Errorf("state: diff: %w", err)
-	}
-	return nil, nil
+	return nil, errors.Join(ia.Error(), ib.Error())
 }
 
 // describeKey says what a key is of.

@@ -97,21 +97,21 @@ func (r *reader) absent(u uid.UID) (revision, claim uint64, ok bool) {
 }
 
 // removal finds the record of an object's removal in the window, unless the
-// commit that removed it is before the sequence since.
-func (r *reader) removal(u uid.UID, since uint64) (found removal, ok bool) {
+// commit that removed it is before the sequence since. Without one its
+// revision is zero.
+func (r *reader) removal(u uid.UID, since uint64) (found removal) {
 	sequence, ok := r.removed.find(uidHash(u))
 	if !ok || sequence < since {
-		return found, false
+		return found
 	}
-	ok = false
 	r.get("removed", numberKey(tableRemoved, sequence), func(v []byte) error {
 		return decodeRemovals(v, func(e removal) {
 			if e.uid == u {
-				found, ok = e, true
+				found = e
 			}
 		})
 	})
-	return found, ok
+	return found
 }
 
 func (r *reader) session(id string, idle lifecycle.Options) lifecycle.Session {

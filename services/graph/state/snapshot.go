@@ -138,7 +138,7 @@ func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64,
 		var found bool
 		e.uid = u
 		if e.revision, e.claim, found = s.r.absent(u); !found {
-			e, _ = s.r.removal(u, 0)
+			e = s.r.removal(u, 0)
 		}
 		s.removals[u] = e
 	}

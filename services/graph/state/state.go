@@ -260,7 +260,7 @@ type fatalError struct{ error }
 
 func (*pebbleLog) Infof(string, ...any) {}
 
-func (l *pebbleLog) Errorf(format string, args ...any) {}
+func (*pebbleLog) Errorf(string, ...any) {}
 
 func (l *pebbleLog) Fatalf(format string, args ...any) {
 	err := fatalError{fmt.Errorf(format, args...)}

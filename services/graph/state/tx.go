@@ -332,8 +332,7 @@ func (tx *Tx) removal(u uid.UID) removal {
 	if a := tx.absence(u); a.ok {
 		return removal{uid: u, revision: a.revision, claim: a.claim}
 	}
-	e, _ := tx.r.removal(u, tx.removedSince)
-	return e
+	return tx.r.removal(u, tx.removedSince)
 }
 
 // absence returns what is known of an owner that is gone and still has dependents.

@@ -73,10 +73,3 @@ func (q *queue) close() []*Request {
 	q.list, q.bytes = nil, 0
 	return list
 }
-
-// length is how many requests are queued, and their size in bytes.
-func (q *queue) length() (requests, bytes int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.list), q.bytes
-}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -198,7 +199,7 @@ func (w *Writer) run(ctx context.Context) error {
 			return ErrLeaseLost
 		case <-w.queue.ready(len(w.rest) > 0):
 		}
-		requests := append(w.rest, w.queue.take()...)
+		requests := slices.Concat(w.rest, w.queue.take())
 		w.rest = nil
 		if len(requests) == 0 {
 			continue

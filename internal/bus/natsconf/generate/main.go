@@ -14,7 +14,7 @@ func main() {
 	var b bytes.Buffer
 	err := natsconf.Write(&b, bus.DefaultRealm)
 	if err == nil {
-		err = os.WriteFile(os.Args[1], b.Bytes(), 0o644)
+		err = os.WriteFile(os.Args[1], b.Bytes(), 0o644) //nolint:gosec // go generate names the file
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
