@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -109,7 +109,7 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 
 func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer string, finalize func(context.Context, *Call) error) error {
 	var p coppicev1.FinalizeCall
-	if err := proto.Unmarshal(m.Data(), &p); err != nil {
+	if err := manifest.UnmarshalMessage(m.Data(), &p); err != nil {
 		return worker.Permanent(fmt.Errorf("not a FinalizeCall: %w", err))
 	}
 	meta, err := m.Metadata()

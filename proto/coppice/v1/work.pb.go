@@ -233,7 +233,7 @@ func (x *FinishChunk) GetUids() []byte {
 }
 
 // FinalizeCall, on finalize.<group>.<plural>.<uid>.<finalizer>: an object is
-// terminating and waits for this finalizer.
+// terminating and waits for this finalizer. It is sent as JSON.
 type FinalizeCall struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Resource  string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -39,14 +40,30 @@ const (
 	fullPause  = 20 * time.Millisecond
 )
 
-// send publishes a message. once is for streams that have one message for each
-// subject: one that is there already is as good.
-func (o *outbox) send(ctx context.Context, subject string, m proto.Message, once bool) error {
-	data, err := proto.Marshal(m)
+// send publishes a chunk of work.
+func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) error {
+	data, err := proto.Marshal(chunk)
 	if err != nil {
 		return fmt.Errorf("propagator: %w", err)
 	}
-	if err := o.publish(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}, once: once}); err != nil {
+	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
+}
+
+// call publishes the call of an external finalizer: as JSON, which every
+// language reads. The stream has one message for each subject; one that is
+// there already is as good.
+func (o *outbox) call(ctx context.Context, subject string, call *coppicev1.FinalizeCall) error {
+	data, err := manifest.MarshalMessage(call)
+	if err != nil {
+		return fmt.Errorf("propagator: %w", err)
+	}
+	header := nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
+	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Header: header, Data: data}, once: true})
+}
+
+// put publishes a message, and waits for earlier ones when there are many.
+func (o *outbox) put(ctx context.Context, s sent) error {
+	if err := o.publish(ctx, s); err != nil {
 		return err
 	}
 	for len(o.pending) >= maxPending {
@@ -107,7 +124,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	if err := sleep(ctx, fullPause); err != nil {
 		return err
 	}
-	s.m = &nats.Msg{Subject: s.m.Subject, Data: s.m.Data}
+	s.m = &nats.Msg{Subject: s.m.Subject, Header: s.m.Header, Data: s.m.Data}
 	return o.publish(ctx, s)
 }
 

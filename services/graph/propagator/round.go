@@ -131,11 +131,11 @@ func (r *round) flushFull(ctx context.Context) error {
 }
 
 func (r *round) sendDirty(ctx context.Context) error {
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueDirty), &coppicev1.DirtyChunk{Groups: r.dirty.take()}, false)
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueDirty), &coppicev1.DirtyChunk{Groups: r.dirty.take()})
 }
 
 func (r *round) sendOrphan(ctx context.Context) error {
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueOrphan), &coppicev1.OrphanChunk{Groups: r.orphan.take()}, false)
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueOrphan), &coppicev1.OrphanChunk{Groups: r.orphan.take()})
 }
 
 // finished publishes that a built-in finalizer may be done with an object.
@@ -153,7 +153,7 @@ func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error
 		return nil
 	}
 	delete(r.finish, finalizer)
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c, false)
+	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c)
 }
 
 // calls publishes the calls of an object's external finalizers, except for those
@@ -175,9 +175,9 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 				continue
 			}
 		}
-		err := r.out.send(ctx, subject, &coppicev1.FinalizeCall{
+		err := r.out.call(ctx, subject, &coppicev1.FinalizeCall{
 			Resource: kind.Resource(), Object: object, Finalizer: f, Revision: n.DeletionRevision,
-		}, true)
+		})
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (r *round) flush(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.finish {
-		if err := r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c, false); err != nil {
+		if err := r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c); err != nil {
 			return err
 		}
 	}

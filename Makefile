@@ -1,0 +1,34 @@
+# The verbs that people expect. CI runs .ci/run.
+.PHONY: build test race lint generate baseline demo up ci
+
+build:
+	go build -o bin/ ./cmd/coppice
+
+test:
+	go test ./...
+
+race:
+	go test -race ./...
+
+lint:
+	go tool -modfile=tools/lint/go.mod golangci-lint run ./...
+
+# Generated code stands beside its source: protobuf, and the NATS configuration.
+generate:
+	mkdir -p bin
+	go build -o bin/ -modfile=tools/go.mod github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go
+	PATH="$(CURDIR)/bin:$$PATH" buf generate
+	go generate ./...
+
+# What CI holds changes of the contract against; renewed with each release.
+baseline:
+	go tool -modfile=tools/go.mod buf build -o proto/baseline.binpb
+
+demo:
+	go run ./cmd/coppice demo
+
+up:
+	go run ./cmd/coppice up
+
+ci:
+	bash .ci/run

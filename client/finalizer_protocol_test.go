@@ -1,0 +1,196 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// plain speaks the NATS protocol over a socket, and nothing else: what any
+// language can do that has sockets and JSON.
+type plain struct {
+	t      *testing.T
+	conn   net.Conn
+	r      *bufio.Reader
+	inboxs int
+}
+
+func dialPlain(t *testing.T, address string) *plain {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	p := &plain{t: t, conn: conn, r: bufio.NewReader(conn)}
+	if info := p.line(); !strings.HasPrefix(info, "INFO ") {
+		t.Fatalf("the server says %q", info)
+	}
+	p.send(`CONNECT {"verbose":false,"pedantic":false,"headers":true}`)
+	p.send("SUB _INBOX.plain.* 1")
+	return p
+}
+
+func (p *plain) send(line string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.conn, line+"\r\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *plain) line() string {
+	p.t.Helper()
+	s, err := p.r.ReadString('\n')
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return strings.TrimRight(s, "\r\n")
+}
+
+// publish sends a message with one header, or none.
+func (p *plain) publish(subject, reply, header, body string) {
+	p.t.Helper()
+	if header == "" {
+		p.send(fmt.Sprintf("PUB %s %s %d\r\n%s", subject, reply, len(body), body))
+		return
+	}
+	h := "NATS/1.0\r\n" + header + "\r\n\r\n"
+	p.send(fmt.Sprintf("HPUB %s %s %d %d\r\n%s%s", subject, reply, len(h), len(h)+len(body), h, body))
+}
+
+// next returns the next message, its reply subject and its headers.
+func (p *plain) next() (body, reply, headers string) {
+	p.t.Helper()
+	for {
+		words := strings.Fields(p.line())
+		switch words[0] {
+		case "PING":
+			p.send("PONG")
+		case "MSG", "HMSG":
+			sizes := 1
+			if words[0] == "HMSG" {
+				sizes = 2
+			}
+			total, err := strconv.Atoi(words[len(words)-1])
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			data := make([]byte, total+2)
+			if _, err := io.ReadFull(p.r, data); err != nil {
+				p.t.Fatal(err)
+			}
+			head := 0
+			if sizes == 2 {
+				if head, err = strconv.Atoi(words[len(words)-2]); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+			if len(words) == 4+sizes {
+				reply = words[3]
+			}
+			return string(data[head:total]), reply, string(data[:head])
+		case "-ERR":
+			p.t.Fatalf("the server says %v", words)
+		}
+	}
+}
+
+// request sends a request and returns its reply.
+func (p *plain) request(subject, header, body string) (reply, headers string) {
+	p.t.Helper()
+	p.inboxs++
+	p.publish(subject, fmt.Sprintf("_INBOX.plain.%d", p.inboxs), header, body)
+	reply, _, headers = p.next()
+	return reply, headers
+}
+
+// A finalizer that speaks NATS over a socket, as docs/finalizers.md says.
+func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stack.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := stack.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := stack.Conn(bus.LocalUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := client.New(nc, client.WithActor("ana")).Objects(client.Resource{Plural: "pods"}, "shop")
+	created, err := pods.Create(ctx, &coppicev1.Object{
+		ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{"example.com/bucket"}},
+	}, client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := pods.Delete(ctx, "web-1", nil); err != nil || r.Code != 202 {
+		t.Fatalf("delete: %d, %v; want 202", r.Code, err)
+	}
+
+	u, err := url.Parse(stack.Server().URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := dialPlain(t, u.Host)
+	const stream, filter = "coppice-default-finalize", "coppice.default.finalize.*.*.*.example.com/bucket"
+	// f- and what `printf %s example.com/bucket | sha256sum | cut -c1-24` prints.
+	const name = "f-5924252e196cf457b983cdc6"
+	reply, _ := p.request("$JS.API.CONSUMER.CREATE."+stream+"."+name+"."+filter, "", `{"stream_name":"`+stream+`","config":{"durable_name":"`+name+`",
+		"filter_subject":"`+filter+`","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"max_ack_pending":1024}}`)
+	if strings.Contains(reply, `"error"`) {
+		t.Fatal(reply)
+	}
+	p.publish("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+name, "_INBOX.plain.next", "", `{"batch":1,"expires":20000000000}`)
+	call, ack, _ := p.next()
+	var c struct {
+		Resource, Finalizer string
+		Object              struct {
+			Metadata struct {
+				Name, Namespace, UID, DeletionTimestamp string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(call), &c); err != nil {
+		t.Fatalf("%s: %v", call, err)
+	}
+	m := c.Object.Metadata
+	if c.Resource != "pods" || c.Finalizer != "example.com/bucket" || m.Name != "web-1" || m.UID != created.Object.GetMetadata().GetUid() || m.DeletionTimestamp == "" {
+		t.Fatalf("the call is %s", call)
+	}
+
+	p.publish(ack, "", "", "+WPI")
+	reply, headers := p.request("coppice.default.api.bucket.removefinalizer._.pods.shop.example.com/bucket", "Content-Type: application/json",
+		`{"objects":[{"name":"`+m.Name+`","preconditions":{"uid":"`+m.UID+`"}}]}`)
+	if strings.Contains(headers, "Nats-Service-Error") || !strings.Contains(reply, `"code":200`) {
+		t.Fatalf("removefinalizer: %s %s", headers, reply)
+	}
+	p.publish(ack, "", "", "+ACK")
+	if _, err := pods.Get(ctx, "web-1"); err == nil {
+		t.Fatal("the pod is still there")
+	}
+}
