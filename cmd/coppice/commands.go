@@ -6,7 +6,7 @@ import "github.com/spf13/cobra"
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.upCommand(),
-		a.natsConfigCommand(),
+		a.natsConfigCommand(), a.benchCommand(),
 		a.graphCommand(), a.processorCommand(), a.finalizersCommand(), a.scannerCommand(),
 	}
 }
