@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -47,6 +48,7 @@ type Server struct {
 	s         *server.Server
 	lock      io.Closer
 	passwords map[string]string
+	shutdown  func() error
 }
 
 // ErrInUse is returned by Start for a directory that another server uses.
@@ -66,6 +68,11 @@ func Start(c Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("nats: %w", err), lock.Close())
 	}
 	s.lock = lock
+	s.shutdown = sync.OnceValue(func() error {
+		s.s.Shutdown()
+		s.s.WaitForShutdown()
+		return s.lock.Close()
+	})
 	return s, nil
 }
 
@@ -169,12 +176,8 @@ func (s *Server) Options(role string) []nats.Option {
 // Password is the password of a role, for another process.
 func (s *Server) Password(role string) string { return s.passwords[role] }
 
-// Shutdown ends the server and waits until it has.
-func (s *Server) Shutdown() error {
-	s.s.Shutdown()
-	s.s.WaitForShutdown()
-	return s.lock.Close()
-}
+// Shutdown ends the server and waits until it has. It may be called again.
+func (s *Server) Shutdown() error { return s.shutdown() }
 
 // logger passes on what a person should know.
 type logger struct {
