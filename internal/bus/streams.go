@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -77,9 +78,10 @@ func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	}
 }
 
-// CheckLog refuses a log whose stream could lose what it has acknowledged.
-func CheckLog(c jetstream.StreamConfig) error {
-	want := LogConfig("", 0)
+// CheckLog refuses a log whose stream could lose what it has acknowledged, or
+// does not take what it has to.
+func CheckLog(realm string, c jetstream.StreamConfig) error {
+	want := LogConfig(realm, 0)
 	for _, f := range []struct {
 		name     string
 		is, want any
@@ -91,6 +93,8 @@ func CheckLog(c jetstream.StreamConfig) error {
 		{"max_msgs", c.MaxMsgs, want.MaxMsgs},
 		{"max_msgs_per_subject", max(c.MaxMsgsPerSubject, -1), int64(-1)},
 		{"max_bytes", c.MaxBytes, want.MaxBytes},
+		{"max_msg_size", c.MaxMsgSize, want.MaxMsgSize},
+		{"allow_msg_ttl", c.AllowMsgTTL, false},
 		{"deny_delete", c.DenyDelete, want.DenyDelete},
 		{"deny_purge", c.DenyPurge, want.DenyPurge},
 		{"persist_mode", c.PersistMode, want.PersistMode},
@@ -101,8 +105,8 @@ func CheckLog(c jetstream.StreamConfig) error {
 			return fmt.Errorf("stream %s cannot hold a log: its %s is %v and must be %v; change the stream, or remove it if it holds nothing", c.Name, f.name, f.is, f.want)
 		}
 	}
-	if len(c.Subjects) != 1 || c.Mirror != nil || len(c.Sources) > 0 {
-		return fmt.Errorf("stream %s cannot hold a log: it must have one subject, and be no mirror", c.Name)
+	if !slices.Equal(c.Subjects, want.Subjects) || c.SubjectTransform != nil || c.Mirror != nil || len(c.Sources) > 0 {
+		return fmt.Errorf("stream %s cannot hold a log: its one subject must be %s, as it is published, and it must be no mirror", c.Name, want.Subjects[0])
 	}
 	return nil
 }
@@ -204,17 +208,27 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, re
 	return nil
 }
 
-// EnsureLog creates a realm's log if there is none, and checks that it can
-// hold one. It does not change a stream that exists.
+// OpenLog opens a realm's log, and checks that it can hold one.
+func OpenLog(ctx context.Context, js jetstream.JetStream, realm string) (jetstream.Stream, error) {
+	s, err := js.Stream(ctx, LogStream(realm))
+	return checkedLog(realm, s, err)
+}
+
+// EnsureLog is OpenLog, save that it creates a log if there is none. It does
+// not change a stream that exists.
 func EnsureLog(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, LogStream(realm))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = js.CreateStream(ctx, LogConfig(realm, replicas))
 	}
+	return checkedLog(realm, s, err)
+}
+
+func checkedLog(realm string, s jetstream.Stream, err error) (jetstream.Stream, error) {
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", LogStream(realm), err)
+		return nil, err
 	}
-	if err := CheckLog(s.CachedInfo().Config); err != nil {
+	if err := CheckLog(realm, s.CachedInfo().Config); err != nil {
 		return nil, err
 	}
 	return s, nil

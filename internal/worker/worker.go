@@ -15,11 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -192,36 +192,56 @@ func open(ctx context.Context, c *Config) (jetstream.Consumer, error) {
 
 // work handles messages until ctx ends or the consumer is lost.
 func work(ctx context.Context, c *Config, consumer jetstream.Consumer) error {
+	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	end := context.AfterFunc(ctx, func() { time.AfterFunc(c.Grace, cancel) })
+	defer end()
+	ackWait := consumer.CachedInfo().Config.AckWait
+	g, pulling := errgroup.WithContext(ctx)
+	for range c.Concurrency {
+		g.Go(func() error { return pull(pulling, handling, c, consumer, ackWait) })
+	}
+	return g.Wait()
+}
+
+// pull handles messages one after the other. A message is asked for when there
+// is somebody to handle it: one that waited here for its turn would say nothing
+// of itself, and be delivered to another meanwhile.
+func pull(ctx, handling context.Context, c *Config, consumer jetstream.Consumer, ackWait time.Duration) error {
 	messages, err := consumer.Messages(
-		jetstream.PullMaxMessages(c.Concurrency), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second))
+		jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second))
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, messages.Stop)
 	defer stop()
 	defer messages.Stop()
-	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	end := context.AfterFunc(ctx, func() { time.AfterFunc(c.Grace, cancel) })
-	defer end()
-	ackWait := consumer.CachedInfo().Config.AckWait
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan struct{}, c.Concurrency)
 	for {
 		m, err := messages.Next()
 		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // the server is away; the iterator asks again
+			// The server is away, and the iterator asks again; or the
+			// consumer is gone, of which the iterator does not tell.
+			if err := exists(ctx, consumer); err != nil {
+				return err
+			}
+			continue
 		}
 		if err != nil {
 			return err
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			handle(handling, c, m, ackWait)
-		})
+		handle(handling, c, m, ackWait)
 	}
+}
+
+// exists returns an error if a consumer is known not to exist any more.
+func exists(ctx context.Context, consumer jetstream.Consumer) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := consumer.Info(ctx)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	return nil
 }
 
 // handle handles one message, and says that it does while it does.

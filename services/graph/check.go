@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -31,7 +32,7 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	if last < cp.GetSequence() {
 		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetSequence())
 	}
-	message, err := log.Get(ctx, cp.GetSequence())
+	message, err := get(ctx, log, cp.GetSequence())
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound):
 		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetSequence())
@@ -43,6 +44,25 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	}
 	return nil
 }
+
+// get reads a message that should be there. Of a stream that several servers
+// keep, one answers that may have to catch up.
+func get(ctx context.Context, log *eventlog.Log, sequence uint64) ([]byte, error) {
+	for begun := time.Now(); ; {
+		message, err := log.Get(ctx, sequence)
+		if !errors.Is(err, eventlog.ErrNotFound) || time.Since(begun) > catchUpTime {
+			return message, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(catchUpTime / 20):
+		}
+	}
+}
+
+// catchUpTime is how long a server may be behind the others.
+const catchUpTime = 5 * time.Second
 
 // MismatchError says that a state and the log do not belong together. Waiting
 // does not cure it, and nothing was changed.

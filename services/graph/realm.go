@@ -36,7 +36,6 @@ type realm struct {
 	state  *state.State
 	events *eventlog.Log
 	hub    *watch.Hub
-	failed chan error // Pebble cannot write
 
 	parkedStream jetstream.Stream
 }
@@ -61,14 +60,22 @@ func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 //	          └──────────── lease lost, or fenced ◄────────────────────-┘
 func (r *realm) run(ctx context.Context) (err error) {
 	r.phase.Store(phaseWaiting)
-	if err := r.openLog(ctx); err != nil {
-		return err
-	}
 	if err := r.openState(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.closeState(err)) }()
-	if err := checkLog(ctx, r.state.Checkpoint(), r.events, r.name, r.dir()); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := r.whenFailed(cancel)
+	defer func() {
+		stop()
+		cancel()
+		err = r.closeState(err)
+	}()
+	if err := r.openLog(ctx); err != nil {
+		return err
+	}
+	if err := r.await(ctx, func(ctx context.Context) error {
+		return checkLog(ctx, r.state.Checkpoint(), r.events, r.name, r.dir())
+	}); err != nil {
 		return err
 	}
 	r.phase.Store(phaseCatching)
@@ -109,21 +116,39 @@ func (r *realm) apiConfig() api.Config {
 }
 
 // openLog opens the log and makes sure that the other streams are there. It
-// waits for NATS, for JetStream and for a leader.
+// creates the log of a new realm only: a state that has seen one waits for
+// whoever restores it.
 func (r *realm) openLog(ctx context.Context) error {
+	seen := r.state.Checkpoint().GetSequence()
+	return r.await(ctx, func(ctx context.Context) (err error) {
+		if seen > 0 {
+			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name)
+		} else {
+			r.events, err = eventlog.Open(ctx, r.js, r.name, r.c.Replicas)
+		}
+		switch {
+		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
+			return &MismatchError{Realm: r.name, Dir: r.dir(), What: fmt.Sprintf("the stream of the log, %s, is gone, and the state has seen %d commits of it", bus.LogStream(r.name), seen)}
+		case err != nil:
+			return err
+		}
+		if err = bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas); err != nil {
+			return err
+		}
+		r.parkedStream, err = r.js.Stream(ctx, bus.ParkedStream(r.name))
+		return err
+	})
+}
+
+// await does what needs NATS, and waits for NATS, for JetStream and for a
+// leader: until it succeeds, or fails for what waiting does not cure.
+func (r *realm) await(ctx context.Context, do func(context.Context) error) error {
 	said := ""
 	for {
-		err := func() (err error) {
-			try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			if r.events, err = eventlog.Open(try, r.js, r.name, r.c.Replicas); err != nil {
-				return err
-			}
-			if err = bus.EnsureStreams(try, r.js, r.name, r.c.Replicas); err != nil {
-				return err
-			}
-			r.parkedStream, err = r.js.Stream(try, bus.ParkedStream(r.name))
-			return err
+			return do(ctx)
 		}()
 		switch {
 		case err == nil:
@@ -147,47 +172,64 @@ func (r *realm) openLog(ctx context.Context) error {
 // openState opens the state. One that cannot be read is thrown away: it is a
 // cache of the log.
 func (r *realm) openState() error {
-	r.failed = make(chan error, 1)
-	c := r.c.State
-	c.OnFailure = func(err error) {
-		select {
-		case r.failed <- err:
-		default:
-		}
-	}
-	s, err := state.Open(r.dir(), c)
+	s, err := state.Open(r.dir(), r.c.State)
 	if errors.Is(err, state.ErrSchema) || errors.Is(err, pebble.ErrCorruption) {
 		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
 		if err := state.Remove(r.dir()); err != nil {
 			return err
 		}
-		s, err = state.Open(r.dir(), c)
+		s, err = state.Open(r.dir(), r.c.State)
 	}
-	if errors.Is(err, state.ErrLocked) {
+	switch {
+	case errors.Is(err, state.ErrLocked):
 		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
+	case err != nil:
+		return r.failure(err)
 	}
 	r.state = s
-	return err
+	return nil
 }
 
-// closeState closes the state, after everything that uses it has ended. After
-// a failure to write it does not try again.
+// failure says what to do about a state that cannot be written.
+func (r *realm) failure(err error) error {
+	what := "make room, or mend the disk, and start again"
+	if errors.Is(err, pebble.ErrCorruption) {
+		what = "end this process, make the state anew with `coppice rebuild`, and start again"
+	}
+	return fmt.Errorf("realm %s: %w; the log is unharmed: %s", r.name, err, what)
+}
+
+// whenFailed calls end when the state has failed, until it is stopped.
+func (r *realm) whenFailed(end func()) (stop func()) {
+	stopped, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-r.state.Failed():
+			end()
+		case <-stopped:
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-done
+	}
+}
+
+// closeState closes the state, after everything that uses it has ended, and
+// returns why that was: that the state has failed, if it has, rather than what
+// came of it.
 func (r *realm) closeState(why error) error {
 	if why == nil {
 		if err := r.state.Sync(); err != nil {
 			r.log.Warn("what was folded last is folded again at the next start", "error", err)
 		}
 	}
-	done := make(chan error, 1)
-	go func() { done <- r.state.Close() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(10 * time.Second):
-		// A full disk can hold up Pebble for ever. The process ends; what is
-		// on disk is a fold of a prefix of the log.
-		return fmt.Errorf("realm %s: the state did not close within 10 s", r.name)
+	err := r.state.Close()
+	if fail := r.state.Failure(); fail != nil {
+		return r.failure(fail)
 	}
+	return errors.Join(why, err)
 }
 
 // follow folds the log until this process has the lease and has caught up.
@@ -202,16 +244,12 @@ func (r *realm) follow(ctx context.Context) (*lease.Lease, error) {
 	}
 	defer r.hub.Abort()
 
-	target, _, err := r.events.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
 	start := time.Now()
-	if err := r.foldTo(ctx, f, target); err != nil {
+	if err := r.catchUp(ctx, f); err != nil {
 		return nil, err
 	}
 	if f.total > 0 {
-		r.log.Info("caught up with the log", "sequence", target, "revision", f.chain.Revision, "events", f.total, "seconds", time.Since(start).Seconds())
+		r.log.Info("caught up with the log", "sequence", f.chain.Sequence, "revision", f.chain.Revision, "events", f.total, "seconds", time.Since(start).Seconds())
 	}
 	r.phase.Store(phaseStandby)
 
@@ -229,44 +267,36 @@ func (r *realm) follow(ctx context.Context) (*lease.Lease, error) {
 		acquired <- result{l, err}
 		stopFollowing()
 	}()
-	err = r.events.Follow(stop, f.chain.Sequence+1, f.fold)
-	if err != nil && stop.Err() == nil {
+	err := r.events.Follow(stop, f.chain.Sequence+1, f.fold)
+	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
 		cancel()
 		if got := <-acquired; got.lease != nil {
 			_ = got.lease.Release(context.WithoutCancel(ctx))
 		}
-		return nil, r.because(err)
+		return nil, err
 	}
 	got := <-acquired
 	if got.err != nil {
-		return nil, r.because(got.err)
+		return nil, got.err
 	}
 	// What the writer before us appended last, also while we waited.
-	if target, _, err = r.events.Last(ctx); err == nil {
-		err = r.foldTo(ctx, f, target)
-	}
-	if err != nil {
+	if err := r.catchUp(ctx, f); err != nil {
 		_ = got.lease.Release(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return got.lease, nil
 }
 
-func (r *realm) foldTo(ctx context.Context, f *folder, sequence uint64) error {
-	return r.because(f.foldTo(ctx, r.events, sequence))
-}
-
-// because prefers the reason for which Pebble could not write to what came of it.
-func (r *realm) because(err error) error {
-	if err == nil {
-		return nil
-	}
-	select {
-	case fail := <-r.failed:
-		return fmt.Errorf("realm %s: %w", r.name, fail)
-	default:
+// catchUp folds the log as far as it goes now.
+func (r *realm) catchUp(ctx context.Context, f *folder) error {
+	var last uint64
+	if err := r.await(ctx, func(ctx context.Context) (err error) {
+		last, _, err = r.events.Last(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
+	return f.foldTo(ctx, r.events, last)
 }
 
 // write is the writer until ctx ends, the lease is lost, or another writer was
@@ -330,8 +360,6 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		defer tick.Stop()
 		for {
 			select {
-			case err := <-r.failed:
-				return fmt.Errorf("realm %s: %w; the log is unharmed: make room, or mend the disk, and start again", r.name, err)
 			case <-watching.Done():
 				return nil
 			case <-tick.C:
@@ -344,7 +372,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		}
 	}, func(error) { stopWatching() })
 
-	return r.because(g.Run())
+	return g.Run()
 }
 
 func (r *realm) propagatorConfig() propagator.Config {

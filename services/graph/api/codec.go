@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
@@ -17,13 +18,14 @@ import (
 // request is a request with the encoding that its sender prefers.
 type request struct {
 	micro.Request
+	nc         *nats.Conn
 	json       bool
 	maxPayload int
 	received   time.Time
 }
 
 func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
-	q := &request{Request: r, maxPayload: int(s.nc.MaxPayload()), received: time.Now()}
+	q := &request{Request: r, nc: s.nc, maxPayload: int(s.nc.MaxPayload()), received: time.Now()}
 	switch t := r.Headers().Get(bus.HeaderContentType); t {
 	case "", bus.ContentProtobuf:
 	case bus.ContentJSON:
@@ -78,21 +80,31 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		case len(data) > q.maxPayload-replyMargin:
 			err = &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 		default:
-			headers := micro.Headers{bus.HeaderContentType: []string{q.contentType()}}
-			// Nobody to tell if it fails: the sender is gone.
-			_ = q.Respond(data, micro.WithHeaders(headers))
+			q.send(nats.Header{}, data)
 			return
 		}
 	}
 	data, _ := q.encode(err.Status())
-	headers := micro.Headers{
+	header := nats.Header{
+		micro.ErrorCodeHeader: []string{strconv.Itoa(int(err.Reason.Code()))},
+		micro.ErrorHeader:     []string{oneLine(err.Message)},
 		bus.HeaderReason:      []string{string(err.Reason)},
-		bus.HeaderContentType: []string{q.contentType()},
 	}
 	if err.RetryAfter > 0 {
-		headers[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
+		header[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
 	}
-	_ = q.Error(strconv.Itoa(int(err.Reason.Code())), oneLine(err.Message), data, micro.WithHeaders(headers))
+	q.send(header, data)
+}
+
+// send sends a reply. A micro.Request's own methods are for the goroutine of
+// its handler, and most answers come from others.
+func (q *request) send(header nats.Header, data []byte) {
+	if q.Reply() == "" {
+		return
+	}
+	header[bus.HeaderContentType] = []string{q.contentType()}
+	// Nobody to tell if it fails: the sender is gone.
+	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.Reply(), Header: header, Data: data})
 }
 
 // replyMargin is room for the headers of a reply.

@@ -153,7 +153,7 @@ func (s *replicaServer) verify(q *request) {
 		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second})
 		return
 	}
-	s.wg.Go(func() {
+	if !s.start(func() {
 		defer s.verifying.Unlock()
 		v, err := s.r.Verify(s.ctx)
 		if err != nil {
@@ -161,7 +161,10 @@ func (s *replicaServer) verify(q *request) {
 			return
 		}
 		q.answer(v, nil)
-	})
+	}) {
+		s.verifying.Unlock()
+		q.answer(nil, s.stopping())
+	}
 }
 
 func (s *replicaServer) resolveObjects(q *request) {

@@ -54,8 +54,11 @@ type server struct {
 	ctx    context.Context // ends with the service
 	cancel context.CancelFunc
 	reads  chan struct{}
-	wg     sync.WaitGroup
 	micro  micro.Service
+
+	mu      sync.Mutex
+	stopped bool
+	wg      sync.WaitGroup
 }
 
 func newServer(c Config, name, about, queueGroup string) (*server, error) {
@@ -84,12 +87,34 @@ func newServer(c Config, name, about, queueGroup string) (*server, error) {
 	return s, nil
 }
 
-// Stop stops answering, and waits for what is under way.
+// Stop stops answering, and waits for what is under way. Requests that the
+// connection has already received still come to the handlers afterwards.
 func (s *server) Stop() error {
 	err := s.micro.Stop()
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
 	return err
+}
+
+// start lets something run beside that Stop waits for. It reports false if the
+// service has stopped: then the state may be closed.
+func (s *server) start(do func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.wg.Go(do)
+	}
+	return !s.stopped
+}
+
+func (s *server) stopping() *lifecycle.Error {
+	return &lifecycle.Error{
+		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", s.Realm),
+	}
 }
 
 // Stopper is a service that answers until it is stopped.
@@ -121,12 +146,15 @@ func (s *server) background(q *request, answer func(ctx context.Context) (proto.
 		})
 		return
 	}
-	s.wg.Go(func() {
+	if !s.start(func() {
 		defer func() { <-s.reads }()
 		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 		defer cancel()
 		q.answer(answer(ctx))
-	})
+	}) {
+		<-s.reads
+		q.answer(nil, s.stopping())
+	}
 }
 
 // target reads the subject of a request to the object API.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -36,44 +37,48 @@ func (s *replicaServer) watch(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	s.wg.Go(func() {
-		ctx, cancel := context.WithCancel(s.ctx)
-		defer cancel()
-		inbox := s.nc.NewInbox()
-		gone, err := s.nc.Subscribe(inbox, func(m *nats.Msg) {
-			if m.Header.Get("Status") == "503" {
-				cancel()
-			}
-		})
-		if err != nil {
-			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
-			return
-		}
-		defer func() { _ = gone.Unsubscribe() }()
-		send := func(b *coppicev1.WatchBatch) error {
-			data, err := q.encode(b)
-			if err != nil {
-				return err
-			}
-			return s.nc.PublishRequest(q.Reply(), inbox, data)
-		}
-		maxBytes := q.maxPayload / 2
-		if q.json {
-			maxBytes /= 2
-		}
-		err = s.r.Watch(ctx, watch.Target{
-			Resource: resource(at), Namespace: at.Namespace, Labels: labels, From: r.GetFromRevision(),
-			Heartbeat: s.r.Heartbeat, MaxBytes: maxBytes, Send: send,
-		})
-		var refusal *lifecycle.Error
-		switch {
-		case errors.As(err, &refusal):
-			_ = send(&coppicev1.WatchBatch{Error: refusal.Status()})
-		case ctx.Err() == nil:
-			s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
-			_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fmt.Sprint(err)}).Status()})
-		case s.ctx.Err() != nil:
-			_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; watch again"}).Status()})
+	if !s.start(func() { s.serveWatch(q, at, &r, labels) }) {
+		q.answer(nil, s.stopping())
+	}
+}
+
+func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	inbox := s.nc.NewInbox()
+	gone, err := s.nc.Subscribe(inbox, func(m *nats.Msg) {
+		if m.Header.Get("Status") == "503" {
+			cancel()
 		}
 	})
+	if err != nil {
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
+		return
+	}
+	defer func() { _ = gone.Unsubscribe() }()
+	send := func(b *coppicev1.WatchBatch) error {
+		data, err := q.encode(b)
+		if err != nil {
+			return err
+		}
+		return s.nc.PublishRequest(q.Reply(), inbox, data)
+	}
+	maxBytes := q.maxPayload / 2
+	if q.json {
+		maxBytes /= 2
+	}
+	err = s.r.Watch(ctx, watch.Target{
+		Resource: resource(at), Namespace: at.Namespace, Labels: labels, From: r.GetFromRevision(),
+		Heartbeat: s.r.Heartbeat, MaxBytes: maxBytes, Send: send,
+	})
+	var refusal *lifecycle.Error
+	switch {
+	case errors.As(err, &refusal):
+		_ = send(&coppicev1.WatchBatch{Error: refusal.Status()})
+	case ctx.Err() == nil:
+		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
+		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fmt.Sprint(err)}).Status()})
+	case s.ctx.Err() != nil:
+		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; watch again"}).Status()})
+	}
 }

@@ -33,6 +33,7 @@ type Objects struct {
 	Close   bool
 
 	results []*coppicev1.Result
+	size    int  // of the results, in bytes
 	told    bool // by the events
 }
 
@@ -45,16 +46,22 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		return true, lifecycle.ErrUnknownKind(o.Resource)
 	}
 	at := lifecycle.Key{Kind: kind, Namespace: o.Namespace}
+	if o.Count*smallestResult > o.largest(d) {
+		return true, o.tooLarge(at)
+	}
 	whole := o.Atomic || o.DryRun
 	alone := d.Empty()
 	if whole {
-		o.results = nil
+		o.results, o.size = nil, 0
 		d.Savepoint()
 	}
 	if len(o.results) == 0 {
 		o.told = !o.DryRun
 	}
-	finished, err = o.each(d, at)
+	// The reply is kept with the last part: all of it.
+	if finished = d.Reserve(o.size); finished {
+		finished, err = o.each(d, at)
+	}
 	switch {
 	case whole && (err != nil || !finished || o.DryRun):
 		d.Rollback()
@@ -79,14 +86,18 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			if o.Count == 1 || o.Atomic {
 				return true, indexed(err, i, o.Count)
 			}
-			o.results = append(o.results, &coppicev1.Result{Code: err.Reason.Code(), Error: status(err, i)})
+			r := o.fit(d, &coppicev1.Result{Code: err.Reason.Code(), Error: status(err, i)})
+			if !d.Reserve(sizeOf(r)) {
+				return false, nil
+			}
+			o.add(r)
 			o.told = false
 			continue
 		}
 		told := tells(out)
 		kept := 0
 		if o.Count > 1 {
-			kept = briefSize
+			kept = briefSize(out)
 		} else if !told {
 			kept = proto.Size(out.Object.Body) + wholeSize
 		}
@@ -101,16 +112,74 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			return false, nil
 		}
 		o.told = o.told && told
-		o.results = append(o.results, o.result(out, change))
+		o.add(o.fit(d, o.result(out, change)))
 	}
 	return true, nil
 }
 
-// What a result takes at the most, in bytes: of a batch, and beside its body.
-const (
-	briefSize = 1 << 10
-	wholeSize = 4 << 10
-)
+// wholeSize is what the result of a batch of one takes beside its body, at the
+// most, in bytes.
+const wholeSize = 4 << 10
+
+// briefSize is what a result of a larger batch takes at the most, without its
+// warnings.
+func briefSize(out *lifecycle.Outcome) int {
+	const fixed = 256 // uid, numbers, times
+	size := fixed
+	of := func(n *lifecycle.Node) {
+		if n == nil {
+			return
+		}
+		size += len(n.APIVersion) + len(n.Kind) + len(n.Namespace) + len(n.Name)
+		for _, f := range n.Finalizers {
+			size += len(f) + 4
+		}
+	}
+	of(out.Object.Node)
+	for i := range out.Events {
+		of(out.Events[i].Object.Node)
+		for _, f := range out.Events[i].Mark.Finalizers {
+			size += len(f) + 4
+		}
+	}
+	return size
+}
+
+// smallestResult is what a result takes at the most that says only what
+// became of the object.
+const smallestResult = 128
+
+// largest is how large the reply to a batch may become. It has to fit into one
+// commit, beside its last object, and into one message.
+func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
+
+// fit returns the next result as far as there is room for it in the reply, and
+// for at least the smallest of those that are still to come.
+func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) *coppicev1.Result {
+	rest := o.Count - len(o.results) - 1
+	if o.Count == 1 || o.size+sizeOf(r)+rest*smallestResult <= o.largest(d) {
+		return r
+	}
+	small := &coppicev1.Result{Code: r.GetCode()}
+	if m := r.GetObject().GetMetadata(); m != nil {
+		small.Object = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Uid: m.GetUid(), ResourceVersion: m.GetResourceVersion()}}
+	}
+	if e := r.GetError(); e != nil {
+		small.Error = &coppicev1.Status{
+			Code: e.GetCode(), Reason: e.GetReason(), Message: "refused: there is no room to say more",
+			Details: &coppicev1.StatusDetails{Index: e.GetDetails().GetIndex()},
+		}
+	}
+	return small
+}
+
+func (o *Objects) add(r *coppicev1.Result) {
+	o.results = append(o.results, r)
+	o.size += sizeOf(r)
+}
+
+// sizeOf is the size of a result in its reply.
+func sizeOf(r *coppicev1.Result) int { return proto.Size(r) + 6 }
 
 // tells reports whether the log tells the outcome of a command for one object.
 func tells(out *lifecycle.Outcome) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,16 +19,27 @@ type Log struct {
 	stream jetstream.Stream
 	realm  string
 	// created is when the stream was created, Unix nanoseconds.
-	created int64
+	created  int64
+	patience time.Duration
 }
 
 // Open opens the log of a realm, whose stream it creates if there is none.
 func Open(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (*Log, error) {
-	stream, err := bus.EnsureLog(ctx, js, realm, replicas)
-	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: %w", realm, err)
+	return newLog(js, realm)(bus.EnsureLog(ctx, js, realm, replicas))
+}
+
+// OpenExisting opens the log of a realm that is known to have one.
+func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string) (*Log, error) {
+	return newLog(js, realm)(bus.OpenLog(ctx, js, realm))
+}
+
+func newLog(js jetstream.JetStream, realm string) func(jetstream.Stream, error) (*Log, error) {
+	return func(stream jetstream.Stream, err error) (*Log, error) {
+		if err != nil {
+			return nil, fmt.Errorf("log of realm %s: stream %s: %w", realm, bus.LogStream(realm), err)
+		}
+		return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano(), patience: patience}, nil
 	}
-	return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano()}, nil
 }
 
 // Created is when the stream was created, in Unix nanoseconds: a stream that
@@ -82,6 +94,9 @@ const (
 	attemptTimeout = 2 * time.Second
 	firstPause     = 5 * time.Millisecond
 	longestPause   = 500 * time.Millisecond
+	// patience is how long a log may be behind what is known to be in it: a
+	// replica that became the leader has to catch up.
+	patience = 30 * time.Second
 )
 
 // Append appends a commit behind the sequence expected, or fails. On success
@@ -93,22 +108,37 @@ const (
 // sequence until it is acknowledged, or refused because the stream has gone on;
 // then whoever stands at that sequence has won, and the ids tell who it is.
 // When ctx ends before that, the error is ErrUnsettled.
+//
+// Where nobody stands there the refusal settles nothing either: a cluster's
+// leader counts what it has accepted and may still lose.
 func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error {
 	doubt := false // an earlier attempt may have been stored
 	pause := firstPause
+	var behind time.Time // since when the log has been behind
 	for {
 		err := l.publish(ctx, expected, commit)
 		switch bus.Classify(err) {
 		case bus.Stored:
 			return nil
 		case bus.Conflict:
-			return l.settle(ctx, expected+1, id)
+			doubt = true
+			if err = l.whose(ctx, expected+1, id); err == nil || errors.Is(err, ErrFenced) {
+				return err
+			}
 		case bus.Refused:
 			if !doubt {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
 			}
 		case bus.Ambiguous:
 			doubt = true
+		}
+		if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+			if behind.IsZero() {
+				behind = time.Now()
+			}
+			if err := l.lost(ctx, expected, time.Since(behind) > l.patience); err != nil {
+				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -120,6 +150,40 @@ func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit [
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// whose returns nil if the commit at a sequence is the one with the id, and
+// ErrFenced if it is another.
+func (l *Log) whose(ctx context.Context, sequence uint64, id [16]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	message, err := l.Get(ctx, sequence)
+	if err != nil {
+		return err
+	}
+	c, err := Decode(message)
+	if err != nil {
+		return fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+	}
+	if c.ID != id {
+		return ErrFenced
+	}
+	return nil
+}
+
+// lost returns an error if the log is known not to be the one, or not to have
+// any more, what it is to be appended to.
+func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	last, _, err := l.Last(ctx)
+	switch {
+	case errors.Is(err, ErrGone):
+		return err
+	case err == nil && last < expected && long:
+		return &BrokenError{Sequence: expected, What: fmt.Sprintf("it was there, and now the log ends at %d", last)}
+	}
+	return nil
 }
 
 func (l *Log) publish(ctx context.Context, expected uint64, commit []byte) error {
@@ -135,30 +199,6 @@ func (l *Log) publish(ctx context.Context, expected uint64, commit []byte) error
 	return err
 }
 
-// settle finds out who stands at the sequence that was to be ours.
-func (l *Log) settle(ctx context.Context, sequence uint64, id [16]byte) error {
-	pause := firstPause
-	for {
-		message, err := l.Get(ctx, sequence)
-		if err == nil {
-			c, err := Decode(message)
-			if err != nil {
-				return fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
-			}
-			if c.ID == id {
-				return nil
-			}
-			return ErrFenced
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
-
 // Message is a message of the log.
 type Message struct {
 	Sequence uint64
@@ -168,11 +208,17 @@ type Message struct {
 }
 
 // Follow calls visit for every message from a sequence on, in order, and waits
-// for more, until visit fails or ctx ends.
+// for more, until visit fails or ctx ends, or the stream is no longer the one
+// that was opened.
 //
 // The consumer behind it is made anew whenever it is lost; what counts is the
 // sequence, which never skips or repeats a message.
 func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() { cancel(l.guard(ctx)) })
 	for {
 		last, err := l.follow(ctx, from, visit)
 		var v visitError
@@ -180,19 +226,37 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 		case errors.As(err, &v):
 			return v.error
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		from = last + 1
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(longestPause):
+		}
+	}
+}
+
+// guard returns ErrGone when the stream is gone. A consumer does not tell: it
+// is made anew on a stream of the same name, and waits for the sequence that
+// comes next.
+func (l *Log) guard(ctx context.Context) error {
+	tick := time.NewTicker(guardInterval)
+	defer tick.Stop()
+	for {
 		if _, _, err := l.Last(ctx); errors.Is(err, ErrGone) {
 			return fmt.Errorf("log of realm %s: %w", l.realm, err)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(longestPause):
+		case <-tick.C:
 		}
 	}
 }
+
+// guardInterval is how often the stream is looked at.
+const guardInterval = 5 * time.Second
 
 // visitError tells a failure of visit from one of reading.
 type visitError struct{ error }

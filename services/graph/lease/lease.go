@@ -34,9 +34,11 @@ type Holder struct {
 
 // Config is how to hold a lease.
 type Config struct {
-	Realm    string
-	Holder   Holder
-	TTL      time.Duration // 5 s if zero
+	Realm  string
+	Holder Holder
+	// TTL is after how long a lease that is not renewed is gone; 5 s if zero.
+	// It is that of the bucket, whose creator was told it: see open.
+	TTL      time.Duration
 	Replicas int
 	Log      *slog.Logger
 }
@@ -73,35 +75,67 @@ func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, err
 	l := &Lease{c: c, value: value, start: time.Now(), lost: make(chan struct{}), done: make(chan struct{})}
 	holder := ""
 	for {
-		if l.kv == nil {
-			l.kv, err = js.CreateOrUpdateKeyValue(ctx, bus.LeaseConfig(c.TTL, c.Replicas))
-			if err != nil {
-				l.kv = nil
-			}
+		var other Holder
+		err := l.open(ctx, js)
+		ok := false
+		if err == nil {
+			ok, err = l.try(ctx, &other)
 		}
-		if l.kv != nil {
-			var other Holder
-			ok, err := l.try(ctx, &other)
-			switch {
-			case ok:
-				ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-				l.cancel = cancel
-				go l.keep(ctx)
-				return l, nil
-			case err != nil && !bus.IsNotReady(err):
-				c.Log.Warn("cannot acquire the lease", "realm", c.Realm, "error", err)
-			case other.Name != holder:
-				holder = other.Name
-				c.Log.Info("another writer holds the lease; standing by", "realm", c.Realm, "holder", holder)
-			}
+		switch {
+		case ok:
+			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			l.cancel = cancel
+			go l.keep(ctx)
+			return l, nil
+		case err != nil && ctx.Err() == nil && !bus.IsNotReady(err):
+			c.Log.Warn("cannot acquire the lease", "realm", c.Realm, "error", err)
+		case other.Name != holder:
+			holder = other.Name
+			c.Log.Info("another writer holds the lease; standing by", "realm", c.Realm, "holder", holder)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(c.TTL / 8):
+		case <-time.After(l.c.TTL / 8):
 		}
 	}
 }
+
+// open opens the bucket, or creates it. The ttl of one that is there stays: who
+// holds a lease in it relies on the ttl that it found.
+func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
+	if l.kv != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, bus.LeaseBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		// Not CreateOrUpdate: another may be creating it with another ttl.
+		kv, err = js.CreateKeyValue(ctx, bus.LeaseConfig(l.c.TTL, l.c.Replicas))
+	}
+	if err != nil {
+		return err
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return err
+	}
+	ttl := status.TTL()
+	if ttl == 0 {
+		return fmt.Errorf("the keys of bucket %s have no ttl, so that no lease in it would ever end; remove the bucket", bus.LeaseBucket)
+	}
+	if ttl != l.c.TTL {
+		l.c.Log.Warn("leases last as long as their bucket says; to change that, remove the bucket while no graph service runs",
+			"realm", l.c.Realm, "bucket", bus.LeaseBucket, "ttl", ttl, "wanted", l.c.TTL)
+		l.c.TTL = ttl
+	}
+	l.kv = kv
+	return nil
+}
+
+// openTimeout is how long JetStream may take to answer for the bucket.
+const openTimeout = 5 * time.Second
 
 // try takes the lease if it is free, or if it is our own from before.
 func (l *Lease) try(ctx context.Context, other *Holder) (bool, error) {

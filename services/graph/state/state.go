@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -28,18 +29,14 @@ type Config struct {
 	MemTableSize uint64
 	// FS is the file system; the disk's.
 	FS vfs.FS
-	// OnFailure is called, at most once for each failure, when Pebble cannot
-	// write in the background: the disk is full, or broken. The State has to
-	// be closed; what it holds on disk stays a fold of a prefix of the log.
-	OnFailure func(error)
 }
 
 // State is a realm's state. Its methods are safe for concurrent use; a Tx is
 // for one goroutine, one at a time.
 type State struct {
-	db  *pebble.DB
-	dir string
-	log *pebbleLog
+	db       *pebble.DB
+	dir      string
+	failures *failures
 
 	removed  *window[uint64] // by uidHash
 	commands *window[CommandID]
@@ -74,7 +71,7 @@ func open(dir string, c Config) (*State, error) {
 	if err := c.FS.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	log := &pebbleLog{onFailure: c.OnFailure}
+	failures := newFailures()
 	cache := pebble.NewCache(c.CacheSize)
 	defer cache.Unref()
 	opts := &pebble.Options{
@@ -90,13 +87,17 @@ func open(dir string, c Config) (*State, error) {
 		L0StopWritesThreshold:       24,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		MaxOpenFiles:                512,
-		Logger:                      log,
-		EventListener:               &pebble.EventListener{BackgroundError: log.backgroundError},
+		Logger:                      failures,
+		EventListener:               failures.listener(),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	db, err := pebble.Open(dir, opts)
+	var db *pebble.DB
+	err := failures.guard(func() (err error) {
+		db, err = pebble.Open(dir, opts)
+		return err
+	})
 	if err != nil {
 		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
 			return nil, ErrLocked
@@ -104,7 +105,7 @@ func open(dir string, c Config) (*State, error) {
 		return nil, err
 	}
 	s := &State{
-		db: db, dir: dir, log: log,
+		db: db, dir: dir, failures: failures,
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newWindow[CommandID](keptCommands),
 	}
@@ -178,19 +179,9 @@ func (s *State) loadKinds(r *reader) {
 	})
 }
 
-// commit writes a batch. Pebble ends the process when it cannot; here it ends
-// the State.
-func (s *State) commit(b *pebble.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			fatal, ok := p.(fatalError)
-			if !ok {
-				panic(p)
-			}
-			err = fmt.Errorf("state: write: %w", fatal)
-		}
-	}()
-	if err := s.db.Apply(b, pebble.NoSync); err != nil {
+// commit writes a batch, or returns why the state has failed.
+func (s *State) commit(b *pebble.Batch) error {
+	if err := s.failures.guard(func() error { return s.db.Apply(b, pebble.NoSync) }); err != nil {
 		return fmt.Errorf("state: write: %w", err)
 	}
 	return nil
@@ -214,19 +205,44 @@ func (s *State) Metrics() *pebble.Metrics { return s.db.Metrics() }
 // Sync makes what was written so far survive a crash, so that the next start
 // need not fold it again.
 func (s *State) Sync() error {
-	if err := s.db.Flush(); err != nil {
+	if err := s.failures.guard(s.db.Flush); err != nil {
 		return fmt.Errorf("state: flush: %w", err)
 	}
 	return nil
 }
 
 // Close closes the state. Nothing may use it, or a Snapshot of it, any more.
+// One that has failed may not come to its end; Close then gives it up, and the
+// directory is in use until the process has ended.
 func (s *State) Close() error {
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("state: close %s: %w", s.dir, err)
+	done := make(chan error, 1)
+	go func() { done <- s.db.Close() }()
+	var given <-chan time.Time
+	for failed := s.failures.failed; ; {
+		select {
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("state: close %s: %w", s.dir, err)
+			}
+			return nil
+		case <-failed:
+			failed, given = nil, time.After(closeTimeout)
+		case <-given:
+			return fmt.Errorf("state: close %s: %w", s.dir, s.Failure())
+		}
 	}
-	return nil
 }
+
+// closeTimeout is how long a state that has failed may take to close.
+const closeTimeout = 2 * time.Second
+
+// Failed is closed when Pebble cannot write any more: the disk is full, or
+// broken. The State has to be closed; what it holds on disk stays a fold of a
+// prefix of the log.
+func (s *State) Failed() <-chan struct{} { return s.failures.failed }
+
+// Failure is why the state has failed, nil if it has not.
+func (s *State) Failure() error { return s.failures.err() }
 
 // Remove deletes the state in dir, which must not be open.
 func Remove(dir string) error {
@@ -248,30 +264,6 @@ func Remove(dir string) error {
 		}
 	}
 	return errors.Join(err, lock.Close())
-}
-
-// pebbleLog is Pebble's logger. Pebble reports some failures only through it.
-type pebbleLog struct {
-	onFailure func(error)
-}
-
-// fatalError is what Pebble would have ended the process with.
-type fatalError struct{ error }
-
-func (*pebbleLog) Infof(string, ...any) {}
-
-func (*pebbleLog) Errorf(string, ...any) {}
-
-func (l *pebbleLog) Fatalf(format string, args ...any) {
-	err := fatalError{fmt.Errorf(format, args...)}
-	l.backgroundError(err)
-	panic(err)
-}
-
-func (l *pebbleLog) backgroundError(err error) {
-	if l.onFailure != nil {
-		l.onFailure(fmt.Errorf("state: %w", err))
-	}
 }
 
 // Kinds are the kinds that are registered now.

@@ -19,7 +19,7 @@ type Decision struct {
 	id       [16]byte
 	b        *eventlog.Builder
 	limit    int // of the commit, in bytes
-	reserved int // for replies that are kept
+	reserved int // for the reply that is kept of the command that is being decided
 	command  eventlog.Command
 	begun    bool
 	fatal    error
@@ -39,7 +39,7 @@ type savepoint struct {
 }
 
 // begin begins a command. It is written with its first event.
-func (d *Decision) begin(c eventlog.Command) { d.command, d.begun = c, false }
+func (d *Decision) begin(c eventlog.Command) { d.command, d.begun, d.reserved = c, false, 0 }
 
 func (d *Decision) beginCommand() {
 	if !d.begun {
@@ -51,12 +51,31 @@ func (d *Decision) beginCommand() {
 // Empty reports whether the commit has no events yet.
 func (d *Decision) Empty() bool { return len(d.b.Commands()) == 0 }
 
+// Limit is how large a commit can become, in bytes.
+func (d *Decision) Limit() int { return d.limit }
+
+// Reserve reserves so many bytes for a reply that is kept with the command. It
+// reports false, and has done nothing, if they do not fit into the commit.
+func (d *Decision) Reserve(kept int) bool {
+	if d.size()+kept > d.limit {
+		return false
+	}
+	d.reserved += kept
+	return true
+}
+
+// size is what the commit has come to, if the command that is being decided is
+// written.
+func (d *Decision) size() int {
+	return d.b.Size() + d.reserved + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
+}
+
 // Apply applies events, and returns what the last one did. It reports false,
 // and has done nothing, if they do not fit into the commit, or kept, so many
 // bytes of a reply that is kept, does not beside them. What does not fit into
 // an empty commit never will.
 func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
-	size := d.b.Size() + d.reserved + kept + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
+	size := d.size() + kept
 	d.parts = d.parts[:0]
 	for i := range events {
 		p, err := d.part(&events[i])

@@ -123,6 +123,9 @@ func New(c Config) *Writer {
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
 	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	limit := c.MaxPayload - payloadMargin
 	return &Writer{
 		c:         c,
@@ -294,15 +297,29 @@ func (w *Writer) commit(ctx context.Context, requests []*Request) error {
 		// the writer until after they were read.
 		w.c.Abort()
 		if !w.c.Lease.Holds() {
+			w.refuse(outcomes)
 			return ErrLeaseLost
 		}
 	} else if err := w.write(ctx, d, len(outcomes), time.Since(start)); err != nil {
+		if errors.Is(err, eventlog.ErrFenced) {
+			w.refuse(outcomes)
+		}
 		return err
 	}
 	for _, o := range outcomes {
 		w.answer(o)
 	}
 	return nil
+}
+
+// refuse answers requests that have come to nothing here. Of one that was in
+// an earlier commit as well, a part is in the log.
+func (w *Writer) refuse(outcomes []outcome) {
+	for _, o := range outcomes {
+		if o.r.parts == 1 {
+			w.answer(outcome{r: o.r, err: w.notWriter()})
+		}
+	}
 }
 
 // do lets one request decide, and reports whether it came to its end.
@@ -320,6 +337,9 @@ func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 		return outcome{}, false
 	}
 	reply := r.Work.Reply(d)
+	if r.parts > 1 {
+		d.beginCommand() // also if its last part has no events
+	}
 	if d.begun {
 		d.b.End(r.ID, w.kept(d, r, reply))
 	}

@@ -1,0 +1,132 @@
+// Package testkit is what the tests of several packages have in common: an
+// embedded NATS server with a user per role, connections, and waiting for a
+// condition.
+//
+// Tests wait for conditions, never for durations; what is waited for has a
+// name, which a test that waits in vain says.
+package testkit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+)
+
+// Timeout is after how long a test that waits has failed. It is generous: the
+// machine may be slow, and nobody waits for it in a test that succeeds.
+const Timeout = time.Minute
+
+// Context returns a context that ends with the test, or after Timeout.
+func Context(tb testing.TB) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), Timeout)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// WaitFor waits until a condition holds, and fails the test if ctx ends before.
+func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool) {
+	tb.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Receive receives from a channel, and fails the test if ctx ends before.
+func Receive[T any](tb testing.TB, ctx context.Context, what string, from <-chan T) T {
+	tb.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-ctx.Done():
+		tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
+	}
+	panic("unreachable")
+}
+
+// NATS starts an embedded server, in a directory of its own, with the users of
+// all roles of the realm. It listens on a free port of the loopback interface.
+func NATS(tb testing.TB) *natsd.Server {
+	tb.Helper()
+	return StartNATS(tb, natsd.Config{Dir: tb.TempDir()})
+}
+
+// StartNATS is NATS with a configuration; what it does not say is as there.
+func StartNATS(tb testing.TB, c natsd.Config) *natsd.Server {
+	tb.Helper()
+	if c.Port == 0 {
+		c.Port = -1
+	}
+	if c.Roles == nil {
+		c.Roles = append(bus.Roles(bus.DefaultRealm), bus.LocalRole(bus.DefaultRealm))
+	}
+	c.Logf = tb.Logf
+	s, err := natsd.Start(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stop := func() {
+		if err := s.Shutdown(); err != nil {
+			tb.Error(err)
+		}
+	}
+	tb.Cleanup(stop)
+	return s
+}
+
+// Conn connects with a role, within this process.
+func Conn(tb testing.TB, s *natsd.Server, role string) *nats.Conn {
+	tb.Helper()
+	return connect(tb, s.URL(), s.Options(role)...)
+}
+
+// Dial connects with a role over TCP, at the server's URL or that of a proxy.
+func Dial(tb testing.TB, s *natsd.Server, url, role string) *nats.Conn {
+	tb.Helper()
+	return connect(tb, url, nats.UserInfo(role, s.Password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)))
+}
+
+// connect connects as a service does: it reconnects for ever, and keeps
+// nothing to send later.
+func connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
+	tb.Helper()
+	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream connects with a role, and returns its JetStream.
+func JetStream(tb testing.TB, s *natsd.Server, role string) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.New(Conn(tb, s, role))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+// Main runs the tests of a package, and fails if they leave goroutines behind.
+func Main(m *testing.M) {
+	goleak.VerifyTestMain(m, ignored...)
+}
+
+// ignored are goroutines of others that end on their own, or never.
+var ignored = []goleak.Option{}

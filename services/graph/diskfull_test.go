@@ -1,0 +1,275 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// disk is a file system on which there is no room any more after a number of
+// writes to files whose name has a part.
+type disk struct {
+	part   string
+	room   int64
+	writes atomic.Int64
+}
+
+// MaybeError implements errorfs.Injector.
+func (d *disk) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFilePreallocate:
+	default:
+		return nil
+	}
+	if !strings.Contains(filepath.Base(op.Path), d.part) || d.writes.Add(1) <= d.room {
+		return nil
+	}
+	return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+}
+
+func (d *disk) String() string { return fmt.Sprintf("%d writes to *%s*", d.room, d.part) }
+
+// The process of a graph service that these tests start: its exit tells of a
+// crash, and frees what it had locked.
+const (
+	childURL      = "COPPICE_TEST_URL"
+	childPassword = "COPPICE_TEST_PASSWORD"
+	childDir      = "COPPICE_TEST_DIR"
+	childPart     = "COPPICE_TEST_PART"
+	childRoom     = "COPPICE_TEST_ROOM"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childURL) != "" {
+		os.Exit(child())
+	}
+	testkit.Main(m)
+}
+
+func child() int {
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	room, err := strconv.ParseInt(os.Getenv(childRoom), 10, 64)
+	if err != nil {
+		return fail(err)
+	}
+	nc, err := nats.Connect(os.Getenv(childURL), nats.UserInfo(bus.RoleGraph, os.Getenv(childPassword)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleGraph)),
+		nats.MaxReconnects(-1), nats.ReconnectBufSize(-1))
+	if err != nil {
+		return fail(err)
+	}
+	defer nc.Close()
+	c := graph.Config{Conn: nc, Dir: os.Getenv(childDir), LeaseTTL: time.Second}
+	c.State.FS = errorfs.Wrap(vfs.Default, &disk{part: os.Getenv(childPart), room: room})
+	c.State.MemTableSize = 64 << 10
+	s, err := graph.New(c)
+	if err != nil {
+		return fail(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := s.Run(ctx); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// process is a process of a graph service.
+type process struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	ended  chan struct{}
+}
+
+func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), childURL+"="+n.URL(), childPassword+"="+n.Password(bus.RoleGraph), childDir+"="+dir,
+		childPart+"="+d.part, childRoom+"="+strconv.FormatInt(d.room, 10))
+	p.cmd.Stderr = &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	})
+	return p
+}
+
+// wait waits until the process has ended. deadline is how long that may take.
+func (p *process) wait(t *testing.T, deadline time.Duration) (code int, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(testkit.Context(t), deadline)
+	defer cancel()
+	testkit.Receive(t, ctx, "the end of the process", p.ended)
+	return p.cmd.ProcessState.ExitCode(), p.stderr.String()
+}
+
+// deadline is how long a service may take to end that cannot write any more.
+const deadline = 20 * time.Second
+
+// saysWhatToDo checks what a service said that ended on a full disk.
+func saysWhatToDo(t *testing.T, code int, stderr string) {
+	t.Helper()
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"realm " + realm, "no space left on device", "make room", "the log is unharmed"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the service does not say %q", want)
+		}
+	}
+	if strings.Contains(stderr, "goroutine ") || t.Failed() {
+		t.Errorf("the service said:\n%s", stderr)
+	}
+}
+
+// Wherever the disk is full: the service ends, says what to do, and loses
+// nothing; and goes on when there is room.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, d := range []*disk{
+		{part: "", room: 0}, // full from the start
+		{part: "", room: 30},
+		{part: "", room: 60},
+		{part: ".sst", room: 2},
+		{part: ".sst", room: 25},
+		{part: "MANIFEST", room: 4},
+		{part: "MANIFEST", room: 9},
+		{part: "marker", room: 3},
+	} {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			n, dir := testkit.NATS(t), t.TempDir()
+			p := startProcess(t, n, dir, d)
+			names := load(ctx, t, n, p)
+			code, stderr := p.wait(t, deadline)
+			saysWhatToDo(t, code, stderr)
+
+			s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+			hasAll(ctx, t, application(t, n), names)
+			verified(ctx, t, n)
+			s.stop(ctx)
+		})
+	}
+}
+
+// load creates objects until the process has ended, and returns those that
+// were acknowledged, sorted.
+func load(ctx context.Context, t *testing.T, n *natsd.Server, p *process) (names []string) {
+	t.Helper()
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		<-p.ended
+		stop()
+	}()
+	objects := application(t, n).Objects(configMaps, "a")
+	for i := 0; loading.Err() == nil; i++ {
+		o := configMap(fmt.Sprintf("n-%06d", i))
+		o.Spec = []byte(`"` + strings.Repeat("x", 2000) + `"`)
+		_, err := objects.Create(loading, o, client.WriteOptions{})
+		if err == nil {
+			names = append(names, o.GetMetadata().GetName())
+		}
+	}
+	return names
+}
+
+// hasAll checks that all these objects are there, and at most one more: that
+// whose creation was not answered.
+func hasAll(ctx context.Context, t *testing.T, c *client.Client, names []string) {
+	t.Helper()
+	got := map[string]bool{}
+	for o, err := range c.Objects(configMaps, "a").List(ctx, client.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[o.GetMetadata().GetName()] = true
+	}
+	for _, n := range names {
+		if !got[n] {
+			t.Errorf("%s was acknowledged, and is not there", n)
+		}
+	}
+	if len(got) > len(names)+1 {
+		t.Errorf("%d objects are there, %d were acknowledged", len(got), len(names))
+	}
+}
+
+// verified checks that the state is the fold of the log.
+func verified(ctx context.Context, t *testing.T, n *natsd.Server) {
+	t.Helper()
+	if v := verify(ctx, t, n); v.GetDifference() != "" || v.GetSequence() == 0 {
+		t.Errorf("the state is not the fold of the log: %v", v)
+	}
+}
+
+// A replica whose disk is full ends as well, and leaves the writer alone.
+func TestDiskFullOfAReplica(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir := testkit.NATS(t), t.TempDir()
+	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	p := startProcess(t, n, dir, &disk{part: ".sst", room: 4})
+	names := load(ctx, t, n, p)
+	code, stderr := p.wait(t, deadline)
+	saysWhatToDo(t, code, stderr)
+	if !s.Writing() {
+		t.Error("the writer is not the writer any more")
+	}
+	s.stop(ctx)
+	serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	hasAll(ctx, t, application(t, n), names)
+}
+
+// A service that is told to end while the disk is full ends.
+func TestStopOnFullDisk(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir := testkit.NATS(t), t.TempDir()
+	p := startProcess(t, n, dir, &disk{part: ".sst", room: 0})
+	c := application(t, n)
+	create(ctx, t, c, "one", "two")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.wait(t, deadline)
+	if strings.Contains(p.stderr.String(), "goroutine ") {
+		t.Errorf("the service said:\n%s", p.stderr.String())
+	}
+	serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	has(ctx, t, c, "one", "two")
+}

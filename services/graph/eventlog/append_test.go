@@ -1,0 +1,313 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const realm = bus.DefaultRealm
+
+// bench has a log that is written through a proxy, and one beside it.
+type bench struct {
+	t      *testing.T
+	ctx    context.Context
+	server *natsd.Server
+	proxy  *testkit.Proxy
+	log    *eventlog.Log // through the proxy
+	other  *eventlog.Log
+	js     jetstream.JetStream
+	// refusals counts the answers that say that the log has another end.
+	refusals atomic.Int32
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
+	b.proxy = testkit.NewProxy(t, b.server.URL())
+	js, err := jetstream.New(testkit.Dial(t, b.server, b.proxy.URL(), bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := testkit.Conn(t, b.server, bus.RoleGraph)
+	if b.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Subscribe(bus.InboxPrefix(bus.RoleGraph)+".>", func(m *nats.Msg) {
+		if bytes.Contains(m.Data, []byte(`"err_code":10071`)) {
+			b.refusals.Add(1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.log, b.other = b.open(js), b.open(b.js)
+	return b
+}
+
+func (b *bench) open(js jetstream.JetStream) *eventlog.Log {
+	b.t.Helper()
+	l, err := eventlog.Open(b.ctx, js, realm, 1)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return l
+}
+
+// commit is a commit without events.
+func commit(id byte) ([16]byte, []byte) {
+	h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{id}, Epoch: 1, Time: 1, FirstRevision: 1}
+	return h.ID, eventlog.NewBuilder(h).Bytes()
+}
+
+func appendTo(ctx context.Context, l *eventlog.Log, expected uint64, id byte) error {
+	i, c := commit(id)
+	return l.Append(ctx, expected, i, c)
+}
+
+// appending appends through the proxy, and tells what came of it.
+func (b *bench) appending(ctx context.Context, expected uint64, id byte) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- appendTo(ctx, b.log, expected, id) }()
+	return done
+}
+
+func (b *bench) receive(done <-chan error) error {
+	b.t.Helper()
+	return testkit.Receive(b.t, b.ctx, "the end of the append", done)
+}
+
+// waitForLast waits until the log has come to a sequence.
+func (b *bench) waitForLast(sequence uint64) {
+	b.t.Helper()
+	testkit.WaitFor(b.t, b.ctx, fmt.Sprint("sequence ", sequence), func() bool {
+		last, _, err := b.other.Last(b.ctx)
+		return err == nil && last >= sequence
+	})
+}
+
+// has checks that the log has just these commits.
+func (b *bench) has(ids ...byte) {
+	b.t.Helper()
+	last, _, err := b.other.Last(b.ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if last != uint64(len(ids)) {
+		b.t.Errorf("the log ends at %d, want %d", last, len(ids))
+	}
+	for i, id := range ids {
+		m, err := b.other.Get(b.ctx, uint64(i+1))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		c, err := eventlog.Decode(m)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if c.ID[0] != id {
+			b.t.Errorf("sequence %d is commit %d, want %d", i+1, c.ID[0], id)
+		}
+	}
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range byte(3) {
+		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := appendTo(b.ctx, b.other, 2, 9); !errors.Is(err, eventlog.ErrFenced) {
+		t.Errorf("behind another writer: %v", err)
+	}
+	b.has(1, 2, 3)
+}
+
+// An append whose acknowledgement was lost succeeds, and has appended once.
+func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.proxy.Set(testkit.ToClient, testkit.Discard)
+	done := b.appending(b.ctx, 0, 1)
+	b.waitForLast(1)
+	b.proxy.Heal()
+	if err := b.receive(done); err != nil {
+		t.Errorf("got %v", err)
+	}
+	b.has(1)
+}
+
+// An append whose acknowledgement is late, later than it waits, succeeds, and
+// has appended once: what it has published again was refused.
+func TestLateAcknowledgement(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.proxy.Set(testkit.ToClient, testkit.Hold)
+	done := b.appending(b.ctx, 0, 1)
+	testkit.WaitFor(t, b.ctx, "another attempt, which is refused", func() bool { return b.refusals.Load() > 0 })
+	b.proxy.Set(testkit.ToClient, testkit.Pass)
+	if err := b.receive(done); err != nil {
+		t.Errorf("got %v", err)
+	}
+	b.has(1)
+}
+
+// An append that never arrived, while another writer's did, is fenced.
+func TestLostAppend(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.proxy.Set(testkit.ToServer, testkit.Discard)
+	done := b.appending(b.ctx, 0, 1)
+	if err := appendTo(b.ctx, b.other, 0, 2); err != nil {
+		t.Fatal(err)
+	}
+	b.proxy.Heal()
+	if err := b.receive(done); !errors.Is(err, eventlog.ErrFenced) {
+		t.Errorf("got %v", err)
+	}
+	b.has(2)
+}
+
+// An append whose acknowledgement was lost, after which another writer has gone
+// on, has succeeded: the identity of the commit tells.
+func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.proxy.Set(testkit.ToClient, testkit.Discard)
+	done := b.appending(b.ctx, 0, 1)
+	b.waitForLast(1)
+	if err := appendTo(b.ctx, b.other, 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	b.proxy.Heal()
+	if err := b.receive(done); err != nil {
+		t.Errorf("got %v", err)
+	}
+	b.has(1, 2)
+}
+
+// An append that may still be on its way is not given up as not stored.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.proxy.Set(testkit.ToServer, testkit.Hold)
+	ctx, cancel := context.WithCancel(b.ctx)
+	done := b.appending(ctx, 0, 1)
+	testkit.WaitFor(t, b.ctx, "the append to be on its way", func() bool { return b.proxy.Held(testkit.ToServer) > 0 })
+	cancel()
+	if err := b.receive(done); !errors.Is(err, eventlog.ErrUnsettled) {
+		t.Errorf("got %v", err)
+	}
+	b.has()
+	b.proxy.Set(testkit.ToServer, testkit.Pass)
+	b.waitForLast(1) // after it was given up
+	b.has(1)
+}
+
+// An append outlives its connection, and the server.
+func TestServerRestart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	b.proxy.Set(testkit.ToServer, testkit.Discard)
+	done := b.appending(b.ctx, 1, 2)
+	testkit.WaitFor(t, b.ctx, "the append to be lost", func() bool { return b.proxy.Lost(testkit.ToServer) > 0 })
+	b.proxy.Heal()
+	if err := b.receive(done); err != nil {
+		t.Errorf("got %v", err)
+	}
+	b.has(1, 2)
+}
+
+// What the stream refuses, whoever asks, is an error, and nothing is in doubt.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	err := b.log.Append(b.ctx, 0, [16]byte{1}, make([]byte, natsd.MaxPayload+1))
+	if err == nil || errors.Is(err, eventlog.ErrUnsettled) || errors.Is(err, eventlog.ErrFenced) {
+		t.Errorf("got %v", err)
+	}
+	b.has()
+}
+
+// A refusal is believed only if the log has got as far as was expected. A
+// replica that became the leader may have to catch up, and what it had accepted
+// before may be lost: then the append is to be tried again.
+func TestLogBehindExpectation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	done := b.appending(b.ctx, 2, 3)
+	testkit.WaitFor(t, b.ctx, "a refusal", func() bool { return b.refusals.Load() > 0 })
+	for i := range byte(2) {
+		if err := appendTo(b.ctx, b.other, uint64(i), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.receive(done); err != nil {
+		t.Errorf("got %v", err)
+	}
+	b.has(1, 2, 3)
+}
+
+// A log that went backwards is not waited for forever.
+func TestLogBackwards(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.log.SetPatience(time.Millisecond)
+	err := appendTo(b.ctx, b.log, 2, 3)
+	var broken *eventlog.BrokenError
+	if !errors.As(err, &broken) || broken.Sequence != 2 {
+		t.Errorf("got %v", err)
+	}
+	b.has()
+}
+
+// A stream that was deleted, or made anew, is another log: nothing is appended
+// to it, and nobody waits for ever.
+func TestStreamGone(t *testing.T) {
+	t.Parallel()
+	for name, anew := range map[string]bool{"deleted": false, "made anew": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			for i := range byte(2) {
+				if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.js.DeleteStream(b.ctx, bus.LogStream(realm)); err != nil {
+				t.Fatal(err)
+			}
+			if anew {
+				b.open(b.js)
+			}
+			if err := appendTo(b.ctx, b.log, 2, 3); !errors.Is(err, eventlog.ErrGone) {
+				t.Errorf("append: %v", err)
+			}
+			if _, _, err := b.log.Last(b.ctx); !errors.Is(err, eventlog.ErrGone) {
+				t.Errorf("last: %v", err)
+			}
+			err := b.log.Follow(b.ctx, 3, func(eventlog.Message) error { return nil })
+			if !errors.Is(err, eventlog.ErrGone) {
+				t.Errorf("follow: %v", err)
+			}
+		})
+	}
+}

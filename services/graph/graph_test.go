@@ -1,0 +1,181 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+const realm = bus.DefaultRealm
+
+// service is a graph service that runs.
+type service struct {
+	*graph.Service
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error
+}
+
+// serve runs a graph service on a connection until the test has ended.
+func serve(t *testing.T, nc *nats.Conn, dir string, change func(*graph.Config)) *service {
+	t.Helper()
+	c := graph.Config{Conn: nc, Dir: dir, LeaseTTL: time.Second}
+	if change != nil {
+		change(&c)
+	}
+	g, err := graph.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{Service: g, t: t, ended: make(chan struct{})}
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(s.ended)
+		s.err = g.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		s.cancel()
+		<-s.ended
+	})
+	return s
+}
+
+// writing waits until the service is the writer.
+func (s *service) writing(ctx context.Context) *service {
+	s.t.Helper()
+	testkit.WaitFor(s.t, ctx, "the service to be the writer", func() bool {
+		select {
+		case <-s.ended:
+			s.t.Fatalf("the service has ended: %v", s.err)
+		default:
+		}
+		return s.Writing()
+	})
+	return s
+}
+
+// stop ends the service, which must not have failed.
+func (s *service) stop(ctx context.Context) {
+	s.t.Helper()
+	s.cancel()
+	if err := s.wait(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wait waits until the service has ended, and returns why.
+func (s *service) wait(ctx context.Context) error {
+	s.t.Helper()
+	testkit.Receive(s.t, ctx, "the service's end", s.ended)
+	return s.err
+}
+
+func graphConn(t *testing.T, server *natsd.Server) *nats.Conn {
+	t.Helper()
+	return testkit.Conn(t, server, bus.RoleGraph)
+}
+
+// application is a client that works with objects.
+func application(t *testing.T, server *natsd.Server) *client.Client {
+	t.Helper()
+	return client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
+}
+
+var configMaps = client.Resource{Plural: "configmaps"}
+
+func configMap(name string) *coppicev1.Object {
+	return &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: "a"}}
+}
+
+// create creates objects, and fails the test if it cannot.
+func create(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		if _, err := c.Objects(configMaps, "a").Create(ctx, configMap(n), client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// has checks that just these objects are there.
+func has(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
+	t.Helper()
+	var got []string
+	for o, err := range c.Objects(configMaps, "a").List(ctx, client.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, o.GetMetadata().GetName())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(names) {
+		t.Errorf("there are %v, want %v", got, names)
+	}
+}
+
+// verify compares the state of a replica with its log.
+func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.VerifyReply {
+	t.Helper()
+	var reply coppicev1.VerifyReply
+	nc := testkit.Conn(t, server, bus.RoleOperator)
+	if err := rpc.Call(ctx, nc, bus.InternalSubject(realm, bus.OpVerify), nil, nil, &reply); err != nil {
+		t.Fatal(err)
+	}
+	return &reply
+}
+
+// A server that is away for longer than the lease lasts ends nothing: the
+// service goes on when it is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	proxy := testkit.NewProxy(t, server.URL())
+	s := serve(t, testkit.Dial(t, server, proxy.URL(), bus.RoleGraph), t.TempDir(), nil).writing(ctx)
+	c := application(t, server)
+	create(ctx, t, c, "before")
+	proxy.Set(testkit.ToServer, testkit.Discard)
+	proxy.Set(testkit.ToClient, testkit.Discard)
+	proxy.Cut()
+	testkit.WaitFor(t, ctx, "the writer to have lost its lease", func() bool { return !s.Writing() })
+	proxy.Heal()
+	s.writing(ctx)
+	create(ctx, t, c, "behind")
+	has(ctx, t, c, "before", "behind")
+	s.stop(ctx)
+}
+
+// A service may be there before JetStream answers.
+func TestStartsBeforeJetStream(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	proxy := testkit.NewProxy(t, server.URL())
+	nc := testkit.Dial(t, server, proxy.URL(), bus.RoleGraph)
+	proxy.Set(testkit.ToServer, testkit.Discard)
+	proxy.Cut()
+	testkit.WaitFor(t, ctx, "the connection to break", func() bool { return !nc.IsConnected() })
+	s := serve(t, nc, t.TempDir(), nil)
+	if s.Ready() == nil || s.Writing() {
+		t.Error("ready without NATS")
+	}
+	testkit.WaitFor(t, ctx, "the service to have tried", func() bool { return proxy.Lost(testkit.ToServer) > 0 })
+	proxy.Heal()
+	s.writing(ctx)
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	s.stop(ctx)
+}

@@ -1,0 +1,205 @@
+package graph_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// copyOf copies a directory whose server has ended.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// run runs a server and a graph service, does something, and ends both.
+func run(t *testing.T, server, dir string, do func(*natsd.Server)) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: server})
+	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	do(n)
+	s.stop(ctx)
+	if err := n.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// creating is a do of run that creates objects.
+func creating(t *testing.T, names ...string) func(*natsd.Server) {
+	t.Helper()
+	return func(n *natsd.Server) { create(testkit.Context(t), t, application(t, n), names...) }
+}
+
+// A log that is not, or not any more, the one that the state has seen is
+// refused, with a text that says what to do. Nothing is changed; and once the
+// state is removed, as `coppice rebuild` does, the log is followed.
+func TestMismatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		// log makes another log of the one that the state has seen, and the
+		// one from before that.
+		log  func(t *testing.T, server, older string) string
+		want string
+		has  []string // once the state was made anew
+	}{
+		"went backwards": {
+			log:  func(_ *testing.T, _, older string) string { return older },
+			want: "the log went backwards",
+			has:  []string{"one"},
+		},
+		"has another history": {
+			log: func(t *testing.T, _, older string) string {
+				run(t, older, t.TempDir(), creating(t, "x1", "x2", "x3", "x4", "x5"))
+				return older
+			},
+			want: "it is another history",
+			has:  []string{"one", "x1", "x2", "x3", "x4", "x5"},
+		},
+		"was made anew": {
+			log: func(t *testing.T, server, _ string) string {
+				n := testkit.StartNATS(t, natsd.Config{Dir: server})
+				if err := testkit.JetStream(t, n, bus.RoleGraph).DeleteStream(testkit.Context(t), bus.LogStream(realm)); err != nil {
+					t.Fatal(err)
+				}
+				if err := n.Shutdown(); err != nil {
+					t.Fatal(err)
+				}
+				run(t, server, t.TempDir(), creating(t, "anew"))
+				return server
+			},
+			want: "was made anew",
+			has:  []string{"anew"},
+		},
+		"is gone": {
+			log:  func(t *testing.T, _, _ string) string { return t.TempDir() },
+			want: "is gone",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			server, dir := t.TempDir(), t.TempDir()
+			run(t, server, dir, creating(t, "one"))
+			older := copyOf(t, server)
+			run(t, server, dir, creating(t, "two", "three"))
+			before := checkpoint(t, dir)
+			other := c.log(t, server, older)
+
+			n := testkit.StartNATS(t, natsd.Config{Dir: other})
+			js := testkit.JetStream(t, n, bus.RoleGraph)
+			was := lastOf(t, js)
+			s := serve(t, graphConn(t, n), dir, nil)
+			err := s.wait(ctx)
+			var mismatch *graph.MismatchError
+			if !errors.As(err, &mismatch) || mismatch.Realm != realm {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range []string{c.want, "realm " + realm, "Restore the log", "coppice rebuild", filepath.Join(dir, realm)} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			if is := lastOf(t, js); is != was {
+				t.Errorf("the log ends at %d, and ended at %d", is, was)
+			}
+			if is := checkpoint(t, dir); is != before {
+				t.Errorf("the state was at %s and is at %s", before, is)
+			}
+
+			if err := state.Remove(filepath.Join(dir, realm)); err != nil {
+				t.Fatal(err)
+			}
+			s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+			has(ctx, t, application(t, n), c.has...)
+			s.stop(ctx)
+		})
+	}
+}
+
+// checkpoint is how far a state has got.
+func checkpoint(t *testing.T, dir string) string {
+	t.Helper()
+	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return s.Checkpoint().String()
+}
+
+// lastOf is where the log ends, -1 if there is none.
+func lastOf(t *testing.T, js jetstream.JetStream) int64 {
+	t.Helper()
+	s, err := js.Stream(testkit.Context(t), bus.LogStream(realm))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return -1
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(s.CachedInfo().State.LastSeq)
+}
+
+// A stream that may lose or delay what it has acknowledged is no log.
+func TestUnfitLog(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"storage":              func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"max_age":              func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"max_msgs":             func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 },
+		"max_bytes":            func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 30 },
+		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"retention":            func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+		"deny_delete":          func(c *jetstream.StreamConfig) { c.DenyDelete = false },
+		"deny_purge":           func(c *jetstream.StreamConfig) { c.DenyPurge = false },
+		"no_ack":               func(c *jetstream.StreamConfig) { c.NoAck = true },
+		"persist_mode":         func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+		"max_msg_size":         func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 },
+		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
+		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
+		"one subject":          func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "another") },
+		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = true, false },
+		"subject":              func(c *jetstream.StreamConfig) { c.Subjects = []string{"coppice.other.log"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			n := testkit.NATS(t)
+			js := testkit.JetStream(t, n, bus.RoleGraph)
+			config := bus.LogConfig(realm, 1)
+			change(&config)
+			stream, err := js.CreateStream(ctx, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := stream.CachedInfo().Config
+			err = serve(t, graphConn(t, n), t.TempDir(), nil).wait(ctx)
+			if err == nil || !strings.Contains(err.Error(), "cannot hold a log") || !strings.Contains(err.Error(), bus.LogStream(realm)) {
+				t.Errorf("got %v", err)
+			}
+			info, err := stream.Info(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.State.LastSeq != 0 || info.Config.Storage != was.Storage || info.Config.MaxAge != was.MaxAge {
+				t.Errorf("the stream was changed, or written to: %+v", info)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package state
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// failures is how a State learns that Pebble cannot write. Pebble tells it in
+// three ways: by the error of a call; by an event, for work in the background,
+// which it tries again for ever; and, where it does not know what is on disk,
+// by a call of its logger that is to end the process. While it tries again,
+// calls may wait for ever.
+//
+// A State ends at the first of them, so that nothing waits, and whoever runs it
+// says what to do. It implements pebble.Logger.
+type failures struct {
+	failed chan struct{} // closed after the first
+
+	mu    sync.Mutex
+	first error
+}
+
+var _ pebble.Logger = (*failures)(nil)
+
+func newFailures() *failures { return &failures{failed: make(chan struct{})} }
+
+func (f *failures) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == nil {
+		f.first = fmt.Errorf("state: %w", err)
+		close(f.failed)
+	}
+}
+
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first
+}
+
+func (f *failures) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: f.fail,
+		DataCorruption:  func(i pebble.DataCorruptionInfo) { f.fail(fmt.Errorf("%w: %s", pebble.ErrCorruption, i)) },
+	}
+}
+
+// guard calls what may wait for ever, and waits until it has returned or the
+// state has failed.
+func (f *failures) guard(do func() error) error {
+	if err := f.err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-f.failed:
+		return f.err()
+	}
+}
+
+// Infof implements pebble.Logger.
+func (*failures) Infof(string, ...any) {}
+
+// Errorf implements pebble.Logger.
+func (*failures) Errorf(string, ...any) {}
+
+// Fatalf implements pebble.Logger. It ends the goroutine that calls it, which
+// lets go of its locks: one of Pebble's own, or one of guard.
+func (f *failures) Fatalf(format string, args ...any) {
+	f.fail(fmt.Errorf(format, args...))
+	runtime.Goexit()
+}

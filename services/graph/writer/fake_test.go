@@ -1,0 +1,304 @@
+package writer_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// log is a log in memory, whose appends a test can hold up or fail.
+type log struct {
+	maxPayload int
+
+	mu      sync.Mutex
+	commits [][]byte
+	fail    error         // of the next append, instead of storing
+	hold    chan struct{} // appends wait until it is closed
+	arrived chan struct{} // gets a token when an append begins
+	lost    bool          // Get fails
+}
+
+func newLog() *log { return &log{maxPayload: 1 << 20, arrived: make(chan struct{}, 1<<16)} }
+
+func (l *log) Created() int64 { return 1 }
+
+func (l *log) Append(ctx context.Context, expected uint64, _ [16]byte, commit []byte) error {
+	l.arrived <- struct{}{}
+	l.mu.Lock()
+	hold := l.hold
+	l.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", eventlog.ErrUnsettled, ctx.Err())
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.fail != nil:
+		return l.fail
+	case expected != uint64(len(l.commits)):
+		return eventlog.ErrFenced
+	case len(commit) > l.maxPayload:
+		return fmt.Errorf("a commit of %d bytes: the bus takes %d", len(commit), l.maxPayload)
+	}
+	l.commits = append(l.commits, append([]byte(nil), commit...))
+	return nil
+}
+
+func (l *log) Get(_ context.Context, sequence uint64) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost || sequence == 0 || sequence > uint64(len(l.commits)) {
+		return nil, eventlog.ErrNotFound
+	}
+	return l.commits[sequence-1], nil
+}
+
+func (l *log) set(change func(*log)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+}
+
+// holdUp holds appends up, until the function that it returns is called.
+func (l *log) holdUp() (release func()) {
+	hold := make(chan struct{})
+	l.set(func(l *log) { l.hold = hold })
+	return sync.OnceFunc(func() {
+		l.set(func(l *log) { l.hold = nil })
+		close(hold)
+	})
+}
+
+func (l *log) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.commits)
+}
+
+// check checks that the commits follow one another, and returns them.
+func (l *log) check(t *testing.T) []*eventlog.Decoded {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var chain eventlog.Chain
+	var list []*eventlog.Decoded
+	for i, m := range l.commits {
+		c, err := eventlog.Decode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := chain.Next(uint64(i+1), m, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Each(func(*eventlog.Entry) error {
+			chain.Revision++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// lease is a lease that a test can take away.
+type lease struct {
+	holds atomic.Bool
+	lost  chan struct{}
+}
+
+func newLease() *lease {
+	l := &lease{lost: make(chan struct{})}
+	l.holds.Store(true)
+	return l
+}
+
+func (l *lease) Holds() bool           { return l.holds.Load() }
+func (l *lease) Lost() <-chan struct{} { return l.lost }
+func (l *lease) lose() {
+	l.holds.Store(false)
+	close(l.lost)
+}
+
+// bench is a writer on a log and a state in memory.
+type bench struct {
+	t     *testing.T
+	ctx   context.Context
+	log   *log
+	lease *lease
+	state *state.State
+	fs    *vfs.MemFS
+	w     *writer.Writer
+	wait  func() error // until the writer has ended by itself
+	end   func() error
+	close func() error
+}
+
+func start(t *testing.T, change func(*writer.Config)) *bench {
+	t.Helper()
+	b := &bench{t: t, ctx: testkit.Context(t), log: newLog(), fs: vfs.NewMem()}
+	b.open()
+	b.run(change)
+	return b
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	var err error
+	if b.state, err = state.Open("state", state.Config{FS: b.fs, MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
+		b.t.Fatal(err)
+	}
+	b.close = sync.OnceValue(b.state.Close)
+	b.t.Cleanup(func() { _ = b.close() })
+}
+
+// run runs a writer, and waits until it is the writer, or has failed.
+func (b *bench) run(change func(*writer.Config)) {
+	b.t.Helper()
+	b.lease = newLease()
+	ready := make(chan struct{})
+	c := writer.Config{
+		Realm: "test", State: b.state, Log: b.log, Lease: b.lease, MaxPayload: b.log.maxPayload,
+		Ready: func() { close(ready) },
+	}
+	if change != nil {
+		change(&c)
+	}
+	b.log.maxPayload = c.MaxPayload
+	b.w = writer.New(c)
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	w := b.w
+	go func() { ended <- w.Run(ctx) }()
+	b.wait = sync.OnceValue(func() error { return <-ended })
+	b.end = func() error {
+		cancel()
+		return b.wait()
+	}
+	b.t.Cleanup(func() { _ = b.end() })
+	testkit.Receive(b.t, b.ctx, "the writer to begin", ready)
+	for len(b.log.arrived) > 0 {
+		<-b.log.arrived
+	}
+}
+
+// answer is what became of a request.
+type answer struct {
+	reply proto.Message
+	err   *lifecycle.Error
+}
+
+func (a answer) objects(t *testing.T) []*coppicev1.Result {
+	t.Helper()
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	return a.reply.(*coppicev1.ObjectsReply).GetResults()
+}
+
+// submit submits a request, and returns where its answer comes to.
+func (b *bench) submit(r *writer.Request) <-chan answer {
+	answers := make(chan answer, 2)
+	r.Actor, r.Verb = "tester", "create"
+	r.Done = func(m proto.Message, err *lifecycle.Error) { answers <- answer{m, err} }
+	b.w.Submit(r)
+	return answers
+}
+
+func (b *bench) do(r *writer.Request) answer {
+	b.t.Helper()
+	return testkit.Receive(b.t, b.ctx, "an answer", b.submit(r))
+}
+
+// none checks that there is no answer, once the writer has ended.
+func none(t *testing.T, what string, from <-chan answer) {
+	t.Helper()
+	select {
+	case a := <-from:
+		t.Errorf("%s was answered: %v, %v", what, a.reply, a.err)
+	default:
+	}
+}
+
+func configMap(name string) *coppicev1.Object {
+	return &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: "a"}, Spec: []byte(`{}`)}
+}
+
+// creation is the work of creating objects.
+func creation(objects ...*coppicev1.Object) *command.Objects {
+	return &command.Objects{
+		Resource: "configmaps", Namespace: "a", Count: len(objects),
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Create(ctx, at, proto.Clone(objects[i]).(*coppicev1.Object))
+		},
+	}
+}
+
+func create(names ...string) *writer.Request {
+	var objects []*coppicev1.Object
+	for _, n := range names {
+		objects = append(objects, configMap(n))
+	}
+	return &writer.Request{Work: creation(objects...), Size: 100 * len(names)}
+}
+
+func withID(id byte, r *writer.Request) *writer.Request {
+	r.ID = state.CommandID{id}
+	return r
+}
+
+// there are the names of the objects that are there.
+func (b *bench) there() map[string]bool {
+	b.t.Helper()
+	names := map[string]bool{}
+	snap := b.state.Snapshot()
+	defer snap.Close()
+	snap.Names(snap.Kinds().Resource("configmaps"), "", state.NameCursor{}, func(_, name string, _ uid.UID) bool {
+		names[name] = true
+		return true
+	})
+	if err := snap.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	return names
+}
+
+// revision is the realm's.
+func (b *bench) revision() uint64 { return b.state.Checkpoint().GetRevision() }
+
+// restart ends the writer, throws the state away if asked to, and begins again
+// on the log.
+func (b *bench) restart() {
+	b.t.Helper()
+	if err := b.end(); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.state.Sync(); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.close(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.open()
+	b.run(nil)
+}
