@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -38,6 +39,7 @@ const (
 	whySolid
 	whyWaiting
 	whyRemoved
+	whyMayReturn
 	whyKindUnknown
 	whyVersionUnknown
 	whyScope
@@ -55,18 +57,24 @@ func (c Classification) Why(v View, n *Node, r *OwnerReference) string {
 		return "the owner is being deleted in the foreground and waits for its dependents"
 	case whyRemoved:
 		return fmt.Sprintf("the owner was removed at revision %d", c.Cause)
+	case whyMayReturn:
+		return "the owner was removed, and may come back in the import session that brought the object"
 	case whyKindUnknown:
 		return fmt.Sprintf("the kind %s is not registered in this realm", APIVersionOf(r.Group(), r.Kind))
 	case whyVersionUnknown:
-		return fmt.Sprintf("the kind %s has no version %s", APIVersionOf(r.Group(), r.Kind), VersionOf(r.APIVersion))
+		return fmt.Sprintf("the kind %s has no version %s", APIVersionOf(r.Group(), r.Kind), unserved(v.Kinds().Of(r.Group(), r.Kind), n, r))
 	case whyScope:
 		return fmt.Sprintf("a cluster-scoped object cannot have a namespaced owner, and %s is namespaced", APIVersionOf(r.Group(), r.Kind))
 	case whyMismatch:
 		owner := v.Node(r.UID)
 		if owner == nil {
-			return "the uid belongs to another object"
+			return "the uid was that of another object"
 		}
-		return fmt.Sprintf("the uid belongs to %s, not to %s %q", KeyOf(v, owner), r.Kind, r.Name)
+		claimed := fmt.Sprintf("%s %q", r.Kind, r.Name)
+		if kind := v.Kinds().Of(r.Group(), r.Kind); kind != nil && kind.Namespaced() {
+			claimed += fmt.Sprintf(" in namespace %q", n.Namespace)
+		}
+		return fmt.Sprintf("the uid belongs to %s, not to %s", KeyOf(v, owner), claimed)
 	case whyGrace:
 		return "the owner was never seen, and may still come"
 	case whyNeverSeen:
@@ -96,20 +104,25 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 	}
 	// A recorded removal of just what the reference names outranks
 	// everything that may not be known about its kind.
+	removal, same := uint64(0), false
 	if owner == nil {
-		if at, ok := removed(v, n, r); ok {
-			return Classification{Class: Dangling, Cause: at, why: whyRemoved}
+		removal, same = removedAs(v, r.UID, n.Claim(r))
+	}
+	if same {
+		if until := mayReturnUntil(v, n, removal); now < until {
+			return Classification{Class: Unknown, Until: until, why: whyMayReturn}
 		}
+		return Classification{Class: Dangling, Cause: removal, why: whyRemoved}
 	}
 	kind := v.Kinds().Of(r.Group(), r.Kind)
 	switch {
 	case kind == nil:
 		return Classification{Class: Unknown, why: whyKindUnknown}
-	case !kind.Serves(VersionOf(r.APIVersion)):
+	case unserved(kind, n, r) != "":
 		return Classification{Class: Unknown, why: whyVersionUnknown}
 	case kind.Namespaced() && n.Namespace == "":
 		return Classification{Class: Unknown, why: whyScope}
-	case owner != nil:
+	case owner != nil, removal != 0:
 		return Classification{Class: Dangling, why: whyMismatch}
 	}
 	if until := unknownUntil(v, n, kind); now < until {
@@ -118,18 +131,42 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 	return Classification{Class: Dangling, why: whyNeverSeen}
 }
 
-// removed finds the recorded removal of the owner that r names: in the
-// dependent's namespace, or cluster-scoped.
-func removed(v View, n *Node, r *OwnerReference) (revision uint64, ok bool) {
-	claim := n.Claim(r)
-	if at, ok := v.Removed(r.UID, claim); ok {
-		return at, true
+// unserved is a version that the kind does not have and that r names, or another
+// reference of n that is the same but for its version: the two stand and fall
+// together, as they are stripped together.
+func unserved(kind *Kind, n *Node, r *OwnerReference) string {
+	for i := range n.Owners {
+		o := &n.Owners[i]
+		if version := VersionOf(o.APIVersion); o.SameOwner(r) && !kind.Serves(version) {
+			return version
+		}
 	}
-	if claim.Namespace == "" {
-		return 0, false
+	return ""
+}
+
+// removedAs finds the recorded removal of the object with this uid, and
+// whether it was what a claim says: in the dependent's namespace, or
+// cluster-scoped. If it was not, no such owner can come any more: a uid is
+// never used for another object (S6).
+func removedAs(v View, u uid.UID, claim Coordinates) (revision uint64, same bool) {
+	revision, same = v.Removed(u, claim)
+	if !same && claim.Namespace != "" {
+		claim.Namespace = ""
+		revision, same = v.Removed(u, claim)
 	}
-	claim.Namespace = ""
-	return v.Removed(r.UID, claim)
+	return revision, same
+}
+
+// mayReturnUntil is until when the removal of an owner does not count for n.
+// An import may restore what was removed, dependents before their owners; so
+// an object that an import brought after the removal waits until its session
+// closes (X11). Where n has changed since it was imported it is not known which
+// came first, and it waits as well.
+func mayReturnUntil(v View, n *Node, removal uint64) Time {
+	if n.ImportSession == "" || n.Revision < removal {
+		return 0
+	}
+	return v.Session(n.ImportSession).Expires
 }
 
 // unknownUntil is when an owner of this kind that was never seen counts as

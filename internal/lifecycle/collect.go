@@ -49,6 +49,10 @@ func Strip(ctx *Context, n *Node) []Event {
 // OrphanFrom decides the orphan finalizer's request to part n from an owner
 // that is being deleted with it (A15). Valid references go, also if n is itself
 // terminating; a reference that never fitted is judged on its own.
+//
+// Until now the owner held n, so references that did not hold it were to be
+// removed as well (A12.7). They go first: otherwise n would be collected for
+// their sake or live, by who came first (S9).
 func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 	if !owner.Orphaning() {
 		return nil
@@ -66,7 +70,7 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 	if event.References == nil {
 		return nil
 	}
-	return []Event{event}
+	return append(Strip(ctx, n), event)
 }
 
 // Finish decides that a built-in finalizer is done with n: the orphan

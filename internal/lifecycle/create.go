@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,7 +17,7 @@ const maxGenerateTries = 8
 // request, and is completed with the object's name. The object becomes the
 // event's: its maps and bytes must not be modified afterwards.
 func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	at, err := target(at, o)
+	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	}
 	causes := validateKey(at, meta)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	causes = append(causes, validateMeta(meta)...)
+	causes = append(causes, validateMeta(meta, owners)...)
 	causes = append(causes, validateContent(ctx.View, at, o, nil)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
@@ -42,6 +43,9 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	}
 	if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
 		return nil, errAlreadyExists(at, ctx.Node(u))
+	}
+	if err := checkStays(ctx.View, at); err != nil {
+		return nil, err
 	}
 	node := &Node{
 		UID:          ctx.NewUID(), // A1.1, A1.2: whatever the client says
@@ -63,29 +67,41 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 			Object: Object{Node: node, Body: body},
 		}},
 		Object:   Object{Body: body},
-		Warnings: append(warnings, finalizerWarnings(meta.GetFinalizers())...),
+		Warnings: append(warnings, finalizerWarnings(nil, meta.GetFinalizers())...),
 	}, nil
 }
 
-// target completes the request's key with the object's name, and checks that
-// object and request agree (A1.13).
-func target(at Key, o *coppicev1.Object) (Key, *Error) {
+// target completes the request's key with the object's name, and the object
+// with the request's kind if it names none, and checks that object and request
+// agree (A1.13).
+func target(at Key, o *coppicev1.Object) (Key, *coppicev1.Object, *Error) {
 	meta := o.GetMetadata()
 	at.Name = meta.GetName()
 	if o.GetApiVersion() == "" && o.GetKind() == "" {
-		o.ApiVersion, o.Kind = at.Kind.APIVersion(), at.Kind.Kind
+		o = &coppicev1.Object{
+			ApiVersion: at.Kind.APIVersion(), Kind: at.Kind.Kind,
+			Metadata: meta, Spec: o.GetSpec(), Status: o.GetStatus(), Extra: o.GetExtra(),
+		}
 	}
-	if GroupOf(o.GetApiVersion()) != at.Kind.Group || o.GetKind() != at.Kind.Kind {
-		return at, at.err(ReasonBadRequest, "the object is a %s %s, but the request is for %s (%s)",
+	version := VersionOf(o.GetApiVersion())
+	if o.GetApiVersion() != APIVersionOf(at.Kind.Group, version) || o.GetKind() != at.Kind.Kind {
+		return at, nil, at.err(ReasonBadRequest, "the object is a %s %s, but the request is for %s (%s)",
 			o.GetApiVersion(), o.GetKind(), at.Kind.Resource(), APIVersionOf(at.Kind.Group, at.Kind.Kind))
 	}
-	if !at.Kind.Serves(VersionOf(o.GetApiVersion())) {
-		return at, at.err(ReasonBadRequest, "%s has no version %q; it has %s", at.Kind.Resource(), VersionOf(o.GetApiVersion()), versionNames(at.Kind))
+	if err := checkVersion(at, version); err != nil {
+		return at, nil, err
 	}
 	if ns := meta.GetNamespace(); ns != at.Namespace && (ns != "" || !at.Kind.Namespaced()) {
-		return at, at.err(ReasonBadRequest, "the namespace of the object (%s) does not match the namespace of the request (%s)", ns, at.Namespace)
+		return at, nil, at.err(ReasonBadRequest, "the namespace of the object (%s) does not match the namespace of the request (%s)", ns, at.Namespace)
 	}
-	return at, nil
+	return at, o, nil
+}
+
+func checkVersion(at Key, version string) *Error {
+	if at.Kind.Serves(version) {
+		return nil
+	}
+	return at.err(ReasonBadRequest, "%s has no version %q; it has %s", at.Kind.Resource(), version, versionNames(at.Kind))
 }
 
 func versionNames(k *Kind) string {
@@ -128,6 +144,18 @@ func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
 // kinds that Coppice itself reads, that it can be read. was is the node before
 // an update.
 func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
+	causes := validateJSON(o)
+	if k.Kind.Group == Group && k.Kind.Kind == "Kind" {
+		var before *Kind
+		if was != nil {
+			before = v.Kinds().byUID[was.UID]
+		}
+		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before)...)
+	}
+	return causes
+}
+
+func validateJSON(o *coppicev1.Object) []Cause {
 	var causes []Cause
 	for _, f := range []struct {
 		name string
@@ -140,7 +168,7 @@ func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	if extra := o.GetExtra(); len(extra) > 0 {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(extra, &members); err != nil {
-			causes = append(causes, invalidValue("extra", "", "must be a JSON object: "+err.Error()))
+			causes = append(causes, invalidValue("extra", "", "must be a JSON object"))
 		}
 		for _, name := range []string{"apiVersion", "kind", "metadata", "spec", "status"} {
 			if _, ok := members[name]; ok {
@@ -148,19 +176,21 @@ func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 			}
 		}
 	}
-	if k.Kind.Group == Group && k.Kind.Kind == "Kind" {
-		var before *Kind
-		if was != nil {
-			before = v.Kinds().byUID[was.UID]
-		}
-		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before)...)
-	}
 	return causes
 }
 
 func checkSize(ctx *Context, k Key, o *coppicev1.Object) *Error {
 	if size := proto.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
 		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
+	}
+	return nil
+}
+
+// checkStays refuses a new object of a kind that is being deleted: when its
+// registration goes, there must be no objects of it.
+func checkStays(v View, k Key) *Error {
+	if n := v.Node(k.Kind.UID); n != nil && n.Terminating() {
+		return k.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", k, n.Name)
 	}
 	return nil
 }
@@ -181,7 +211,7 @@ func errAlreadyExists(k Key, existing *Node) *Error {
 func generateName(ctx *Context, at Key, prefix string) string {
 	const room = maxLabelValue - 5 // as Kubernetes: a generated name is at most a label
 	if len(prefix) > room {
-		prefix = prefix[:room]
+		prefix = strings.ToValidUTF8(prefix[:room], "") // do not cut a character in two
 	}
 	for range maxGenerateTries {
 		name := fmt.Sprintf("%s%s", prefix, ctx.NewSuffix())

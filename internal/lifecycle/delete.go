@@ -39,10 +39,17 @@ func ValidateDeleteOptions(k Key, o *coppicev1.DeleteOptions) *Error {
 	return nil
 }
 
-// Delete decides a DELETE (A4, A5). version is the version of the request.
+// Delete decides a DELETE (A4, A5). version is the version of the request,
+// whose default policy holds where nothing else decides (C080); empty for the
+// kind's first.
 func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*Outcome, *Error) {
 	if err := ValidateDeleteOptions(at, o); err != nil {
 		return nil, err
+	}
+	if version != "" {
+		if err := checkVersion(at, version); err != nil {
+			return nil, err
+		}
 	}
 	n, err := Find(ctx.View, at)
 	if err != nil {
@@ -59,9 +66,6 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 		if policy = Background; o.GetOrphanDependents() {
 			policy = Orphan
 		}
-	}
-	if version == "" {
-		version = n.Version()
 	}
 	events := deletion(ctx.Now, n, policy, at.Kind.DefaultFor(version), coppicev1.Reason_REASON_REQUESTED, 0)
 	code := uint32(202)

@@ -1,7 +1,10 @@
 package lifecycle
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -11,29 +14,19 @@ import (
 // deletion state and status. Objects may come in any order and more than once;
 // until the session closes, owners that were never seen are unknown.
 func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome, *Error) {
-	at, err := target(at, o)
+	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
 	}
 	meta := o.GetMetadata()
-	causes := validateKey(at, meta)
-	var u uid.UID
-	if meta.GetUid() == "" {
-		causes = append(causes, required("metadata.uid", "import keeps uids; use apply for manifests without one"))
-	} else if parsed, err := uid.Parse(meta.GetUid()); err != nil {
-		causes = append(causes, invalidValue("metadata.uid", meta.GetUid(), err.Error()))
-	} else {
-		u = parsed
+	if meta == nil {
+		meta = &coppicev1.ObjectMeta{}
 	}
-	if g := meta.DeletionGracePeriodSeconds; g != nil && *g < 0 {
-		causes = append(causes, invalidValue("metadata.deletionGracePeriodSeconds", *g, "must be greater than or equal to 0"))
-	}
-	if meta.GetGeneration() < 0 {
-		causes = append(causes, invalidValue("metadata.generation", meta.GetGeneration(), "must be greater than or equal to 0"))
-	}
+	u, causes := validateImported(meta)
+	causes = append(validateKey(at, meta), causes...)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	causes = append(causes, validateMeta(meta)...)
-	was := (*Node)(nil)
+	causes = append(causes, validateMeta(meta, owners)...)
+	var was *Node
 	if u != "" {
 		was = ctx.Node(u)
 	}
@@ -70,48 +63,99 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		ImportTime:    ctx.Now,
 		ImportSession: session,
 	}
-	if node.CreationTime == 0 {
-		node.CreationTime = ctx.Now
-	}
 	if !node.Terminating() {
 		node.GracePeriod = nil
 	}
 	body := bodyOf(o)
+	if was != nil {
+		return reimport(ctx, at, was, node, body, warnings)
+	}
+	if err := checkStays(ctx.View, at); err != nil {
+		return nil, err
+	}
+	if node.CreationTime == 0 {
+		node.CreationTime = ctx.Now
+	}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// It was on its way out and nothing held it: its removal is all that was missing.
-		if was == nil {
-			return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
-				Warnings: append(warnings, "not imported: the object was being deleted and nothing held it")}, nil
+		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
+			Warnings: append(warnings, "not imported: the object was being deleted and nothing held it")}, nil
+	}
+	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: []Event{{
+		Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
+	}}}, nil
+}
+
+// validateImported checks what only import takes from a client.
+func validateImported(meta *coppicev1.ObjectMeta) (u uid.UID, causes []Cause) {
+	if meta.GetUid() == "" {
+		causes = append(causes, required("metadata.uid", "import keeps uids; use apply for manifests without one"))
+	} else if parsed, err := uid.Parse(meta.GetUid()); err != nil {
+		causes = append(causes, invalidValue("metadata.uid", meta.GetUid(), err.Error()))
+	} else {
+		u = parsed
+	}
+	for _, f := range []struct {
+		field string
+		at    *timestamppb.Timestamp
+	}{
+		{"metadata.creationTimestamp", meta.GetCreationTimestamp()}, {"metadata.deletionTimestamp", meta.GetDeletionTimestamp()},
+	} {
+		if f.at != nil && !f.at.IsValid() {
+			causes = append(causes, invalidValue(f.field, f.at.GetSeconds(), "must be between the years 1 and 9999"))
 		}
-		return &Outcome{Code: 200, Object: Object{Node: was, Body: ctx.Body(was)},
-			Events:   []Event{deleted(was, coppicev1.Reason_REASON_REQUESTED, 0)},
-			Warnings: append(warnings, "removed: the object was being deleted and nothing held it")}, nil
 	}
-	if was == nil {
-		return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: []Event{{
-			Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
-		}}}, nil
+	if g := meta.DeletionGracePeriodSeconds; g != nil && *g < 0 {
+		causes = append(causes, invalidValue("metadata.deletionGracePeriodSeconds", *g, "must be greater than or equal to 0"))
 	}
-	return reimport(ctx, at, was, node, body, warnings)
+	if meta.GetGeneration() < 0 {
+		causes = append(causes, invalidValue("metadata.generation", meta.GetGeneration(), "must be greater than or equal to 0"))
+	}
+	return u, causes
 }
 
 // reimport brings an object that is there already up to what is imported.
-// What a deletion has done stays done (S4).
+// What a deletion has done stays done (S4), and what the manifest does not say,
+// or says in whole seconds, does not change.
 func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warnings []string) (*Outcome, *Error) {
+	if node.CreationTime == 0 || node.CreationTime.proto().GetSeconds() == was.CreationTime.proto().GetSeconds() {
+		node.CreationTime = was.CreationTime
+	}
 	if was.Terminating() {
-		if causes := validateShrinking(was, node.Finalizers); causes != nil {
+		if !node.Terminating() {
+			node.Finalizers = was.Finalizers // the manifest knows nothing of the deletion
+		} else if causes := validateShrinking(was, node.Finalizers); causes != nil {
 			return nil, invalid(at, causes)
 		}
 		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
 	}
+	if node.Terminating() && !was.Terminating() {
+		if err := checkEmpty(ctx.View, at, was); err != nil {
+			return nil, err // it is a DELETE by other means
+		}
+	}
+	if IsRegistration(was) {
+		node.ImportTime = was.Appeared() // since when the kind is known does not change
+	}
 	node.Generation = max(node.Generation, was.Generation)
 	old := ctx.Body(was)
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
+	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
+		// Nothing holds it any more.
+		event := deleted(was, coppicev1.Reason_REASON_REQUESTED, 0)
+		if was.Terminating() {
+			event = deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)
+		}
+		out.Events = []Event{event}
+		out.Warnings = append(out.Warnings, "removed: the object was being deleted and nothing held it")
+		return out, nil
+	}
 	keepEqualJSON(&body.Spec, old.GetSpec())
 	keepEqualJSON(&body.Status, old.GetStatus())
 	keepEqualJSON(&body.Extra, old.GetExtra())
-	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	sameBody := proto.Equal(body, old)
-	if sameBody && sameNode(was, node) && was.DeletionTime == node.DeletionTime && was.CreationTime == node.CreationTime {
+	if sameBody && sameNode(was, node) && was.DeletionTime == node.DeletionTime && was.CreationTime == node.CreationTime &&
+		(was.ImportSession == node.ImportSession || !awaitsOwners(ctx.View, node)) {
 		return out, nil
 	}
 	event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node}}
@@ -119,9 +163,12 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		event.Object.Body = body
 		out.Object.Body = body
 	}
-	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
-		event = deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)
-	}
 	out.Events = []Event{event}
 	return out, nil
+}
+
+// awaitsOwners reports whether an owner of n is not there, and may come in the
+// session that n comes in: then n has to remember the session.
+func awaitsOwners(v View, n *Node) bool {
+	return slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return v.Node(r.UID) == nil })
 }

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,8 +27,9 @@ type DefaultDeletion string
 const (
 	DeleteDependents DefaultDeletion = "DeleteDependents"
 	OrphanDependents DefaultDeletion = "OrphanDependents"
-	// Unsupported: the kind takes no part in garbage collection, and DELETE
-	// ignores every policy.
+	// Unsupported: DELETE ignores every policy and leaves neither built-in
+	// finalizer, so that no dependents are waited for or orphaned. Objects of
+	// the kind are collected as any others when their owners are gone.
 	Unsupported DefaultDeletion = "Unsupported"
 )
 
@@ -193,7 +195,14 @@ func parseKindSpec(spec []byte) (KindSpec, error) {
 	var s KindSpec
 	d := json.NewDecoder(bytes.NewReader(spec))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
+	err := d.Decode(&s)
+	var t *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &t) && t.Field == "":
+		return s, fmt.Errorf("not the spec of a Kind: it must be an object, not of type %s", t.Value)
+	case t != nil:
+		return s, fmt.Errorf("not the spec of a Kind: %q cannot be of type %s", t.Field, t.Value)
+	case err != nil:
 		return s, fmt.Errorf("not the spec of a Kind: %w", err)
 	}
 	return s, nil
@@ -265,6 +274,8 @@ func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
 		}
 	} else if other := ks.Of(s.Group, s.Kind); other != nil {
 		add(invalidValue("spec.kind", s.Kind, fmt.Sprintf("kind %s is registered already, as %s", APIVersionOf(s.Group, s.Kind), other.resource)))
+	} else if other := ks.Resource(ResourceName(s.Group, s.Plural)); other != nil {
+		add(invalidValue("spec.plural", s.Plural, fmt.Sprintf("%s is registered already, for kind %s", other.resource, other.Kind)))
 	}
 	return causes
 }

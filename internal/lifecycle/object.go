@@ -44,11 +44,15 @@ func (t Time) proto() *timestamppb.Timestamp {
 	return &timestamppb.Timestamp{Seconds: int64(t) / 1e6}
 }
 
+// timeOfProto is the time that a client says. What it says is never none.
 func timeOfProto(t *timestamppb.Timestamp) Time {
 	if t == nil {
 		return 0
 	}
-	return Time(t.GetSeconds()*1e6 + int64(t.GetNanos())/1e3)
+	if at := Time(t.GetSeconds()*1e6 + int64(t.GetNanos())/1e3); at != 0 {
+		return at
+	}
+	return 1
 }
 
 // Ternary is an optional bool: Kubernetes tells "false" from "not said".
@@ -148,8 +152,14 @@ func (n *Node) Waiting() bool { return n.Terminating() && n.HasFinalizer(Finaliz
 // from it.
 func (n *Node) Orphaning() bool { return n.Terminating() && n.HasFinalizer(FinalizerOrphan) }
 
-// Appeared is when the realm first saw the object.
-func (n *Node) Appeared() Time { return max(n.CreationTime, n.ImportTime) }
+// Appeared is when the object came to the realm. The creation time of an
+// imported object is that of another clock.
+func (n *Node) Appeared() Time {
+	if n.ImportTime != 0 {
+		return n.ImportTime
+	}
+	return n.CreationTime
+}
 
 // graceOver reports whether no graceful termination stands between the object
 // and its removal: deletionGracePeriodSeconds is absent or zero (A2.10).

@@ -12,8 +12,10 @@ type Owed struct {
 	// because it waits for them, or because they claim to be owned by
 	// something that it is not.
 	Judge bool
-	// JudgeAt is when judging them can come to something; zero for now,
-	// Never if only knowledge helps that time does not bring.
+	// JudgeAt is when judging them is due; zero for now, Never if only
+	// knowledge helps that time does not bring. Where dependents were
+	// imported it is when the grace of the last of them is over, so that an
+	// import is not judged again and again: some may be ready before.
 	JudgeAt Time
 	// Orphan: dependents of the object are to be parted from it.
 	Orphan bool
@@ -84,18 +86,16 @@ func judgeAbsentAt(v View, u uid.UID) Time {
 }
 
 func claimJudgedAt(v View, u uid.UID, c *Claimed) Time {
-	if _, ok := v.Removed(u, c.Coordinates); ok {
-		return 0
-	}
-	cluster := c.Coordinates
-	cluster.Namespace = ""
-	if _, ok := v.Removed(u, cluster); ok {
+	removal, same := removedAs(v, u, c.Coordinates)
+	if same {
 		return 0
 	}
 	kind := v.Kinds().Of(c.Group, c.Kind)
 	switch {
 	case kind == nil, kind.Namespaced() && c.Namespace == "":
 		return Never
+	case removal != 0:
+		return 0 // the uid was another object's
 	case c.LastImport != 0:
 		return max(c.LastImport, kind.RegisteredAt).Add(v.Options().OwnerGrace)
 	}

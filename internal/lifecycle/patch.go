@@ -14,6 +14,9 @@ import (
 // is a precondition.
 func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	at.Name = p.GetName()
+	if err := checkNamed(at); err != nil {
+		return nil, err
+	}
 	was, err := Find(ctx.View, at)
 	if err != nil {
 		return nil, err
@@ -24,6 +27,9 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	patched, err := merged(ctx, at, was, p.GetPatch())
 	if err != nil {
 		return nil, err
+	}
+	if name := patched.GetMetadata().GetName(); name != at.Name {
+		return nil, invalid(at, []Cause{invalidValue("metadata.name", name, "field is immutable")}) // A2.7
 	}
 	if !mentionsRevision(p.GetPatch()) {
 		patched.Metadata.ResourceVersion = 0
@@ -36,11 +42,12 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 // server's fields, uid and resourceVersion among them, are wiped as on create,
 // so that the manifest of another world can be applied.
 func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	at, err := target(at, o)
+	versioned := o.GetApiVersion() != ""
+	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
 	}
-	wipe(o)
+	o = wiped(o)
 	var was *Node
 	if at.Name != "" {
 		if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
@@ -50,8 +57,11 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if was == nil {
 		return Create(ctx, at, o)
 	}
-	if err := invalid(at, validateContent(ctx.View, at, o, was)); err != nil {
+	if err := invalid(at, validateJSON(o)); err != nil {
 		return nil, err
+	}
+	if !versioned {
+		o.ApiVersion = was.APIVersion
 	}
 	patch, fail := manifest.ToJSON(o)
 	if fail != nil {
@@ -65,13 +75,17 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	return Update(ctx, at, patched)
 }
 
-// wipe removes what only the server sets (A1.1), and status.
-func wipe(o *coppicev1.Object) {
-	if m := o.GetMetadata(); m != nil {
-		m.Uid, m.ResourceVersion, m.Generation = "", 0, 0
-		m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil, nil
+// wiped is the object without what only the server sets (A1.1), and without status.
+func wiped(o *coppicev1.Object) *coppicev1.Object {
+	m := o.GetMetadata()
+	return &coppicev1.Object{
+		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Spec: o.GetSpec(), Extra: o.GetExtra(),
+		Metadata: &coppicev1.ObjectMeta{
+			Name: m.GetName(), GenerateName: m.GetGenerateName(), Namespace: m.GetNamespace(),
+			Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
+			OwnerReferences: m.GetOwnerReferences(), Finalizers: m.GetFinalizers(),
+		},
 	}
-	o.Status = nil
 }
 
 // merged is the manifest of the object with the patch merged into it.

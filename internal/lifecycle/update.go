@@ -17,12 +17,12 @@ const generateRetry = 100 * time.Millisecond
 // Update decides an update (A2): everything but status is replaced. Removing
 // the last finalizer of a terminating object removes the object (A2.10).
 func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	at, err := target(at, o)
+	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
 	}
-	if at.Name == "" {
-		return nil, invalid(at, []Cause{required("metadata.name", "")})
+	if err := checkNamed(at); err != nil {
+		return nil, err
 	}
 	was, err := Find(ctx.View, at)
 	if err != nil {
@@ -35,14 +35,17 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		return nil, err // A2.1, A2.2
 	}
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	causes := validateMeta(meta)
+	causes := validateMeta(meta, owners)
 	causes = append(causes, validateUnchanged(was, meta)...)
 	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
 	causes = append(causes, validateContent(ctx.View, at, o, was)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, o); err != nil {
+	old := ctx.Body(was)
+	if err := checkSize(ctx, at, &coppicev1.Object{
+		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Extra: o.GetExtra(), Status: old.GetStatus(),
+	}); err != nil {
 		return nil, err
 	}
 
@@ -50,7 +53,6 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	node.APIVersion = o.GetApiVersion()
 	node.Owners = ownersOf(owners)
 	node.Finalizers = nonEmpty(meta.GetFinalizers())
-	old := ctx.Body(was)
 	body := bodyOf(o)
 	body.Status = old.GetStatus()
 	body.GenerateName = old.GetGenerateName()
@@ -64,7 +66,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	switch {
-	case was.Terminating() && len(node.Finalizers) == 0 && was.graceOver() && len(was.Finalizers) > 0:
+	case was.Terminating() && len(node.Finalizers) == 0 && was.graceOver():
 		// A2.11: nothing else of this update is stored; the reply is the
 		// requested object at its old revision.
 		out.Events = []Event{deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)}
@@ -72,7 +74,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	case !bodyChanged && sameNode(was, &node):
 		// A2.14: nothing to write.
 	default:
-		out.Warnings = append(out.Warnings, finalizerWarnings(newcomers(was.Finalizers, node.Finalizers))...)
+		out.Warnings = append(out.Warnings, finalizerWarnings(was.Finalizers, node.Finalizers)...)
 		event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: &node}}
 		out.Object.Body = body
 		if bodyChanged {
@@ -86,8 +88,11 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 // UpdateStatus decides an update of status alone: everything else of o is
 // ignored but its name, uid and resourceVersion.
 func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	at, err := target(at, o)
+	at, o, err := target(at, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkNamed(at); err != nil {
 		return nil, err
 	}
 	was, err := Find(ctx.View, at)
@@ -99,10 +104,7 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 	}); err != nil {
 		return nil, err
 	}
-	if err := invalid(at, validateContent(ctx.View, at, &coppicev1.Object{Spec: ctx.Body(was).GetSpec(), Status: o.GetStatus()}, was)); err != nil {
-		return nil, err
-	}
-	if err := checkSize(ctx, at, o); err != nil {
+	if err := invalid(at, validateJSON(&coppicev1.Object{Status: o.GetStatus()})); err != nil {
 		return nil, err
 	}
 	old := ctx.Body(was)
@@ -112,6 +114,9 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		return out, nil
 	}
 	body := withStatus(old, status)
+	if err := checkSize(ctx, at, Object{Node: was, Body: body}.API()); err != nil {
+		return nil, err
+	}
 	node := *was
 	out.Object.Body = body
 	out.Events = []Event{{
@@ -119,6 +124,14 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		Object: Object{Node: &node, Body: body},
 	}}
 	return out, nil
+}
+
+// checkNamed refuses an update of nothing.
+func checkNamed(at Key) *Error {
+	if at.Name == "" {
+		return invalid(at, []Cause{required("metadata.name", "")})
+	}
+	return nil
 }
 
 func withStatus(b *coppicev1.Body, status []byte) *coppicev1.Body {

@@ -80,8 +80,9 @@ func qualifiedName(s string) string {
 }
 
 // validateMeta checks what create and update have in common. The caller has
-// checked name and namespace.
-func validateMeta(m *coppicev1.ObjectMeta) []Cause {
+// checked name and namespace, and has removed duplicates from the owners: what
+// is there twice is no contradiction (A1.9).
+func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) []Cause {
 	var causes []Cause
 	for _, k := range sortedKeys(m.GetLabels()) {
 		if why := qualifiedName(k); why != "" {
@@ -102,7 +103,7 @@ func validateMeta(m *coppicev1.ObjectMeta) []Cause {
 		causes = append(causes, tooLong("metadata.annotations", maxAnnotations))
 	}
 	causes = append(causes, validateFinalizers(m.GetFinalizers())...)
-	return append(causes, validateOwners(m.GetOwnerReferences())...)
+	return append(causes, validateOwners(owners)...)
 }
 
 // validateFinalizers checks names and that the two built-in policies do not
@@ -125,10 +126,14 @@ func validateFinalizers(list []string) []Cause {
 	return causes
 }
 
-// finalizerWarnings has the advice of A1.12.
-func finalizerWarnings(list []string) []string {
+// finalizerWarnings has the advice of A1.12 on those of the list that were not
+// there before.
+func finalizerWarnings(before, list []string) []string {
 	var warnings []string
 	for i, f := range list {
+		if slices.Contains(before, f) {
+			continue
+		}
 		if !strings.Contains(f, "/") && !IsBuiltinFinalizer(f) && f != "kubernetes" {
 			warnings = append(warnings, fmt.Sprintf("metadata.finalizers[%d]: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", i, f))
 		}
@@ -170,7 +175,7 @@ func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
 				causes = append(causes, invalidValue(field+"."+part.name, part.value, "may not contain NUL"))
 			}
 		}
-		if r.GetApiVersion() == "v1" && r.GetKind() == "Event" {
+		if GroupOf(r.GetApiVersion()) == "" && VersionOf(r.GetApiVersion()) == "v1" && r.GetKind() == "Event" {
 			causes = append(causes, invalidValue(field, r.GetApiVersion()+" "+r.GetKind(), "is disallowed from being an owner"))
 		}
 		if r.GetController() {

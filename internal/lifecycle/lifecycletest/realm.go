@@ -4,6 +4,7 @@
 package lifecycletest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,9 @@ import (
 type Realm struct {
 	Revision uint64
 	Clock    lifecycle.Time
+	// Latecomers lets RandomCommand register a kind that references have
+	// named before.
+	Latecomers bool
 
 	kinds    *lifecycle.Kinds
 	nodes    map[uid.UID]*lifecycle.Node
@@ -50,17 +54,22 @@ func New() *Realm {
 	ctx := r.Context()
 	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}
 	for _, spec := range lifecycle.BuiltinKinds() {
-		out, err := lifecycle.Create(ctx, at, &coppicev1.Object{
-			ApiVersion: lifecycle.APIVersion, Kind: "Kind",
-			Metadata: &coppicev1.ObjectMeta{Name: lifecycle.ResourceName(spec.Group, spec.Plural)},
-			Spec:     spec.JSON(),
-		})
+		out, err := lifecycle.Create(ctx, at, Registration(spec))
 		if err != nil {
 			panic(err)
 		}
 		r.Apply(out.Events)
 	}
 	return r
+}
+
+// Registration is the object that registers a kind.
+func Registration(spec lifecycle.KindSpec) *coppicev1.Object {
+	return &coppicev1.Object{
+		ApiVersion: lifecycle.APIVersion, Kind: "Kind",
+		Metadata: &coppicev1.ObjectMeta{Name: lifecycle.ResourceName(spec.Group, spec.Plural)},
+		Spec:     spec.JSON(),
+	}
 }
 
 // Clone returns a realm that goes its own way from here.
@@ -133,7 +142,7 @@ func (r *Realm) Node(u uid.UID) *lifecycle.Node { return r.nodes[u] }
 // Lookup implements lifecycle.View.
 func (r *Realm) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	for u, n := range r.nodes {
-		if n.Name == name && n.Namespace == namespace && r.kinds.OfNode(n) == kind {
+		if n.Name == name && n.Namespace == namespace && n.Kind == kind.Kind && n.Group() == kind.Group {
 			return u
 		}
 	}
@@ -183,7 +192,9 @@ func (r *Realm) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 
 // ClaimsOn implements lifecycle.View.
 func (r *Realm) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
-	all := slices.Collect(maps.Values(r.claimants(owner)))
+	all := slices.SortedFunc(maps.Values(r.claimants(owner)), func(a, b lifecycle.Claimed) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return all[:min(limit, len(all))]
 }
 

@@ -1,0 +1,58 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// TestErrorsAreToldWhole: what a client reads from a status is what was refused.
+func TestErrorsAreToldWhole(t *testing.T) {
+	t.Parallel()
+	told := &lifecycle.Error{
+		Reason: lifecycle.ReasonInvalid, Message: `pods "a" is invalid`,
+		Resource: "pods", Namespace: "default", Name: "a", UID: "u",
+		Causes:     []lifecycle.Cause{{Reason: "FieldValueRequired", Field: "metadata.name", Message: "Required value"}},
+		RetryAfter: 1500 * time.Millisecond, Index: 7,
+	}
+	if got := lifecycle.ErrorOf(told.Status()); !reflect.DeepEqual(got, told) {
+		t.Errorf("told %+v, heard %+v", told, got)
+	}
+	if code := told.Status().GetCode(); code != 422 {
+		t.Errorf("code %d, want 422", code)
+	}
+	err := fmt.Errorf("create: %w", told)
+	if !errors.Is(err, lifecycle.ReasonInvalid) || errors.Is(err, lifecycle.ReasonNotFound) || errors.Is(err, errors.New("Invalid")) {
+		t.Errorf("%v does not match its reason alone", err)
+	}
+	if told.Error() != told.Message || lifecycle.ReasonInvalid.Error() != "Invalid" {
+		t.Errorf("%v is not said", told)
+	}
+}
+
+// TestReasonsHaveCodes: each reason has its code, and those that say so are made
+// by the rules.
+func TestReasonsHaveCodes(t *testing.T) {
+	t.Parallel()
+	for reason, code := range map[lifecycle.Reason]uint32{
+		lifecycle.ReasonBadRequest: 400, lifecycle.ReasonForbidden: 403, lifecycle.ReasonNotFound: 404,
+		lifecycle.ReasonUnknownKind: 404, lifecycle.ReasonMethodNotAllowed: 405, lifecycle.ReasonAlreadyExists: 409,
+		lifecycle.ReasonConflict: 409, lifecycle.ReasonExpired: 410, lifecycle.ReasonTooLarge: 413,
+		lifecycle.ReasonInvalid: 422, lifecycle.ReasonOverloaded: 429, lifecycle.ReasonInternal: 500,
+		lifecycle.ReasonNotReady: 503, lifecycle.ReasonTimeout: 504,
+	} {
+		if got := reason.Code(); got != code {
+			t.Errorf("%s has code %d, want %d", reason, got, code)
+		}
+	}
+	if e := lifecycle.ErrUnknownKind("things"); e.Reason != lifecycle.ReasonUnknownKind || e.Resource != "things" {
+		t.Errorf("unknown kind: %+v", e)
+	}
+	if e := lifecycle.ErrBadRequest("no %s", "sense"); e.Reason != lifecycle.ReasonBadRequest || e.Message != "no sense" {
+		t.Errorf("bad request: %+v", e)
+	}
+}

@@ -1,0 +1,166 @@
+package lifecycletest
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Command is one command, a user's or the collector's, that is not yet decided.
+type Command struct {
+	// Verb is what it asks for.
+	Verb string
+	// Request is what the client sent; nil for a command of the collector.
+	Request proto.Message
+	// Decide decides it by the rules.
+	Decide func(*lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error)
+}
+
+// The verbs of RandomCommand.
+const (
+	VerbCreate          = "create"
+	VerbUpdate          = "update"
+	VerbUpdateStatus    = "updatestatus"
+	VerbPatch           = "patch"
+	VerbApply           = "apply"
+	VerbImport          = "import"
+	VerbDelete          = "delete"
+	VerbRemoveFinalizer = "removefinalizer"
+	VerbCollect         = "collect"
+	VerbStrip           = "strip"
+	VerbOrphan          = "orphan"
+	VerbFinish          = "finish"
+)
+
+// RandomEvents draws one command, decides it by the rules and returns its
+// events, which it applies to the realm. There are none if the command was
+// refused or changes nothing.
+func (r *Realm) RandomEvents(t *rapid.T) []lifecycle.Event {
+	r.PassTime(t)
+	out, err := r.RandomCommand(t).Decide(r.Context())
+	if err != nil {
+		return nil
+	}
+	r.Apply(out.Events)
+	return out.Events
+}
+
+// PassTime lets up to five minutes pass.
+func (r *Realm) PassTime(t *rapid.T) {
+	r.Clock = r.Clock.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "seconds")) * time.Second)
+}
+
+// RandomCommand draws one command: a user's, or one that the collector might
+// send. It changes nothing.
+func (r *Realm) RandomCommand(t *rapid.T) Command {
+	switch rapid.IntRange(0, 17).Draw(t, "command") {
+	case 0, 1, 2, 3:
+		return r.drawCreate(t)
+	case 4, 5:
+		return r.drawImport(t)
+	case 6, 7:
+		at, o := r.drawChanged(t)
+		return r.objects(VerbUpdate, at, o, lifecycle.Update)
+	case 8:
+		at, o := r.drawChanged(t)
+		o.Status = drawJSON(t, "status")
+		return r.objects(VerbUpdateStatus, at, o, lifecycle.UpdateStatus)
+	case 9:
+		at, o := r.drawChanged(t)
+		return r.objects(VerbApply, at, o, lifecycle.Apply)
+	case 10:
+		return r.drawPatch(t)
+	case 11, 12, 13:
+		return r.drawDelete(t)
+	case 14:
+		return r.drawRemoveFinalizer(t)
+	}
+	return r.drawCollector(t)
+}
+
+type decideObject func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)
+
+func (r *Realm) objects(verb string, at lifecycle.Key, o *coppicev1.Object, decide decideObject) Command {
+	return Command{Verb: verb, Request: o, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return decide(ctx, at, o)
+	}}
+}
+
+func (r *Realm) drawCreate(t *rapid.T) Command {
+	if r.Latecomers && r.latecomer() == nil && rapid.IntRange(0, 4).Draw(t, "kind") == 0 {
+		return r.objects(VerbCreate, lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}, Registration(latecomer), lifecycle.Create)
+	}
+	at, o := r.drawObject(t)
+	return r.objects(VerbCreate, at, o, lifecycle.Create)
+}
+
+func (r *Realm) drawPatch(t *rapid.T) Command {
+	at, o := r.drawChanged(t)
+	p := &coppicev1.Patch{Name: o.GetMetadata().GetName(), Patch: rapid.SampledFrom([][]byte{
+		[]byte(`{"metadata":{"finalizers":null}}`),
+		[]byte(`{"metadata":{"finalizers":["example.com/one"]}}`),
+		[]byte(`{"metadata":{"ownerReferences":null}}`),
+		[]byte(`{"metadata":{"labels":{"app":"web"}}}`),
+		[]byte(`{"spec":{"n":1}}`),
+		[]byte(`{"metadata":{"name":"x"}}`),
+		[]byte(`{}`),
+	}).Draw(t, "patch")}
+	return Command{Verb: VerbPatch, Request: p, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Patch(ctx, at, p)
+	}}
+}
+
+func (r *Realm) drawDelete(t *rapid.T) Command {
+	at := r.drawKey(t)
+	o := &coppicev1.DeleteOptions{
+		PropagationPolicy: rapid.SampledFrom([]string{"", lifecycle.Orphan, lifecycle.Background, lifecycle.Foreground}).Draw(t, "policy"),
+	}
+	return Command{Verb: VerbDelete, Request: o, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Delete(ctx, at, "", o)
+	}}
+}
+
+func (r *Realm) drawRemoveFinalizer(t *rapid.T) Command {
+	at := r.drawKey(t)
+	f := rapid.SampledFrom(append([]string{lifecycle.FinalizerOrphan, lifecycle.FinalizerForeground}, external...)).Draw(t, "finalizer")
+	return Command{Verb: VerbRemoveFinalizer, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.RemoveFinalizer(ctx, at, f, nil)
+	}}
+}
+
+// drawCollector draws what the collector might send about an object, whether
+// it is owed or not: the rules refuse what does not hold.
+func (r *Realm) drawCollector(t *rapid.T) Command {
+	n := r.drawNode(t)
+	if n == nil {
+		return r.drawCreate(t)
+	}
+	act := func(verb string, decide func(*lifecycle.Context) []lifecycle.Event) Command {
+		return Command{Verb: verb, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			return &lifecycle.Outcome{Events: decide(ctx)}, nil
+		}}
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "work") {
+	case 0:
+		return act(VerbCollect, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Collect(ctx, n) })
+	case 1:
+		return act(VerbStrip, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Strip(ctx, n) })
+	case 2:
+		for i := range n.Owners {
+			if owner := r.Node(n.Owners[i].UID); owner != nil {
+				return act(VerbOrphan, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.OrphanFrom(ctx, owner, n) })
+			}
+		}
+	case 3:
+		return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
+			return lifecycle.Finish(ctx, n, lifecycle.FinalizerOrphan)
+		})
+	}
+	return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
+		return lifecycle.Finish(ctx, n, lifecycle.FinalizerForeground)
+	})
+}

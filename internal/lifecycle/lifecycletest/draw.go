@@ -1,0 +1,186 @@
+package lifecycletest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// The world in which RandomCommand plays is small, so that names are taken
+// again, references collide and cycles close.
+var (
+	resources  = []string{"deployments.apps", "replicasets.apps", "pods", "jobs.batch", "events", "nodes"}
+	namespaces = []string{"a", "b"}
+	names      = []string{"x", "y", "z"}
+	external   = []string{"example.com/one", "example.com/two"}
+)
+
+// latecomer is a kind that references name before it is registered, if it ever
+// is: see Realm.Latecomers.
+var latecomer = lifecycle.KindSpec{
+	Group: "example.com", Kind: "Latecomer", Plural: "latecomers", Scope: lifecycle.ScopeNamespaced,
+	Versions: []lifecycle.KindVersion{{Name: "v1"}},
+}
+
+// latecomer returns the kind, nil as long as it is not registered.
+func (r *Realm) latecomer() *lifecycle.Kind { return r.kinds.Of(latecomer.Group, latecomer.Kind) }
+
+// drawNode draws a live object that is not the registration of a kind; nil if
+// there is none.
+func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
+	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.IsRegistration(r.nodes[u]) })
+	if len(uids) == 0 {
+		return nil
+	}
+	return r.nodes[rapid.SampledFrom(uids).Draw(t, "object")]
+}
+
+// drawKey draws the key of an object: mostly of one that is there.
+func (r *Realm) drawKey(t *rapid.T) lifecycle.Key {
+	if n := r.drawNode(t); n != nil && rapid.IntRange(0, 3).Draw(t, "any") > 0 {
+		return lifecycle.KeyOf(r, n)
+	}
+	at, o := r.drawObject(t)
+	at.Name = o.GetMetadata().GetName()
+	return at
+}
+
+// drawChanged draws an object that a client sends back: mostly one that is
+// there, of which something differs.
+func (r *Realm) drawChanged(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
+	at, drawn := r.drawObject(t)
+	n := r.drawNode(t)
+	if n == nil || rapid.IntRange(0, 3).Draw(t, "any") == 0 {
+		return at, drawn
+	}
+	o := proto.Clone(lifecycle.Object{Node: n, Body: r.bodies[n.UID]}.API()).(*coppicev1.Object)
+	switch rapid.IntRange(0, 5).Draw(t, "change") {
+	case 0:
+		o.Spec = drawn.Spec
+	case 1:
+		o.Metadata.OwnerReferences = drawn.Metadata.OwnerReferences
+	case 2:
+		o.Metadata.Finalizers = drawn.Metadata.Finalizers
+	case 3:
+		o.Metadata.Finalizers = nil
+	case 4:
+		o.Metadata.Labels = map[string]string{"app": rapid.SampledFrom(names).Draw(t, "label")}
+	}
+	return lifecycle.Key{Kind: r.kinds.OfNode(n), Namespace: n.Namespace}, o
+}
+
+func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
+	list := resources
+	if k := r.latecomer(); k != nil {
+		list = append(slices.Clone(resources), k.Resource())
+	}
+	kind := r.kinds.Resource(rapid.SampledFrom(list).Draw(t, "resource"))
+	at := lifecycle.Key{Kind: kind}
+	if kind.Namespaced() {
+		at.Namespace = rapid.SampledFrom(namespaces).Draw(t, "namespace")
+	}
+	finalizers := append([]string{lifecycle.FinalizerForeground, lifecycle.FinalizerOrphan}, external...)
+	o := &coppicev1.Object{
+		ApiVersion: kind.APIVersion(), Kind: kind.Kind,
+		Metadata: &coppicev1.ObjectMeta{
+			Name:       rapid.SampledFrom(names).Draw(t, "name"),
+			Finalizers: rapid.SliceOfN(rapid.SampledFrom(finalizers), 0, 2).Draw(t, "finalizers"),
+		},
+		Spec: drawJSON(t, "spec"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "owners") {
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, r.drawReference(t))
+	}
+	return at, o
+}
+
+func drawJSON(t *rapid.T, what string) []byte {
+	return fmt.Appendf(nil, `{"n":%d}`, rapid.IntRange(0, 2).Draw(t, what))
+}
+
+// drawReference draws an owner reference: mostly a true one, sometimes one
+// that does not fit its owner, or names nobody, a version that is not served,
+// or a kind that is not registered.
+func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
+	u := r.drawUID(t)
+	ref := &coppicev1.OwnerReference{ApiVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", Uid: u.String()}
+	if n := r.Node(u); n != nil {
+		ref.ApiVersion, ref.Kind, ref.Name = n.APIVersion, n.Kind, n.Name
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "lie") {
+	case 0:
+		ref.Name = rapid.SampledFrom(names).Draw(t, "owner name")
+	case 1:
+		ref.ApiVersion, ref.Kind = lifecycle.APIVersionOf(latecomer.Group, "v1"), latecomer.Kind
+	case 2:
+		ref.ApiVersion = "apps/v9"
+	}
+	blocking := rapid.Bool().Draw(t, "blocking")
+	ref.BlockOwnerDeletion = &blocking
+	return ref
+}
+
+// drawUID draws the uid of an object that is there, was there, or might come.
+func (r *Realm) drawUID(t *rapid.T) uid.UID {
+	var uids []uid.UID
+	for _, u := range r.UIDs() {
+		if !lifecycle.IsRegistration(r.nodes[u]) {
+			uids = append(uids, u)
+		}
+	}
+	for u := range r.removed {
+		uids = append(uids, u)
+	}
+	slices.Sort(uids)
+	uids = append(uids, uid.MustParse("imported-1"), uid.MustParse("imported-2"))
+	return rapid.SampledFrom(slices.Compact(uids)).Draw(t, "uid")
+}
+
+// drawImport draws the import of an object: of one that is restored, of the
+// owner that a reference has named all the time, or of any.
+func (r *Realm) drawImport(t *rapid.T) Command {
+	at, o := r.drawObject(t)
+	u := r.drawUID(t)
+	known := r.known(u)
+	if len(known) > 0 && rapid.IntRange(0, 2).Draw(t, "stranger") > 0 {
+		c := rapid.SampledFrom(known).Draw(t, "coordinates")
+		kind := r.kinds.Of(c.Group, c.Kind)
+		at = lifecycle.Key{Kind: kind, Namespace: c.Namespace}
+		o.ApiVersion, o.Kind, o.Metadata.Name = kind.APIVersion(), kind.Kind, c.Name
+	}
+	o.Metadata.Uid = u.String()
+	o.Metadata.CreationTimestamp = timestamppb.New(r.Clock.Add(-time.Hour).Time())
+	if rapid.IntRange(0, 2).Draw(t, "terminating") == 0 {
+		o.Metadata.DeletionTimestamp = timestamppb.New(r.Clock.Time())
+	}
+	return r.objects(VerbImport, at, o, func(ctx *lifecycle.Context, at lifecycle.Key, o *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Import(ctx, at, "session", o)
+	})
+}
+
+// known are the coordinates that the object with this uid has, had, or is
+// said to have, as far as such an object can exist.
+func (r *Realm) known(u uid.UID) []lifecycle.Coordinates {
+	var list []lifecycle.Coordinates
+	if n := r.nodes[u]; n != nil {
+		list = append(list, n.Coordinates())
+	}
+	if g, ok := r.removed[u]; ok {
+		list = append(list, g.c)
+	}
+	for _, c := range r.ClaimsOn(u, 1<<10) {
+		list = append(list, c.Coordinates)
+	}
+	return slices.DeleteFunc(list, func(c lifecycle.Coordinates) bool {
+		kind := r.kinds.Of(c.Group, c.Kind)
+		return kind == nil || kind.Namespaced() != (c.Namespace != "")
+	})
+}

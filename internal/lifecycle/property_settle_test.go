@@ -1,0 +1,188 @@
+package lifecycle_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// TestSettles: from any state, whatever is owed can be done in any order until
+// nothing is owed any more. Then no garbage is left, and nothing has gone that
+// was none (invariant 7, L1 to L3).
+func TestSettles(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := history(t)
+		later(r)
+		may, must := garbage(r)
+		bound := steps(r)
+		var events []lifecycle.Event
+		for {
+			before := len(events)
+			for _, u := range rapid.Permutation(r.Owners()).Draw(t, "order") {
+				events = append(events, r.Work(u)...)
+			}
+			if len(events) == before {
+				break
+			}
+			if len(events) > bound {
+				t.Fatalf("%d events, and it goes on; %d would have done", len(events), bound)
+			}
+		}
+		for _, e := range events {
+			if (e.Type == lifecycle.ObjectDeleted || e.Type == lifecycle.DeletionMarked) && !may[e.UID] {
+				t.Fatalf("%s was no garbage: %+v", e.UID, e)
+			}
+		}
+		for u := range must {
+			if n := r.Node(u); n != nil && !n.Terminating() {
+				t.Fatalf("garbage is left: %+v", n)
+			}
+		}
+		checkSettled(t, r)
+	})
+}
+
+// steps bounds how many events it can take to settle: each object is marked
+// once and removed once, loses each reference and each finalizer once, and may
+// get a finalizer with its mark.
+func steps(r *lifecycletest.Realm) int {
+	bound := 0
+	for _, u := range r.UIDs() {
+		n := r.Node(u)
+		bound += 3 + len(n.Owners) + len(n.Finalizers)
+	}
+	return bound
+}
+
+// garbage says from the state alone what may be deleted, and what must be.
+//
+// An object may go if it is terminating, or if it has references and each is
+// known not to name an owner, or names one that may go. It must go if each is
+// known not to name an owner, or names one that waits, or one that must go and
+// has no finalizers to stay for.
+func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
+	o := oracle{r}
+	closure := func(set map[uid.UID]bool, gone func(owner *lifecycle.Node) bool) map[uid.UID]bool {
+		for before := -1; before != len(set); {
+			before = len(set)
+			for _, u := range r.UIDs() {
+				n := r.Node(u)
+				if !n.Terminating() && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool {
+					if owner := o.owner(n, ref); owner != nil {
+						return !gone(owner)
+					}
+					return o.unknown(n, ref, r.Clock)
+				}) {
+					set[u] = true
+				}
+			}
+		}
+		return set
+	}
+	may = map[uid.UID]bool{}
+	for _, u := range r.UIDs() {
+		if r.Node(u).Terminating() {
+			may[u] = true
+		}
+	}
+	may = closure(may, func(owner *lifecycle.Node) bool { return may[owner.UID] })
+	must = map[uid.UID]bool{}
+	must = closure(must, func(owner *lifecycle.Node) bool {
+		return waits(owner) || must[owner.UID] && len(owner.Finalizers) == 0
+	})
+	return may, must
+}
+
+// checkSettled checks a realm in which nothing is left to do.
+func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
+	o := oracle{r}
+	for _, u := range r.UIDs() {
+		n := r.Node(u)
+		_, blocking := o.dependents(n)
+		external := slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
+		switch {
+		case n.Terminating() && n.HasFinalizer("orphan"):
+			t.Fatalf("L3: an orphan finalizer was not answered: %+v", n)
+		case n.Terminating() && !external && blocking == 0:
+			t.Fatalf("L3: nothing holds %+v", n)
+		case n.Terminating() && waits(n) && blocking == 0:
+			t.Fatalf("L3: nothing blocks %+v", n)
+		case o.collectable(n, r.Clock):
+			t.Fatalf("L1: garbage is left: %+v", n)
+		case n.Terminating():
+			continue
+		}
+		held := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return o.holds(n, ref) })
+		loose := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool {
+			return !o.holds(n, ref) && !o.unknown(n, ref, r.Clock)
+		})
+		if held && loose {
+			t.Fatalf("L2: a reference was not stripped: %+v", n)
+		}
+	}
+	for _, u := range r.Owners() {
+		owed := lifecycle.OwedBy(r, u, r.Node(u))
+		if owed.Orphan || owed.Finish != "" {
+			t.Fatalf("%s still owes %+v", u, owed)
+		}
+	}
+}
+
+// TestConfluent: in a forest, where nobody has two owners, and where owners wait
+// for all their dependents, the order in which things are done does not show in
+// what is left (R1). With two owners of which one orphans, or waits, and the other
+// becomes garbage it does, as it does in Kubernetes; and so it does where an owner
+// that waits does not wait for an object which has an orphan finalizer of its own.
+func TestConfluent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := history(t)
+		later(r)
+		for _, u := range r.UIDs() {
+			single(r, u)
+		}
+		other := r.Clone()
+		for _, realm := range []*lifecycletest.Realm{r, other} {
+			for done := false; !done; {
+				done = true
+				for _, u := range rapid.Permutation(realm.Owners()).Draw(t, "order") {
+					done = len(realm.Work(u)) == 0 && done
+				}
+			}
+		}
+		a, b := left(r), left(other)
+		if !maps.Equal(a, b) {
+			t.Fatalf("left are\n%v\nor\n%v", a, b)
+		}
+	})
+}
+
+// single leaves an object one owner, which it blocks.
+func single(r *lifecycletest.Realm, u uid.UID) {
+	n := *r.Node(u)
+	if len(n.Owners) == 0 {
+		return
+	}
+	n.Owners = slices.Clone(n.Owners[:1])
+	n.Owners[0].Blocking = lifecycle.True
+	r.Apply([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: u, Object: lifecycle.Object{Node: &n}}})
+}
+
+// left is what is left, without revisions.
+func left(r *lifecycletest.Realm) map[string]string {
+	all := map[string]string{}
+	for _, u := range r.UIDs() {
+		n := r.Node(u)
+		if !lifecycle.IsRegistration(n) {
+			all[u.String()] = references(n.Owners) + list(n.Finalizers) + since(n.DeletionTime)
+		}
+	}
+	return all
+}

@@ -1,0 +1,228 @@
+package lifecycle_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// TestProposals: the collector's commands act exactly where the rules say so,
+// whatever was proposed (S1, S2, S7, S9, invariants 3, 5 and 6), and once (S12).
+func TestProposals(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := history(t)
+		before := freeze(r)
+		defer before.check(t, "a proposal")
+		for _, u := range r.UIDs() {
+			n := r.Node(u)
+			o := oracle{r}
+			checkJudged(t, r, n)
+			if acted := len(lifecycle.Collect(r.Context(), n)) > 0; acted != o.collectable(n, r.Clock) {
+				t.Fatalf("S1: %+v is collected: %t", n, acted)
+			}
+			checkStrip(t, r, n)
+			for _, owner := range owners(n) {
+				if owner := r.Node(owner); owner != nil {
+					checkOrphan(t, r, owner, n)
+				}
+			}
+			checkFinish(t, r, n)
+		}
+	})
+}
+
+// checkJudged: there is one decision table (A12): processors propose by Decide,
+// the writer judges.
+func checkJudged(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	j := lifecycle.Judge(r, n, r.Clock)
+	var classes []lifecycle.Class
+	until := lifecycle.Time(0)
+	for i := range n.Owners {
+		c := lifecycle.Classify(r, n, &n.Owners[i], r.Clock)
+		classes = append(classes, c.Class)
+		if c.Until != 0 && (until == 0 || c.Until < until) {
+			until = c.Until
+		}
+	}
+	if want := lifecycle.Decide(lifecycle.TraitsOf(r, n), classes); j.Verdict != want {
+		t.Fatalf("%+v is judged %s, decided %s", n, j.Verdict, want)
+	}
+	if j.Until != until {
+		t.Fatalf("%+v is judged until %d, want %d", n, j.Until, until)
+	}
+	if lifecycle.TraitsOf(r, n)&lifecycle.GoesAtOnce != 0 {
+		if events := lifecycle.Collect(r.Context(), n); j.Verdict == lifecycle.CollectObject && events[0].Type != lifecycle.ObjectDeleted {
+			t.Fatalf("%+v was to go at once: %+v", n, events)
+		}
+	}
+}
+
+// applied returns a realm in which the events have happened.
+func applied(r *lifecycletest.Realm, events []lifecycle.Event) *lifecycletest.Realm {
+	next := r.Clone()
+	next.Apply(events)
+	return next
+}
+
+// checkStrip: of an object with a solid owner all references go that are known
+// not to hold it, and no other (A12.7).
+func checkStrip(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	o := oracle{r}
+	solid := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return o.holds(n, ref) })
+	loose := func(ref lifecycle.OwnerReference) bool { return !o.holds(n, ref) && !o.unknown(n, ref, r.Clock) }
+	events := lifecycle.Strip(r.Context(), n)
+	if want := !n.Terminating() && solid && slices.ContainsFunc(n.Owners, loose); (len(events) > 0) != want {
+		t.Fatalf("A12.7: %+v is stripped: %t", n, !want)
+	}
+	if len(events) == 0 {
+		return
+	}
+	after := applied(r, events)
+	is := after.Node(n.UID)
+	for _, ref := range n.Owners {
+		if slices.Contains(is.Owners, ref) == loose(ref) {
+			t.Fatalf("A12.7: %+v is stripped to %+v", n, is)
+		}
+	}
+	if again := lifecycle.Strip(after.Context(), is); len(again) > 0 {
+		t.Fatalf("S12: %+v is stripped twice: %+v", is, again)
+	}
+}
+
+// checkOrphan: an owner that orphans is parted from an object that has a true
+// reference to it. What held the object besides still holds it; and if nothing
+// is left it is not because of that owner that it would be deleted (S8, S9, A15).
+func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
+	o := oracle{r}
+	mine := func(ref lifecycle.OwnerReference) bool { return o.owner(n, ref) == owner }
+	events := lifecycle.OrphanFrom(r.Context(), owner, n)
+	orphans := owner.Terminating() && owner.HasFinalizer("orphan")
+	if want := orphans && slices.ContainsFunc(n.Owners, mine); (len(events) > 0) != want {
+		t.Fatalf("A15: %+v is parted from %+v: %t", n, owner, !want)
+	}
+	if len(events) == 0 {
+		return
+	}
+	after := applied(r, events)
+	is := after.Node(n.UID)
+	for _, ref := range n.Owners {
+		stays := slices.Contains(is.Owners, ref)
+		switch {
+		case mine(ref) && stays, !mine(ref) && o.holds(n, ref) && !stays:
+			t.Fatalf("A15: %+v is parted from %+v: %+v", n, owner, is)
+		}
+	}
+	if oracle := (oracle{after}); oracle.collectable(is, after.Clock) {
+		t.Fatalf("S9: %+v is collectable when it is orphaned: %+v", n, is)
+	}
+	if again := lifecycle.OrphanFrom(after.Context(), owner, is); len(again) > 0 {
+		t.Fatalf("S12: %+v is parted twice: %+v", is, again)
+	}
+}
+
+// checkFinish: a built-in finalizer is done when no dependent that counts is
+// left (invariant 5); false references do not count (S8, invariant 6).
+func checkFinish(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	all, blocking := (oracle{r}).dependents(n)
+	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": blocking, custom: 0} {
+		events := lifecycle.Finish(r.Context(), n, f)
+		want := n.Terminating() && n.HasFinalizer(f) && lifecycle.IsBuiltinFinalizer(f) && left == 0
+		if (len(events) > 0) != want {
+			t.Fatalf("invariant 5: %s of %+v with %d dependents, %d blocking, is done: %t", f, n, all, blocking, !want)
+		}
+		if !want {
+			continue
+		}
+		after := applied(r, events)
+		if is := after.Node(n.UID); is != nil && (is.HasFinalizer(f) || len(lifecycle.Finish(after.Context(), is, f)) > 0) {
+			t.Fatalf("S12: %s of %+v is done twice", f, n)
+		}
+	}
+}
+
+// TestOwed: whatever is owed can be done, and whatever can be done is owed.
+func TestOwed(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := history(t)
+		if rapid.Bool().Draw(t, "later") {
+			later(r)
+		}
+		before := freeze(r)
+		defer before.check(t, "a question")
+		for _, u := range r.Owners() {
+			checkOwed(t, r, u)
+		}
+		for _, u := range r.UIDs() {
+			checkAsked(t, r, r.Node(u))
+		}
+	})
+}
+
+// checkOwed: acting on what is owed because of u has an effect, unless nothing
+// is known.
+func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
+	o := oracle{r}
+	n := r.Node(u)
+	owed := lifecycle.OwedBy(r, u, n)
+	if owed.JudgeAt != 0 && !owed.Judge {
+		t.Fatalf("%s owes %+v", u, owed)
+	}
+	acts, knows := false, true
+	for _, d := range r.DependentsOf(u) {
+		d := r.Node(d)
+		acts = acts || len(lifecycle.Collect(r.Context(), d))+len(lifecycle.Strip(r.Context(), d)) > 0
+		for _, ref := range d.Owners {
+			knows = knows && (d.Terminating() || !o.unknown(d, ref, r.Clock))
+		}
+	}
+	if owed.Judge && owed.JudgeAt <= r.Clock && !acts && knows {
+		t.Fatalf("%s owes %+v, and nothing can be done", u, owed)
+	}
+	if owed.Orphan && !slices.ContainsFunc(r.DependentsOf(u), func(d uid.UID) bool {
+		return len(lifecycle.OrphanFrom(r.Context(), n, r.Node(d))) > 0
+	}) {
+		t.Fatalf("%s owes %+v, and nobody can be orphaned", u, owed)
+	}
+	if owed.Finish != "" && len(lifecycle.Finish(r.Context(), n, owed.Finish)) == 0 {
+		t.Fatalf("%s owes %+v, and it is not done", u, owed)
+	}
+	external := n != nil && n.Terminating() && slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
+	if owed.Finalize != external {
+		t.Fatalf("%s owes %+v, and is %+v", u, owed, n)
+	}
+}
+
+// checkAsked: what can be done about n is owed by one of its owners, or by n.
+func checkAsked(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	at := lifecycle.Never
+	due := r.Clock
+	for _, u := range owners(n) {
+		owed := lifecycle.OwedBy(r, u, r.Node(u))
+		if owed.Judge {
+			at = min(at, owed.JudgeAt)
+		}
+		for _, d := range r.DependentsOf(u) { // those that came with an import are waited for
+			if imported := r.Node(d).ImportTime; imported != 0 {
+				due = max(due, imported.Add(r.Options().OwnerGrace))
+			}
+		}
+		if owner := r.Node(u); owner != nil && len(lifecycle.OrphanFrom(r.Context(), owner, n)) > 0 && !owed.Orphan {
+			t.Fatalf("A15: %+v can be parted from %s, which owes %+v", n, u, owed)
+		}
+	}
+	if len(lifecycle.Collect(r.Context(), n))+len(lifecycle.Strip(r.Context(), n)) > 0 && at > due {
+		t.Fatalf("%+v is to be collected or stripped, and is owed nothing before %s", n, since(at))
+	}
+	for _, f := range []string{"orphan", "foregroundDeletion"} {
+		if owed := lifecycle.OwedBy(r, n.UID, n); len(lifecycle.Finish(r.Context(), n, f)) > 0 && owed.Finish != f {
+			t.Fatalf("%s of %+v is done, and is not owed: %+v", f, n, owed)
+		}
+	}
+}

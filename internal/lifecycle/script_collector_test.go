@@ -1,0 +1,132 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// The commands of the collector and of the built-in finalizers, and what can
+// be asked about objects.
+
+func (s *script) did(events []lifecycle.Event) string {
+	if len(events) == 0 {
+		return "nothing\n"
+	}
+	return s.applied(events)
+}
+
+func (s *script) collect(a *args) string {
+	return s.did(lifecycle.Collect(s.realm.Context(), a.node(s, 0)))
+}
+
+func (s *script) strip(a *args) string {
+	return s.did(lifecycle.Strip(s.realm.Context(), a.node(s, 0)))
+}
+
+// orphan is orphan OWNER DEPENDENT.
+func (s *script) orphan(a *args) string {
+	return s.did(lifecycle.OrphanFrom(s.realm.Context(), a.node(s, 0), a.node(s, 1)))
+}
+
+// finish is finish pods/a finalizer=orphan.
+func (s *script) finish(a *args) string {
+	return s.did(lifecycle.Finish(s.realm.Context(), a.node(s, 0), a.text("finalizer")))
+}
+
+// settle does everything that is owed, in the order of the uids, until nothing
+// is left that can be done now.
+func (s *script) settle(*args) string {
+	before := s.realm.Clone()
+	events := s.realm.Settle()
+	s.realm = before
+	return s.did(events)
+}
+
+func (s *script) judge(a *args) string {
+	j := lifecycle.Judge(s.realm, a.node(s, 0), s.realm.Clock)
+	text := j.Verdict.String()
+	switch j.Verdict {
+	case lifecycle.Keep:
+	case lifecycle.Wait:
+		if j.Until != 0 {
+			text += " until " + since(j.Until)
+		}
+	default:
+		text += because(j.Reason, j.Cause)
+	}
+	return text + "\n"
+}
+
+// classify prints the class of each reference of an object, and why.
+func (s *script) classify(a *args) string {
+	n := a.node(s, 0)
+	text := ""
+	for i := range n.Owners {
+		r := &n.Owners[i]
+		c := lifecycle.Classify(s.realm, n, r, s.realm.Clock)
+		text += fmt.Sprintf("%s: %s, %s", reference(r), class(c.Class), c.Why(s.realm, n, r))
+		if c.Cause != 0 {
+			text += fmt.Sprintf(" (%d)", c.Cause)
+		}
+		if c.Until != 0 {
+			text += "; until " + since(c.Until)
+		}
+		text += "\n"
+	}
+	return text
+}
+
+func class(c lifecycle.Class) string {
+	return strings.ToLower(strings.TrimPrefix(c.String(), "OWNER_CLASS_"))
+}
+
+// owed prints what is owed because of an object, or because of a uid, or
+// everything that is.
+func (s *script) owed(a *args) string {
+	var uids []uid.UID
+	switch {
+	case len(a.targets) > 0:
+		uids = append(uids, a.node(s, 0).UID)
+	case a.has("uid"):
+		u, err := uid.Parse(a.text("uid"))
+		a.must(err)
+		uids = append(uids, u)
+	default:
+		uids = s.realm.Owners()
+	}
+	text := ""
+	for _, u := range uids {
+		o := lifecycle.OwedBy(s.realm, u, s.realm.Node(u))
+		if o != (lifecycle.Owed{}) {
+			text += fmt.Sprintf("%s: %s\n", s.called(u), owing(o))
+		}
+	}
+	if text == "" {
+		return "nothing\n"
+	}
+	return text
+}
+
+func owing(o lifecycle.Owed) string {
+	var all []string
+	if o.Judge {
+		at := "judge dependents"
+		if o.JudgeAt != 0 {
+			at += " at " + since(o.JudgeAt)
+		}
+		all = append(all, at)
+	}
+	if o.Orphan {
+		all = append(all, "orphan dependents")
+	}
+	if o.Finish != "" {
+		all = append(all, "finish "+o.Finish)
+	}
+	if o.Finalize {
+		all = append(all, "call finalizers")
+	}
+	return strings.Join(all, ", ")
+}
