@@ -1,0 +1,303 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Position is where something stands in a file.
+type Position struct {
+	File string
+	Line int // from one
+}
+
+// String is the position as compilers write it: "web.yaml:12".
+func (p Position) String() string { return p.File + ":" + strconv.Itoa(p.Line) }
+
+// Entry is an object of a file, or, with Err, why there is none.
+type Entry struct {
+	At     Position
+	Object *coppicev1.Object
+	// Err begins with the position.
+	Err error
+}
+
+// SyntaxError says that a file is neither YAML nor JSON. What follows the
+// position is not known: it might have been anything.
+type SyntaxError struct {
+	At   Position
+	What string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s: %s", e.At, e.What) }
+
+// Read reads the objects of a file: YAML or JSON, any number of documents, and
+// lists, of which it returns the items. As kubectl does, it takes yes, no, on
+// and off for what they meant in YAML 1.1.
+//
+// The error is a *SyntaxError; the entries before it are returned as well. A
+// document that is no object is an Entry with an error, and does not keep
+// others from being read.
+func Read(file string, data []byte) ([]Entry, error) {
+	r := reader{file: file}
+	if looksLikeJSON(data) {
+		err := r.json(data)
+		if err == nil {
+			return r.entries, nil
+		}
+		if strings.HasSuffix(file, ".json") || quotedKey(data) {
+			return r.entries, err
+		}
+		r = reader{file: file} // YAML has braces, too
+	}
+	err := r.yaml(data)
+	return r.entries, err
+}
+
+type reader struct {
+	file    string
+	entries []Entry
+}
+
+func (r *reader) at(line int) Position { return Position{File: r.file, Line: max(line, 1)} }
+
+func (r *reader) fail(line int, err error) {
+	at := r.at(line)
+	r.entries = append(r.entries, Entry{At: at, Err: fmt.Errorf("%s: %w", at, err)})
+}
+
+// errNotAnObject is for a document that is something else.
+var errNotAnObject = errors.New("not an object: a manifest has apiVersion, kind and metadata")
+
+func (r *reader) yaml(data []byte) error {
+	if err := r.checkText(data); err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := d.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return r.syntax(err, data)
+		}
+		root := &n
+		if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
+			root = n.Content[0]
+		}
+		if root.Kind == 0 || root.ShortTag() == "!!null" {
+			continue // nothing, or comments
+		}
+		r.document(root, "", "")
+	}
+}
+
+// document adds the objects of a document, or of an item of a list. What an
+// item does not say of its kind, the list does.
+func (r *reader) document(n *yaml.Node, apiVersion, kind string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.MappingNode {
+		r.fail(n.Line, errNotAnObject)
+		return
+	}
+	if items := member(n, "items"); items != nil && items.Kind == yaml.SequenceNode {
+		if of, ok := listOf(scalar(member(n, "kind"))); ok {
+			itemVersion := ""
+			if of != "" {
+				itemVersion = scalar(member(n, "apiVersion"))
+			}
+			for _, item := range items.Content {
+				r.document(item, itemVersion, of)
+			}
+			return
+		}
+	}
+	raw, err := toJSON(n)
+	if err != nil {
+		var at *nodeError
+		line := n.Line
+		if errors.As(err, &at) {
+			line = at.line
+		}
+		r.fail(line, err)
+		return
+	}
+	r.object(n.Line, raw, apiVersion, kind)
+}
+
+// listOf is the kind of a list's items: "Pod" for PodList, nothing for List,
+// whose items say it themselves.
+func listOf(kind string) (string, bool) { return strings.CutSuffix(kind, "List") }
+
+func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
+	o, err := FromJSON(raw)
+	if err != nil {
+		r.fail(line, err)
+		return
+	}
+	if o.ApiVersion == "" && o.Kind == "" {
+		o.ApiVersion, o.Kind = apiVersion, kind
+	}
+	switch {
+	case o.GetKind() == "":
+		r.fail(line, errors.New("kind is missing: a manifest says what it is by apiVersion and kind"))
+	case o.GetApiVersion() == "":
+		r.fail(line, fmt.Errorf("apiVersion is missing: a manifest says what it is by apiVersion and kind (%s)", o.GetKind()))
+	default:
+		r.entries = append(r.entries, Entry{At: r.at(line), Object: o})
+	}
+}
+
+// ofTheParser is how the errors begin that count lines from zero, unlike those
+// of the scanner.
+var ofTheParser = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or)|found (undefined tag|duplicate|incompatible))`)
+
+// syntax takes the line out of an error of the YAML package.
+func (r *reader) syntax(err error, data []byte) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 0
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, what, ok := strings.Cut(rest, ": "); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				line, text = n, what
+			}
+		}
+	}
+	if ofTheParser.MatchString(text) {
+		line++
+	}
+	var anchor string
+	if _, err := fmt.Sscanf(text, "unknown anchor '%s referenced", &anchor); err == nil {
+		if i := bytes.Index(data, []byte("*"+strings.TrimSuffix(anchor, "'"))); i >= 0 {
+			line = lineAt(data, i)
+		}
+	}
+	return &SyntaxError{At: r.at(line), What: "invalid YAML: " + text}
+}
+
+// lineAt is the line of an offset.
+func lineAt(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
+}
+
+// checkText finds what YAML does not allow at all, of which the parser does not
+// say where it is.
+func (r *reader) checkText(data []byte) error {
+	line := 1
+	for i := 0; i < len(data); {
+		c, size := utf8.DecodeRune(data[i:])
+		switch {
+		case c == '\n':
+			line++
+		case c == utf8.RuneError && size == 1:
+			return &SyntaxError{At: r.at(line), What: "invalid YAML: the text is not UTF-8"}
+		case c == '\t', c == '\r', c == '\uFEFF', c == '\u0085':
+		case unicode.Is(unicode.Cc, c):
+			return &SyntaxError{At: r.at(line), What: fmt.Sprintf("invalid YAML: a control character (%U)", c)}
+		}
+		i += size
+	}
+	return nil
+}
+
+func looksLikeJSON(data []byte) bool {
+	data = bytes.TrimLeft(data, " \t\r\n")
+	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
+}
+
+// quotedKey reports whether the text begins as an object of JSON, so that a
+// mistake in it is one in JSON.
+func quotedKey(data []byte) bool {
+	data = bytes.TrimLeft(data, " \t\r\n{[")
+	return len(data) > 0 && data[0] == '"'
+}
+
+func (r *reader) json(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var raw json.RawMessage
+		err := d.Decode(&raw)
+		var bad *json.SyntaxError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &bad):
+			return &SyntaxError{At: r.at(lineAt(data, int(bad.Offset)-1)), What: "invalid JSON: " + bad.Error()}
+		case err != nil:
+			return &SyntaxError{At: r.at(lineAt(data, len(data))), What: "invalid JSON: it ends in the middle of a value"}
+		}
+		r.jsonDocument(raw, data, int(d.InputOffset())-len(raw), "", "")
+	}
+}
+
+// jsonDocument is document for JSON: raw stands at an offset of the file.
+func (r *reader) jsonDocument(raw json.RawMessage, data []byte, offset int, apiVersion, kind string) {
+	if len(raw) == 0 || raw[0] != '{' {
+		if !bytes.Equal(raw, []byte("null")) {
+			r.fail(lineAt(data, offset), errNotAnObject)
+		}
+		return
+	}
+	var list struct {
+		APIVersion, Kind any
+		Items            json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		r.fail(lineAt(data, offset), err)
+		return
+	}
+	if listKind, ok := list.Kind.(string); ok && len(list.Items) > 0 && list.Items[0] == '[' {
+		if of, ok := listOf(listKind); ok {
+			itemVersion, _ := list.APIVersion.(string)
+			if of == "" {
+				itemVersion = ""
+			}
+			for item, at := range itemsOf(raw) {
+				r.jsonDocument(item, data, offset+at, itemVersion, of)
+			}
+			return
+		}
+	}
+	r.object(lineAt(data, offset), raw, apiVersion, kind)
+}
+
+// itemsOf iterates over the items of a list, and where in it they begin. The
+// list is valid JSON.
+func itemsOf(list json.RawMessage) func(yield func(json.RawMessage, int) bool) {
+	return func(yield func(json.RawMessage, int) bool) {
+		d := json.NewDecoder(bytes.NewReader(list))
+		_, _ = d.Token() // the brace
+		for d.More() {
+			name, _ := d.Token()
+			if name != "items" {
+				var skipped json.RawMessage
+				_ = d.Decode(&skipped)
+				continue
+			}
+			_, _ = d.Token() // the bracket
+			for d.More() {
+				var item json.RawMessage
+				if d.Decode(&item) != nil || !yield(item, int(d.InputOffset())-len(item)) {
+					return
+				}
+			}
+			return
+		}
+	}
+}

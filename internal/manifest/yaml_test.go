@@ -1,0 +1,260 @@
+package manifest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/manifest"
+)
+
+// show writes what Read returned, one line for each entry.
+func show(entries []manifest.Entry, err error) string {
+	var b strings.Builder
+	for _, e := range entries {
+		if e.Err != nil {
+			fmt.Fprintf(&b, "error %v\n", e.Err)
+			continue
+		}
+		raw, fail := manifest.ToJSON(e.Object)
+		if fail != nil {
+			raw = []byte(fail.Error())
+		}
+		fmt.Fprintf(&b, "%s %s\n", e.At, raw)
+	}
+	if err != nil {
+		fmt.Fprintf(&b, "syntax %v\n", err)
+	}
+	return b.String()
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, in, want string }{
+		{"documents", `# a comment
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+---
+---
+# nothing
+---
+kind: Pod
+apiVersion: v1
+metadata: {name: b, labels: {"x": "1"}}
+`, `f:3 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
+f:11 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","labels":{"x":"1"}}}
+`},
+		{"lists", `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: a}
+- apiVersion: v1
+  kind: List
+  items:
+  - {apiVersion: v1, kind: Pod, metadata: {name: b}}
+- 7
+---
+apiVersion: apps/v1
+kind: DeploymentList
+items:
+- metadata:
+    name: c
+`, `f:4 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
+f:10 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
+error f:11: not an object: a manifest has apiVersion, kind and metadata
+f:16 {"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"c"}}
+`},
+		{"values", `apiVersion: v1
+kind: X
+spec:
+  octal: 0644
+  hex: 0x1F
+  big: 9007199254740993
+  huge: 123456789012345678901234567890
+  float: 1.10
+  exp: 1e3
+  dot: .5
+  yes: yes
+  quoted: "no"
+  tagged: !!str on
+  time: 2024-05-06T07:08:09Z
+  null: ~
+  true: false
+  <<: &base {merged: 1, octal: 2}
+  again: *base
+  text: |
+    one
+    two
+  binary: !!binary aGVsbG8=
+`, `f:1 {"apiVersion":"v1","kind":"X","metadata":{},"spec":{"octal":420,"hex":31,"big":9007199254740993,"huge":123456789012345678901234567890,"float":1.10,"exp":1e3,"dot":0.5,"yes":true,"quoted":"no","tagged":"on","time":"2024-05-06T07:08:09Z","null":null,"true":false,"merged":1,"again":{"merged":1,"octal":2},"text":"one\ntwo\n","binary":"hello"}}
+`},
+		{"JSON", `{"apiVersion": "v1", "kind": "List", "items": [
+	{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
+	[],
+	{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 3}}
+]}
+{"apiVersion": "v1",
+	"kind": "Pod", "metadata": {"name": "b"}}
+null
+`, `f:2 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
+error f:3: not an object: a manifest has apiVersion, kind and metadata
+error f:4: metadata.name: must be a string, not number
+f:6 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}
+`},
+		{"braces of YAML", "{apiVersion: v1, kind: Pod,\n metadata: {name: a}}\n", `f:1 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}
+`},
+		{"no kind", "apiVersion: v1\nmetadata: {name: a}\n---\nkind: Pod\n", `error f:1: kind is missing: a manifest says what it is by apiVersion and kind
+error f:4: apiVersion is missing: a manifest says what it is by apiVersion and kind (Pod)
+`},
+		{"not an object", "- 1\n---\nhello\n---\nkind: Pod\napiVersion: v1\nmetadata:\n  labels: x\n", `error f:1: not an object: a manifest has apiVersion, kind and metadata
+error f:3: not an object: a manifest has apiVersion, kind and metadata
+error f:5: metadata.labels: must be an object, not string
+`},
+		{"indentation", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n   namespace: b\n", `syntax f:5: invalid YAML: mapping values are not allowed in this context
+`},
+		{"tab", "apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n", `syntax f:4: invalid YAML: found character that cannot start any token
+`},
+		{"after a document", "apiVersion: v1\nkind: Pod\n---\na: [1\n", `f:1 {"apiVersion":"v1","kind":"Pod","metadata":{}}
+syntax f:4: invalid YAML: did not find expected ',' or ']'
+`},
+		{"first line", "a: b: c\n", `syntax f:1: invalid YAML: mapping values are not allowed in this context
+`},
+		{"not text", "a: b\nc: \x00\n", `syntax f:2: invalid YAML: a control character (U+0000)
+`},
+		{"not UTF-8", "a: b\nc: \xff\n", `syntax f:2: invalid YAML: the text is not UTF-8
+`},
+		{"JSON with a mistake", "{\"apiVersion\": \"v1\",\n\t\"kind\": Pod}\n", `syntax f:2: invalid JSON: invalid character 'P' looking for beginning of value
+`},
+		{"JSON that ends", "{\"apiVersion\": \"v1\",\n\"kind\"", `syntax f:2: invalid JSON: it ends in the middle of a value
+`},
+		{"twice", "apiVersion: v1\nkind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3\n", `error f:6: "a" is there already
+`},
+		{"key", "apiVersion: v1\nkind: Pod\nspec:\n  [a]: 1\n", `error f:4: the name of a member must be text
+`},
+		{"no number", "apiVersion: v1\nkind: Pod\nspec:\n  a: .inf\n", `error f:4: .inf is not a number that JSON has
+`},
+		{"tag", "apiVersion: v1\nkind: Pod\nspec:\n  a: !secret x\n", `error f:4: the tag !secret has no meaning in a manifest
+`},
+		{"itself", "apiVersion: v1\nkind: Pod\nspec: &a\n  b: *a\n", `error f:4: *a stands within itself
+`},
+		{"anchor", "apiVersion: v1\nkind: Pod\nspec: *gone\n", `syntax f:3: invalid YAML: unknown anchor 'gone' referenced
+`},
+		{"key of a block", "apiVersion: v1\nkind: Pod\nspec:\n  a: 1\n b: 2\n", `syntax f:5: invalid YAML: did not find expected key
+`},
+		{"empty", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if got := show(manifest.Read("f", []byte(tc.in))); got != tc.want {
+				t.Errorf("read as\n%swant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A few lines of aliases must not become gigabytes.
+func TestReadBoundsAliases(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: X\na0: &a0 [" + strings.Repeat("lol,", 100) + "]\n")
+	for i := range 12 {
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 10))
+	}
+	got := show(manifest.Read("f", []byte(b.String())))
+	if !strings.Contains(got, "aliases repeat too much") {
+		t.Errorf("read as %.200s", got)
+	}
+}
+
+func TestToYAML(t *testing.T) {
+	t.Parallel()
+	o, err := manifest.FromJSON([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","resourceVersion":"12","labels":{}},
+		"data":{"b":"yes","a":"1","c":"x\ny\n","d":"12:30","e":"2024-01-01","f":"null","y":"n","g":""},
+		"spec":{"big":9007199254740993,"f":1.50,"e":1e3,"list":[1,"a",{"x":[],"y":{}}],"no":null,"t":true}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `apiVersion: v1
+data:
+  a: "1"
+  b: "yes"
+  c: |
+    x
+    y
+  d: "12:30"
+  e: "2024-01-01"
+  f: "null"
+  g: ""
+  "y": "n"
+kind: ConfigMap
+metadata:
+  name: web
+  resourceVersion: "12"
+spec:
+  big: 9007199254740993
+  e: 1e3
+  f: 1.50
+  list:
+  - 1
+  - a
+  - x: []
+    "y": {}
+  "no": null
+  t: true
+`
+	got, err := manifest.ToYAML(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("written as\n%s\nwant\n%s", got, want)
+	}
+	item, err := manifest.ToYAMLItem(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "- " + strings.ReplaceAll(strings.TrimSuffix(want, "\n"), "\n", "\n  ") + "\n"; string(item) != want {
+		t.Errorf("as an item\n%s\nwant\n%s", item, want)
+	}
+}
+
+// FuzzRead reads anything without falling over, and what it has read it reads
+// again from what it writes.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: &x {a: 0644, b: *x}\n---\n- 1\n"))
+	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, data: {y: \"yes\", n: 1e3, <<: {z: ~}}}\n"))
+	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"x"},"data":{"a":"12:30"}}]}`))
+	f.Add([]byte("a: !!binary aGk=\nb: !!timestamp 2024-01-01\nc: |\n  x\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		entries, _ := manifest.Read("f", in)
+		for _, e := range entries {
+			if e.Err != nil {
+				continue
+			}
+			breaks := strings.FieldsFunc("x"+string(in), func(r rune) bool { return !strings.ContainsRune("\n\r\u0085\u2028\u2029", r) })
+			if e.At.Line < 1 || e.At.Line > 1+len(strings.Join(breaks, "")) {
+				t.Fatalf("line %d of %q", e.At.Line, in)
+			}
+			enc, err := manifest.ToYAML(e.Object)
+			if err != nil {
+				continue // text that JSON has and YAML has not
+			}
+			again, err := manifest.Read("f", enc)
+			if err != nil || len(again) != 1 || again[0].Err != nil {
+				t.Fatalf("%q became\n%s\nwhich is read as %v, %v", in, enc, again, err)
+			}
+			// The order of members is not kept.
+			a, errA := manifest.ToYAML(again[0].Object)
+			if errA != nil || string(a) != string(enc) || !proto.Equal(again[0].Object.GetMetadata(), e.Object.GetMetadata()) {
+				t.Fatalf("%q became\n%s\nand then\n%s", in, enc, a)
+			}
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// nodeError is what keeps a node of YAML from being JSON.
+type nodeError struct {
+	line int
+	what string
+}
+
+func (e *nodeError) Error() string { return e.what }
+
+// toJSON writes a node as JSON. Numbers keep their digits, timestamps their
+// spelling; neither survives a detour over Go's types.
+func toJSON(n *yaml.Node) ([]byte, error) {
+	var c converter
+	if err := c.value(n); err != nil {
+		return nil, err
+	}
+	return c.out.Bytes(), nil
+}
+
+// maxAliased bounds what aliases may add to a document, in bytes of JSON. A few
+// lines of YAML can otherwise ask for more than there is memory.
+const maxAliased = 4 << 20
+
+type converter struct {
+	out     bytes.Buffer
+	within  []*yaml.Node // the anchors of the aliases that are being written
+	aliased int          // bytes that aliases have added
+	start   int          // where the outermost alias began
+}
+
+func (c *converter) value(n *yaml.Node) error {
+	if len(c.within) > 0 && c.aliased+c.out.Len()-c.start > maxAliased {
+		return &nodeError{n.Line, "aliases repeat too much: write it out"}
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return c.alias(n)
+	case yaml.MappingNode:
+		return c.mapping(n)
+	case yaml.SequenceNode:
+		c.out.WriteByte('[')
+		for i, item := range n.Content {
+			if i > 0 {
+				c.out.WriteByte(',')
+			}
+			if err := c.value(item); err != nil {
+				return err
+			}
+		}
+		c.out.WriteByte(']')
+		return nil
+	case yaml.ScalarNode:
+		return c.scalar(n)
+	}
+	return &nodeError{n.Line, "not a value"}
+}
+
+func (c *converter) alias(n *yaml.Node) error {
+	for _, anchor := range c.within {
+		if anchor == n.Alias {
+			return &nodeError{n.Line, fmt.Sprintf("*%s stands within itself", n.Value)}
+		}
+	}
+	if len(c.within) == 0 {
+		c.start = c.out.Len()
+	}
+	c.within = append(c.within, n.Alias)
+	err := c.value(n.Alias)
+	c.within = c.within[:len(c.within)-1]
+	if len(c.within) == 0 {
+		c.aliased += c.out.Len() - c.start
+	}
+	return err
+}
+
+func (c *converter) mapping(n *yaml.Node) error {
+	members, err := membersOf(n, nil)
+	if err != nil {
+		return err
+	}
+	c.out.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			c.out.WriteByte(',')
+		}
+		if err := c.text(m.key); err != nil {
+			return &nodeError{m.value.Line, err.Error()}
+		}
+		c.out.WriteByte(':')
+		if err := c.value(m.value); err != nil {
+			return err
+		}
+	}
+	c.out.WriteByte('}')
+	return nil
+}
+
+type mappingMember struct {
+	key   string
+	value *yaml.Node
+	// merged came in by "<<", and gives way to what the mapping says itself.
+	merged bool
+}
+
+// membersOf are the members of a mapping, those that it merges among them.
+// within are the mappings that are being merged.
+func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
+	if len(within) > 100 {
+		return nil, &nodeError{n.Line, "merges are nested too deeply"}
+	}
+	var members []mappingMember
+	index := map[string]int{}
+	add := func(m mappingMember, line int) error {
+		at, ok := index[m.key]
+		switch {
+		case !ok:
+			index[m.key] = len(members)
+			members = append(members, m)
+		case m.merged:
+			// The first to say it has said it.
+		case members[at].merged:
+			members[at] = m
+		default:
+			return &nodeError{line, fmt.Sprintf("%q is there already", m.key)}
+		}
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			return nil, &nodeError{key.Line, "the name of a member must be text"}
+		}
+		if key.ShortTag() != "!!merge" {
+			if err := add(mappingMember{key: key.Value, value: value}, key.Line); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		sources := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			sources = value.Content
+		}
+		for _, s := range sources {
+			if s.Kind == yaml.AliasNode {
+				s = s.Alias
+			}
+			if s.Kind != yaml.MappingNode {
+				return nil, &nodeError{value.Line, "<< merges objects only"}
+			}
+			merged, err := membersOf(s, append(within, n))
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range merged {
+				m.merged = true
+				if err := add(m, value.Line); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return members, nil
+}
+
+func (c *converter) text(s string) error {
+	b, err := encode(s)
+	if err != nil {
+		return err
+	}
+	c.out.Write(b)
+	return nil
+}
+
+func (c *converter) scalar(n *yaml.Node) error {
+	switch n.ShortTag() {
+	case "!!null":
+		c.out.WriteString("null")
+		return nil
+	case "!!bool":
+		return c.decoded(n, new(bool))
+	case "!!int", "!!float":
+		if json.Valid([]byte(n.Value)) {
+			c.out.WriteString(n.Value)
+			return nil
+		}
+		if n.ShortTag() == "!!int" {
+			var v any
+			return c.decoded(n, &v)
+		}
+		var f float64
+		if n.Decode(&f) == nil && (math.IsInf(f, 0) || math.IsNaN(f)) {
+			return &nodeError{n.Line, fmt.Sprintf("%s is not a number that JSON has", n.Value)}
+		}
+		return c.decoded(n, &f)
+	case "!!str":
+		if old, ok := oldBool(n); ok {
+			n = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: old, Line: n.Line}
+			return c.decoded(n, new(bool))
+		}
+		return c.text(n.Value)
+	case "!!timestamp":
+		return c.text(n.Value)
+	case "!!binary":
+		var s string
+		return c.decoded(n, &s)
+	}
+	return &nodeError{n.Line, fmt.Sprintf("the tag %s has no meaning in a manifest", n.Tag)}
+}
+
+func (c *converter) decoded(n *yaml.Node, into any) error {
+	if err := n.Decode(into); err != nil {
+		return &nodeError{n.Line, fmt.Sprintf("%q is not a %s", n.Value, n.ShortTag()[2:])}
+	}
+	b, err := encode(into)
+	if err != nil {
+		return &nodeError{n.Line, err.Error()}
+	}
+	c.out.Write(b)
+	return nil
+}
+
+// oldBool is what a plain word meant in YAML 1.1.
+func oldBool(n *yaml.Node) (string, bool) {
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0 {
+		return "", false
+	}
+	switch n.Value {
+	case "yes", "Yes", "YES", "on", "On", "ON":
+		return "true", true
+	case "no", "No", "NO", "off", "Off", "OFF":
+		return "false", true
+	}
+	return "", false
+}
+
+// member is a mapping's member, nil if it has none of that name.
+func member(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			if v := n.Content[i+1]; v.Kind == yaml.AliasNode {
+				return v.Alias
+			}
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// scalar is the text of a node that is text, empty for any other.
+func scalar(n *yaml.Node) string {
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return n.Value
+}

@@ -1,0 +1,120 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// ToYAML writes the manifest of an object as kubectl does: members ordered by
+// name, and quoted where YAML 1.1, which kubectl reads, would take them for
+// something else.
+func ToYAML(o *coppicev1.Object) ([]byte, error) {
+	n, err := yamlNode(o)
+	if err != nil {
+		return nil, err
+	}
+	return encodeYAML(n)
+}
+
+// ToYAMLItem is ToYAML for an item of a list.
+func ToYAMLItem(o *coppicev1.Object) ([]byte, error) {
+	n, err := yamlNode(o)
+	if err != nil {
+		return nil, err
+	}
+	return encodeYAML(&yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}})
+}
+
+func encodeYAML(n *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	if err := e.Encode(n); err != nil {
+		return nil, fmt.Errorf("manifest as YAML: %w", err)
+	}
+	return b.Bytes(), e.Close()
+}
+
+func yamlNode(o *coppicev1.Object) (*yaml.Node, error) {
+	v, err := Generic(o)
+	if err != nil {
+		return nil, err
+	}
+	return nodeOf(v), nil
+}
+
+// Generic is the manifest of an object as encoding/json reads it, with numbers
+// as they are spelled.
+func Generic(o *coppicev1.Object) (any, error) {
+	raw, err := ToJSON(o)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return v, nil
+}
+
+func nodeOf(v any) *yaml.Node {
+	switch v := v.(type) {
+	case map[string]any:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, textNode(name), nodeOf(v[name]))
+		}
+		if len(v) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		return n
+	case []any:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range v {
+			n.Content = append(n.Content, nodeOf(item))
+		}
+		if len(v) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		return n
+	case json.Number:
+		tag := "!!int"
+		if strings.ContainsAny(v.String(), ".eE") {
+			tag = "!!float"
+		}
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}
+	case string:
+		return textNode(v)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+}
+
+// sexagesimal is what YAML 1.1 takes for a number to the base of 60.
+var sexagesimal = regexp.MustCompile(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
+
+func textNode(s string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
+	switch s {
+	case "y", "Y", "n", "N", "<<":
+		n.Style = yaml.DoubleQuotedStyle
+	default:
+		if _, ok := oldBool(n); ok || sexagesimal.MatchString(s) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	return n
+}
