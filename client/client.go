@@ -43,10 +43,11 @@ const (
 
 // Client speaks to one realm as one actor.
 type Client struct {
-	nc      *nats.Conn
-	realm   string
-	actor   string
-	timeout time.Duration
+	nc       *nats.Conn
+	realm    string
+	actor    string
+	timeout  time.Duration
+	patience time.Duration
 }
 
 // Option is an option of New.
@@ -62,6 +63,10 @@ func WithActor(actor string) Option { return func(c *Client) { c.actor = actor }
 // WithTimeout says how long one attempt of a request waits for its answer; 5 s
 // without it. How long a request is tried is for the context to say.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithPatience says how long a request is tried in all; without it, as long as
+// its context lasts.
+func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
 
 // New returns a client on a connection, which stays the caller's.
 func New(nc *nats.Conn, opts ...Option) *Client {
@@ -110,14 +115,19 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 	if command {
 		header = nats.Header{bus.HeaderCommand: []string{uuid.NewString()}}
 	}
-	tried := 0
+	if c.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.patience)
+		defer cancel()
+	}
 	err := rpc.Retry(ctx, c.timeout, func(ctx context.Context) error {
-		tried++
 		return rpc.Call(ctx, c.nc, a.Subject(), header, request, reply)
 	})
 	var e *Error
 	if errors.As(err, &e) && e.Reason == Timeout && c.nc.LastError() != nil && errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) {
-		return &Error{Reason: Forbidden, Message: fmt.Sprintf("the NATS user may not %s %s as actor %q: %v", a.Verb, lifecycle.ResourceName(a.Group, a.Plural), a.Actor, c.nc.LastError())}
+		return &Error{Reason: Forbidden, Message: fmt.Sprintf(
+			"the NATS user may not %s %s in realm %q as actor %q: the realm is not there, or its permissions do not allow it (%v)",
+			a.Verb, lifecycle.ResourceName(a.Group, a.Plural), a.Realm, a.Actor, c.nc.LastError())}
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/coppice-gc/coppice/client"
@@ -35,8 +36,24 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "coppice: %v\nSee 'coppice %s--help'.\n", err, usage.command)
 		return 2
 	}
-	_, _ = fmt.Fprintf(stderr, "coppice: %s\n", describe(err))
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	for _, e := range joined(err) {
+		if errors.Is(e, errTold) {
+			continue
+		}
+		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", describe(e))
+	}
 	return 1
+}
+
+// joined are the errors that errors.Join has joined.
+func joined(err error) []error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		return list.Unwrap()
+	}
+	return []error{err}
 }
 
 // usageError is a command that was called wrongly.
@@ -48,15 +65,16 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// describe says what went wrong, and field by field where that is known.
+// describe says what went wrong, and line by line where that is several things.
 func describe(err error) string {
 	var e *client.Error
 	if !errors.As(err, &e) || len(e.Causes) < 2 {
 		return err.Error()
 	}
-	s := err.Error()
-	for _, c := range e.Causes {
-		s += "\n  " + c.String()
+	list, lines := make([]string, len(e.Causes)), ""
+	for i, c := range e.Causes {
+		list[i] = c.String()
+		lines += "\n  " + c.String()
 	}
-	return s
+	return strings.Replace(err.Error(), " ["+strings.Join(list, ", ")+"]", "", 1) + lines
 }

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/user"
 	"regexp"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/coppice-gc/coppice/client"
@@ -24,10 +28,13 @@ type app struct {
 	dial           dial.Config
 	realm, actor   string
 	verbose        bool
+	now            func() time.Time
+	// terminal: stdout is one.
+	terminal bool
 }
 
 func newRoot(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now, terminal: isTerminal(stdout)}
 	root := &cobra.Command{
 		Use:   "coppice",
 		Short: "Garbage collection of anything that has an identity",
@@ -50,16 +57,49 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 		&cobra.Group{ID: "services", Title: "Services, each a process of its own:"},
 	)
+	root.SetHelpCommandGroupID("operate")
+	root.SetCompletionCommandGroupID("operate")
 	root.AddCommand(a.commands()...)
+	// Without arguments root prints its help; with an unknown command it was
+	// called wrongly.
+	root.Args = unknownCommand
+	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	a.wrapArgs(root)
+	a.completeEverywhere(root)
 	return root
+}
+
+// unknownCommand refuses arguments of a command that has only sub-commands.
+func unknownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	meant := ""
+	if list := c.SuggestionsFor(args[0]); len(list) > 0 {
+		meant = "; did you mean " + strings.Join(list, " or ") + "?"
+	}
+	return fmt.Errorf("there is no command %q%s", args[0], meant)
+}
+
+// wrapArgs makes wrong arguments, of a command and those below it, a wrong call.
+func (a *app) wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return a.usage(c, err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		a.wrapArgs(sub)
+	}
 }
 
 // usage marks an error as a wrong call of a command.
 func (a *app) usage(c *cobra.Command, err error) error {
-	name := ""
-	if c.HasParent() {
-		name = c.Name() + " "
-	}
+	name := strings.TrimPrefix(c.CommandPath()+" ", c.Root().Name()+" ")
 	return &usageError{command: name, err: err}
 }
 
@@ -82,7 +122,8 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return client.New(nc, client.WithRealm(a.realm), client.WithActor(actor), client.WithTimeout(a.dial.Timeout)), nc, nil
+	return client.New(nc, client.WithRealm(a.realm), client.WithActor(actor),
+		client.WithTimeout(a.dial.Timeout), client.WithPatience(a.dial.Timeout)), nc, nil
 }
 
 // defaultActor is the NATS user, whose permissions pin the actor, or else the
@@ -99,9 +140,12 @@ func (a *app) defaultActor() string {
 	return "coppice"
 }
 
-// clientFlags adds the flags of commands that talk to a realm.
+// clientFlags adds the flags of commands that talk to a realm. A command with a
+// flag of its own by the name of one of them has added it before.
 func (a *app) clientFlags(c *cobra.Command) {
-	a.dial.Flags(c.Flags())
+	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	a.dial.Flags(connection)
+	c.Flags().AddFlagSet(connection)
 	realm := os.Getenv("COPPICE_REALM")
 	if realm == "" {
 		realm = bus.DefaultRealm
@@ -123,9 +167,21 @@ func (a *app) loggerAt(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// terminal reports whether stdout is one.
-func (a *app) terminal() bool {
+// columns is how wide the terminal is, zero if that is not known.
+func (a *app) columns() int {
 	f, ok := a.stdout.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const (
+	reasonRequested = coppicev1.Reason_REASON_REQUESTED
+	reasonAbsent    = coppicev1.Reason_REASON_OWNER_ABSENT
+	reasonWaiting   = coppicev1.Reason_REASON_OWNER_WAITING
+	reasonOrphans   = coppicev1.Reason_REASON_OWNER_ORPHANS
+	reasonRemains   = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
+	reasonFinalized = coppicev1.Reason_REASON_FINALIZED
+)
+
+// logEvent is an event of the test log: its revision, object, reason, cause,
+// and who did it.
+func logEvent(revision uint64, typ, name string, reason coppicev1.Reason, cause uint64, by ...string) client.LogEvent {
+	e := client.LogEvent{
+		Revision: revision, Type: typ, Resource: "pods", Name: name, UID: "uid-" + name, Namespace: "shop", Reason: reason, Cause: cause,
+		Actor: "processor", Verb: "propose", Time: time.Date(2026, 3, 2, 10, 31, 7, 0, time.Local),
+	}
+	if len(by) > 1 {
+		e.Actor, e.Verb = by[0], by[1]
+	}
+	if len(by) > 2 {
+		e.Note = by[2]
+	}
+	return e
+}
+
+// testLog has, at 10 to 19, the deletion of a in the foreground, and what else
+// there is to explain.
+func testLog() map[uint64]client.LogEvent {
+	byHand := logEvent(31, "ObjectDeleted", "stuck", reasonFinalized, 30, "ana", "removefinalizer", "the bucket is gone")
+	byHand.Detail = "last finalizers example.com/bucket"
+	log := map[uint64]client.LogEvent{}
+	for _, e := range []client.LogEvent{
+		logEvent(10, "DeletionMarked", "a", reasonRequested, 0, "ana", "delete"),
+		logEvent(11, "DeletionMarked", "b", reasonWaiting, 10),
+		logEvent(12, "DeletionMarked", "c", reasonWaiting, 11),
+		logEvent(13, "ObjectDeleted", "c", reasonFinalized, 12, "controller", "removefinalizer"),
+		logEvent(14, "ObjectDeleted", "b", reasonFinalized, 11, "finalizers", "finish"),
+		logEvent(15, "ObjectDeleted", "a", reasonFinalized, 10, "finalizers", "finish"),
+		logEvent(16, "OwnerReferencesRemoved", "shared", reasonRemains, 10),
+		logEvent(17, "OwnerReferencesRemoved", "orphan", reasonOrphans, 10),
+		logEvent(18, "OwnerReferencesRemoved", "deep", reasonRemains, 11),
+		logEvent(19, "OwnerReferencesRemoved", "deeporphan", reasonOrphans, 11),
+		logEvent(20, "ObjectDeleted", "root", reasonRequested, 0, "ana", "deletecollection"),
+		logEvent(21, "ObjectDeleted", "child", reasonAbsent, 20),
+		logEvent(22, "ObjectDeleted", "grandchild", reasonAbsent, 21),
+		logEvent(23, "ObjectDeleted", "nobodys", reasonAbsent, 0),
+		logEvent(24, "ObjectDeleted", "forgotten", reasonAbsent, 1),
+		logEvent(30, "DeletionMarked", "stuck", reasonAbsent, 20),
+		byHand,
+		logEvent(40, "ObjectDeleted", "loop", reasonAbsent, 41),
+		logEvent(41, "ObjectDeleted", "pool", reasonAbsent, 40),
+	} {
+		log[e.Revision] = e
+	}
+	return log
+}
+
+func find(log map[uint64]client.LogEvent) finder {
+	return func(_ context.Context, revision uint64) (*client.LogEvent, error) {
+		if e, ok := log[revision]; ok {
+			return &e, nil
+		}
+		return nil, nil
+	}
+}
+
+func TestBecause(t *testing.T) {
+	t.Parallel()
+	log := testLog()
+	for revision, want := range map[uint64]string{
+		10: "ana deleted it",
+		11: "ana deleted pods/a",
+		12: "pods/b was deleting in the foreground, ana deleted pods/a",
+		13: "pods/b was deleting in the foreground, ana deleted pods/a",
+		14: "ana deleted pods/a",
+		15: "ana deleted it",
+		16: "ana deleted pods/a, and another owner remains",
+		17: "ana deleted pods/a, orphaning its dependents",
+		18: "pods/b was going, and another owner remains, ana deleted pods/a",
+		19: "pods/b was orphaning its dependents, ana deleted pods/a",
+		21: "ana deleted pods/root",
+		22: "pods/child was gone, ana deleted pods/root",
+		23: "none of its owners exists",
+		24: "none of its owners exists",
+		31: `ana removed example.com/bucket from it ("the bucket is gone"), ana deleted pods/root`,
+	} {
+		got, err := because(t.Context(), log[revision], find(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(got, ", "); said != want {
+			t.Errorf("revision %d: because %s\nwant %s", revision, said, want)
+		}
+	}
+	got, err := because(t.Context(), log[40], find(log))
+	if err != nil || len(got) != maxCauses+1 || got[maxCauses] != "and so on" {
+		t.Errorf("a circle of causes: %d phrases, %v", len(got), err)
+	}
+}
+
+func TestPhrase(t *testing.T) {
+	t.Parallel()
+	cause := logEvent(1, "ObjectDeleted", "x", reasonAbsent, 0)
+	for _, tc := range []struct {
+		reason coppicev1.Reason
+		cause  *client.LogEvent
+		want   string
+	}{
+		{reasonAbsent, nil, "none of its owners exists"},
+		{reasonWaiting, nil, "its owner was deleting in the foreground"},
+		{reasonOrphans, nil, "its owner was orphaning its dependents"},
+		{reasonRemains, nil, "another owner remains"},
+		{reasonFinalized, nil, "its finalizer was done"},
+		{reasonRequested, nil, ""},
+		{reasonAbsent, &cause, "pods/x was gone"},
+		{reasonWaiting, &cause, "pods/x was deleting in the foreground"},
+		{reasonOrphans, &cause, "pods/x was orphaning its dependents"},
+		{reasonRemains, &cause, "pods/x was going, and another owner remains"},
+	} {
+		if got := phrase(&client.LogEvent{Reason: tc.reason}, tc.cause); got != tc.want {
+			t.Errorf("%s with cause %v: %q, want %q", tc.reason, tc.cause, got, tc.want)
+		}
+	}
+	for verb, want := range map[string]string{
+		"create": "ana created it", "update": "ana updated it", "updatestatus": "ana updated the status of it", "patch": "ana patched it",
+		"apply": "ana applied it", "import": "ana imported it", "delete": "ana deleted it", "deletecollection": "ana deleted it",
+		"removefinalizer": "ana removed example.com/x from it", "genesis": "the realm began", "restore": "ana did restore to it",
+	} {
+		e := logEvent(1, "", "x", reasonRequested, 0, "ana", verb)
+		e.Detail = "example.com/x"
+		if got := phrase(&e, &e); got != want {
+			t.Errorf("%s: %q, want %q", verb, got, want)
+		}
+	}
+}
+
+func TestEventLine(t *testing.T) {
+	t.Parallel()
+	w := &eventWriter{now: func() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.Local) }}
+	e := logEvent(1042, "ObjectDeleted", "web-7d4-x", reasonFinalized, 3)
+	e.Detail = "last finalizers example.com/bucket"
+	got := w.line(e, []string{"replicasets.apps/web-7d4 was deleting in the foreground", "ana deleted deployments.apps/web"})
+	const want = "  1042  10:31:07  ObjectDeleted   pods/web-7d4-x (shop)  because replicasets.apps/web-7d4 was deleting in the foreground, because ana deleted deployments.apps/web"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	e.Type, e.Detail = "FinalizerRemoved", "example.com/bucket"
+	if got := w.line(e, nil); !slices.Contains(strings.Split(got, "  "), "example.com/bucket") {
+		t.Errorf("%s: the finalizer is missing", got)
+	}
+}

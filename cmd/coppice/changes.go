@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// changesOf says what happened to an object, in the words of its life: how its
+// deletion goes on first, what it consists of last. ownerKey spells a reference.
+func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []string {
+	is := c.object.GetMetadata()
+	switch c.typ {
+	case added:
+		var said []string
+		for _, r := range is.GetOwnerReferences() {
+			said = append(said, "owned by "+ownerKey(r))
+		}
+		if is.GetDeletionTimestamp() != nil {
+			said = append(said, statusOf(c.object))
+		}
+		return said
+	case deleted:
+		if why := reasonOf(c.reason); why != "" {
+			return []string{why}
+		}
+		return nil
+	}
+	was := c.was.GetMetadata()
+	marked := was.GetDeletionTimestamp() == nil && is.GetDeletionTimestamp() != nil
+	var said []string
+	if marked {
+		said = append(said, "marked for deletion"+policyOf(is.GetFinalizers()))
+		if why := reasonOf(c.reason); why != "" {
+			said = append(said, why)
+		}
+	}
+	for _, f := range was.GetFinalizers() {
+		if !slices.Contains(is.GetFinalizers(), f) {
+			said = append(said, "finalizer "+f+" removed")
+		}
+	}
+	for _, f := range is.GetFinalizers() {
+		if !slices.Contains(was.GetFinalizers(), f) && (!marked || !lifecycle.IsBuiltinFinalizer(f)) {
+			said = append(said, "finalizer "+f+" added")
+		}
+	}
+	said = append(said, ownerChanges(was, is, ownerKey)...)
+	if !marked && len(said) > 0 {
+		if why := reasonOf(c.reason); why != "" {
+			said = append(said, why)
+		}
+	}
+	return append(said, contentChanges(c.was, c.object)...)
+}
+
+// policyOf is how an object goes that was marked and has these finalizers.
+func policyOf(finalizers []string) string {
+	switch {
+	case slices.Contains(finalizers, lifecycle.FinalizerForeground):
+		return ", in the foreground"
+	case slices.Contains(finalizers, lifecycle.FinalizerOrphan):
+		return ", orphaning its dependents"
+	}
+	return ""
+}
+
+func ownerChanges(was, is *coppicev1.ObjectMeta, ownerKey func(*coppicev1.OwnerReference) string) []string {
+	find := func(m *coppicev1.ObjectMeta, r *coppicev1.OwnerReference) *coppicev1.OwnerReference {
+		for _, o := range m.GetOwnerReferences() {
+			if o.GetUid() == r.GetUid() && ownerKey(o) == ownerKey(r) {
+				return o
+			}
+		}
+		return nil
+	}
+	var said []string
+	for _, r := range was.GetOwnerReferences() {
+		if find(is, r) == nil {
+			said = append(said, "owner "+ownerKey(r)+" removed")
+		}
+	}
+	for _, r := range is.GetOwnerReferences() {
+		o := find(was, r)
+		switch {
+		case o == nil:
+			said = append(said, "owner "+ownerKey(r)+" added")
+		case o.GetBlockOwnerDeletion() != r.GetBlockOwnerDeletion():
+			said = append(said, fmt.Sprintf("owner %s: blockOwnerDeletion %t", ownerKey(r), r.GetBlockOwnerDeletion()))
+		case o.GetController() != r.GetController():
+			said = append(said, fmt.Sprintf("owner %s: controller %t", ownerKey(r), r.GetController()))
+		}
+	}
+	return said
+}
+
+// contentChanges names the parts of an object that have changed.
+func contentChanges(was, is *coppicev1.Object) []string {
+	var parts []string
+	add := func(changed bool, name string) {
+		if changed {
+			parts = append(parts, name)
+		}
+	}
+	add(!maps.Equal(was.GetMetadata().GetLabels(), is.GetMetadata().GetLabels()), "labels")
+	add(!maps.Equal(was.GetMetadata().GetAnnotations(), is.GetMetadata().GetAnnotations()), "annotations")
+	add(!bytes.Equal(was.GetSpec(), is.GetSpec()), "spec")
+	add(!bytes.Equal(was.GetStatus(), is.GetStatus()), "status")
+	a, b := members(was.GetExtra()), members(is.GetExtra())
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if other, ok := b[name]; !ok || !bytes.Equal(a[name], other) {
+			parts = append(parts, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		if _, ok := a[name]; !ok {
+			parts = append(parts, name)
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{strings.Join(parts, ", ") + " changed"}
+}
+
+func members(extra []byte) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if len(extra) > 0 && json.Unmarshal(extra, &m) != nil {
+		return nil // the server has only objects
+	}
+	return m
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestChangesOf(t *testing.T) {
+	t.Parallel()
+	yes := true
+	was := &coppicev1.Object{
+		Spec: []byte(`{"a":1}`), Extra: []byte(`{"data":{},"old":1}`),
+		Metadata: &coppicev1.ObjectMeta{
+			Name: "a", Finalizers: []string{"x/a", "x/b"}, Labels: map[string]string{"a": "b"},
+			OwnerReferences: []*coppicev1.OwnerReference{{Kind: "d", Name: "web", Uid: "1"}, {Kind: "d", Name: "api", Uid: "2"}},
+		},
+	}
+	for _, tc := range []struct {
+		name   string
+		typ    string
+		reason coppicev1.Reason
+		change func(*coppicev1.Object)
+		want   string
+	}{
+		{"nothing", modified, reasonRequested, func(*coppicev1.Object) {}, ""},
+		{"added", added, 0, func(*coppicev1.Object) {}, "owned by d/web; owned by d/api"},
+		{"added while it is being deleted", added, 0, func(o *coppicev1.Object) {
+			o.Metadata.OwnerReferences, o.Metadata.DeletionTimestamp = nil, timestamppb.Now()
+		}, "Terminating (x/a, x/b)"},
+		{"deleted", deleted, reasonAbsent, func(*coppicev1.Object) {}, "none of its owners exists"},
+		{"deleted by somebody", deleted, reasonRequested, func(*coppicev1.Object) {}, ""},
+		{"marked", modified, reasonRequested, func(o *coppicev1.Object) {
+			o.Metadata.DeletionTimestamp = timestamppb.Now()
+			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion")
+		}, "marked for deletion, in the foreground"},
+		{"marked, orphaning", modified, reasonWaiting, func(o *coppicev1.Object) {
+			o.Metadata.DeletionTimestamp = timestamppb.Now()
+			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "orphan")
+		}, "marked for deletion, orphaning its dependents; its owner was deleting in the foreground"},
+		{"finalizers", modified, reasonFinalized, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
+			"finalizer x/a removed; finalizer x/c added; its finalizer was done"},
+		{"owners", modified, reasonRemains, func(o *coppicev1.Object) {
+			o.Metadata.OwnerReferences = o.Metadata.OwnerReferences[1:]
+		}, "owner d/web removed; another owner remains"},
+		{"references", modified, reasonRequested, func(o *coppicev1.Object) {
+			o.Metadata.OwnerReferences[0].BlockOwnerDeletion = &yes
+			o.Metadata.OwnerReferences[1].Controller = &yes
+			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{Kind: "d", Name: "new", Uid: "3"})
+		}, "owner d/web: blockOwnerDeletion true; owner d/api: controller true; owner d/new added"},
+		{"content", modified, reasonRequested, func(o *coppicev1.Object) {
+			o.Metadata.Labels, o.Metadata.Annotations = nil, map[string]string{"x": "y"}
+			o.Spec, o.Status, o.Extra = nil, []byte(`{}`), []byte(`{"data":{"x":1},"new":1}`)
+		}, "labels, annotations, spec, status, data, old, new changed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			is := proto.Clone(was).(*coppicev1.Object)
+			tc.change(is)
+			got := changesOf(change{typ: tc.typ, was: was, object: is, reason: tc.reason},
+				func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() })
+			if said := strings.Join(got, "; "); said != tc.want {
+				t.Errorf("said %q, want %q", said, tc.want)
+			}
+		})
+	}
+}
+
+func TestReasonName(t *testing.T) {
+	t.Parallel()
+	for r, want := range map[coppicev1.Reason]string{0: "", reasonAbsent: "OwnerAbsent", reasonRemains: "SolidOwnerRemains"} {
+		if got := reasonName(r); got != want {
+			t.Errorf("%s is %q", r, got)
+		}
+	}
+}

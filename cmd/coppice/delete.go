@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+type deleteFlags struct {
+	where
+	fileFlags
+	selector       string
+	every          bool
+	cascade        string
+	grace          int64
+	dryRun         string
+	wait           bool
+	timeout        time.Duration
+	ignoreNotFound bool
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	var f deleteFlags
+	c := &cobra.Command{
+		Use:     "delete TYPE NAME... | TYPE/NAME... | -f FILE | TYPE -l SELECTOR | TYPE --all",
+		GroupID: "objects",
+		Short:   "Delete objects, and what depends on them",
+		Long: `Delete deletes objects. What depends on them goes with them in the background;
+with --cascade=foreground before them; with --cascade=orphan it stays.
+
+With --wait it waits until the objects and everything that is expected to go
+with them is gone, and says how many remain and who holds them. Interrupting it
+does not stop the deletion.`,
+		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
+  coppice delete pods -n shop -l app=web --dry-run=server
+  coppice delete -f web.yaml --ignore-not-found`,
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.delete(ctx, args, f)
+		}),
+	}
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	c.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of dependents: background, foreground or orphan")
+	c.Flags().Lookup("cascade").NoOptDefVal = "background"
+	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds in which an object may end by itself; negative: as it says")
+	completeFlag(c, "cascade", "background", "foreground", "orphan")
+	dryRunFlag(c, &f.dryRun)
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until everything that goes is gone")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: as long as it takes")
+	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no failure")
+	a.clientFlags(c)
+	return c
+}
+
+// options are what the server is told.
+func (f deleteFlags) options() (*client.DeleteOptions, error) {
+	policies := map[string]string{"background": lifecycle.Background, "foreground": lifecycle.Foreground, "orphan": lifecycle.Orphan}
+	policy, ok := policies[strings.ToLower(f.cascade)]
+	if !ok {
+		return nil, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
+	}
+	dry, err := dryRun(f.dryRun)
+	if err != nil {
+		return nil, err
+	}
+	o := &client.DeleteOptions{PropagationPolicy: policy}
+	if f.grace >= 0 {
+		o.GracePeriodSeconds = &f.grace
+	}
+	if dry {
+		o.DryRun = []string{"All"}
+	}
+	return o, nil
+}
+
+// victim is an object that is to be deleted, or, with a selector, all in a
+// namespace that match it.
+type victim struct {
+	kind            client.Kind
+	namespace, name string
+	// at is where it was named, empty on the command line.
+	at string
+	// collection: name is empty, and those are meant that match.
+	collection bool
+	uid        string // if it is known
+}
+
+func (s *session) delete(ctx context.Context, args []string, f deleteFlags) error {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	failed := &failures{app: s.app}
+	victims, err := s.victims(ctx, args, f, failed)
+	if err != nil {
+		return err
+	}
+	d := &deletion{session: s, f: f, options: options, failed: failed, dry: len(options.DryRun) > 0}
+	if f.wait && !d.dry {
+		return d.waiting(ctx, victims)
+	}
+	for _, v := range victims {
+		if err := d.one(ctx, v); err != nil {
+			return err
+		}
+	}
+	return d.end()
+}
+
+// victims are what is to be deleted.
+func (s *session) victims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
+	if len(f.files) > 0 {
+		return s.fileVictims(args, f, failed)
+	}
+	targets, err := s.targets(args)
+	if err != nil {
+		return nil, err
+	}
+	var victims []victim
+	for _, t := range targets {
+		switch {
+		case len(t.names) > 0 && (f.every || f.selector != ""):
+			return nil, wrong("--all and -l select objects; they do not go with names")
+		case len(t.names) > 0 && f.all:
+			return nil, wrong("-A does not go with names: say in which namespace they are with -n")
+		case len(t.names) == 0 && !f.every && f.selector == "":
+			return nil, wrong("say which %s: by name, with -l SELECTOR, or --all", client.ResourceOf(t.kind))
+		case len(t.names) == 0:
+			namespaces, err := s.namespacesOf(ctx, t, f)
+			if err != nil {
+				return nil, err
+			}
+			for _, ns := range namespaces {
+				victims = append(victims, victim{kind: t.kind, namespace: ns, collection: true})
+			}
+		}
+		for _, name := range t.names {
+			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), name: name})
+		}
+	}
+	return victims, nil
+}
+
+// fileVictims are the objects of manifests, the last first: what a manifest
+// builds up is taken down in the other order.
+func (s *session) fileVictims(args []string, f deleteFlags, failed *failures) ([]victim, error) {
+	if f.every || f.selector != "" {
+		return nil, wrong("--all and -l select objects; they do not go with -f")
+	}
+	entries, err := s.entries(f.fileFlags, args)
+	if err != nil {
+		return nil, err
+	}
+	var victims []victim
+	for _, e := range entries {
+		i, err := s.place(e, f.namespace)
+		if err == nil && e.Object.GetMetadata().GetName() == "" {
+			err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
+		}
+		if err != nil {
+			failed.add(err)
+			continue
+		}
+		victims = append(victims, victim{kind: i.kind, namespace: i.namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
+	}
+	slices.Reverse(victims)
+	return victims, nil
+}
+
+// namespacesOf are the namespaces in which to delete: with -A all that have
+// such objects.
+func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]string, error) {
+	if !f.all || !client.Namespaced(t.kind) {
+		return []string{f.of(t.kind)}, nil
+	}
+	found := map[string]bool{}
+	err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+		found[o.GetMetadata().GetNamespace()] = true
+		return nil
+	})
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+// deletion deletes, and tells what became of each.
+type deletion struct {
+	*session
+	f       deleteFlags
+	options *client.DeleteOptions
+	failed  *failures
+	dry     bool
+	quiet   bool
+	done    []string // uids
+}
+
+// one deletes a victim. The error is one that ends everything.
+func (d *deletion) one(ctx context.Context, v victim) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	objects := d.objects(v.kind, v.namespace)
+	if v.collection {
+		results, err := objects.DeleteCollection(ctx, d.f.selector, d.options)
+		for _, r := range results {
+			if err := d.tell(v, r, r.Err); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	options := d.options
+	if v.uid != "" {
+		options = &client.DeleteOptions{
+			PropagationPolicy: options.PropagationPolicy, GracePeriodSeconds: options.GracePeriodSeconds, DryRun: options.DryRun,
+			Preconditions: &coppicev1.Preconditions{Uid: v.uid},
+		}
+	}
+	r, err := objects.Delete(ctx, v.name, options)
+	return d.tell(v, r, err)
+}
+
+// tell says what became of an object.
+func (d *deletion) tell(v victim, r client.Result, err error) error {
+	if err != nil {
+		var refused *client.Error
+		switch {
+		case d.f.ignoreNotFound && errors.Is(err, client.NotFound):
+			return nil
+		case !errors.As(err, &refused):
+			return err
+		case v.at != "":
+			err = fmt.Errorf("%s: %w", v.at, err)
+		}
+		d.failed.add(err)
+		return nil
+	}
+	m := r.Object.GetMetadata()
+	d.done = append(d.done, m.GetUid())
+	if d.quiet {
+		return nil
+	}
+	name := m.GetName()
+	if name == "" {
+		name = v.name
+	}
+	what := "deleted"
+	if r.Code == 202 {
+		what = "is being deleted" + prefixed("; held by ", strings.Join(m.GetFinalizers(), ", "))
+	}
+	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, suffix(d.dry))
+	return err
+}
+
+func (d *deletion) end() error {
+	if len(d.done) == 0 && d.failed.n == 0 && !d.f.ignoreNotFound {
+		_, _ = fmt.Fprintln(d.stderr, "nothing to delete")
+	}
+	return d.failed.err("deleted", len(d.done)+d.failed.n)
+}
+
+// waiting deletes, and waits until everything is gone that goes. What that is
+// has to be found out before: afterwards nobody knows it any more.
+func (d *deletion) waiting(ctx context.Context, victims []victim) error {
+	d.quiet = true
+	var found []victim
+	var uids []string
+	add := func(v victim, o *coppicev1.Object) {
+		uids = append(uids, o.GetMetadata().GetUid())
+		if !v.collection {
+			v.uid = o.GetMetadata().GetUid()
+			found = append(found, v)
+		}
+	}
+	for _, v := range victims {
+		if v.collection {
+			for o, err := range d.objects(v.kind, v.namespace).List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
+				if err != nil {
+					return err
+				}
+				add(v, o)
+			}
+			found = append(found, v)
+			continue
+		}
+		o, err := d.objects(v.kind, v.namespace).Get(ctx, v.name)
+		if err == nil {
+			add(v, o)
+		} else if err := d.tell(v, client.Result{}, err); err != nil {
+			return err
+		}
+	}
+	below, err := d.resolveBelow(ctx, uids)
+	if err != nil {
+		return err
+	}
+	for _, v := range found {
+		if err := d.one(ctx, v); err != nil {
+			return err
+		}
+	}
+	if len(d.done) > 0 {
+		doomed := below.doomed(d.done, d.options.GetPropagationPolicy())
+		truncated := below.truncated && d.options.GetPropagationPolicy() != lifecycle.Orphan
+		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(doomed)), truncated, d.f.timeout); err != nil {
+			return err
+		}
+	}
+	return d.end()
+}

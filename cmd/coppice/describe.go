@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) describeCommand() *cobra.Command {
+	var w where
+	c := &cobra.Command{
+		Use:     "describe TYPE NAME... | TYPE/NAME...",
+		GroupID: "objects",
+		Short:   "Show what an object's life depends on",
+		Long: `Describe shows an object's metadata; each of its owners, whether it holds the
+object and why; how many objects depend on it; each finalizer, and whether
+anybody answers its calls; and what happened to the object last.`,
+		Example:           "  coppice describe pods web-1 -n shop",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeTargets(&w),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.describe(ctx, args, w)
+		}),
+	}
+	w.flags(c, false)
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) describe(ctx context.Context, args []string, w where) error {
+	targets, err := s.targets(args)
+	if err != nil {
+		return err
+	}
+	c, err := s.consumers()
+	if err != nil {
+		return err
+	}
+	failed := failures{app: s.app}
+	n := 0
+	for _, t := range targets {
+		if len(t.names) == 0 {
+			return wrong("say which %s: TYPE NAME or TYPE/NAME", client.ResourceOf(t.kind))
+		}
+		for _, name := range t.names {
+			o, node, err := s.lookAt(ctx, t.kind, w, name)
+			if err != nil {
+				failed.add(err)
+				continue
+			}
+			if n++; n > 1 {
+				_, _ = fmt.Fprintln(s.stdout)
+			}
+			d := description{session: s, kind: t.kind, o: o, node: node, consumers: c}
+			if err := d.write(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return failed.err("described", n+failed.n)
+}
+
+// lookAt reads an object, and how it hangs together with others.
+func (s *session) lookAt(ctx context.Context, k client.Kind, w where, name string) (*coppicev1.Object, *coppicev1.GraphNode, error) {
+	objects := s.objects(k, w.of(k))
+	o, err := objects.Get(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{MinRevision: o.GetMetadata().GetResourceVersion()})
+	if err != nil {
+		return nil, nil, err
+	}
+	return o, reply.GetNodes()[0], nil
+}
+
+// description writes what is known of an object.
+type description struct {
+	*session
+	kind      client.Kind
+	o         *coppicev1.Object
+	node      *coppicev1.GraphNode
+	consumers *consumers
+}
+
+func (d *description) write(ctx context.Context) error {
+	m := d.o.GetMetadata()
+	d.field("Name", m.GetName())
+	if m.GetNamespace() != "" {
+		d.field("Namespace", m.GetNamespace())
+	}
+	d.field("Kind", fmt.Sprintf("%s (%s)", d.o.GetKind(), d.o.GetApiVersion()))
+	d.field("UID", m.GetUid())
+	d.field("Revision", fmt.Sprint(m.GetResourceVersion()))
+	d.field("Generation", fmt.Sprint(m.GetGeneration()))
+	d.field("Created", d.since(m.GetCreationTimestamp().AsTime()))
+	d.list("Labels", pairs(m.GetLabels()))
+	d.list("Annotations", pairs(m.GetAnnotations()))
+	d.field("Status", d.status(ctx))
+	d.section("Owners", d.owners())
+	dependents := "<none>"
+	if n := d.node.GetDependents(); n > 0 {
+		dependents = count(int(n), "object")
+	}
+	if n := d.node.GetBlockingDependents(); n > 0 {
+		dependents += fmt.Sprintf(" (%d blocking)", n)
+	}
+	d.field("Dependents", dependents)
+	d.section("Finalizers", d.finalizers(ctx))
+	return d.events(ctx)
+}
+
+func (d *description) field(name, value string) {
+	_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", name+":", printable(value))
+}
+
+// list writes the values of a field one below the other.
+func (d *description) list(name string, values []string) {
+	if len(values) == 0 {
+		values = []string{"<none>"}
+	}
+	for i, v := range values {
+		if i > 0 {
+			_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", "", printable(v))
+			continue
+		}
+		d.field(name, v)
+	}
+}
+
+// section writes lines below a heading.
+func (d *description) section(name string, rows [][]string) {
+	if len(rows) == 0 {
+		d.field(name, "<none>")
+		return
+	}
+	_, _ = fmt.Fprintf(d.stdout, "%s:\n", name)
+	t := table{w: d.stdout}
+	for _, row := range rows {
+		row[0] = "  " + row[0]
+		_ = t.text(row...) // as to the other lines, a reader that has gone away matters not
+	}
+	_ = t.flush()
+}
+
+func pairs(m map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, name+"="+m[name])
+	}
+	return list
+}
+
+func (d *description) since(t time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), age(d.now().Sub(t)))
+}
+
+func (d *description) status(ctx context.Context) string {
+	m := d.o.GetMetadata()
+	if m.GetDeletionTimestamp() == nil {
+		return "Active"
+	}
+	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + prefixed("; ", d.consumers.held(ctx, d.node))
+}
+
+// owners has a row for each owner reference.
+func (d *description) owners() [][]string {
+	var rows [][]string
+	for i, r := range d.o.GetMetadata().GetOwnerReferences() {
+		var says []string
+		if r.GetController() {
+			says = append(says, "controller")
+		}
+		if r.GetBlockOwnerDeletion() {
+			says = append(says, "blocking")
+		}
+		if len(says) == 0 {
+			says = append(says, "owner")
+		}
+		class := "" // the object may have changed since
+		if i < len(d.node.GetOwners()) {
+			class = d.class(d.node.GetOwners()[i])
+		}
+		rows = append(rows, []string{d.ownerKey(r), strings.Join(says, ", "), class})
+	}
+	return rows
+}
+
+// class says what an owner reference means for its object, and why.
+func (s *session) class(o *coppicev1.GraphOwner) string {
+	name := strings.ToLower(strings.TrimPrefix(o.GetClass().String(), "OWNER_CLASS_"))
+	return name + prefixed(": ", o.GetWhy()) + s.keptUntil(o)
+}
+
+// keptUntil says how long nothing is deleted for an owner that is unknown.
+func (s *session) keptUntil(o *coppicev1.GraphOwner) string {
+	if o.GetUnknownUntil() == 0 {
+		return ""
+	}
+	return " (kept until " + clock(time.UnixMicro(o.GetUnknownUntil()), s.now()) + ")"
+}
+
+// finalizers has a row for each finalizer.
+func (d *description) finalizers(ctx context.Context) [][]string {
+	var rows [][]string
+	for _, f := range d.o.GetMetadata().GetFinalizers() {
+		rows = append(rows, []string{f, d.finalizer(ctx, f)})
+	}
+	return rows
+}
+
+func (d *description) finalizer(ctx context.Context, name string) string {
+	switch name {
+	case lifecycle.FinalizerForeground:
+		return "built in: waits until dependents that hold it up are gone"
+	case lifecycle.FinalizerOrphan:
+		return "built in: waits until dependents are parted from the object"
+	}
+	if d.parked(ctx, name) {
+		return "its call is parked, as it kept failing: see 'coppice parked'"
+	}
+	is := d.consumers.of(ctx, name)
+	switch is.state {
+	case consumerAlive:
+		return "answered" + prefixed(" by ", is.holder)
+	case consumerBusy:
+		return "answered" + prefixed(" by ", is.holder) + fmt.Sprintf(", which is busy: %s to do", count(int(is.calls), "call"))
+	case consumerNone:
+		return "no consumer: nobody asks for its calls"
+	}
+	return "it cannot be seen whether anybody answers"
+}
+
+// parked reports whether the call of a finalizer for the object is parked.
+func (d *description) parked(ctx context.Context, finalizer string) bool {
+	ctx, cancel := context.WithTimeout(ctx, d.dial.Timeout)
+	defer cancel()
+	stream, err := d.consumers.js.Stream(ctx, bus.ParkedStream(d.realm))
+	if err != nil {
+		return false
+	}
+	call := bus.Finalize{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid(), Finalizer: finalizer}
+	_, err = stream.GetLastMsgForSubject(ctx, bus.ParkedSubject(d.realm, call.Subject(), 0))
+	return err == nil
+}
+
+// How far describe looks back for events, and how many it shows.
+const (
+	describeEvents  = 10
+	describeCommits = 5000
+)
+
+func (d *description) events(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, d.dial.Timeout)
+	defer cancel()
+	h, err := d.history(limited)
+	if err != nil {
+		d.field("Events", err.Error())
+		return nil // the user may not be allowed to read the log
+	}
+	uid := d.o.GetMetadata().GetUid()
+	found, complete, err := h.tail(limited, describeEvents, describeCommits, func(e *client.LogEvent) bool { return e.UID == uid })
+	if err != nil && ctx.Err() == nil {
+		d.field("Events", err.Error())
+		return nil
+	}
+	if len(found) == 0 {
+		d.field("Events", fmt.Sprintf("none in the last %d commits", describeCommits))
+		return nil
+	}
+	_, _ = fmt.Fprintln(d.stdout, "Events:")
+	if !complete {
+		_, _ = fmt.Fprintln(d.stdout, "  earlier ones: coppice events", key(d.kind, d.o.GetMetadata().GetName()))
+	}
+	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.find}
+	for _, e := range found {
+		if err := w.write(limited, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

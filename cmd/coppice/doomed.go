@@ -1,0 +1,70 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// doomed are the uids of those of a family that are gone when some roots have
+// been deleted with a policy and everybody has done their part. It is a
+// forecast for people: the writer decides, at the state that it finds.
+func (f *family) doomed(roots []string, policy string) map[string]bool {
+	goes := map[string]bool{}
+	for _, uid := range roots {
+		if f.nodes[uid] != nil {
+			goes[uid] = true
+		}
+	}
+	if policy == lifecycle.Orphan {
+		return goes
+	}
+	for queue := slices.Clone(roots); len(queue) > 0; {
+		uid := queue[0]
+		queue = queue[1:]
+		if !slices.Contains(roots, uid) && f.keepsDependents(f.nodes[uid], policy) {
+			continue
+		}
+		for _, below := range f.below[uid] {
+			if !goes[below] && f.follows(f.nodes[below], goes, roots, policy) {
+				goes[below] = true
+				queue = append(queue, below)
+			}
+		}
+	}
+	return goes
+}
+
+// follows reports whether an object goes when those do: it is on its way
+// already, or nothing else holds it. An owner that may still come holds it.
+func (f *family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
+	m := n.GetObject().GetMetadata()
+	if m.GetDeletionTimestamp() != nil {
+		return true
+	}
+	for i, r := range m.GetOwnerReferences() {
+		switch n.GetOwners()[i].GetClass() {
+		case coppicev1.OwnerClass_OWNER_CLASS_DANGLING, coppicev1.OwnerClass_OWNER_CLASS_WAITING:
+		case coppicev1.OwnerClass_OWNER_CLASS_SOLID:
+			owner := f.nodes[r.GetUid()]
+			if !goes[r.GetUid()] || !slices.Contains(roots, r.GetUid()) && f.keepsDependents(owner, policy) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// keepsDependents reports whether an object that goes because its owners do
+// parts from its dependents: it has the orphan finalizer, which is honoured
+// (A12.9) unless the deletion in the foreground overrides it (A12.8).
+func (f *family) keepsDependents(n *coppicev1.GraphNode, policy string) bool {
+	m := n.GetObject().GetMetadata()
+	if !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerOrphan) {
+		return false
+	}
+	return m.GetDeletionTimestamp() != nil || policy != lifecycle.Foreground
+}

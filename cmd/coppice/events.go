@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+type eventsFlags struct {
+	where
+	last   int
+	follow bool
+	output string
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var f eventsFlags
+	c := &cobra.Command{
+		Use:     "events [TYPE/NAME]",
+		GroupID: "operate",
+		Short:   "Read the event log: what happened, and why",
+		Long: `Events shows the last events of the realm, or of one object, each with its
+causes: from the nearest back to the command of whoever wanted it.`,
+		Example: `  coppice events --last 50
+  coppice events pods/web-1 -n shop
+  coppice events --follow -o json`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.events(ctx, args, f)
+		}),
+	}
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "events of objects in this namespace only")
+	c.Flags().IntVar(&f.last, "last", 20, "how many events to begin with")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what happens")
+	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
+	completeFlag(c, "output", textFormats()...)
+	a.clientFlags(c)
+	return c
+}
+
+// maxCommits is how far back events of an object are looked for.
+const maxCommits = 100000
+
+func (s *session) events(ctx context.Context, args []string, f eventsFlags) error {
+	if err := checkFormat(f.output, textFormats()...); err != nil {
+		return err
+	}
+	if f.last < 0 {
+		return wrong("--last=%d: it cannot be negative", f.last)
+	}
+	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
+	if len(args) > 0 {
+		k, name, err := s.one(args)
+		if err != nil {
+			return err
+		}
+		resource := client.ResourceOf(k).String()
+		match = func(e *client.LogEvent) bool {
+			return e.Name == name && e.Resource == resource && (f.namespace == "" || e.Namespace == f.namespace)
+		}
+	}
+	h, err := s.history(ctx)
+	if err != nil {
+		return err
+	}
+	w := &eventWriter{w: s.stdout, ink: s.ink(), json: f.output == formatJSON, now: s.now, find: h.find}
+	from := h.last + 1
+	if f.last > 0 {
+		found, complete, err := h.tail(ctx, f.last, maxCommits, match)
+		if err != nil {
+			return err
+		}
+		if !complete && len(found) < f.last {
+			_, _ = fmt.Fprintf(s.stderr, "looked back over the last %d commits only\n", maxCommits)
+		}
+		for _, e := range found {
+			if err := w.write(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	if !f.follow {
+		return nil
+	}
+	return s.followEvents(ctx, h, from, match, w)
+}
+
+// followEvents tells the events of commits from a sequence on, until ctx ends.
+// The kinds that it names are learnt again when one is registered.
+func (s *session) followEvents(ctx context.Context, h *history, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
+	for c, err := range h.log.Follow(ctx, from) {
+		if err != nil {
+			return err
+		}
+		p := h.keep(from, c)
+		from++
+		for i := range p.events {
+			if !match(&p.events[i]) {
+				continue
+			}
+			if err := w.write(ctx, p.events[i]); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if slices.ContainsFunc(p.events, func(e client.LogEvent) bool { return e.Resource == client.KindsResource.String() }) {
+			if err := s.relearn(ctx); err != nil {
+				return err
+			}
+			h.resources = s.kinds.ResourceName
+		}
+	}
+	return nil
+}
+
+// eventWriter writes events with their causes.
+type eventWriter struct {
+	w    io.Writer
+	ink  ink
+	json bool
+	now  func() time.Time
+	find finder
+}
+
+// eventJSON is an event for programs.
+type eventJSON struct {
+	Revision  uint64    `json:"revision"`
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type"`
+	Resource  string    `json:"resource"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       string    `json:"uid"`
+	Actor     string    `json:"actor"`
+	Verb      string    `json:"verb"`
+	Note      string    `json:"note,omitempty"`
+	Reason    string    `json:"reason"`
+	Cause     uint64    `json:"cause,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
+	Because   []string  `json:"because,omitempty"`
+}
+
+func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
+	why, err := because(ctx, e, w.find)
+	if err != nil {
+		return err
+	}
+	if w.json {
+		return json.NewEncoder(w.w).Encode(eventJSON{
+			Revision: e.Revision, Time: e.Time, Type: e.Type, Resource: e.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID,
+			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: reasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
+		})
+	}
+	_, err = fmt.Fprintln(w.w, w.line(e, why))
+	return err
+}
+
+func (w *eventWriter) line(e client.LogEvent, why []string) string {
+	typ := fmt.Sprintf("%-14s", e.Type)
+	switch e.Type {
+	case "ObjectCreated":
+		typ = w.ink.green(typ)
+	case "ObjectDeleted":
+		typ = w.ink.red(typ)
+	case "DeletionMarked":
+		typ = w.ink.yellow(typ)
+	}
+	said := withNamespace(e.Key(), e.Namespace)
+	if e.Type != "ObjectDeleted" {
+		said += prefixed("  ", e.Detail)
+	}
+	return fmt.Sprintf("%6d  %s  %s  %s%s", e.Revision, clock(e.Time, w.now()), typ, printable(said),
+		w.ink.dim(prefixed("  because ", printable(strings.Join(why, ", because ")))))
+}

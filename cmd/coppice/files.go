@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifest"
+)
+
+// fileFlags say where manifests are.
+type fileFlags struct {
+	files     []string
+	recursive bool
+}
+
+func (f *fileFlags) flags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for stdin; may be repeated")
+	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "directories with all below them")
+}
+
+// isManifest reports whether a file of a directory is read.
+func isManifest(path string) bool {
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// entries reads all manifests. If one of the files is neither YAML nor JSON
+// nothing is returned, so that nothing is done by halves.
+func (s *session) entries(f fileFlags, args []string) ([]manifest.Entry, error) {
+	if len(args) > 0 {
+		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
+	}
+	if len(f.files) == 0 {
+		return nil, wrong("say which manifests: -f FILE, -f DIRECTORY or -f -")
+	}
+	var entries []manifest.Entry
+	var errs []error
+	for _, name := range f.files {
+		paths, err := pathsOf(name, f.recursive)
+		errs = append(errs, err)
+		for _, path := range paths {
+			found, err := s.read(path)
+			entries = append(entries, found...)
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("no objects in %s", strings.Join(f.files, ", "))
+	}
+	return entries, nil
+}
+
+// pathsOf are the files that a name means, in order.
+func pathsOf(name string, recursive bool) ([]string, error) {
+	if name == "-" {
+		return []string{name}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	var paths []string
+	err = filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != name && !recursive:
+			return fs.SkipDir
+		case !d.IsDir() && isManifest(path):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err == nil && len(paths) == 0 {
+		return nil, fmt.Errorf("%s has no manifests: files that end in .yaml, .yml or .json; with -R also in directories below", name)
+	}
+	return paths, err
+}
+
+func (s *session) read(path string) ([]manifest.Entry, error) {
+	if path == "-" {
+		data, err := io.ReadAll(s.stdin)
+		if err != nil {
+			return nil, fmt.Errorf("stdin: %w", err)
+		}
+		return manifest.Read("stdin", data)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Read(path, data)
+}
+
+// item is an object of a file, and where it belongs.
+type item struct {
+	manifest.Entry
+	kind      client.Kind
+	namespace string
+}
+
+// place finds out where an object belongs. An object of a kind with namespaces
+// that names none gets the default.
+func (s *session) place(e manifest.Entry, namespace string) (item, error) {
+	if e.Err != nil {
+		return item{}, e.Err
+	}
+	k, ok := s.kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
+	if !ok {
+		return item{}, fmt.Errorf("%s: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
+			e.At, e.Object.GetApiVersion(), e.Object.GetKind(), s.realm)
+	}
+	i := item{Entry: e, kind: k}
+	if client.Namespaced(k) {
+		i.namespace = cmp.Or(e.Object.GetMetadata().GetNamespace(), namespace)
+		e.Object.Metadata.Namespace = i.namespace
+	}
+	return i, nil
+}
+
+// key is the object as people write it.
+func (i item) key() string {
+	m := i.Object.GetMetadata()
+	return key(i.kind, cmp.Or(m.GetName(), m.GetGenerateName()))
+}
+
+// failed is an error of a request with the object, which names the object
+// where the error does not.
+func (i item) failed(err error) error {
+	var e *client.Error
+	if errors.As(err, &e) && e.Resource == "" {
+		return fmt.Errorf("%s: %s: %w", i.At, i.key(), err)
+	}
+	return fmt.Errorf("%s: %w", i.At, err)
+}
+
+// registers reports whether the object registers a kind.
+func registers(e manifest.Entry) bool {
+	o := e.Object
+	return o != nil && o.GetKind() == "Kind" && strings.HasPrefix(o.GetApiVersion(), client.KindsResource.Group+"/")
+}
+
+// relearn learns the kinds again, after one was registered.
+func (s *session) relearn(ctx context.Context) (err error) {
+	kinds, err := s.c.Kinds(ctx)
+	if err == nil {
+		s.kinds = kinds
+	}
+	return err
+}

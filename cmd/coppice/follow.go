@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// change is what happened to an object that is being followed.
+type change struct {
+	typ    string // ADDED, MODIFIED, DELETED
+	was    *coppicev1.Object
+	object *coppicev1.Object // as it is, or as it last was
+	reason coppicev1.Reason
+}
+
+// The types of a change, spelled as in Kubernetes.
+const (
+	added    = "ADDED"
+	modified = "MODIFIED"
+	deleted  = "DELETED"
+)
+
+// follower follows objects, and remembers each as it last was.
+type follower struct {
+	target
+	known map[string]*coppicev1.Object // by uid
+	// seen are those that were told since a watch began from nothing; nil
+	// once all were.
+	seen map[string]bool
+	// told gets the changes; synced is called when it got the objects as
+	// they were, for the first time.
+	told   func(change) error
+	synced func() error
+}
+
+// follow tells objects as they are and then what happens to them, until ctx
+// ends. Where what happened is not remembered any more, it finds out what did
+// by looking at what is there.
+func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(change) error, synced func() error) error {
+	objects := s.objects(t.kind, w.of(t.kind))
+	for _, name := range t.names {
+		if _, err := objects.Get(ctx, name); err != nil {
+			return err
+		}
+	}
+	f := &follower{target: t, known: map[string]*coppicev1.Object{}, told: told, synced: synced}
+	for ctx.Err() == nil {
+		f.seen = map[string]bool{}
+		for e, err := range objects.Watch(ctx, client.WatchOptions{LabelSelector: selector}) {
+			if err == nil {
+				err = f.event(e)
+			}
+			if errors.Is(err, client.Expired) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *follower) event(e client.WatchEvent) error {
+	if e.Object == nil {
+		if e.Revision == 0 || f.seen == nil {
+			return nil
+		}
+		return f.complete()
+	}
+	m := e.Object.GetMetadata()
+	if len(f.names) > 0 && !slices.Contains(f.names, m.GetName()) {
+		return nil
+	}
+	was := f.known[m.GetUid()]
+	if f.seen != nil {
+		f.seen[m.GetUid()] = true
+	}
+	c := change{was: was, object: e.Object, reason: e.Reason}
+	switch {
+	case e.Type == coppicev1.WatchEvent_TYPE_DELETED:
+		if was == nil {
+			return nil
+		}
+		delete(f.known, m.GetUid())
+		c.typ = deleted
+		return f.told(c)
+	case was == nil:
+		c.typ = added
+	case was.GetMetadata().GetResourceVersion() >= m.GetResourceVersion():
+		return nil // told again
+	default:
+		c.typ = modified
+	}
+	f.known[m.GetUid()] = e.Object
+	return f.told(c)
+}
+
+// complete is called when all that is there was told: what was known and was
+// not among it is gone.
+func (f *follower) complete() error {
+	seen := f.seen
+	f.seen = nil
+	for uid, o := range f.known {
+		if !seen[uid] {
+			delete(f.known, uid)
+			if err := f.told(change{typ: deleted, was: o, object: o}); err != nil {
+				return err
+			}
+		}
+	}
+	if f.synced != nil {
+		synced := f.synced
+		f.synced = nil
+		return synced()
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// consumer is who takes the calls of an external finalizer.
+type consumer struct {
+	state  consumerState
+	holder string // as far as it said
+	calls  uint64 // that wait for it, or are with it
+}
+
+type consumerState int
+
+const (
+	consumerUnseen consumerState = iota // nobody could look
+	consumerNone                        // there is none, or nobody asks it for calls
+	consumerBusy                        // it has calls, and asks for no more
+	consumerAlive
+)
+
+// note is what there is to say beside the finalizer's name.
+func (c consumer) note() string {
+	switch c.state {
+	case consumerNone:
+		return " (no consumer)"
+	case consumerBusy:
+		return " (consumer busy)"
+	}
+	return ""
+}
+
+// consumers finds out who takes the calls of external finalizers. It remembers
+// for a moment, as many objects may be held by the same.
+type consumers struct {
+	*session
+	js   jetstream.JetStream
+	seen map[string]consumer
+	at   map[string]time.Time
+}
+
+const consumersFor = 500 * time.Millisecond
+
+func (s *session) consumers() (*consumers, error) {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return nil, err
+	}
+	return &consumers{session: s, js: js, seen: map[string]consumer{}, at: map[string]time.Time{}}, nil
+}
+
+func (c *consumers) of(ctx context.Context, finalizer string) consumer {
+	if t, ok := c.at[finalizer]; ok && c.now().Sub(t) < consumersFor {
+		return c.seen[finalizer]
+	}
+	c.seen[finalizer] = c.look(ctx, finalizer)
+	c.at[finalizer] = c.now()
+	return c.seen[finalizer]
+}
+
+func (c *consumers) look(ctx context.Context, finalizer string) consumer {
+	ctx, cancel := context.WithTimeout(ctx, c.dial.Timeout)
+	defer cancel()
+	found, err := c.js.Consumer(ctx, bus.FinalizeStream(c.realm), bus.FinalizerDurable(finalizer))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return consumer{state: consumerNone}
+	}
+	if err != nil {
+		return consumer{}
+	}
+	info := found.CachedInfo()
+	is := consumer{holder: info.Config.Metadata[worker.Meta], calls: info.NumPending + uint64(info.NumAckPending)}
+	switch {
+	case info.NumWaiting > 0:
+		is.state = consumerAlive
+	case info.NumAckPending > 0:
+		is.state = consumerBusy
+	default:
+		is.state = consumerNone
+	}
+	return is
+}
+
+// held says what holds an object that is being deleted: who has still to do
+// something about it. It says nothing for one that nothing holds.
+func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
+	m := n.GetObject().GetMetadata()
+	var by []string
+	waits := ""
+	for _, f := range m.GetFinalizers() {
+		switch f {
+		case lifecycle.FinalizerForeground:
+			waits = "waits for " + count(int(n.GetBlockingDependents()), "dependent")
+		case lifecycle.FinalizerOrphan:
+			waits = "parts from " + count(int(n.GetDependents()), "dependent")
+		default:
+			by = append(by, f+c.of(ctx, f).note())
+		}
+	}
+	switch {
+	case len(by) > 0:
+		return "held by " + short(by, 3)
+	case waits != "":
+		return waits
+	case m.GetDeletionGracePeriodSeconds() > 0:
+		return "in its grace period of " + age(time.Duration(m.GetDeletionGracePeriodSeconds())*time.Second)
+	}
+	return ""
+}
+
+// external reports whether an external finalizer holds an object, or its grace
+// period: nothing that Coppice itself can hasten.
+func external(n *coppicev1.GraphNode) bool {
+	m := n.GetObject().GetMetadata()
+	for _, f := range m.GetFinalizers() {
+		if !lifecycle.IsBuiltinFinalizer(f) {
+			return true
+		}
+	}
+	return m.GetDeletionGracePeriodSeconds() > 0
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) importCommand() *cobra.Command {
+	var f applyFlags
+	c := &cobra.Command{
+		Use:     "import -f FILE",
+		GroupID: "start",
+		Short:   "Bring objects from another system, uids and all",
+		Long: `Import brings objects as 'kubectl get -o yaml' prints them, and keeps their uids,
+timestamps, finalizers and deletion state. Objects may come in any order, and
+importing them again does no harm.
+
+Nothing is deleted for an owner that was not imported: until ten minutes after
+the import it counts as unknown, and may still come.`,
+		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
+  coppice import -f examples/shop`,
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.importAll(ctx, args, f)
+		}),
+	}
+	f.flags(c)
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
+	dryRunFlag(c, &f.dryRun)
+	a.clientFlags(c)
+	return c
+}
+
+// Limits of a batch. What a batch makes of the log must fit into one message,
+// beside what others ask for.
+const (
+	batchObjects    = 500
+	batchOfMaxBytes = 8 // of a message, one part in so many
+)
+
+func (s *session) importAll(ctx context.Context, args []string, f applyFlags) error {
+	dry, err := dryRun(f.dryRun)
+	if err != nil {
+		return err
+	}
+	entries, err := s.entries(f.fileFlags, args)
+	if err != nil {
+		return err
+	}
+	im := &importer{
+		session: s, failed: failures{app: s.app}, id: uuid.NewString(), dry: dry,
+		open: map[string]*batch{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
+	}
+	if err := im.run(ctx, entries, f.namespace); err != nil {
+		return fmt.Errorf("%w; what was imported stays, and owners count as unknown for some time: import again", err)
+	}
+	switch {
+	case len(im.uids) == 0:
+	case dry:
+		_, err = fmt.Fprintf(s.stdout, "%s%s\n", count(len(im.uids), "object"), suffix(dry))
+	default:
+		err = im.summary(ctx)
+	}
+	return errors.Join(err, im.failed.err("imported", len(entries)))
+}
+
+// importer imports objects in batches, all in one session.
+type importer struct {
+	*session
+	failed   failures
+	id       string
+	dry      bool
+	maxBytes int
+	open     map[string]*batch // by resource and namespace
+	order    []*batch          // as they were opened
+	uids     []string          // of what was imported
+}
+
+// batch is objects of one resource in one namespace.
+type batch struct {
+	items []item
+	bytes int
+}
+
+func (im *importer) run(ctx context.Context, entries []manifest.Entry, namespace string) error {
+	// Kinds come first, so that there may be objects of them in the same files.
+	for _, e := range entries {
+		if registers(e) {
+			if err := im.add(ctx, e, namespace); err != nil {
+				return err
+			}
+		}
+	}
+	if len(im.order) > 0 && !im.dry {
+		if err := im.flush(ctx); err != nil {
+			return err
+		}
+		if err := im.relearn(ctx); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if !registers(e) {
+			if err := im.add(ctx, e, namespace); err != nil {
+				return err
+			}
+		}
+	}
+	if err := im.flush(ctx); err != nil {
+		return err
+	}
+	if im.dry {
+		return nil
+	}
+	_, err := im.anything().ImportAll(ctx, im.id, nil, true, client.WriteOptions{})
+	return err
+}
+
+// add puts an object into its batch, which is sent when it is full.
+func (im *importer) add(ctx context.Context, e manifest.Entry, namespace string) error {
+	i, err := im.place(e, namespace)
+	if err != nil {
+		im.failed.add(err)
+		return nil
+	}
+	where := client.ResourceOf(i.kind).String() + "/" + i.namespace
+	size := proto.Size(i.Object)
+	b := im.open[where]
+	if b != nil && (len(b.items) == batchObjects || b.bytes+size > im.maxBytes) {
+		if err := im.send(ctx, b); err != nil {
+			return err
+		}
+		b.items, b.bytes = b.items[:0], 0
+	}
+	if b == nil {
+		b = &batch{}
+		im.open[where] = b
+		im.order = append(im.order, b)
+	}
+	b.items = append(b.items, i)
+	b.bytes += size
+	return nil
+}
+
+// flush sends all batches.
+func (im *importer) flush(ctx context.Context) error {
+	for _, b := range im.order {
+		if err := im.send(ctx, b); err != nil {
+			return err
+		}
+	}
+	im.open, im.order = map[string]*batch{}, nil
+	return nil
+}
+
+// send imports a batch. Objects that are refused are told, and keep no others
+// from being imported.
+func (im *importer) send(ctx context.Context, b *batch) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	objects := make([]*coppicev1.Object, len(b.items))
+	for i := range b.items {
+		objects[i] = b.items[i].Object
+	}
+	first := b.items[0]
+	results, err := im.objects(first.kind, first.namespace).ImportAll(ctx, im.id, objects, false, client.WriteOptions{DryRun: im.dry})
+	var refused *client.Error
+	if len(b.items) == 1 && errors.As(err, &refused) && refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+		results, err = []client.Result{{Err: refused}}, nil
+	}
+	if err != nil {
+		return first.failed(err)
+	}
+	for i, r := range results {
+		if r.Err != nil {
+			im.failed.add(b.items[i].failed(r.Err))
+			continue
+		}
+		im.warn(b.items[i].At, r.Warnings)
+		im.uids = append(im.uids, b.items[i].Object.GetMetadata().GetUid())
+	}
+	return nil
+}
+
+// summary says what became of the references of what was imported.
+func (im *importer) summary(ctx context.Context) error {
+	var sum references
+	if err := im.resolveUIDs(ctx, im.uids, sum.add); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", count(len(im.uids), "object"), sum)
+	return err
+}
+
+// references counts owner references by class.
+type references struct {
+	solid, waiting, dangling, unknown, roots int
+	until                                    time.Time // the earliest at which an unknown owner counts as absent
+}
+
+func (r *references) add(n *coppicev1.GraphNode) {
+	if len(n.GetOwners()) == 0 {
+		r.roots++
+	}
+	for _, o := range n.GetOwners() {
+		switch o.GetClass() {
+		case coppicev1.OwnerClass_OWNER_CLASS_SOLID:
+			r.solid++
+		case coppicev1.OwnerClass_OWNER_CLASS_WAITING:
+			r.waiting++
+		case coppicev1.OwnerClass_OWNER_CLASS_DANGLING:
+			r.dangling++
+		default:
+			r.unknown++
+			if until := time.UnixMicro(o.GetUnknownUntil()); o.GetUnknownUntil() != 0 && (r.until.IsZero() || until.Before(r.until)) {
+				r.until = until
+			}
+		}
+	}
+}
+
+func (r references) String() string {
+	var parts []string
+	add := func(n int, noun, what string) {
+		if n > 0 {
+			parts = append(parts, count(n, noun)+what)
+		}
+	}
+	add(r.solid, "reference", " solid")
+	add(r.waiting, "reference", " waiting")
+	add(r.dangling, "reference", " dangling")
+	kept := " unknown (kept)"
+	if !r.until.IsZero() {
+		kept = " unknown (kept until " + r.until.Local().Format("15:04") + ")"
+	}
+	add(r.unknown, "owner", kept)
+	add(r.roots, "root", "")
+	if len(parts) == 0 {
+		return "nothing left of them"
+	}
+	return strings.Join(parts, ", ")
+}

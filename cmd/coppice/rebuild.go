@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+type rebuildFlags struct {
+	data, state string
+	realm       string
+}
+
+func (a *app) rebuildCommand() *cobra.Command {
+	var f rebuildFlags
+	c := &cobra.Command{
+		Use:     "rebuild",
+		GroupID: "operate",
+		Short:   "Make a realm's state anew from its log, while nothing runs",
+		Long: `Rebuild deletes the state that a graph service keeps of a realm, and replays the
+event log into an empty one. The log is the only truth, and stays as it is.
+
+With --data it is the directory of 'coppice up', whose log is there too and is
+replayed at once. With --state it is that of a graph service by itself ('coppice
+graph --data'), which replays the log when it starts next.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if (f.data == "") == (f.state == "") {
+				return a.usage(c, errors.New("say where the state is: --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
+			}
+			if err := bus.CheckRealm(f.realm); err != nil {
+				return err
+			}
+			if f.data != "" {
+				return a.rebuild(c.Context(), f)
+			}
+			return a.removeState(f.state, f.realm)
+		},
+	}
+	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
+	c.Flags().StringVar(&f.state, "state", "", "directory of states, of 'coppice graph'")
+	c.Flags().StringVar(&f.realm, "realm", bus.DefaultRealm, "realm")
+	return c
+}
+
+// rebuild replays the log that the embedded server has in a directory of `up`.
+func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
+	nats, states := filepath.Join(f.data, "nats"), filepath.Join(f.data, "graph")
+	if !isDir(nats) {
+		return a.removeState(states, f.realm)
+	}
+	server, err := natsd.Start(natsd.Config{Dir: nats, Roles: bus.Roles(f.realm), Logf: func(format string, args ...any) {
+		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
+	}})
+	if errors.Is(err, natsd.ErrInUse) {
+		return a.running(f.data)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = server.Shutdown() }()
+	nc, err := dial.Service(ctx, server.URL(), "coppice-rebuild", a.quietLogger(), server.Options(bus.RoleGraph)...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	start := a.now()
+	done, err := graph.Replay(ctx, nc, f.realm, states)
+	if errors.Is(err, state.ErrLocked) {
+		return a.running(states)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
+		count(int(done.Events), "event"), count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), done.Revision)
+	return err
+}
+
+// removeState deletes a state whose log is elsewhere.
+func (a *app) removeState(states, realm string) error {
+	dir := filepath.Join(states, realm)
+	if !isDir(dir) {
+		return fmt.Errorf("there is no state of realm %s in %s", realm, states)
+	}
+	err := state.Remove(dir)
+	if errors.Is(err, state.ErrLocked) {
+		return a.running(states)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "realm %s: the state in %s is deleted; the next start of the graph service replays the log\n", realm, dir)
+	return err
+}
+
+func (*app) running(dir string) error {
+	return fmt.Errorf("%s is in use: end the process that uses it, then rebuild", dir)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/scanner"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"coppice":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
+	})
+}
+
+// finalizerMain answers the calls of a finalizer until it is interrupted: with
+// success, or, with -fail, with an error that no later attempt cures.
+func finalizerMain(args []string) int {
+	fail := args[0] == "-fail"
+	if fail {
+		args = args[1:]
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	nc, err := nats.Connect(os.Getenv("NATS_URL"))
+	if err == nil {
+		defer nc.Close()
+		c := client.New(nc, client.WithActor("bucket-controller"))
+		err = c.RunFinalizer(ctx, args[0], func(_ context.Context, call *client.Call) error {
+			if fail {
+				return client.Permanent(fmt.Errorf("no bucket for %s", call.Object.GetMetadata().GetName()))
+			}
+			return nil
+		}, &client.FinalizerOptions{ParkAfter: 1})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// stack is what a script has for itself. NATS_URL says where it is, DATA where
+// it keeps its data.
+type stack struct {
+	dir     string
+	running *allinone.Stack
+}
+
+type stackKey struct{}
+
+func (s *stack) start(setenv func(key, value string)) error {
+	running, err := allinone.Start(context.Background(), allinone.Config{
+		Dir: s.dir, Port: -1, Realms: []string{bus.DefaultRealm, "other"},
+		// What is owed comes soon enough in a test that drops work.
+		Scanner: func(c *scanner.Config) { c.RedriveInterval, c.RedriveAge = 100*time.Millisecond, 100*time.Millisecond },
+	})
+	if err != nil {
+		return err
+	}
+	s.running = running
+	setenv("NATS_URL", running.Server().URL())
+	for _, role := range []string{bus.RoleReader, bus.RoleApplication} {
+		setenv(role, running.Server().Password(role))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return running.Await(ctx)
+}
+
+func (s *stack) stop() error {
+	if s.running == nil {
+		return nil
+	}
+	err := s.running.Stop()
+	s.running = nil
+	return err
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			s := &stack{dir: filepath.Join(env.WorkDir, ".data")}
+			env.Values[stackKey{}] = s
+			for _, v := range [][2]string{
+				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", "UTC"}, {"HOME", env.WorkDir},
+				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", ""}, {"COPPICE_REALM", ""},
+				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
+			} {
+				env.Setenv(v[0], v[1])
+			}
+			env.Defer(func() {
+				if err := s.stop(); err != nil {
+					env.T().Log(err)
+				}
+			})
+			return s.start(env.Setenv)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "await": await, "stack": stackCommand, "manypods": manyPods,
+		},
+	})
+}
+
+// exits runs a program and checks its exit code: exits 2 coppice get.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// await runs a program again and again until its standard output matches, or,
+// negated, matches no more: await 'Terminating' coppice get pods.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: [!] await pattern program [args...]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.Now().Add(30 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		out := ts.ReadFile("stdout")
+		if err == nil && pattern.MatchString(out) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("in vain; the last time it said %q (%v)", out, err)
+		}
+		<-tick.C
+	}
+}
+
+// stackCommand stops the script's services and server, or starts them again.
+func stackCommand(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(stackKey{}).(*stack)
+	switch {
+	case !neg && len(args) == 1 && args[0] == "stop":
+		ts.Check(s.stop())
+	case !neg && len(args) == 1 && args[0] == "start":
+		ts.Check(s.start(ts.Setenv))
+	default:
+		ts.Fatalf("usage: stack stop | stack start")
+	}
+}
+
+// manyPods writes manifests of a ReplicaSet and of pods that it owns: manypods
+// 12000 file.
+func manyPods(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: manypods count file")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	f, err := os.Create(ts.MkAbs(args[1]))
+	ts.Check(err)
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"many","namespace":"shop","uid":"rs-many"}}`)
+	for i := range n {
+		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"many-%d","namespace":"shop","uid":"pod-%d",`+
+			`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"many","uid":"rs-many","controller":true,"blockOwnerDeletion":true}]}}`+"\n", i, i)
+	}
+	ts.Check(w.Flush())
+	ts.Check(f.Close())
+}

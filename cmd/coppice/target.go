@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// target is what a command line means by TYPE, TYPE NAME... or TYPE/NAME:
+// objects of one kind, by name, or without names all of them.
+type target struct {
+	kind  client.Kind
+	names []string
+}
+
+// targets reads arguments as kubectl does:
+//
+//	TYPE[,TYPE...]          all objects of the kinds
+//	TYPE[,TYPE...] NAME...  objects by name
+//	TYPE/NAME...            objects of one kind or several, by name
+func (s *session) targets(args []string) ([]target, error) {
+	if len(args) == 0 {
+		return nil, wrong("say what: TYPE, TYPE NAME or TYPE/NAME")
+	}
+	slashes := 0
+	for _, a := range args {
+		if strings.Contains(a, "/") {
+			slashes++
+		}
+	}
+	if slashes > 0 {
+		if slashes < len(args) {
+			return nil, wrong("either TYPE NAME... or TYPE/NAME..., not both")
+		}
+		return s.byKey(args)
+	}
+	var list []target
+	for word := range strings.SplitSeq(args[0], ",") {
+		k, err := s.kinds.Find(word)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, target{kind: k, names: args[1:]})
+	}
+	return list, nil
+}
+
+// byKey reads TYPE/NAME arguments. Neighbours of one kind are one target.
+func (s *session) byKey(args []string) ([]target, error) {
+	var list []target
+	for _, a := range args {
+		word, name, _ := strings.Cut(a, "/")
+		if word == "" || name == "" || strings.Contains(name, "/") {
+			return nil, wrong("%q is not TYPE/NAME", a)
+		}
+		k, err := s.kinds.Find(word)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(list); n > 0 && client.ResourceOf(list[n-1].kind) == client.ResourceOf(k) {
+			list[n-1].names = append(list[n-1].names, name)
+			continue
+		}
+		list = append(list, target{kind: k, names: []string{name}})
+	}
+	return list, nil
+}
+
+// one reads arguments that must name one object.
+func (s *session) one(args []string) (k client.Kind, name string, err error) {
+	list, err := s.targets(args)
+	if err != nil {
+		return k, "", err
+	}
+	if len(list) != 1 || len(list[0].names) != 1 {
+		return k, "", wrong("name one object: TYPE NAME or TYPE/NAME")
+	}
+	return list[0].kind, list[0].names[0], nil
+}
+
+// where are the flags that say in which namespace.
+type where struct {
+	namespace string
+	all       bool
+}
+
+const defaultNamespace = "default"
+
+func (w *where) flags(c *cobra.Command, all bool) {
+	c.Flags().StringVarP(&w.namespace, "namespace", "n", defaultNamespace, "namespace")
+	if all {
+		c.Flags().BoolVarP(&w.all, "all-namespaces", "A", false, "in all namespaces")
+	}
+}
+
+// of is the namespace in which to look for objects of a kind, empty for all
+// and for kinds without.
+func (w *where) of(k client.Kind) string {
+	if w.all || !client.Namespaced(k) {
+		return ""
+	}
+	return w.namespace
+}
+
+// key is an object as people write it: "pods/web-1".
+func key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
+
+// ownerKey is the key of the owner that a reference names.
+func (s *session) ownerKey(r *coppicev1.OwnerReference) string {
+	return s.kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()
+}
+
+// each calls visit for the objects of a target, as they are read.
+func (s *session) each(ctx context.Context, t target, w where, selector string, visit func(*coppicev1.Object) error) error {
+	objects := s.objects(t.kind, w.of(t.kind))
+	if len(t.names) == 0 {
+		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: selector}) {
+			if err == nil {
+				err = visit(o)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var errs []error
+	for _, name := range t.names {
+		o, err := objects.Get(ctx, name)
+		if err == nil {
+			err = visit(o)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

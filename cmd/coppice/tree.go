@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+type treeFlags struct {
+	where
+	up  bool
+	all bool
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	var f treeFlags
+	c := &cobra.Command{
+		Use:     "tree TYPE/NAME",
+		GroupID: "objects",
+		Short:   "Draw what depends on an object, or what it depends on",
+		Long: `Tree draws an object and everything that depends on it, each object once; with
+--up what it depends on itself. It says who else owns an object, what is being
+deleted, and why that is still there.
+
+Dependents of one kind that have nothing below them, and nothing special about
+them, are counted; --all shows each.`,
+		Example: `  coppice tree deploy/web -n shop
+  coppice tree pod/web-1 -n shop --up`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.tree(ctx, args, f)
+		}),
+	}
+	f.flags(c, false)
+	c.Flags().BoolVar(&f.up, "up", false, "draw the owners")
+	c.Flags().BoolVar(&f.all, "all", false, "show each dependent")
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
+	k, name, err := s.one(args)
+	if err != nil {
+		return err
+	}
+	reply, err := s.objects(k, f.of(k)).Resolve(ctx, []string{name}, client.GraphOptions{Owners: f.up})
+	if err != nil {
+		return err
+	}
+	root := reply.GetNodes()[0]
+	c, err := s.consumers()
+	if err != nil {
+		return err
+	}
+	d := &drawing{
+		ownerKey: s.ownerKey, class: s.class, all: f.all, shown: map[string]bool{},
+		held: func(n *coppicev1.GraphNode) string { return c.held(ctx, n) },
+	}
+	var t *branch
+	if f.up {
+		d.family = newFamily()
+		for _, n := range reply.GetNodes() {
+			d.family.add(n)
+		}
+		d.family.truncated = reply.GetTruncated()
+		t = d.up(root)
+	} else {
+		if d.family, err = s.resolveBelow(ctx, []string{uidOf(root)}); err != nil {
+			return err
+		}
+		d.family.add(root)
+		t = d.down(root, nil)
+	}
+	if err := t.write(s.stdout, s.ink()); err != nil {
+		return err
+	}
+	if d.family.truncated {
+		_, err = fmt.Fprintf(s.stdout, "there are more; these are %s\n", count(len(d.family.nodes), "object"))
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:     "verify",
+		GroupID: "operate",
+		Short:   "Compare a realm's state with its log",
+		Long: `Verify has a replica fold the whole event log again, from the beginning into an
+empty state, and compare the result with the state that it serves, row by row.
+It changes nothing. It takes as long as a rebuild; the realm works meanwhile.`,
+		Args: cobra.NoArgs,
+		RunE: a.in(func(ctx context.Context, s *session, _ []string) error {
+			return s.verify(ctx, timeout)
+		}),
+	}
+	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the result")
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) verify(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var v coppicev1.VerifyReply
+	if err := rpc.Call(ctx, s.nc, bus.InternalSubject(s.realm, bus.OpVerify), nil, nil, &v); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if v.GetDifference() != "" {
+		return fmt.Errorf("the state is not what the log says, at sequence %d, revision %d: %s; 'coppice rebuild' makes it anew from the log",
+			v.GetSequence(), v.GetRevision(), v.GetDifference())
+	}
+	_, err := fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",
+		count(int(v.GetObjects()), "object"), count(int(v.GetEvents()), "event"), v.GetRevision())
+	return err
+}

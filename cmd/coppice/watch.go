@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+type watchFlags struct {
+	where
+	selector string
+	output   string
+	only     bool
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	var f watchFlags
+	c := &cobra.Command{
+		Use:     "watch TYPE [NAME...]",
+		GroupID: "objects",
+		Short:   "Follow what happens to objects",
+		Long: `Watch tells the objects that are there and then what happens to them, one line
+for each change. It goes on by itself after a lost connection or a change of
+servers, without a gap, until it is interrupted.
+
+For programs, -o json writes one JSON object for each change: time, type
+(ADDED, MODIFIED, DELETED), reason, changes and the object itself.`,
+		Example: `  coppice watch pods -n shop
+  coppice watch pods -A -l app=web -o json`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.watch(ctx, args, f)
+		}),
+	}
+	f.flags(c, true)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
+	c.Flags().BoolVar(&f.only, "watch-only", false, "only what changes, without what is there")
+	completeFlag(c, "output", textFormats()...)
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) watch(ctx context.Context, args []string, f watchFlags) error {
+	if err := checkFormat(f.output, textFormats()...); err != nil {
+		return err
+	}
+	targets, err := s.targets(args)
+	if err != nil {
+		return err
+	}
+	if len(targets) > 1 {
+		return wrong("watch follows one type")
+	}
+	tell := s.tellLine
+	if f.output == formatJSON {
+		tell = s.tellJSON
+	}
+	live := !f.only
+	return s.follow(ctx, targets[0], f.where, f.selector, func(c change) error {
+		if !live {
+			return nil
+		}
+		return tell(targets[0].kind, c)
+	}, func() error {
+		live = true
+		return nil
+	})
+}
+
+func (s *session) tellLine(k client.Kind, c change) error {
+	now := s.now()
+	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", clock(now, now), s.ink().change(c.typ),
+		printable(withNamespace(key(k, c.object.GetMetadata().GetName()), c.object.GetMetadata().GetNamespace())),
+		prefixed("  ", printable(strings.Join(changesOf(c, s.ownerKey), "; "))))
+	return err
+}
+
+func (i ink) change(typ string) string {
+	padded := fmt.Sprintf("%-8s", typ)
+	switch typ {
+	case added:
+		return i.green(padded)
+	case deleted:
+		return i.red(padded)
+	}
+	return i.yellow(padded)
+}
+
+// withNamespace is a key with the namespace behind it, if there is one.
+func withNamespace(key, namespace string) string {
+	if namespace == "" {
+		return key
+	}
+	return key + " (" + namespace + ")"
+}
+
+// prefixed is s behind a prefix, nothing if s is nothing.
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// watched is a change for programs.
+type watched struct {
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason,omitempty"`
+	Changes []string  `json:"changes,omitempty"`
+	Object  any       `json:"object"`
+}
+
+func (s *session) tellJSON(_ client.Kind, c change) error {
+	o, err := manifest.Generic(c.object)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(s.stdout).Encode(watched{
+		Time: s.now().UTC(), Type: c.typ, Reason: reasonName(c.reason), Changes: changesOf(c, s.ownerKey), Object: o,
+	})
+}
+
+// watchTable is get -w: the table, and then a row for each change.
+func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
+	p := s.printer(f, false, false)
+	table, _ := p.(*tablePrinter)
+	live := false
+	synced := func() error {
+		live = true
+		if table != nil {
+			return table.t.flush()
+		}
+		return nil
+	}
+	return s.follow(ctx, t, f.where, f.selector, func(c change) error {
+		switch {
+		case !live && f.watchOnly:
+			return nil
+		case table == nil:
+			return p.object(t.kind, c.object)
+		case !live:
+			return table.object(t.kind, c.object)
+		}
+		write := table.object
+		if c.typ == deleted {
+			write = table.removed
+		}
+		if err := write(t.kind, c.object); err != nil {
+			return err
+		}
+		return table.t.flush()
+	}, synced)
+}
+
+// reasonName is a reason for programs: "OwnerAbsent".
+func reasonName(r coppicev1.Reason) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(strings.TrimPrefix(r.String(), "REASON_"), "_") {
+		if word == "UNSPECIFIED" {
+			return ""
+		}
+		b.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return b.String()
+}
