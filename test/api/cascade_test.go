@@ -1,0 +1,165 @@
+package api_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func asError(err error, e **client.Error) bool { return errors.As(err, e) }
+
+func (r *realm) delete(resource client.Resource, namespace, name, policy string) client.Result {
+	r.t.Helper()
+	result, err := r.Objects(resource, namespace).Delete(r.ctx, name, &client.DeleteOptions{PropagationPolicy: policy})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
+// A family of three generations goes with its root, in the background and in
+// the foreground; what has a second owner stays, without the reference.
+func TestCascades(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"Background", "Foreground"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			root := r.create(deployments, "shop", named("web"))
+			other := r.create(deployments, "shop", named("other"))
+			set := r.create(replicasets, "shop", named("web-1", root))
+			r.create(pods, "shop", named("goes", set))
+			r.create(pods, "shop", named("stays", set, other))
+			r.create(pods, "shop", named("alone"))
+			r.delete(deployments, "shop", "web", policy)
+			r.gone(deployments, "shop", "web")
+			r.gone(replicasets, "shop", "web-1")
+			r.gone(pods, "shop", "goes")
+			owners := func() []*coppicev1.OwnerReference {
+				return r.get(pods, "shop", "stays").GetMetadata().GetOwnerReferences()
+			}
+			testkit.WaitFor(t, r.ctx, "the reference to go", func() bool { return len(owners()) < 2 })
+			if refs := owners(); len(refs) != 1 || refs[0].GetUid() != other.GetMetadata().GetUid() {
+				t.Errorf("what stays has owners %v", refs)
+			}
+			r.get(pods, "shop", "alone")
+		})
+	}
+}
+
+func TestOrphan(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	root := r.create(deployments, "shop", named("web"))
+	set := r.create(replicasets, "shop", named("web-1", root))
+	r.create(pods, "shop", named("pod", set))
+	if res := r.delete(deployments, "shop", "web", "Orphan"); res.Code != 202 {
+		t.Errorf("code %d, want 202: it waits for its finalizer", res.Code)
+	}
+	r.gone(deployments, "shop", "web")
+	if refs := r.get(replicasets, "shop", "web-1").GetMetadata().GetOwnerReferences(); len(refs) != 0 {
+		t.Errorf("the orphan has owners %v", refs)
+	}
+	if refs := r.get(pods, "shop", "pod").GetMetadata().GetOwnerReferences(); len(refs) != 1 {
+		t.Errorf("the orphan's dependent has owners %v", refs)
+	}
+}
+
+// An owner in the foreground waits for what an external finalizer holds.
+func TestForegroundWaits(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	root := r.create(deployments, "shop", named("web"))
+	pod := named("pod", root)
+	pod.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", pod)
+	r.delete(deployments, "shop", "web", "Foreground")
+	waitTerminating(r, pods, "shop", "pod")
+	if o := r.get(deployments, "shop", "web"); o.GetMetadata().GetDeletionTimestamp() == nil {
+		t.Errorf("the owner is not terminating: %v", o)
+	}
+	if _, err := r.Objects(pods, "shop").RemoveFinalizer(r.ctx, "pod", "example.com/x", "by hand", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.gone(pods, "shop", "pod")
+	r.gone(deployments, "shop", "web")
+}
+
+func waitTerminating(r *realm, resource client.Resource, namespace, name string) {
+	r.t.Helper()
+	testkit.WaitFor(r.t, r.ctx, name+" to be marked for deletion", func() bool {
+		return r.get(resource, namespace, name).GetMetadata().GetDeletionTimestamp() != nil
+	})
+}
+
+// A reference that is not true counts as absent for its object, and has no
+// effect on the object that has the uid.
+func TestInvalidReferences(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	owner := r.create(deployments, "shop", named("web"))
+	foreign := named("foreign", owner)
+	foreign.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "elsewhere", foreign)
+	misnamed := named("misnamed", owner)
+	misnamed.Metadata.OwnerReferences[0].Name = "api"
+	r.create(pods, "shop", misnamed)
+	unheard := named("unheard", owner)
+	unheard.Metadata.OwnerReferences[0].Kind = "Unheard"
+	r.create(pods, "shop", unheard)
+	r.gone(pods, "shop", "misnamed")
+	waitTerminating(r, pods, "elsewhere", "foreign")
+	r.delete(deployments, "shop", "web", "Foreground")
+	r.gone(deployments, "shop", "web") // although the foreign pod is still held
+	r.get(pods, "elsewhere", "foreign")
+	if o := r.get(pods, "shop", "unheard"); o.GetMetadata().GetDeletionTimestamp() != nil {
+		t.Error("unknown is not absent")
+	}
+}
+
+// Owners may come after their dependents while an import is under way.
+func TestImportInAnyOrder(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const session = "11111111-1111-1111-1111-111111111111"
+	pod := &coppicev1.Object{ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{
+		Name: "pod", Uid: "pod-uid", OwnerReferences: []*coppicev1.OwnerReference{
+			{ApiVersion: "apps/v1", Kind: "Deployment", Name: "web", Uid: "web-uid"},
+		},
+	}}
+	lost := &coppicev1.Object{ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{
+		Name: "lost", Uid: "lost-uid", OwnerReferences: []*coppicev1.OwnerReference{
+			{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"},
+		},
+	}}
+	if _, err := r.Objects(pods, "shop").ImportAll(r.ctx, session, []*coppicev1.Object{pod, lost}, false, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	classes := func(name string) (coppicev1.OwnerClass, *coppicev1.GraphOwner) {
+		reply, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{name}, client.GraphOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := reply.GetNodes()[0].GetOwners()[0]
+		return o.GetClass(), o
+	}
+	if class, o := classes("pod"); class != coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN || o.GetUnknownUntil() == 0 {
+		t.Errorf("before its owner comes: %v", o)
+	}
+	web := &coppicev1.Object{ApiVersion: "apps/v1", Kind: "Deployment", Metadata: &coppicev1.ObjectMeta{Name: "web", Uid: "web-uid"}}
+	if _, err := r.Objects(deployments, "shop").ImportAll(r.ctx, session, []*coppicev1.Object{web}, true, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if class, o := classes("pod"); class != coppicev1.OwnerClass_OWNER_CLASS_SOLID {
+		t.Errorf("after its owner came: %v", o)
+	}
+	if class, o := classes("lost"); class != coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
+		t.Errorf("an owner that nobody has seen, within its grace: %v", o)
+	}
+	r.delete(deployments, "shop", "web", "")
+	r.gone(pods, "shop", "pod")
+	r.get(pods, "shop", "lost")
+}

@@ -1,0 +1,180 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// A command that is repeated gets the outcome that it had: at once, when the
+// object is gone, and after a restart.
+func TestRepeatedCommands(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, stop := startIn(t, dir)
+	defer func() { stop() }()
+	id := []string{bus.HeaderCommand, uuid.NewString()}
+	const body = `{"objects":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","finalizers":["example.com/x"]},"spec":{"a":1}}]}`
+	created := r.request("create", "_.pods.shop", body, id...)
+	again := r.request("create", "_.pods.shop", body, id...)
+	if string(again.Data) != string(created.Data) {
+		t.Errorf("create again:\n%s\nwant\n%s", again.Data, created.Data)
+	}
+	if other := r.request("create", "_.pods.shop", body, bus.HeaderCommand, uuid.NewString()); other.Header.Get(bus.HeaderReason) != "AlreadyExists" {
+		t.Errorf("another create: %s", other.Data)
+	}
+	drop := []string{bus.HeaderCommand, uuid.NewString()}
+	deleted := r.request("delete", "_.pods.shop", `{"names":["web"]}`, drop...)
+	if got := decode[result](t, deleted.Data); got.Results[0].Code != 202 {
+		t.Errorf("delete: %s", deleted.Data)
+	}
+	r.request("removefinalizer", "_.pods.shop.example.com/x", `{"objects":[{"name":"web"}]}`)
+	r.gone(pods, "shop", "web")
+	stop()
+	r, stop = startIn(t, dir)
+	if again := r.request("delete", "_.pods.shop", `{"names":["web"]}`, drop...); string(again.Data) != string(deleted.Data) {
+		t.Errorf("delete again, after a restart:\n%s\nwant\n%s", again.Data, deleted.Data)
+	}
+	if again := r.request("create", "_.pods.shop", body, id...); string(again.Data) != string(created.Data) {
+		t.Errorf("create again, after a restart:\n%s\nwant\n%s", again.Data, created.Data)
+	}
+	if _, err := r.Objects(pods, "shop").Get(r.ctx, "web"); err == nil {
+		t.Error("the repetition has created the object")
+	}
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	shop := r.Objects(pods, "shop")
+	r.create(pods, "shop", named("b"))
+	batch := func() []*coppicev1.Object { return []*coppicev1.Object{named("a"), named("b"), named("c")} }
+
+	_, err := shop.CreateAll(r.ctx, batch(), client.WriteOptions{Atomic: true})
+	var e *client.Error
+	if !asError(err, &e) || e.Reason != client.AlreadyExists || e.Index != 1 {
+		t.Fatalf("atomic: %v", err)
+	}
+	if _, err := shop.Get(r.ctx, "a"); err == nil {
+		t.Error("a part of an atomic batch that was refused is there")
+	}
+	results, err := shop.CreateAll(r.ctx, batch(), client.WriteOptions{DryRun: true})
+	if err != nil || results[0].Code != 201 || results[1].Err == nil || results[2].Code != 201 {
+		t.Fatalf("dry run: %+v, %v", results, err)
+	}
+	if _, err := shop.Get(r.ctx, "c"); err == nil {
+		t.Error("a dry run has created an object")
+	}
+	results, err = shop.CreateAll(r.ctx, batch(), client.WriteOptions{})
+	if err != nil || results[0].Code != 201 || !asError(results[1].Err, &e) || e.Reason != client.AlreadyExists || results[2].Code != 201 {
+		t.Fatalf("batch: %+v, %v", results, err)
+	}
+	if got := results[2].Object.GetMetadata(); got.GetUid() != r.get(pods, "shop", "c").GetMetadata().GetUid() {
+		t.Errorf("the result has uid %s", got.GetUid())
+	}
+}
+
+// A batch that is larger than a commit is decided in several.
+func TestBatchOfManyCommits(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	big := strings.Repeat("x", 1<<19)
+	var objects []*coppicev1.Object
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		o := named(name)
+		o.Spec = []byte(`"` + big + `"`)
+		objects = append(objects, o)
+	}
+	for range 2 { // 7 MiB twice: the second fits as well, in a commit of its own
+		results, err := r.Objects(pods, "shop").CreateAll(r.ctx, objects, client.WriteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, res := range results {
+			if res.Err != nil {
+				t.Fatal(res.Err)
+			}
+		}
+		for _, o := range objects {
+			o.Metadata.Name += "2"
+		}
+	}
+	found := 0
+	for o, err := range r.Objects(pods, "shop").List(r.ctx, client.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.GetSpec()) != len(big)+2 {
+			t.Errorf("%s has a spec of %d bytes", o.GetMetadata().GetName(), len(o.GetSpec()))
+		}
+		found++
+	}
+	if found != 14 {
+		t.Errorf("listed %d objects, want 14", found)
+	}
+	large := named("large")
+	large.Spec = []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
+	_, err := r.Objects(pods, "shop").Create(r.ctx, large, client.WriteOptions{})
+	var e *client.Error
+	if !asError(err, &e) || e.Reason != client.TooLarge {
+		t.Errorf("an object of 2 MiB: %v", err)
+	}
+}
+
+func TestListAndDeleteCollection(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, ns := range []string{"one", "two"} {
+		var objects []*coppicev1.Object
+		for i := range 30 {
+			o := named(string(rune('a'+i%26)) + string(rune('a'+i/26)))
+			o.Metadata.Labels = map[string]string{"odd": []string{"no", "yes"}[i%2]}
+			objects = append(objects, o)
+		}
+		if _, err := r.Objects(pods, ns).CreateAll(r.ctx, objects, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(ns string, opts client.ListOptions) int {
+		n, last := 0, ""
+		for o, err := range r.Objects(pods, ns).List(r.ctx, opts) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := o.GetMetadata().GetNamespace() + "/" + o.GetMetadata().GetName()
+			if key <= last {
+				t.Errorf("%s follows %s", key, last)
+			}
+			last = key
+			n++
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		ns   string
+		opts client.ListOptions
+		want int
+	}{
+		{"one", client.ListOptions{}, 30},
+		{"one", client.ListOptions{Limit: 7}, 30},
+		{"", client.ListOptions{Limit: 7}, 60},
+		{"two", client.ListOptions{LabelSelector: "odd=yes", Limit: 4}, 15},
+		{"three", client.ListOptions{}, 0},
+	} {
+		if got := count(tc.ns, tc.opts); got != tc.want {
+			t.Errorf("list of %q with %+v has %d objects, want %d", tc.ns, tc.opts, got, tc.want)
+		}
+	}
+	results, err := r.Objects(pods, "one").DeleteCollection(r.ctx, "odd=no", nil)
+	if err != nil || len(results) != 15 {
+		t.Fatalf("deletecollection: %d results, %v", len(results), err)
+	}
+	if got := count("", client.ListOptions{}); got != 45 {
+		t.Errorf("%d objects are left, want 45", got)
+	}
+}

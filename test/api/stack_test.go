@@ -1,0 +1,136 @@
+// Package api_test shows the object API as clients see it, through everything:
+// NATS, the graph service, processors, finalizers, the scanner.
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var (
+	deployments = client.Resource{Group: "apps", Plural: "deployments"}
+	replicasets = client.Resource{Group: "apps", Plural: "replicasets"}
+	pods        = client.Resource{Plural: "pods"}
+)
+
+// realm is a running realm, and a client of it.
+type realm struct {
+	t   *testing.T
+	ctx context.Context
+	nc  *nats.Conn
+	*client.Client
+}
+
+func start(t *testing.T) *realm {
+	t.Helper()
+	r, stop := startIn(t, t.TempDir())
+	t.Cleanup(stop)
+	return r
+}
+
+// startIn starts everything on a directory; stop may be called early.
+func startIn(t *testing.T, dir string) (r *realm, stop func()) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Await(ctx); err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	nc, err := s.Conn(bus.LocalUser)
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	return &realm{t: t, ctx: ctx, nc: nc, Client: client.New(nc, client.WithActor("ana"))}, stop
+}
+
+// request sends JSON to the object API, and returns the reply.
+func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
+	r.t.Helper()
+	m := &nats.Msg{Subject: "coppice.default.api.ana." + verb + "." + rest, Data: []byte(body), Header: nats.Header{bus.HeaderContentType: {bus.ContentJSON}}}
+	for i := 0; i < len(header); i += 2 {
+		m.Header.Set(header[i], header[i+1])
+	}
+	reply, err := r.nc.RequestMsgWithContext(r.ctx, m)
+	if err != nil {
+		r.t.Fatalf("%s: %v", m.Subject, err)
+	}
+	return reply
+}
+
+// create creates an object with the SDK.
+func (r *realm) create(resource client.Resource, namespace string, o *coppicev1.Object) *coppicev1.Object {
+	r.t.Helper()
+	result, err := r.Objects(resource, namespace).Create(r.ctx, o, client.WriteOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result.Object
+}
+
+func named(name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
+	for _, owner := range owners {
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, true))
+	}
+	return o
+}
+
+// gone waits until an object is gone.
+func (r *realm) gone(resource client.Resource, namespace, name string) {
+	r.t.Helper()
+	testkit.WaitFor(r.t, r.ctx, fmt.Sprintf("the end of %s/%s", resource, name), func() bool {
+		_, err := r.Objects(resource, namespace).Get(r.ctx, name)
+		return errors.Is(err, client.NotFound)
+	})
+}
+
+// get returns an object that is there.
+func (r *realm) get(resource client.Resource, namespace, name string) *coppicev1.Object {
+	r.t.Helper()
+	o, err := r.Objects(resource, namespace).Get(r.ctx, name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o
+}
+
+func decode[T any](t *testing.T, data []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	return v
+}
+
+func contains(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%s is %q, without %q", what, text, p)
+		}
+	}
+}

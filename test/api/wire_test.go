@@ -1,0 +1,128 @@
+package api_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// Services are visible to `nats micro ls`, with an endpoint for each verb.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	inbox := nats.NewInbox()
+	sub, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.PublishRequest("$SRV.INFO", inbox, nil); err != nil {
+		t.Fatal(err)
+	}
+	endpoints := map[string]string{}
+	for range 2 {
+		m, err := sub.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := decode[micro.Info](t, m.Data)
+		if info.Metadata["realm"] != "default" {
+			t.Errorf("service %s is of realm %q", info.Name, info.Metadata["realm"])
+		}
+		for _, e := range info.Endpoints {
+			endpoints[e.Name] = info.Name
+		}
+	}
+	for _, verb := range bus.Verbs() {
+		want := "coppice-writer"
+		if verb == bus.VerbResolve || verb == bus.VerbWatch {
+			want = "coppice-replica"
+		}
+		if endpoints[verb] != want {
+			t.Errorf("verb %s is served by %q, want %q", verb, endpoints[verb], want)
+		}
+	}
+}
+
+type result struct {
+	Results []struct {
+		Code   int
+		Object struct {
+			Kind     string
+			Data     map[string]string
+			Metadata struct {
+				Name, UID, ResourceVersion string
+				Finalizers                 []string
+			}
+		}
+		Error struct {
+			Reason, Message string
+		}
+	}
+	Revision string
+}
+
+// What a shell sends, and what it gets.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	reply := r.request("create", "_.configmaps.shop", `{"objects":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"},"data":{"a":"1"}}]}`)
+	created := decode[result](t, reply.Data)
+	if len(created.Results) != 1 || created.Results[0].Code != 201 || created.Results[0].Object.Data["a"] != "1" || created.Results[0].Object.Metadata.UID == "" {
+		t.Fatalf("create: %s", reply.Data)
+	}
+	if reply.Header.Get(bus.HeaderContentType) != bus.ContentJSON {
+		t.Errorf("the reply is %q", reply.Header.Get(bus.HeaderContentType))
+	}
+	reply = r.request("get", "_.configmaps.shop", `{"names":["web"]}`)
+	if got := decode[result](t, reply.Data); got.Results[0].Object.Metadata.UID != created.Results[0].Object.Metadata.UID {
+		t.Errorf("get: %s", reply.Data)
+	}
+	reply = r.request("patch", "_.configmaps.shop", `{"patches":[{"name":"web","patch":{"data":{"a":null,"b":"2"}}}]}`)
+	if got := decode[result](t, reply.Data); len(got.Results) != 1 || got.Results[0].Object.Data["b"] != "2" || len(got.Results[0].Object.Data) != 1 {
+		t.Errorf("patch: %s", reply.Data)
+	}
+}
+
+// Errors carry a code, a reason and details in the headers of a micro error.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for _, tc := range []struct {
+		name, verb, rest, body string
+		header                 []string
+		code, reason           string
+		says                   []string
+	}{
+		{name: "not found", verb: "get", rest: "_.pods.shop", body: `{"names":["x"]}`, code: "404", reason: "NotFound", says: []string{`pods "x"`, `"shop"`}},
+		{name: "unknown kind", verb: "get", rest: "example_com.widgets.shop", body: `{"names":["x"]}`, code: "404", reason: "UnknownKind", says: []string{"widgets.example.com", "kind Kind"}},
+		{name: "no JSON", verb: "create", rest: "_.pods.shop", body: `{"objects":`, code: "400", reason: "BadRequest", says: []string{"as JSON"}},
+		{name: "unknown member", verb: "create", rest: "_.pods.shop", body: `{"object":{}}`, code: "400", reason: "BadRequest", says: []string{`"object"`}},
+		{name: "nothing", verb: "create", rest: "_.pods.shop", body: `{}`, code: "400", reason: "BadRequest", says: []string{"no objects"}},
+		{name: "other kind", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"apiVersion":"v1","kind":"Service","metadata":{"name":"x"}}]}`, code: "400", reason: "BadRequest", says: []string{"Service", "pods"}},
+		{name: "other namespace", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","namespace":"elsewhere"}}]}`, code: "400", reason: "BadRequest", says: []string{"elsewhere", "shop"}},
+		{name: "invalid name", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"a/b"}}]}`, code: "422", reason: "Invalid", says: []string{"metadata.name"}},
+		{name: "invalid owner", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","ownerReferences":[{"apiVersion":"v1","kind":"","name":"","uid":"a b"}]}}]}`,
+			code: "422", reason: "Invalid", says: []string{"metadata.ownerReferences[0].kind", "metadata.ownerReferences[0].name", "metadata.ownerReferences[0].uid"}},
+		{name: "bad command id", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x"}}]}`, header: []string{bus.HeaderCommand, "7"}, code: "400", reason: "BadRequest", says: []string{bus.HeaderCommand, "UUID"}},
+		{name: "bad content type", verb: "get", rest: "_.pods.shop", body: `x`, header: []string{bus.HeaderContentType, "text/plain"}, code: "400", reason: "BadRequest", says: []string{"text/plain", bus.ContentJSON}},
+		{name: "bad selector", verb: "list", rest: "_.pods.shop", body: `{"labelSelector":"a in"}`, code: "400", reason: "BadRequest", says: []string{"label selector"}},
+		{name: "bad continue", verb: "list", rest: "_.pods.shop", body: `{"continue":"zzz!"}`, code: "400", reason: "BadRequest", says: []string{"continue"}},
+		{name: "two policies", verb: "delete", rest: "_.pods.shop", body: `{"names":["x"],"options":{"propagationPolicy":"Orphan","orphanDependents":true}}`, code: "422", reason: "Invalid", says: []string{"propagationPolicy"}},
+		{name: "all namespaces", verb: "deletecollection", rest: "_.pods._", body: `{}`, code: "400", reason: "BadRequest", says: []string{"namespace"}},
+		{name: "import without session", verb: "import", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","uid":"u"}}]}`, code: "400", reason: "BadRequest", says: []string{"session"}},
+		{name: "import without uid", verb: "import", rest: "_.pods.shop", body: `{"session":"s","objects":[{"metadata":{"name":"x"}}]}`, code: "422", reason: "Invalid", says: []string{"metadata.uid"}},
+		{name: "watch of what nobody knows", verb: "watch", rest: "_.widgets.shop", body: `{}`, code: "404", reason: "UnknownKind", says: []string{"widgets"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			reply := r.request(tc.verb, tc.rest, tc.body, tc.header...)
+			if code, reason := reply.Header.Get(micro.ErrorCodeHeader), reply.Header.Get(bus.HeaderReason); code != tc.code || reason != tc.reason {
+				t.Errorf("%s %s, want %s %s", code, reason, tc.code, tc.reason)
+			}
+			contains(t, "the message", reply.Header.Get(micro.ErrorHeader), tc.says...)
+		})
+	}
+}
