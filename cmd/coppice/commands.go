@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 // commands are all commands, in the order in which help lists them.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.upCommand(),
+		a.demoCommand(), a.upCommand(),
 		a.importCommand(),
 		a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.treeCommand(), a.watchCommand(),
 		a.eventsCommand(), a.verifyCommand(), a.rebuildCommand(), a.parkedCommand(),

@@ -10,13 +10,13 @@
 package allinone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -217,21 +218,21 @@ func (s *Stack) Ready() error {
 
 // Await waits until all services are at work, or one of them has failed.
 func (s *Stack) Await(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for s.Ready() != nil {
+	err := poll.Until(ctx, func() (bool, error) {
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", s.Ready())
 		case <-s.ended:
 			if s.err == nil {
-				return errors.New("ended before it was ready")
+				return false, errors.New("ended before it was ready")
 			}
-			return s.err
-		case <-tick.C:
+			return false, s.err
+		default:
+			return s.Ready() == nil, nil
 		}
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("not ready: %w", cmp.Or(s.Ready(), err))
 	}
-	return nil
+	return err
 }
 
 // Ended is closed when everything has ended.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -181,7 +182,7 @@ func (b Cascade) await(ctx context.Context, c *client.Client, victim *coppicev1.
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() (bool, error) {
+	return poll.Until(ctx, func() (bool, error) {
 		_, err := c.Objects(deployments, namespace).Get(ctx, victim.GetMetadata().GetName())
 		if !errors.Is(err, client.NotFound) {
 			return false, err
@@ -203,26 +204,10 @@ func awaitConsumer(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() (bool, error) {
+	return poll.Until(ctx, func() (bool, error) {
 		_, err := js.Consumer(ctx, bus.FinalizeStream(c.Realm()), bus.FinalizerDurable(finalizer))
 		return err == nil, nil
 	})
-}
-
-func poll(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		ok, err := done()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
 }
 
 // check lists what is left: as many as should be, none terminating, each with

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "demo",
+		GroupID: "start",
+		Short:   "Watch a Deployment being deleted in three ways",
+		Long: `Demo runs everything in this process, with an embedded NATS server, in a
+temporary directory. Three times it makes a Deployment with what belongs to it,
+and deletes it: in the background, in the foreground, and orphaning. It shows
+from the event log what happened, and why, and fails if that is not what should.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context()) },
+	}
+}
+
+// demoTimeout is how long all of it may take.
+const demoTimeout = 2 * time.Minute
+
+func (a *app) demo(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "coppice-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	start := time.Now()
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: dir, Version: version(), Log: a.quietLogger()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stack.Stop()) }()
+	if err := stack.Await(ctx); err != nil {
+		return err
+	}
+	if err := a.say("graph, processor, finalizers and scanner are ready in %.1fs, and meet on an embedded NATS server.\n", time.Since(start).Seconds()); err != nil {
+		return err
+	}
+	nc, err := stack.Conn(bus.LocalUser)
+	if err != nil {
+		return err
+	}
+	d := &demo{session: &session{app: a, c: client.New(nc), nc: nc}, stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
+	if err := d.relearn(ctx); err != nil {
+		return err
+	}
+	finish := d.controlBuckets(ctx)
+	for i, r := range demoRounds {
+		if err := d.round(ctx, i+1, r); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", r.name, err), finish())
+		}
+	}
+	if err := finish(); err != nil {
+		return err
+	}
+	return d.verify(ctx, demoTimeout)
+}
+
+func (a *app) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
+}
+
+// demo is a demonstration that is under way.
+type demo struct {
+	*session
+	stack *allinone.Stack
+	// called is sent to when the finalizer of the Pod that is shown waiting
+	// is called; it succeeds when release is closed.
+	called, release chan struct{}
+}
+
+// as is a client of somebody.
+func (d *demo) as(actor string) *client.Client { return client.New(d.nc, client.WithActor(actor)) }
+
+// demoFinalizer is on one of the Pods of the manifests.
+const demoFinalizer = "example.com/bucket"
+
+// controlBuckets answers the external finalizer, as a controller would, until
+// finish is called.
+func (d *demo) controlBuckets(ctx context.Context) (finish func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.as("bucket-controller").RunFinalizer(ctx, demoFinalizer, func(ctx context.Context, call *client.Call) error {
+			if call.Object.GetMetadata().GetNamespace() != heldIn {
+				return nil
+			}
+			select {
+			case d.called <- struct{}{}:
+			default: // it is called again
+			}
+			select {
+			case <-d.release:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, nil)
+	}()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// round makes a Deployment and all that belongs to it, deletes it, and compares
+// what happens with what should.
+func (d *demo) round(ctx context.Context, n int, r demoRound) error {
+	if err := d.say("\n%d. %s: %s\n\n", n, r.name, r.about); err != nil {
+		return err
+	}
+	family, err := d.populate(ctx, r.namespace)
+	if err != nil {
+		return err
+	}
+	at := treeFlags{where: where{namespace: r.namespace}}
+	if err := d.tree(ctx, []string{"deploy/web"}, at); err != nil {
+		return err
+	}
+	before := family["deployments.apps/web"]
+	result, err := d.as("ana").Objects(demoKinds["Deployment"].resource, r.namespace).Delete(ctx, "web", &client.DeleteOptions{PropagationPolicy: r.policy})
+	if err != nil {
+		return err
+	}
+	if err := d.say("\nana deletes it: --cascade=%s\n", strings.ToLower(r.policy)); err != nil {
+		return err
+	}
+	if err := r.checkAnswer(before, result); err != nil {
+		return err
+	}
+	if r.namespace == heldIn {
+		select {
+		case <-d.called:
+		case <-ctx.Done():
+			return fmt.Errorf("nobody called the finalizer %s: %w", demoFinalizer, ctx.Err())
+		}
+		if err := d.awaitLeft(ctx, r.namespace, r.waiting); err != nil {
+			return err
+		}
+		if err := d.tree(ctx, []string{"deploy/web"}, at); err != nil {
+			return err
+		}
+		if err := d.say("bucket-controller is done\n"); err != nil {
+			return err
+		}
+		close(d.release)
+	}
+	if err := d.awaitLeft(ctx, r.namespace, r.left); err != nil {
+		return err
+	}
+	if err := d.awaitQuiet(ctx); err != nil {
+		return err
+	}
+	return d.tell(ctx, r)
+}
+
+// tell shows the events of a round, and checks them.
+func (d *demo) tell(ctx context.Context, r demoRound) error {
+	h, err := d.history(ctx)
+	if err != nil {
+		return err
+	}
+	events, _, err := h.tail(ctx, 1000, maxCommits, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	if err != nil {
+		return err
+	}
+	if err := d.say("\nwhat the event log says:\n"); err != nil {
+		return err
+	}
+	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.find}
+	happened := make([]happening, len(events))
+	for i, e := range events {
+		if err := w.write(ctx, e); err != nil {
+			return err
+		}
+		why, err := because(ctx, e, h.find)
+		if err != nil {
+			return err
+		}
+		happened[i] = happening{what: e.Type + " " + e.Key(), why: strings.Join(why, ", because ")}
+	}
+	if err := r.checkLog(happened); err != nil {
+		return err
+	}
+	kept := slices.Sorted(maps.Keys(r.left))
+	return d.say("%s; %s\n", d.ink().green("as it should be"), cmp.Or(prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
+}

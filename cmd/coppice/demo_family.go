@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/examples/deployment"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/poll"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// demoKinds are the kinds of the demo's objects, and who makes them.
+var demoKinds = map[string]struct {
+	resource client.Resource
+	maker    string
+}{
+	"Deployment": {client.Resource{Group: "apps", Plural: "deployments"}, "ana"},
+	"ReplicaSet": {client.Resource{Group: "apps", Plural: "replicasets"}, "deployment-controller"},
+	"Pod":        {client.Resource{Plural: "pods"}, "replicaset-controller"},
+	"Service":    {client.Resource{Plural: "services"}, "ana"},
+	"ConfigMap":  {client.Resource{Plural: "configmaps"}, "ana"},
+}
+
+// populate makes the Deployment of the example manifests and what belongs to
+// it, in a namespace: each as whoever makes it in Kubernetes, with a uid of its
+// own. It returns them by key.
+func (d *demo) populate(ctx context.Context, namespace string) (map[string]*coppicev1.Object, error) {
+	files, err := fs.Glob(deployment.Files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	made, uids := map[string]*coppicev1.Object{}, map[string]string{}
+	for _, file := range files {
+		data, err := deployment.Files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		entries, err := manifest.Read(file, data)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Err != nil {
+				return nil, e.Err
+			}
+			kind, ok := demoKinds[e.Object.GetKind()]
+			if !ok {
+				return nil, fmt.Errorf("%s: nobody makes a %s in the demo", e.At, e.Object.GetKind())
+			}
+			m := e.Object.GetMetadata()
+			old := m.GetUid()
+			m.Namespace, m.ResourceVersion = namespace, 0
+			for _, r := range m.GetOwnerReferences() {
+				r.Uid = uids[r.GetUid()]
+			}
+			result, err := d.as(kind.maker).Objects(kind.resource, namespace).Create(ctx, e.Object, client.WriteOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.At, err)
+			}
+			uids[old] = result.Object.GetMetadata().GetUid()
+			made[kind.resource.String()+"/"+m.GetName()] = result.Object
+		}
+	}
+	return made, nil
+}
+
+// left are the objects of a namespace by key, each with the keys of its owners.
+func (d *demo) left(ctx context.Context, namespace string) (map[string]string, error) {
+	keys, owners := map[string]string{}, map[string]string{}
+	for _, kind := range demoKinds {
+		for o, err := range d.c.Objects(kind.resource, namespace).List(ctx, client.ListOptions{}) {
+			if err != nil {
+				return nil, err
+			}
+			m := o.GetMetadata()
+			names := make([]string, len(m.GetOwnerReferences()))
+			for i, r := range m.GetOwnerReferences() {
+				names[i] = d.kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()
+			}
+			key := kind.resource.String() + "/" + m.GetName()
+			keys[m.GetUid()], owners[key] = key, strings.Join(names, ", ")
+		}
+	}
+	return owners, nil
+}
+
+// awaitLeft waits until just these objects are left in a namespace.
+func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]string) error {
+	var left map[string]string
+	if err := poll.Until(ctx, func() (ok bool, err error) {
+		left, err = d.left(ctx, namespace)
+		return maps.Equal(left, want), err
+	}); err != nil {
+		return fmt.Errorf("left are %v, want %v: %w", left, want, err)
+	}
+	return nil
+}
+
+// awaitQuiet waits until no work is under way that could change anything more.
+func (d *demo) awaitQuiet(ctx context.Context) error {
+	js, err := jetstream.New(d.nc)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{bus.WorkStream(d.c.Realm()), bus.FinalizeStream(d.c.Realm())} {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := poll.Until(ctx, func() (bool, error) {
+			info, err := stream.Info(ctx)
+			return err == nil && info.State.Msgs == 0, err
+		}); err != nil {
+			return fmt.Errorf("work is left in %s: %w", name, err)
+		}
+	}
+	return nil
+}
