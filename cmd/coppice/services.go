@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,7 +53,13 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	}
 	log := a.logger().With("service", name)
 	registry := admin.NewRegistry()
-	ready := func() error { return fmt.Errorf("waiting for NATS at %s", a.dial.Server) }
+	var serving atomic.Pointer[service] // nil until NATS is there
+	ready := func() error {
+		if s := serving.Load(); s != nil {
+			return (*s).Ready()
+		}
+		return fmt.Errorf("waiting for NATS at %s", a.dial.Server)
+	}
 	var g run.Group
 	running, stop := context.WithCancel(ctx)
 	g.Add(func() error {
@@ -68,18 +75,18 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 		if err != nil {
 			return err
 		}
-		ready = s.Ready
+		serving.Store(&s)
 		return s.Run(running)
 	}, func(error) { stop() })
 	if f.http != "" {
-		server, err := admin.Listen(f.http, registry, func() error { return ready() }, f.profiles)
+		server, err := admin.Listen(f.http, registry, ready, f.profiles)
 		if err != nil {
 			stop()
 			return err
 		}
 		log.Info("health and metrics", "url", "http://"+server.Address()+"/metrics")
-		serving, stopServing := context.WithCancel(ctx)
-		g.Add(func() error { return server.Run(serving) }, func(error) { stopServing() })
+		listening, stopListening := context.WithCancel(ctx)
+		g.Add(func() error { return server.Run(listening) }, func(error) { stopListening() })
 	}
 	return g.Run()
 }

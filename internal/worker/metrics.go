@@ -30,15 +30,27 @@ func NewMetrics(r prometheus.Registerer, service string) *Metrics {
 	}
 }
 
-// Of observes the messages of a queue.
+// What became of a message, as metrics name it.
+const (
+	outcomeDone   = "done"
+	outcomeFailed = "failed"
+	outcomeParked = "parked"
+)
+
+// Of observes the messages of a queue. Its counters are there from the start:
+// of one that appears with its first count, a rate would miss that.
 func (m *Metrics) Of(realm, queue string) func(Outcome) {
+	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeParked} {
+		m.messages.WithLabelValues(realm, queue, outcome)
+	}
+	m.redelivered.WithLabelValues(realm, queue)
 	return func(o Outcome) {
-		outcome := "done"
+		outcome := outcomeDone
 		switch {
 		case o.Parked:
-			outcome = "parked"
+			outcome = outcomeParked
 		case o.Err != nil:
-			outcome = "failed"
+			outcome = outcomeFailed
 		}
 		m.messages.WithLabelValues(realm, queue, outcome).Inc()
 		if o.Redelivered {

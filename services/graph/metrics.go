@@ -56,7 +56,23 @@ type metrics struct {
 	last  uint64
 }
 
-func (m *allMetrics) of(realm string) *metrics { return &metrics{all: m, realm: realm} }
+// of returns the metrics of a realm. What is counted is there from the start:
+// of a counter that appears with its first count, a rate would miss that.
+func (m *allMetrics) of(realm string) *metrics {
+	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionFinished} {
+		m.collected.WithLabelValues(realm, action)
+	}
+	m.refused.WithLabelValues(realm)
+	return &metrics{all: m, realm: realm}
+}
+
+// What the collector does to objects, as metrics name it.
+const (
+	actionCollected = "collected"
+	actionStripped  = "stripped"
+	actionOrphaned  = "orphaned"
+	actionFinished  = "finished"
+)
 
 func (m *metrics) applied(revision uint64) {
 	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))
@@ -100,13 +116,13 @@ func (m *metrics) answered(reply proto.Message) {
 	var refused []byte
 	switch r := reply.(type) {
 	case *coppicev1.ProposeReply:
-		add("collected", r.GetCollected())
-		add("stripped", r.GetStripped())
+		add(actionCollected, r.GetCollected())
+		add(actionStripped, r.GetStripped())
 		refused = r.GetRefused()
 	case *coppicev1.OrphanReply:
-		add("orphaned", r.GetOrphaned())
+		add(actionOrphaned, r.GetOrphaned())
 	case *coppicev1.FinishReply:
-		add("finished", r.GetFinished())
+		add(actionFinished, r.GetFinished())
 		refused = r.GetRefused()
 	}
 	for range uid.All(refused) {

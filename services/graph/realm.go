@@ -359,15 +359,15 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		tick := time.NewTicker(10 * time.Second)
 		defer tick.Stop()
 		for {
+			owed, err := prop.Count()
+			if err != nil {
+				return err
+			}
+			r.metrics.owed(owed.GetOwed(), r.c.Now())
 			select {
 			case <-watching.Done():
 				return nil
 			case <-tick.C:
-				owed, err := prop.Count()
-				if err != nil {
-					return err
-				}
-				r.metrics.owed(owed.GetOwed(), r.c.Now())
 			}
 		}
 	}, func(error) { stopWatching() })

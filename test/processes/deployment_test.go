@@ -1,0 +1,142 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// deployment is a NATS server with deploy/nats, and what runs on it.
+type deployment struct {
+	t    *testing.T
+	ctx  context.Context
+	dir  string
+	port int
+}
+
+func newDeployment(t *testing.T) *deployment {
+	t.Helper()
+	buildOnce(t) // takes its time, of which the context has none to spare
+	// The services have to know where NATS will be before it is there.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port}
+}
+
+// in is the deployment as a subtest sees it.
+func (d *deployment) in(t *testing.T) *deployment {
+	t.Helper()
+	return &deployment{t: t, ctx: d.ctx, dir: d.dir, port: d.port}
+}
+
+func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.port) }
+
+func password(role string) string { return "secret-of-" + role }
+
+// nats starts the server, and waits until it takes connections.
+func (d *deployment) nats() *process {
+	d.t.Helper()
+	conf, err := filepath.Abs(filepath.Join(module, "deploy/nats/coppice.conf"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var env []string
+	for _, r := range bus.Roles(bus.DefaultRealm) {
+		env = append(env, natsconf.PasswordVariable(r.Name)+"="+password(r.Name))
+	}
+	p := start(d.t, d.ctx, d.dir, "nats-server", env, program("nats-server"),
+		"--config", conf, "--port", strconv.Itoa(d.port)) // it stores below its working directory
+	p.says("Server is ready")
+	return p
+}
+
+// command starts a command of coppice, under a role.
+func (d *deployment) command(name, role, secret string, args ...string) *process {
+	d.t.Helper()
+	env := []string{"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret}
+	return start(d.t, d.ctx, d.dir, name, env, program("coppice"), append(args, "--server", d.url(), "--user", role)...)
+}
+
+// service starts a service under its role, which has its name.
+func (d *deployment) service(role string, args ...string) *service {
+	d.t.Helper()
+	return d.instance(role, role, args...)
+}
+
+// instance starts one of several processes of a service.
+func (d *deployment) instance(name, role string, args ...string) *service {
+	d.t.Helper()
+	return d.command(name, role, password(role), append([]string{role}, args...)...).serving()
+}
+
+func (d *deployment) graph() *service {
+	d.t.Helper()
+	return d.service(bus.RoleGraph, "--data", filepath.Join(d.dir, "graph"))
+}
+
+// conn connects with a role. handle gets what the server does not permit.
+func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
+	d.t.Helper()
+	if handle == nil {
+		handle = func(_ *nats.Conn, _ *nats.Subscription, err error) { d.t.Errorf("%s: %v", role, err) }
+	}
+	nc, err := nats.Connect(d.url(), nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
+		nats.MaxReconnects(-1), nats.ErrorHandler(handle))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(nc.Close)
+	return nc
+}
+
+// application is a client that makes and deletes objects.
+func (d *deployment) application() *client.Client {
+	d.t.Helper()
+	return client.New(d.conn(bus.RoleApplication, nil), client.WithActor(bus.RoleApplication))
+}
+
+// queue is how the processors' queue stands, as a reader sees it.
+func (d *deployment) queue() func() *jetstream.ConsumerInfo {
+	d.t.Helper()
+	js, err := jetstream.New(d.conn(bus.RoleReader, nil))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return func() *jetstream.ConsumerInfo {
+		d.t.Helper()
+		c, err := js.Consumer(d.ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return c.CachedInfo()
+	}
+}
+
+// operate runs a command of an operator to its end, which must be a good one.
+func (d *deployment) operate(args ...string) string {
+	d.t.Helper()
+	p := d.command(strings.Join(args, "-"), bus.RoleOperator, password(bus.RoleOperator), args...)
+	if code := p.code(); code != 0 {
+		d.t.Fatalf("coppice %s ended with exit code %d: %s", args, code, p.output())
+	}
+	return p.output()
+}

@@ -1,0 +1,93 @@
+//go:build unix
+
+// Package processes_test runs Coppice as it is deployed: a NATS server with
+// deploy/nats, and the services as processes of their own, each under its role.
+package processes_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// module is the module's root.
+const module = "../.."
+
+// programs is the directory of the programs, which the first test that runs
+// one builds.
+var (
+	programs string
+	build    = sync.OnceValue(buildPrograms)
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coppice-processes-")
+	if err != nil {
+		panic(err)
+	}
+	programs = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// buildOnce has the programs be there.
+func buildOnce(t *testing.T) {
+	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func program(name string) string { return filepath.Join(programs, name) }
+
+// buildPrograms builds Coppice, with the race detector if the test has it, and
+// the NATS server of the version that go.mod names.
+func buildPrograms() error {
+	var race []string
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		race = []string{"-race"}
+	}
+	if err := goBuild(append(race, "./cmd/coppice")...); err != nil {
+		return err
+	}
+	if err := goBuild("github.com/nats-io/nats-server/v2"); err != nil {
+		return err
+	}
+	return lookAtSources()
+}
+
+func goBuild(args ...string) error {
+	c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", programs + string(filepath.Separator)}, args...)...)
+	c.Dir = module
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", c.Args, err, out)
+	}
+	return nil
+}
+
+// lookAtSources has `go test` know what the programs are made of: it takes a
+// result from its cache unless a file has changed that the test looked at.
+func lookAtSources() error {
+	for _, dir := range []string{"client", "cmd", "deploy", "internal", "proto", "services", "go.mod"} {
+		err := filepath.WalkDir(filepath.Join(module, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

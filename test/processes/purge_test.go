@@ -1,0 +1,169 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// A cascade is brought to a stand, its work is purged while it waits, and then
+// everybody is there again who could do it. Work that is younger is done. What
+// was lost comes back with the scanner, and by nobody else.
+func TestProcessesPurge(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		// outstanding leaves work behind that is begun, and that nobody takes.
+		outstanding func(p *purge)
+		// again starts who could do it.
+		again func(p *purge)
+		// younger makes and deletes what needs the same work: "younger".
+		younger func(p *purge)
+		// scanner are the scanner's flags.
+		scanner []string
+		// walked: the walk enqueues the work, not the re-drive.
+		walked bool
+		// kept is how many objects are left.
+		kept int
+	}{
+		{
+			"judge by a walk", (*purge).halfCollected, (*purge).processor, (*purge).youngerBackground,
+			[]string{"--redrive-age", "1h"}, true, 0,
+		},
+		{"orphan", (*purge).toBeOrphaned, (*purge).finalizers, (*purge).youngerOrphan, redrive, false, 200},
+		{"finish", (*purge).toBeFinished, (*purge).finalizers, (*purge).youngerForeground, redrive, false, 0},
+		{"finalize", (*purge).toBeFinalized, (*purge).externalFinalizer, (*purge).youngerHeld, redrive, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPurge(t)
+			c.outstanding(p)
+			p.purge()
+			c.again(p)
+			c.younger(p)
+			p.gone("younger")
+			if len(p.left("last")) == 0 {
+				t.Fatal("the work was done although it was purged")
+			}
+			p.queued("coppice.default.>", 0)
+
+			s := p.d.service(bus.RoleScanner, c.scanner...)
+			p.gone("last")
+			p.queued("coppice.default.>", 0)
+			if kept := p.left("kept"); len(kept) != c.kept {
+				t.Errorf("%d are kept, want %d", len(kept), c.kept)
+			}
+			dirty := s.metrics()[`coppice_scanner_dirty_total{realm="default"}`]
+			if (dirty > 0) != c.walked {
+				t.Errorf("a walk found %v objects dirty; by a walk: %t", dirty, c.walked)
+			}
+		})
+	}
+}
+
+var redrive = []string{"--redrive-age", "50ms", "--redrive-interval", "50ms"}
+
+// purge is a realm whose work is purged. Names say what objects are for:
+// "last" and what begins so has to go in the end, "kept" is not to go.
+type purge struct {
+	d       *deployment
+	client  *client.Client
+	streams []jetstream.Stream
+}
+
+func newPurge(t *testing.T) *purge {
+	t.Helper()
+	d := newDeployment(t)
+	d.nats()
+	d.graph().ready()
+	p := &purge{d: d, client: d.application()}
+	js, err := jetstream.New(d.conn(bus.RoleGraph, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)} {
+		s, err := js.Stream(d.ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.streams = append(p.streams, s)
+	}
+	return p
+}
+
+// queued waits until so many messages wait on these subjects, or are with a
+// worker.
+func (p *purge) queued(subjects string, want int) {
+	p.d.t.Helper()
+	testkit.WaitFor(p.d.t, p.d.ctx, fmt.Sprintf("%d messages on %s", want, subjects), func() bool {
+		n := 0
+		for _, s := range p.streams {
+			info, err := s.Info(p.d.ctx, jetstream.WithSubjectFilter(subjects))
+			if err != nil {
+				p.d.t.Fatal(err)
+			}
+			for _, messages := range info.State.Subjects {
+				n += int(messages)
+			}
+		}
+		return n == want
+	})
+}
+
+func (p *purge) purge() {
+	p.d.t.Helper()
+	for _, s := range p.streams {
+		if err := s.Purge(p.d.ctx); err != nil {
+			p.d.t.Fatal(err)
+		}
+	}
+	p.queued("coppice.default.>", 0)
+}
+
+// left are the names of what there is that begin so.
+func (p *purge) left(prefix string) (names []string) {
+	p.d.t.Helper()
+	for _, r := range []client.Resource{deployments, replicasets, pods} {
+		for o, err := range p.client.Objects(r, namespace).List(p.d.ctx, client.ListOptions{}) {
+			if err != nil {
+				p.d.t.Fatal(err)
+			}
+			if name := o.GetMetadata().GetName(); strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func (p *purge) gone(prefix string) {
+	p.d.t.Helper()
+	testkit.WaitFor(p.d.t, p.d.ctx, "the end of what is called "+prefix, func() bool { return len(p.left(prefix)) == 0 })
+}
+
+func (p *purge) create(r client.Resource, objects ...*coppicev1.Object) []*coppicev1.Object {
+	p.d.t.Helper()
+	return p.d.create(p.client, r, objects...)
+}
+
+func (p *purge) remove(r client.Resource, name, policy string) {
+	p.d.t.Helper()
+	p.d.remove(p.client, r, name, policy)
+}
+
+// dependents are a hundred Pods.
+func dependents(prefix string, owner *coppicev1.Object) (list []*coppicev1.Object) {
+	for i := range 100 {
+		list = append(list, object(fmt.Sprintf("%s-%d", prefix, i), owner))
+	}
+	return list
+}

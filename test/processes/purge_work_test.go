@@ -1,0 +1,108 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"context"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// The sorts of work: how each is left outstanding, who does it, and how there
+// is more of it.
+
+// halfCollected is a cascade in the background that stops half-way: at a
+// ReplicaSet that a finalizer holds, and that goes when no processor is there.
+func (p *purge) halfCollected() {
+	processor := p.d.service(bus.RoleProcessor)
+	root := p.create(deployments, object("web"))[0]
+	sets := p.create(replicasets, object("first", root), heldObject("second", root))
+	p.create(pods, dependents("first", sets[0])...)
+	p.create(pods, dependents("last", sets[1])...)
+	p.remove(deployments, "web", "Background")
+	p.gone("first")
+	p.queued("coppice.default.finalize.>", 1) // so the second is terminating
+	processor.terminate()
+	p.queued("coppice.default.work.>", 0)
+
+	operator := client.New(p.d.conn(bus.RoleOperator, nil), client.WithActor(bus.RoleOperator))
+	if _, err := operator.Objects(replicasets, namespace).RemoveFinalizer(p.d.ctx, "second", bus.ExampleFinalizer, "by hand", nil); err != nil {
+		p.d.t.Fatal(err)
+	}
+	p.gone("second")
+	p.queued("coppice.default.work.dirty", 1)
+}
+
+func (p *purge) processor() { p.d.instance("processor-2", bus.RoleProcessor).ready() }
+
+func (p *purge) youngerBackground() {
+	root := p.create(deployments, object("younger"))[0]
+	p.create(pods, dependents("younger", root)...)
+	p.remove(deployments, "younger", "Background")
+}
+
+// toBeOrphaned is an owner that waits until its dependents are orphaned.
+func (p *purge) toBeOrphaned() {
+	root := p.create(deployments, object("last"))[0]
+	p.create(pods, dependents("kept", root)...)
+	p.remove(deployments, "last", "Orphan")
+	p.queued("coppice.default.work.orphan", 1)
+}
+
+func (p *purge) finalizers() { p.d.service(bus.RoleFinalizers).ready() }
+
+func (p *purge) youngerOrphan() {
+	root := p.create(deployments, object("younger"))[0]
+	p.create(pods, dependents("kept-too", root)...)
+	p.remove(deployments, "younger", "Orphan")
+}
+
+// toBeFinished is a cascade in the foreground that has got down to the Pods,
+// and has now to get up again.
+func (p *purge) toBeFinished() {
+	processor := p.d.service(bus.RoleProcessor)
+	root := p.create(deployments, object("last"))[0]
+	set := p.create(replicasets, object("last", root))[0]
+	p.create(pods, dependents("first", set)...)
+	p.remove(deployments, "last", "Foreground")
+	p.gone("first")
+	processor.terminate()
+	p.queued("coppice.default.work.dirty", 0)
+	p.queued("coppice.default.work.finish", 1)
+}
+
+func (p *purge) youngerForeground() {
+	p.create(deployments, object("younger"))
+	p.remove(deployments, "younger", "Foreground")
+}
+
+// toBeFinalized is an object that its external finalizer is called for.
+func (p *purge) toBeFinalized() {
+	p.create(pods, heldObject("last"))
+	p.remove(pods, "last", "Background")
+	p.queued("coppice.default.finalize.>", 1)
+}
+
+// externalFinalizer lets go of everything that it is called for, until the test
+// ends.
+func (p *purge) externalFinalizer() {
+	p.d.t.Helper()
+	c := client.New(p.d.conn(bus.RoleFinalizer, nil), client.WithActor(bus.RoleFinalizer))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
+	}()
+	p.d.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			p.d.t.Error(err)
+		}
+	})
+}
+
+func (p *purge) youngerHeld() {
+	p.create(pods, heldObject("younger"))
+	p.remove(pods, "younger", "Background")
+}

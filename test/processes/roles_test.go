@@ -1,0 +1,217 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+const (
+	graph       = bus.RoleGraph
+	processor   = bus.RoleProcessor
+	scanner     = bus.RoleScanner
+	finalizers  = bus.RoleFinalizers
+	finalizer   = bus.RoleFinalizer
+	application = bus.RoleApplication
+	reader      = bus.RoleReader
+	operator    = bus.RoleOperator
+)
+
+// only are the roles that may use a subject; all others are refused.
+type only []string
+
+var (
+	nobody   = only{}
+	everyone = only{graph, processor, scanner, finalizers, finalizer, application, reader, operator}
+	// own and other are the durables of the external finalizer and of another.
+	own   = bus.FinalizerDurable(bus.ExampleFinalizer)
+	other = bus.FinalizerDurable("example.com/other")
+)
+
+// mayPublish says who may publish what: spelled out, so that it does not say
+// what internal/bus says only because that does.
+var mayPublish = map[string]only{
+	// The log is the graph service's alone, and so are leases.
+	"coppice.default.log":                      {graph},
+	"$KV.coppice-leases.default.writer":        {graph},
+	"coppice.other.log":                        nobody,
+	"coppice.other.api.application.get._.pods": nobody,
+
+	// Work, and what is asked about it.
+	"coppice.default.work.dirty":       {graph, scanner, operator},
+	"coppice.default.work.orphan":      {graph, operator},
+	"coppice.default.work.finish":      {graph, operator},
+	"coppice.default.internal.resolve": {processor},
+	"coppice.default.internal.propose": {processor},
+	"coppice.default.internal.orphan":  {finalizers},
+	"coppice.default.internal.finish":  {finalizers},
+	"coppice.default.internal.walk":    {scanner},
+	"coppice.default.internal.redrive": {scanner},
+	"coppice.default.internal.verify":  {operator},
+
+	// External finalizers have their own calls, and those of no other.
+	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph, operator},
+	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/bucket":                                         {finalizer},
+	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/other":                                          nobody,
+	"coppice.default.parked.finalize._.pods.u.example.com/bucket":                                                          {finalizer},
+	"coppice.default.parked.finalize._.pods.u.example.com/other":                                                           nobody,
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize." + own:                                                            {graph, finalizer},
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize." + other:                                                          {graph},
+	"$JS.API.CONSUMER.DELETE.coppice-default-finalize." + own:                                                              {graph},
+	"$JS.ACK.coppice-default-finalize." + own + ".1.1.1.1.0":                                                               {graph, finalizer},
+	"$JS.ACK.coppice-default-finalize." + other + ".1.1.1.1.0":                                                             {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", bus.ExampleFinalizer):  {graph, finalizer},
+	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", "example.com/other"):   {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + other + "." + bus.FinalizeFilter("default", "example.com/other"): {graph},
+
+	// Actors are pinned, and verbs to roles.
+	"coppice.default.api.application.create._.pods.shop":                         {application},
+	"coppice.default.api.application.delete._.pods.shop":                         {application},
+	"coppice.default.api.application.import._.pods.shop":                         nobody,
+	"coppice.default.api.application.removefinalizer._.pods.shop.example.com/b":  nobody,
+	"coppice.default.api.operator.import._.pods.shop":                            {operator},
+	"coppice.default.api.operator.removefinalizer._.pods.shop.example.com/other": {operator},
+	"coppice.default.api.reader.get._.pods.shop":                                 {reader},
+	"coppice.default.api.reader.create._.pods.shop":                              nobody,
+	"coppice.default.api.reader.delete._.pods.shop":                              nobody,
+	"coppice.default.api.finalizer.get._.pods.shop":                              {finalizer},
+	"coppice.default.api.finalizer.delete._.pods.shop":                           nobody,
+	"coppice.default.api.scanner.list.coppice_dev.kinds._":                       {scanner},
+	"coppice.default.api.scanner.delete._.pods.shop":                             nobody,
+	"coppice.default.api.processor.delete._.pods.shop":                           nobody,
+	"coppice.default.api.graph.delete._.pods.shop":                               nobody,
+	"coppice.default.api.ana.get._.pods.shop":                                    nobody,
+
+	// Workers take from their own queues, and park what was theirs.
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.processors": {graph, processor},
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.orphan":     {graph, finalizers},
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.finish":     {graph, finalizers},
+	"$JS.ACK.coppice-default-work.processors.1.1.1.1.0":         {graph, processor},
+	"$JS.ACK.coppice-default-work.orphan.1.1.1.1.0":             {graph, finalizers},
+	"$JS.ACK.coppice-default-work.finish.1.1.1.1.0":             {graph, finalizers},
+	"coppice.default.parked.work.dirty.1":                       {processor},
+	"coppice.default.parked.work.orphan.1":                      {finalizers},
+	"coppice.default.parked.work.finish.1":                      {finalizers},
+
+	// Streams and consumers are the graph service's. The log may be read.
+	"$JS.API.CONSUMER.CREATE.coppice-default-log.x":                             {graph, reader, operator},
+	"$JS.API.STREAM.MSG.GET.coppice-default-log":                                {graph, reader, operator},
+	"$JS.API.CONSUMER.CREATE.coppice-default-work.x":                            {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-work.x.coppice.default.work.dirty": {graph},
+	"$JS.API.CONSUMER.DURABLE.CREATE.coppice-default-work.processors":           {graph},
+	"$JS.API.CONSUMER.DELETE.coppice-default-work.processors":                   {graph},
+	"$JS.API.CONSUMER.PAUSE.coppice-default-work.processors":                    {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-parked.x":                          {graph},
+	"$JS.API.STREAM.MSG.DELETE.coppice-default-parked":                          {graph, operator},
+	"$JS.API.STREAM.MSG.DELETE.coppice-default-log":                             {graph},
+	"$JS.API.STREAM.MSG.DELETE.coppice-default-work":                            {graph},
+	"$JS.API.STREAM.CREATE.shadow":                                              {graph},
+	"$JS.API.STREAM.RESTORE.coppice-default-log":                                {graph},
+	"$JS.API.STREAM.SNAPSHOT.coppice-default-log":                               {graph},
+
+	// Nobody answers in another's name, or speaks to the server itself.
+	"_INBOX.processor.x":     {graph},
+	"_INBOX.application.x":   {graph},
+	"$SYS.REQ.SERVER.PING":   nobody,
+	"$JS.FC.coppice-default": {graph},
+}
+
+// maySubscribe says who may subscribe to what.
+var maySubscribe = map[string]only{
+	">":                                 nobody,
+	"coppice.>":                         nobody,
+	"coppice.default.>":                 nobody,
+	"coppice.default.log":               nobody,
+	"coppice.default.work.>":            nobody,
+	"coppice.default.work.dirty":        nobody,
+	"coppice.default.finalize.>":        nobody,
+	"coppice.default.parked.>":          nobody,
+	"coppice.default.api.>":             {graph},
+	"coppice.default.internal.>":        {graph},
+	"coppice.default.internal.propose":  {graph},
+	"coppice.other.api.>":               nobody,
+	"$JS.API.>":                         nobody,
+	"$JS.ACK.>":                         nobody,
+	"$KV.coppice-leases.default.writer": nobody,
+	"$SRV.PING":                         {graph},
+	"_INBOX.>":                          nobody,
+}
+
+// Every role is refused on subjects that are not its own, and on no other, by
+// a server that runs with deploy/nats.
+func TestProcessesRoles(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.nats()
+	publish, subscribe := maps.Clone(mayPublish), maps.Clone(maySubscribe)
+	for _, stream := range []string{"log", "work", "finalize", "parked"} {
+		for _, op := range []string{"DELETE", "PURGE", "UPDATE"} {
+			publish[fmt.Sprintf("$JS.API.STREAM.%s.coppice-default-%s", op, stream)] = only{graph}
+		}
+	}
+	for _, role := range everyone {
+		subscribe["_INBOX."+role+".x"] = only{role}
+	}
+	for _, role := range everyone {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			refusedPublish, refusedSubscribe := d.in(t).try(role, slices.Collect(maps.Keys(publish)), slices.Collect(maps.Keys(subscribe)))
+			compare(t, "publish to", role, publish, refusedPublish)
+			compare(t, "subscribe to", role, subscribe, refusedSubscribe)
+		})
+	}
+}
+
+func compare(t *testing.T, what, role string, table map[string]only, refused map[string]bool) {
+	t.Helper()
+	for subject, roles := range table {
+		if may := slices.Contains(roles, role); may == refused[subject] {
+			t.Errorf("%s may %s %s: %t, want %t", role, what, subject, !refused[subject], may)
+		}
+	}
+}
+
+var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscription) to "([^"]+)"`)
+
+// try publishes and subscribes under a role, and returns what was refused.
+func (d *deployment) try(role string, publish, subscribe []string) (publishing, subscribing map[string]bool) {
+	d.t.Helper()
+	// Nobody may publish this: when it is refused, everything before it is told.
+	const last = "the.last"
+	told := make(chan struct{})
+	publishing, subscribing = map[string]bool{}, map[string]bool{}
+	nc := d.conn(role, func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		switch m := violation.FindStringSubmatch(err.Error()); {
+		case m == nil:
+			d.t.Errorf("%s: %v", role, err)
+		case m[2] == last:
+			close(told)
+		case m[1] == "Publish":
+			publishing[m[2]] = true
+		default:
+			subscribing[m[2]] = true
+		}
+	})
+	for _, s := range subscribe {
+		if _, err := nc.SubscribeSync(s); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	for _, s := range append(publish, last) {
+		if err := nc.Publish(s, nil); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	testkit.Receive(d.t, d.ctx, "the refusal of what nobody may", told)
+	nc.Close()
+	return publishing, subscribing
+}

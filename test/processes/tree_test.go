@@ -1,0 +1,141 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"fmt"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const namespace = "shop"
+
+var (
+	deployments = client.Resource{Group: "apps", Plural: "deployments"}
+	replicasets = client.Resource{Group: "apps", Plural: "replicasets"}
+	pods        = client.Resource{Plural: "pods"}
+)
+
+// tree is a Deployment with ReplicaSets with Pods.
+type tree struct {
+	d      *deployment
+	client *client.Client
+	root   *coppicev1.Object
+	keeper *coppicev1.Object
+	// objects is how many there are, with the root and without what is kept.
+	objects int
+	kept    int
+}
+
+// plant makes a tree of so many ReplicaSets, of so many Pods each, under the
+// Deployment "web", and a Pod beside each of the first kept ReplicaSets that
+// "keeper" owns as well.
+func (d *deployment) plant(sets, podsEach, kept int) *tree {
+	d.t.Helper()
+	tr := &tree{d: d, client: d.application(), objects: 1 + sets + sets*podsEach, kept: kept}
+	roots := d.create(tr.client, deployments, object("web"), object("keeper"))
+	tr.root, tr.keeper = roots[0], roots[1]
+	var level []*coppicev1.Object
+	for i := range sets {
+		level = append(level, object(fmt.Sprintf("web-%d", i), tr.root))
+	}
+	parents := d.create(tr.client, replicasets, level...)
+	level = nil
+	for i, set := range parents {
+		for j := range podsEach {
+			level = append(level, object(fmt.Sprintf("web-%d-%d", i, j), set))
+		}
+		if i < kept {
+			level = append(level, object(fmt.Sprintf("kept-%d", i), set, tr.keeper))
+		}
+	}
+	d.create(tr.client, pods, level...)
+	return tr
+}
+
+// remove deletes an object.
+func (d *deployment) remove(c *client.Client, r client.Resource, name, policy string) {
+	d.t.Helper()
+	if _, err := c.Objects(r, namespace).Delete(d.ctx, name, &client.DeleteOptions{PropagationPolicy: policy}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func object(name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
+	for _, owner := range owners {
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, true))
+	}
+	return o
+}
+
+// heldObject is an object that an external finalizer holds.
+func heldObject(name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	o := object(name, owners...)
+	o.Metadata.Finalizers = []string{bus.ExampleFinalizer}
+	return o
+}
+
+// create creates objects, and returns them as they were created.
+func (d *deployment) create(c *client.Client, r client.Resource, objects ...*coppicev1.Object) []*coppicev1.Object {
+	d.t.Helper()
+	const batch = 500
+	var created []*coppicev1.Object
+	for len(objects) > 0 {
+		n := min(batch, len(objects))
+		results, err := c.Objects(r, namespace).CreateAll(d.ctx, objects[:n], client.WriteOptions{})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Err != nil {
+				d.t.Fatal(result.Err)
+			}
+			created = append(created, result.Object)
+		}
+		objects = objects[n:]
+	}
+	return created
+}
+
+// fell deletes the root, in the background.
+func (tr *tree) fell() {
+	tr.d.t.Helper()
+	tr.d.remove(tr.client, deployments, "web", "Background")
+}
+
+// gone waits until nothing is left of the tree but what is kept, and that
+// without its references to what is gone.
+func (tr *tree) gone() {
+	tr.d.t.Helper()
+	testkit.WaitFor(tr.d.t, tr.d.ctx, "the end of the cascade", func() bool {
+		return len(tr.left(replicasets, 1)) == 0 && len(tr.left(pods, tr.kept+1)) == tr.kept && len(tr.references()) == tr.kept
+	})
+	for _, r := range tr.references() {
+		if r.GetUid() != tr.keeper.GetMetadata().GetUid() {
+			tr.d.t.Errorf("what is kept has a reference to %s", r.GetName())
+		}
+	}
+}
+
+// references are all references of Pods that are left.
+func (tr *tree) references() (all []*coppicev1.OwnerReference) {
+	tr.d.t.Helper()
+	for _, o := range tr.left(pods, tr.kept) {
+		all = append(all, o.GetMetadata().GetOwnerReferences()...)
+	}
+	return all
+}
+
+// left are the objects of a resource, limit of them at the most.
+func (tr *tree) left(r client.Resource, limit int) []*coppicev1.Object {
+	tr.d.t.Helper()
+	page, err := tr.client.Objects(r, namespace).Page(tr.d.ctx, client.ListOptions{Limit: limit}, "")
+	if err != nil {
+		tr.d.t.Fatal(err)
+	}
+	return page.Objects
+}
