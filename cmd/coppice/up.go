@@ -43,7 +43,7 @@ password: whoever is on this machine may use the object API.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), f) },
 	}
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
-	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens")
+	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens, of the loopback interface")
 	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens")
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
@@ -61,6 +61,9 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	})
 	if errors.Is(err, natsd.ErrInUse) {
 		return fmt.Errorf("%s is in use by another 'coppice up'; end that one, or choose another directory with --data", f.data)
+	}
+	if errors.Is(err, natsd.ErrNotLoopback) {
+		return fmt.Errorf("--host %s is not on the loopback interface, and 'coppice up' asks nobody for a password; for other machines run a NATS server with the configuration of 'coppice nats-config', and each service on its own", f.host)
 	}
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestParseRefuses(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("app=web,tier!=db,env in (prod,test),!legacy")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		if s, err := selector.Parse(text); err == nil {
 			s.Matches(map[string]string{"app": "web"})
 		}

@@ -65,6 +65,7 @@ func TestMismatch(t *testing.T) {
 		},
 		"has another history": {
 			log: func(t *testing.T, _, older string) string {
+				t.Helper()
 				run(t, older, t.TempDir(), creating(t, "x1", "x2", "x3", "x4", "x5"))
 				return older
 			},
@@ -73,6 +74,7 @@ func TestMismatch(t *testing.T) {
 		},
 		"was made anew": {
 			log: func(t *testing.T, server, _ string) string {
+				t.Helper()
 				n := testkit.StartNATS(t, natsd.Config{Dir: server})
 				if err := testkit.JetStream(t, n, bus.RoleGraph).DeleteStream(testkit.Context(t), bus.LogStream(realm)); err != nil {
 					t.Fatal(err)
@@ -87,7 +89,10 @@ func TestMismatch(t *testing.T) {
 			has:  []string{"anew"},
 		},
 		"is gone": {
-			log:  func(t *testing.T, _, _ string) string { return t.TempDir() },
+			log: func(t *testing.T, _, _ string) string {
+				t.Helper()
+				return t.TempDir()
+			},
 			want: "is gone",
 		},
 	} {

@@ -265,14 +265,14 @@ func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, e
 			s.metrics.errors.WithLabelValues(s.realm, "enqueue").Inc()
 			return unknown, err
 		}
-		if request.Cursor = reply.GetCursor(); len(request.Cursor) == 0 {
-			return unknown, nil
-		}
 		pause := time.Duration(looked)*time.Second/time.Duration(s.c.Rate) - time.Since(begun)
 		select {
 		case <-ctx.Done():
 			return unknown, ctx.Err()
 		case <-time.After(pause):
+		}
+		if request.Cursor = reply.GetCursor(); len(request.Cursor) == 0 {
+			return unknown, nil
 		}
 	}
 }

@@ -67,6 +67,14 @@ func startIn(t *testing.T, dir string) (r *realm, stop func()) {
 	return &realm{t: t, ctx: ctx, nc: nc, Client: client.New(nc, client.WithActor("ana"))}, stop
 }
 
+// with is the realm in a test within the test.
+func (r *realm) with(t *testing.T) *realm {
+	t.Helper()
+	sub := *r
+	sub.t = t
+	return &sub
+}
+
 // request sends JSON to the object API, and returns the reply.
 func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
 	r.t.Helper()

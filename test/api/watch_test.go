@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
@@ -20,7 +19,7 @@ func (r *realm) watched(o *client.Objects, opts client.WatchOptions) (events <-c
 		cancel()
 		<-done
 	})
-	var seq iter.Seq2[client.WatchEvent, error] = o.Watch(ctx, opts)
+	seq := o.Watch(ctx, opts)
 	go func() {
 		defer close(done)
 		started := false

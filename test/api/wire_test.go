@@ -118,7 +118,8 @@ func TestErrors(t *testing.T) {
 		{name: "watch of what nobody knows", verb: "watch", rest: "_.widgets.shop", body: `{}`, code: "404", reason: "UnknownKind", says: []string{"widgets"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			reply := r.request(tc.verb, tc.rest, tc.body, tc.header...)
+			t.Parallel()
+			reply := r.with(t).request(tc.verb, tc.rest, tc.body, tc.header...)
 			if code, reason := reply.Header.Get(micro.ErrorCodeHeader), reply.Header.Get(bus.HeaderReason); code != tc.code || reason != tc.reason {
 				t.Errorf("%s %s, want %s %s", code, reason, tc.code, tc.reason)
 			}

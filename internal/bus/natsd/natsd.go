@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,8 @@ type Config struct {
 	Host string
 	Port int
 	// Roles get a user each. Connections without a user get the role
-	// bus.LocalUser, if it is among them, and none otherwise.
+	// bus.LocalUser, if it is among them, and none otherwise: with it the
+	// server listens on the loopback interface only.
 	Roles []bus.Role
 	// MaxPayload is MaxPayload by default.
 	MaxPayload int32
@@ -53,6 +55,10 @@ type Server struct {
 
 // ErrInUse is returned by Start for a directory that another server uses.
 var ErrInUse = errors.New("the directory is in use by another process")
+
+// ErrNotLoopback is returned by Start for a host from which anybody could
+// connect without a password.
+var ErrNotLoopback = errors.New("not on the loopback interface, and no password would be asked for")
 
 // Start starts a server and waits until it accepts connections.
 func Start(c Config) (*Server, error) {
@@ -82,6 +88,9 @@ func start(c Config) (*Server, error) {
 	}
 	if c.Host == "" {
 		c.Host = "127.0.0.1"
+	}
+	if !onLoopback(c.Host) && slices.ContainsFunc(c.Roles, func(r bus.Role) bool { return r.Name == bus.LocalUser }) {
+		return nil, fmt.Errorf("cannot listen on %s: %w", c.Host, ErrNotLoopback)
 	}
 	if c.Port > 0 {
 		// The server itself would only log that the port is taken.
@@ -130,6 +139,11 @@ func start(c Config) (*Server, error) {
 	}
 	out.s = s
 	return out, nil
+}
+
+func onLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func permissions(r bus.Role) *server.Permissions {

@@ -65,6 +65,9 @@ func New(c Config) *Propagator {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
 	}
@@ -180,18 +183,23 @@ func (p *Propagator) wait(ctx context.Context) error {
 	p.mu.Unlock()
 	var timer <-chan time.Time
 	if due != lifecycle.Never {
-		timer = time.After(time.Until(due.Time()))
+		timer = time.After(due.Time().Sub(p.c.Now()))
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.wake:
 	case <-timer:
-		p.mu.Lock()
-		p.rescan, p.due = true, lifecycle.Never
-		p.mu.Unlock()
+		p.overdue()
 	}
 	return nil
+}
+
+// overdue has all rows looked at, because some have become due.
+func (p *Propagator) overdue() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rescan, p.due = true, lifecycle.Never
 }
 
 // round publishes what is hinted at, or everything.

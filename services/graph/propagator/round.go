@@ -85,13 +85,25 @@ func (p *Propagator) dueAt(t lifecycle.Time) {
 }
 
 // filter selects which dependents of u are owed something: all of one that is
-// gone; the valid ones of one that waits for them or orphans them; otherwise
-// those with invalid references.
+// gone; the valid ones of one that orphans them, or waits for them; otherwise
+// those with invalid references, also while the owner waits, however long.
 func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
-	if n == nil {
+	switch {
+	case n == nil:
+		return state.ClaimFilter{}
+	case n.Orphaning():
+		return snap.ValidClaims(n, true)
+	case !n.Waiting():
+		return snap.ValidClaims(n, false)
+	}
+	all, valid := snap.Count(n.UID, lifecycle.Claims{}), lifecycle.Dependents(snap, n)
+	switch {
+	case valid.Pending() == 0:
+		return snap.ValidClaims(n, false)
+	case all.Pending() > valid.Pending():
 		return state.ClaimFilter{}
 	}
-	return snap.ValidClaims(n, n.Waiting() || n.Orphaning())
+	return snap.ValidClaims(n, true)
 }
 
 // dependents publishes an owner's dependents: here if they are few, by a walk

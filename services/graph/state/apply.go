@@ -71,6 +71,9 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
 		tx.touch(e.UID)
 	}
+	if o.nowParent && stance(before) != stance(after) {
+		tx.grow(tx.owner(e.UID))
+	}
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
 }
 
@@ -153,11 +156,30 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 		}
 		tx.change(w, &w.all, add)
 		tx.change(w, tx.claim(w, c), add)
-		if !w.grew {
-			tx.onRollback(func() { w.grew = false })
-		}
-		w.grew = true
+		tx.grow(w)
 	})
+}
+
+// grow says that there are dependents of an owner to be looked at which were
+// not when its row was written.
+func (tx *Tx) grow(w *owner) {
+	if !w.grew {
+		tx.onRollback(func() { w.grew = false })
+	}
+	w.grew = true
+}
+
+// stance is which dependents of an object are owed something: see lifecycle.OwedBy.
+func stance(n *lifecycle.Node) string {
+	switch {
+	case n == nil:
+		return "absent"
+	case n.Waiting():
+		return "waiting"
+	case n.Orphaning():
+		return "orphaning"
+	}
+	return "there"
 }
 
 func sameOwners(a, b []lifecycle.OwnerReference) bool {

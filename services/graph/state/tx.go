@@ -60,7 +60,7 @@ type owner struct {
 	all    claim // of any claim
 	claims []*claim
 	index  map[lifecycle.Coordinates]*claim // once there are many
-	grew   bool                             // by a dependent, in this commit
+	grew   bool                             // in this commit: see grow
 }
 
 type claim struct {

@@ -95,8 +95,8 @@ type OwedRow struct {
 	lifecycle.Owed
 	// Since is when the row came to be; a row that changes keeps it.
 	Since lifecycle.Time
-	// Revision is that of the commit that last changed the row, or added to
-	// the dependents that it is about.
+	// Revision is that of the commit that last changed the row, or which
+	// dependents it is about.
 	Revision uint64
 }
 

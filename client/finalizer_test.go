@@ -1,0 +1,158 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// run runs the example's finalizer, as its controller, until the test has ended.
+func (s *stack) run(finalize func(context.Context, *client.Call) error, opts *client.FinalizerOptions) {
+	s.t.Helper()
+	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, finalize, opts) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// A call that fails comes again; when it has succeeded the finalizer goes, and
+// with the last one the object.
+func TestRunFinalizer(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	calls := make(chan *client.Call, 10)
+	s.run(func(_ context.Context, call *client.Call) error {
+		calls <- call
+		if call.Attempt < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	}, &client.FinalizerOptions{Backoff: time.Millisecond})
+	o := s.create("a", bus.ExampleFinalizer)
+	s.delete("a")
+	for attempt := 1; attempt <= 3; attempt++ {
+		call := testkit.Receive(t, s.ctx, "a call", calls)
+		if call.Attempt != attempt || call.Finalizer != bus.ExampleFinalizer || call.Resource != configMaps ||
+			call.Object.GetMetadata().GetUid() != o.GetMetadata().GetUid() || call.Object.GetMetadata().GetDeletionTimestamp() == nil {
+			t.Errorf("call %d is %+v", attempt, call)
+		}
+	}
+	s.gone("a")
+}
+
+// A call that comes when the finalizer was removed by hand is over: nobody is
+// called.
+func TestLateCall(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.create("late", bus.ExampleFinalizer)
+	s.delete("late")
+	js, err := jetstream.New(s.conn(bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(s.ctx, bus.FinalizeStream(bus.DefaultRealm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(want uint64) func() bool {
+		return func() bool {
+			info, err := stream.Info(s.ctx)
+			return err == nil && info.State.Msgs == want
+		}
+	}
+	testkit.WaitFor(t, s.ctx, "the call", waits(1))
+	if _, err := client.New(s.nc).Objects(configMaps, "shop").RemoveFinalizer(s.ctx, "late", bus.ExampleFinalizer, "by hand", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.gone("late")
+	// Another one under the same name, which is not being deleted.
+	s.create("late", bus.ExampleFinalizer)
+	s.run(func(_ context.Context, call *client.Call) error {
+		t.Errorf("called for %v", call.Object)
+		return nil
+	}, nil)
+	testkit.WaitFor(t, s.ctx, "the call to be over", waits(0))
+}
+
+// What no later attempt cures is parked, with the error, and holds up nothing.
+func TestPermanent(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.run(func(_ context.Context, call *client.Call) error {
+		if call.Object.GetMetadata().GetName() == "poison" {
+			return client.Permanent(errors.New("no such bucket"))
+		}
+		return nil
+	}, &client.FinalizerOptions{ParkAfter: 2, Backoff: time.Millisecond, Concurrency: 1})
+	o := s.create("poison", bus.ExampleFinalizer)
+	s.create("good", bus.ExampleFinalizer)
+	s.delete("poison")
+	s.delete("good")
+	s.gone("good")
+	js, err := jetstream.New(s.conn(bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := bus.ParkedSubject(bus.DefaultRealm, bus.Finalize{
+		Realm: bus.DefaultRealm, Plural: "configmaps", UID: o.GetMetadata().GetUid(), Finalizer: bus.ExampleFinalizer,
+	}.Subject(), 0)
+	var parked coppicev1.Parked
+	testkit.WaitFor(t, s.ctx, "the call to be parked", func() bool {
+		stream, err := js.Stream(s.ctx, bus.ParkedStream(bus.DefaultRealm))
+		if err != nil {
+			return false
+		}
+		m, err := stream.GetLastMsgForSubject(s.ctx, subject)
+		return err == nil && proto.Unmarshal(m.Data, &parked) == nil
+	})
+	if !strings.Contains(parked.GetError(), "no such bucket") || parked.GetAttempts() != 2 || !strings.HasPrefix(parked.GetBy(), bus.RoleFinalizer+" (") {
+		t.Errorf("parked as %v", &parked)
+	}
+}
+
+// Two that answer one finalizer with other settings cannot share its calls: the
+// second is told who holds them, and what differs.
+func TestConsumerConflict(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	js, err := jetstream.New(s.conn(bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	durable := bus.FinalizerDurable(bus.ExampleFinalizer)
+	if _, err := js.CreateConsumer(s.ctx, bus.FinalizeStream(bus.DefaultRealm), jetstream.ConsumerConfig{
+		Durable: durable, FilterSubject: bus.FinalizeFilter(bus.DefaultRealm, bus.ExampleFinalizer), AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: 7 * time.Second, MaxDeliver: -1, Metadata: map[string]string{worker.Meta: "bucket-controller (node-7/42)"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+	err = c.RunFinalizer(s.ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
+	var conflict *client.ConsumerConflictError
+	if !errors.As(err, &conflict) || conflict.Holder != "bucket-controller (node-7/42)" || conflict.Durable != durable {
+		t.Fatalf("got %v", err)
+	}
+	for _, says := range []string{bus.ExampleFinalizer, "is held by bucket-controller (node-7/42) with other settings", "ack wait is 7s, not 30s"} {
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%q does not say %q", err, says)
+		}
+	}
+}

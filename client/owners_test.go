@@ -1,0 +1,121 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func object(namespace, name, uid string) *coppicev1.Object {
+	return &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{Namespace: namespace, Name: name, Uid: uid}}
+}
+
+// An object has one controller, and owners that can own it.
+func TestSetOwners(t *testing.T) {
+	t.Parallel()
+	o, a, b := object("shop", "o", "o"), object("shop", "a", "a"), object("shop", "b", "b")
+	for range 2 { // again changes nothing
+		if err := client.SetController(o, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.SetController(o, b); !errors.Is(err, client.ErrAlreadyControlled) {
+		t.Errorf("a second controller: %v", err)
+	}
+	if err := client.SetOwner(o, b, false, false); err != nil {
+		t.Fatal(err)
+	}
+	refs := o.GetMetadata().GetOwnerReferences()
+	if len(refs) != 2 || !refs[0].GetController() || !refs[0].GetBlockOwnerDeletion() || refs[1].GetController() || refs[1].GetBlockOwnerDeletion() {
+		t.Errorf("the owners are %v", refs)
+	}
+	if c := client.ControllerOf(o); c.GetUid() != "a" || client.ControllerOf(a) != nil {
+		t.Errorf("the controller is %v", c)
+	}
+	if !client.RemoveOwner(o, "a") || client.RemoveOwner(o, "a") || len(o.GetMetadata().GetOwnerReferences()) != 1 {
+		t.Errorf("the owners are %v", o.GetMetadata().GetOwnerReferences())
+	}
+	for what, owner := range map[string]*coppicev1.Object{"elsewhere": object("other", "x", "x"), "without uid": object("shop", "x", "")} {
+		if err := client.SetOwner(o, owner, false, false); err == nil || errors.Is(err, client.ErrScope) != (what == "elsewhere") {
+			t.Errorf("an owner %s: %v", what, err)
+		}
+	}
+	if err := client.SetOwner(object("", "cluster-scoped", "c"), a, false, false); !errors.Is(err, client.ErrScope) {
+		t.Errorf("a namespaced owner of a cluster-scoped object: %v", err)
+	}
+	if err := client.SetOwner(o, object("", "node", "n"), false, false); err != nil {
+		t.Errorf("a cluster-scoped owner: %v", err)
+	}
+}
+
+// A controller adopts what matches and has none, and releases what it controls
+// and does not match any more. One that is being deleted adopts nothing.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	objects := client.New(s.nc).Objects(configMaps, "shop")
+	owner, other := s.create("owner", "example.com/x"), s.create("other")
+	create := func(name, app string, controller *coppicev1.Object) {
+		t.Helper()
+		o := object("shop", name, "")
+		o.Metadata.Labels = map[string]string{"app": app}
+		if controller != nil {
+			if err := client.SetController(o, controller); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := objects.Create(s.ctx, o, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("orphan", "web", nil)
+	create("mine", "web", owner)
+	create("lost", "db", owner)
+	create("theirs", "web", other)
+	adopt := func(want string) {
+		t.Helper()
+		done, err := objects.Adopt(s.ctx, owner, configMaps, "app=web")
+		if got := fmt.Sprint(done); err != nil || got != want {
+			t.Errorf("did %s, %v; want %s", got, err, want)
+		}
+	}
+	adopt("{[orphan] [lost]}")
+	adopt("{[] []}")
+	if o, err := objects.Get(s.ctx, "orphan"); err != nil || client.ControllerOf(o).GetUid() != owner.GetMetadata().GetUid() {
+		t.Errorf("what was adopted is %v, %v", o, err)
+	}
+	s.delete("owner")
+	create("late", "web", nil)
+	adopt("{[] []}")
+}
+
+// People name kinds as with kubectl.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	kinds, err := client.New(s.nc).Kinds(s.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]string{
+		"pods": "pods", "pod": "pods", "po": "pods", "Pod": "pods", "deploy": "deployments.apps", "deployments.apps": "deployments.apps",
+		"kinds": "kinds.coppice.dev", "jobs.batch": "jobs.batch",
+	} {
+		if k, err := kinds.Find(word); err != nil || client.ResourceOf(k).String() != want {
+			t.Errorf("%q is %v, %v; want %s", word, client.ResourceOf(k), err, want)
+		}
+	}
+	for _, word := range []string{"widgets", "pods.apps", ""} {
+		_, err := kinds.Find(word)
+		refused(t, word, err, client.UnknownKind)
+	}
+	if k, ok := kinds.Of("apps/v1", "Deployment"); !ok || !client.Namespaced(k) || kinds.ResourceName("apps/v1", "Deployment") != "deployments.apps" {
+		t.Errorf("Deployment is %+v, %t", k, ok)
+	}
+	if _, ok := kinds.Of("v1", "Deployment"); ok || kinds.ResourceName("v1", "Widget") != "widget" {
+		t.Error("the group does not matter")
+	}
+}

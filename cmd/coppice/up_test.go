@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// upProcess is a `coppice up` that runs.
+type upProcess struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string
+	wait  func() error
+	// Once it is ready:
+	server, address, ready string
+}
+
+// startUp starts `coppice up` with these flags, on free ports.
+func startUp(ctx context.Context, t *testing.T, flags ...string) *upProcess {
+	t.Helper()
+	p := &upProcess{t: t, cmd: exec.CommandContext(ctx, "coppice", append([]string{"up", "--port", "-1"}, flags...)...), lines: make(chan string, 1000)}
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+	}()
+	p.wait = sync.OnceValue(func() error {
+		<-read
+		return p.cmd.Wait()
+	})
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.wait()
+	})
+	return p
+}
+
+var (
+	healthLine = regexp.MustCompile(`^health and metrics: http://(127\.0\.0\.1:\d+)/metrics$`)
+	readyLine  = regexp.MustCompile(`^ready in \d+\.\ds: (nats://127\.0\.0\.1:\d+), realm default, data (.*) \(no auth: loopback only\)$`)
+)
+
+// awaitReady waits until it says that it is ready.
+func (p *upProcess) awaitReady(ctx context.Context, data string) *upProcess {
+	p.t.Helper()
+	for p.ready == "" {
+		line := testkit.Receive(p.t, ctx, "the line that says that it is ready", p.lines)
+		if m := healthLine.FindStringSubmatch(line); m != nil {
+			p.address = m[1]
+		} else if m := readyLine.FindStringSubmatch(line); m != nil && m[2] == data {
+			p.ready, p.server = line, m[1]
+		} else {
+			p.t.Fatalf("it says %q", line)
+		}
+	}
+	return p
+}
+
+// end sends a signal, after which it must end well.
+func (p *upProcess) end(signal os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.wait(); err != nil {
+		p.t.Errorf("after %v: %v", signal, err)
+	}
+	for len(p.lines) > 0 {
+		p.t.Errorf("after %v it says %q", signal, <-p.lines)
+	}
+}
+
+func (p *upProcess) page(ctx context.Context, path string) (int, string) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+path, http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return reply.StatusCode, string(body)
+}
+
+func (p *upProcess) configMaps() *client.Objects {
+	p.t.Helper()
+	nc, err := nats.Connect(p.server)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(nc.Close)
+	return client.New(nc, client.WithActor("ana")).Objects(client.Resource{Plural: "configmaps"}, "shop")
+}
+
+// refusedUp runs `coppice up`, which must fail, and returns what it says.
+func refusedUp(ctx context.Context, t *testing.T, flags ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "coppice", append([]string{"up"}, flags...)...).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("up %v: %v, want exit code 1; it says %q", flags, err, out)
+	}
+	return string(out)
+}
+
+// It says when it is ready, and where; any NATS client joins; signals end it;
+// and what was acknowledged is there when it is started again.
+func TestUp(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	data := filepath.Join(t.TempDir(), "data")
+	p := startUp(ctx, t, "--data", data).awaitReady(ctx, data)
+	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "coppice_graph_revision"} {
+		if code, body := p.page(ctx, path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, without %q", path, code, want)
+		}
+	}
+	created, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "kept"}}, client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		p.end(signal)
+		p = startUp(ctx, t, "--data", data).awaitReady(ctx, data)
+		found, err := p.configMaps().Get(ctx, "kept")
+		if err != nil || found.GetMetadata().GetUid() != created.Object.GetMetadata().GetUid() {
+			t.Errorf("after %v there is %v, %v", signal, found, err)
+		}
+	}
+	p.end(syscall.SIGTERM)
+}
+
+// A second one on the same directory, or on a taken port, is told so; the
+// first one does not notice.
+func TestUpTaken(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	data := filepath.Join(t.TempDir(), "data")
+	p := startUp(ctx, t, "--data", data).awaitReady(ctx, data)
+	port := p.server[strings.LastIndexByte(p.server, ':')+1:]
+
+	want := fmt.Sprintf("coppice: %s is in use by another 'coppice up'; end that one, or choose another directory with --data\n", data)
+	if got := refusedUp(ctx, t, "--data", data, "--port", "-1"); got != want {
+		t.Errorf("the same directory: %q, want %q", got, want)
+	}
+	got := refusedUp(ctx, t, "--data", t.TempDir(), "--port", port)
+	if !strings.Contains(got, "cannot listen on 127.0.0.1:"+port) || !strings.Contains(got, "address already in use; choose another port, or end what listens there") {
+		t.Errorf("the same port: %q", got)
+	}
+	got = refusedUp(ctx, t, "--data", t.TempDir(), "--port", "-1", "--http", p.address)
+	if !strings.Contains(got, "cannot serve metrics at "+p.address) || !strings.Contains(got, "choose another address with --http") {
+		t.Errorf("the same port for metrics: %q", got)
+	}
+	if _, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "still"}}, client.WriteOptions{}); err != nil {
+		t.Errorf("the first one: %v", err)
+	}
+	p.end(syscall.SIGINT)
+}
+
+func TestUpRefuses(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		flags []string
+		want  string
+	}{
+		// Whoever may connect needs no password.
+		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks nobody for a password"},
+		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
+		{[]string{"--realm", "No"}, `"No" is not the name of a realm`},
+		{[]string{"--data", file}, "not a directory"},
+		{[]string{"--http", "8080"}, "is not an address such as 127.0.0.1:8080"},
+	} {
+		flags := append([]string{"--data", filepath.Join(t.TempDir(), "data"), "--port", "-1"}, c.flags...)
+		if got := refusedUp(ctx, t, flags...); !strings.Contains(got, c.want) || strings.Count(got, "coppice: ") != 1 {
+			t.Errorf("%v: %q, want %q", c.flags, got, c.want)
+		}
+	}
+}

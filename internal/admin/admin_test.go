@@ -1,0 +1,137 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/internal/admin"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// get returns the code and the body of a page.
+func get(ctx context.Context, t *testing.T, s *admin.Server, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Address()+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close = true
+	reply, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, string(body)
+}
+
+// serve serves until stop is called, which returns what Run did.
+func serve(ctx context.Context, t *testing.T, address string, ready func() error, profiles bool) (s *admin.Server, stop func() error) {
+	t.Helper()
+	r := admin.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "coppice_test_total", Help: "A counter."})
+	r.MustRegister(c)
+	c.Add(3)
+	s, err := admin.Listen(address, r, ready, profiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { _ = stop() })
+	return s, stop
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	var waiting atomic.Bool
+	waiting.Store(true)
+	s, stop := serve(ctx, t, "127.0.0.1:0", func() error {
+		if waiting.Load() {
+			return errors.New("waiting for the work stream")
+		}
+		return nil
+	}, false)
+	for _, c := range []struct {
+		path, says string
+		code       int
+	}{
+		{"/healthz", "ok", 200},
+		{"/readyz", "waiting for the work stream", 503},
+		{"/metrics", "coppice_test_total 3", 200},
+		{"/metrics", "go_goroutines", 200},
+		{"/debug/pprof/", "", 404},
+		{"/", "", 404},
+	} {
+		if code, body := get(ctx, t, s, c.path); code != c.code || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.says)
+		}
+	}
+	waiting.Store(false)
+	if code, body := get(ctx, t, s, "/readyz"); code != 200 || body != "ready\n" {
+		t.Errorf("/readyz: %d %q", code, body)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", s.Address()); err == nil {
+		_ = c.Close()
+		t.Error("it still listens")
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	s, _ := serve(ctx, t, "127.0.0.1:0", func() error { return nil }, true)
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
+		if code, body := get(ctx, t, s, path); code != 200 || body == "" {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
+}
+
+// Without a host it listens on the loopback interface, and nowhere else.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(testkit.Context(t), t, ":0", func() error { return nil }, false)
+	if host, _, err := net.SplitHostPort(s.Address()); err != nil || host != "127.0.0.1" {
+		t.Errorf("listens on %s", s.Address())
+	}
+}
+
+func TestRefusedAddresses(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(testkit.Context(t), t, "127.0.0.1:0", func() error { return nil }, false)
+	for address, want := range map[string]string{
+		s.Address():  "choose another address with --http",
+		"8080":       `"8080" is not an address such as`,
+		"":           "is not an address such as",
+		":web-ports": "cannot serve metrics at :web-ports",
+	} {
+		if _, err := admin.Listen(address, admin.NewRegistry(), nil, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", address, err, want)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package allinone_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// start starts a stack, and waits until it is at work.
+func start(ctx context.Context, t *testing.T, c allinone.Config) *allinone.Stack {
+	t.Helper()
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	s, err := allinone.Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	if err := s.Await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func objects(t *testing.T, s *allinone.Stack, realm string) *client.Objects {
+	t.Helper()
+	nc, err := s.Conn(bus.LocalUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.New(nc, client.WithRealm(realm)).Objects(client.Resource{Plural: "configmaps"}, "shop")
+}
+
+func named(name string) *coppicev1.Object {
+	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
+}
+
+// What was acknowledged is there after a restart; realms do not mix.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	c := allinone.Config{Dir: t.TempDir(), Realms: []string{"one", "two"}, Processors: 2}
+	s := start(ctx, t, c)
+	created, err := objects(t, s, "one").Create(ctx, named("a"), client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Errorf("stopped again: %v", err)
+	}
+	testkit.Receive(t, ctx, "the end", s.Ended())
+
+	s = start(ctx, t, c)
+	found, err := objects(t, s, "one").Get(ctx, "a")
+	if err != nil || found.GetMetadata().GetUid() != created.Object.GetMetadata().GetUid() {
+		t.Errorf("after the restart there is %v, %v", found, err)
+	}
+	if _, err := objects(t, s, "two").Get(ctx, "a"); !errors.Is(err, client.NotFound) {
+		t.Errorf("the other realm: %v", err)
+	}
+}
+
+// A directory is one stack's at a time, and so is a port.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir := t.TempDir()
+	s := start(ctx, t, allinone.Config{Dir: dir, Port: -1})
+	if _, err := allinone.Start(ctx, allinone.Config{Dir: dir}); !errors.Is(err, natsd.ErrInUse) {
+		t.Errorf("the same directory: %v", err)
+	}
+	_, text, err := net.SplitHostPort(strings.TrimPrefix(s.Server().URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: port}); err == nil || !strings.Contains(err.Error(), "cannot listen on 127.0.0.1:"+text) {
+		t.Errorf("the same port: %v", err)
+	}
+}
+
+// The end of the context ends everything.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	within, cancel := context.WithCancel(ctx)
+	s := start(within, t, allinone.Config{})
+	cancel()
+	testkit.Receive(t, ctx, "the end", s.Ended())
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// When a service ends, everything does, and why is told: also to who waits for
+// it to be ready.
+func TestServiceFails(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir := t.TempDir()
+	s := start(ctx, t, allinone.Config{Dir: dir})
+	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	// The same state, and the log of nobody.
+	s, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.Dir = dir + "/graph" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mismatch *graph.MismatchError
+	if err := s.Await(ctx); !errors.As(err, &mismatch) {
+		t.Errorf("awaited: %v", err)
+	}
+	testkit.Receive(t, ctx, "the end", s.Ended())
+	if err := s.Stop(); !errors.As(err, &mismatch) {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// Who connects without a name may use the object API, and nothing that would
+// break the realm.
+func TestLocalUser(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	s := start(ctx, t, allinone.Config{Port: -1})
+	refused := make(chan error, 10)
+	nc, err := nats.Connect(s.Server().URL(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := client.New(nc).Objects(client.Resource{Plural: "configmaps"}, "shop").Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, subject := range []string{
+		bus.LogSubject(bus.DefaultRealm), bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), "$JS.API.STREAM.DELETE." + bus.LogStream(bus.DefaultRealm),
+	} {
+		if err := nc.Publish(subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.Receive(t, ctx, "a refusal of "+subject, refused); !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}

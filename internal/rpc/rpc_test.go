@@ -1,0 +1,153 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var subject = bus.InternalSubject(bus.DefaultRealm, bus.OpVerify)
+
+// bench is one who asks, and one who answers in the place of the graph service.
+type bench struct {
+	ctx         context.Context
+	asks, graph *nats.Conn
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16})
+	return &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleGraph)}
+}
+
+func (b *bench) call(ctx context.Context, request *coppicev1.ListRequest) (*coppicev1.ListReply, error) {
+	reply := &coppicev1.ListReply{}
+	return reply, rpc.Call(ctx, b.asks, subject, nil, request, reply)
+}
+
+// is checks the reason of an error, and whether it may be tried again.
+func is(t *testing.T, err error, reason lifecycle.Reason, retryable bool, says string) {
+	t.Helper()
+	if !errors.Is(err, reason) || rpc.Retryable(err) != retryable || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, retryable: %t; want %s with %q, retryable: %t", err, rpc.Retryable(err), reason, says, retryable)
+	}
+}
+
+func TestCall(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	testkit.Answer(t, b.graph, subject, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+		if q.GetContinue() == "refuse" {
+			return nil, &lifecycle.Error{
+				Reason: lifecycle.ReasonInvalid, Message: "no", Resource: "pods", Name: "a", Index: 3,
+				Causes: []lifecycle.Cause{{Field: "metadata.name", Message: "too long"}},
+			}
+		}
+		return &coppicev1.ListReply{Continue: q.GetContinue() + "!"}, nil
+	})
+	if reply, err := b.call(b.ctx, &coppicev1.ListRequest{Continue: "a"}); err != nil || reply.GetContinue() != "a!" {
+		t.Errorf("got %v, %v", reply, err)
+	}
+	_, err := b.call(b.ctx, &coppicev1.ListRequest{Continue: "refuse"})
+	is(t, err, lifecycle.ReasonInvalid, false, "no")
+	var e *lifecycle.Error
+	if !errors.As(err, &e) || e.Name != "a" || e.Index != 3 || len(e.Causes) != 1 {
+		t.Errorf("the details are lost: %+v", e)
+	}
+	_, err = b.call(b.ctx, &coppicev1.ListRequest{Continue: strings.Repeat("x", 1<<16)})
+	is(t, err, lifecycle.ReasonTooLarge, false, "takes messages of up to 65536")
+}
+
+// Nobody who answers, and no answer in time, are different things: of the
+// second it is not known what became of the request.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+	is(t, err, lifecycle.ReasonNotReady, true, `no graph service answers for realm "default"`)
+	sub, err := b.graph.SubscribeSync(subject)
+	if err == nil {
+		err = b.graph.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	brief, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = b.call(brief, &coppicev1.ListRequest{})
+	is(t, err, lifecycle.ReasonTimeout, true, "not known whether")
+	_ = sub.Unsubscribe()
+}
+
+// Where the body does not say more, the headers are enough.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	header := func(pairs ...string) *nats.Msg {
+		m := &nats.Msg{Header: nats.Header{}}
+		for i := 0; i < len(pairs); i += 2 {
+			m.Header.Set(pairs[i], pairs[i+1])
+		}
+		return m
+	}
+	if err := rpc.Refusal(header(bus.HeaderContentType, bus.ContentProtobuf)); err != nil {
+		t.Errorf("a reply: %v", err)
+	}
+	is(t, rpc.Refusal(header(micro.ErrorCodeHeader, "500", micro.ErrorHeader, "oops")), lifecycle.ReasonInternal, false, "oops")
+	full := rpc.Refusal(header(micro.ErrorCodeHeader, "409", micro.ErrorHeader, "later", bus.HeaderReason, "Conflict", bus.HeaderRetryAfter, "1500"))
+	is(t, full, lifecycle.ReasonConflict, true, "later")
+	var e *lifecycle.Error
+	if !errors.As(full, &e) || e.RetryAfter != 1500*time.Millisecond {
+		t.Errorf("retry after %v", e.RetryAfter)
+	}
+}
+
+// What may succeed later is tried again, until it does, fails for good, or
+// there is no time left.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	later := &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "later"}
+	never := &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "never"}
+	for name, c := range map[string]struct {
+		outcomes []error
+		want     error
+	}{
+		"at once":  {[]error{nil}, nil},
+		"later":    {[]error{later, later, nil}, nil},
+		"never":    {[]error{later, never, nil}, never},
+		"not ours": {[]error{context.Canceled, nil}, context.Canceled},
+	} {
+		n := 0
+		err := rpc.Retry(ctx, time.Second, func(context.Context) error {
+			n++
+			return c.outcomes[n-1]
+		})
+		if !errors.Is(err, c.want) || c.want == nil && n != len(c.outcomes) {
+			t.Errorf("%s: %v after %d attempts", name, err, n)
+		}
+	}
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	n := 0
+	err := rpc.Retry(brief, time.Second, func(context.Context) error {
+		n++
+		return later
+	})
+	if !errors.Is(err, lifecycle.ReasonNotReady) || n < 2 {
+		t.Errorf("without end: %v after %d attempts", err, n)
+	}
+}

@@ -1,0 +1,48 @@
+package testkit
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// Answer answers the requests on a subject in the place of the graph service,
+// one after the other, until the test has ended or stop is called. request is
+// reused for each.
+func Answer[Q, R proto.Message](tb testing.TB, nc *nats.Conn, subject string, request Q, answer func(Q) (R, *lifecycle.Error)) (stop func()) {
+	tb.Helper()
+	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		if err := proto.Unmarshal(m.Data, request); err != nil {
+			tb.Errorf("%s: %v", m.Subject, err)
+			return
+		}
+		reply, refusal := answer(request)
+		out := &nats.Msg{Header: nats.Header{bus.HeaderContentType: []string{bus.ContentProtobuf}}}
+		var body proto.Message = reply
+		if refusal != nil {
+			out.Header.Set(micro.ErrorCodeHeader, strconv.Itoa(int(refusal.Reason.Code())))
+			body = refusal.Status()
+		}
+		var err error
+		if out.Data, err = proto.Marshal(body); err != nil {
+			tb.Error(err)
+			return
+		}
+		_ = m.RespondMsg(out) // who asked may be gone
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stop = func() { _ = sub.Unsubscribe() }
+	tb.Cleanup(stop)
+	return stop
+}

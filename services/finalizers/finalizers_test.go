@@ -1,0 +1,187 @@
+package finalizers_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/finalizers"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const realm = bus.DefaultRealm
+
+// bench is the service with its queues. The test plays the graph service.
+type bench struct {
+	t       *testing.T
+	ctx     context.Context
+	server  *natsd.Server
+	graph   *nats.Conn
+	js      jetstream.JetStream
+	service *finalizers.Service
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
+	b.graph = testkit.Conn(t, b.server, bus.RoleGraph)
+	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
+	var err error
+	b.service, err = finalizers.New(finalizers.Config{Conn: testkit.Conn(t, b.server, bus.RoleFinalizers), Instance: "tested"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.service.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) streams() *bench {
+	b.t.Helper()
+	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
+		b.t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) enqueue(queue string, chunk proto.Message) {
+	b.t.Helper()
+	data, err := proto.Marshal(chunk)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, queue), data); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) waitForEnd() {
+	b.t.Helper()
+	testkit.WaitFor(b.t, b.ctx, "the queues to be empty", func() bool {
+		s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
+		return err == nil && s.CachedInfo().State.Msgs == 0
+	})
+}
+
+func packed(u string) []byte { return []byte(uid.MustParse(u)) }
+
+// Dependents are parted from the owners that they came with.
+func TestOrphan(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	asked := make(chan *coppicev1.OrphanRequest, 10)
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpOrphan), &coppicev1.OrphanRequest{},
+		func(q *coppicev1.OrphanRequest) (*coppicev1.OrphanReply, *lifecycle.Error) {
+			asked <- proto.Clone(q).(*coppicev1.OrphanRequest)
+			return &coppicev1.OrphanReply{Orphaned: 3}, nil
+		})
+	chunk := &coppicev1.OrphanChunk{Groups: []*coppicev1.DependentsOf{
+		{Owner: packed("web"), Dependents: append(packed("a"), packed("b")...), Revision: 7},
+		{Owner: packed("api"), Dependents: packed("c"), Revision: 8},
+	}}
+	b.enqueue(bus.QueueOrphan, chunk)
+	got := testkit.Receive(t, b.ctx, "a request", asked)
+	if want := (&coppicev1.OrphanRequest{Groups: chunk.GetGroups()}); !proto.Equal(got, want) {
+		t.Errorf("asked for %v, want %v", got, want)
+	}
+	b.waitForEnd()
+}
+
+// A built-in finalizer is removed from the objects that may be done with it.
+// One that is not done after all is no error: it will be owed again.
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	asked := make(chan *coppicev1.FinishRequest, 10)
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
+		func(q *coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
+			asked <- proto.Clone(q).(*coppicev1.FinishRequest)
+			return &coppicev1.FinishReply{}, nil
+		})
+	for _, f := range []string{lifecycle.FinalizerForeground, lifecycle.FinalizerOrphan} {
+		uids := append(packed("a"), packed("b")...)
+		b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: f, Uids: uids})
+		got := testkit.Receive(t, b.ctx, "a request", asked)
+		if want := (&coppicev1.FinishRequest{Finalizer: f, Uids: uids}); !proto.Equal(got, want) {
+			t.Errorf("asked for %v, want %v", got, want)
+		}
+	}
+	b.waitForEnd()
+}
+
+// While nobody answers, or the writer is just changing, the work is kept. The
+// service may also be there before its queues are.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	if b.service.Ready() == nil {
+		t.Error("ready without queues")
+	}
+	b.streams()
+	testkit.WaitFor(t, b.ctx, "the service to be ready", func() bool { return b.service.Ready() == nil })
+	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a")})
+	testkit.WaitFor(t, b.ctx, "the service to have taken the chunk", func() bool {
+		c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), bus.DurableFinish)
+		return err == nil && c.CachedInfo().NumAckPending == 1
+	})
+	var calls atomic.Int32
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
+		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
+			if calls.Add(1) < 3 {
+				return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "not the writer any more", RetryAfter: time.Millisecond}
+			}
+			return &coppicev1.FinishReply{Finished: 1}, nil
+		})
+	b.waitForEnd()
+	if n := calls.Load(); n != 3 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// What cannot be read, and what the writer will never take, is put aside.
+func TestParks(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
+		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonBadRequest, Message: "not built in"}
+		})
+	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, bus.QueueOrphan), []byte("no chunk")); err != nil {
+		t.Fatal(err)
+	}
+	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: "example.com/x", Uids: packed("a")})
+	b.waitForEnd()
+	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueFinish} {
+		m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, queue), uint64(sequence)+1))
+		if err != nil {
+			t.Fatalf("%s: %v", queue, err)
+		}
+		var parked coppicev1.Parked
+		if err := proto.Unmarshal(m.Data, &parked); err != nil || parked.GetError() == "" || parked.GetBy() != "tested" {
+			t.Errorf("parked as %v, %v", &parked, err)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// subject is where the tests' endpoint is.
+var subject = bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleReader, Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
+
+// bench is a service with one endpoint, and a client of it.
+type bench struct {
+	t      *testing.T
+	ctx    context.Context
+	server *server
+	client *nats.Conn
+}
+
+func serve(t *testing.T, handle func(*server, *request)) *bench {
+	t.Helper()
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 64 << 10})
+	b := &bench{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
+	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleGraph), Log: slog.New(slog.DiscardHandler)}, "coppice-test", "a test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server = s
+	t.Cleanup(func() { _ = s.Stop() })
+	if err := s.add("get", subject, func(q *request) { handle(s, q) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) request(contentType string, data []byte) *nats.Msg {
+	b.t.Helper()
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	if contentType != "" {
+		m.Header.Set(bus.HeaderContentType, contentType)
+	}
+	reply, err := b.client.RequestMsgWithContext(b.ctx, m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return reply
+}
+
+// refused checks an error: its headers, and its body in the encoding of the
+// request.
+func refused(t *testing.T, m *nats.Msg, contentType, code string, reason lifecycle.Reason, says string) {
+	t.Helper()
+	h := m.Header
+	if h.Get(micro.ErrorCodeHeader) != code || h.Get(bus.HeaderReason) != string(reason) ||
+		!strings.Contains(h.Get(micro.ErrorHeader), says) || h.Get(bus.HeaderContentType) != contentType {
+		t.Errorf("the headers are %v; want %s %s with %q as %s", h, code, reason, says, contentType)
+	}
+	var status coppicev1.Status
+	err := proto.Unmarshal(m.Data, &status)
+	if contentType == bus.ContentJSON {
+		err = manifest.UnmarshalMessage(m.Data, &status)
+	}
+	if err != nil || status.GetReason() != string(reason) || !strings.Contains(status.GetMessage(), says) {
+		t.Errorf("the body is %v, %v", &status, err)
+	}
+}
+
+// A request is answered in its own encoding: protobuf, or JSON.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	b := serve(t, func(_ *server, q *request) {
+		var r coppicev1.GetRequest
+		err := q.read(&r)
+		q.answer(&coppicev1.ObjectsReply{Revision: uint64(len(r.GetNames()))}, err)
+	})
+	packed, err := proto.Marshal(&coppicev1.GetRequest{Names: []string{"a", "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		contentType string
+		data        []byte
+		answer      string
+		revision    uint64
+	}{
+		{"", packed, bus.ContentProtobuf, 2},
+		{bus.ContentProtobuf, packed, bus.ContentProtobuf, 2},
+		{bus.ContentJSON, []byte(`{"names":["a","b","c"]}`), bus.ContentJSON, 3},
+		{"", nil, bus.ContentProtobuf, 0},
+		{bus.ContentJSON, nil, bus.ContentJSON, 0},
+	} {
+		m := b.request(c.contentType, c.data)
+		var reply coppicev1.ObjectsReply
+		err := proto.Unmarshal(m.Data, &reply)
+		if c.answer == bus.ContentJSON {
+			err = manifest.UnmarshalMessage(m.Data, &reply)
+		}
+		if got := m.Header.Get(bus.HeaderContentType); err != nil || got != c.answer || reply.GetRevision() != c.revision {
+			t.Errorf("%q: %v as %q, %v; want revision %d as %q", c.contentType, &reply, got, err, c.revision, c.answer)
+		}
+	}
+	refused(t, b.request("", []byte{0xff}), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as protobuf")
+	refused(t, b.request(bus.ContentJSON, []byte(`{"names":`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as JSON")
+	refused(t, b.request("text/plain", packed), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, bus.ContentJSON)
+}
+
+// An error has its code, its reason and its message in headers, of one line,
+// and all of it in the body.
+func TestErrorHeaders(t *testing.T) {
+	t.Parallel()
+	b := serve(t, func(_ *server, q *request) {
+		q.answer(nil, &lifecycle.Error{
+			Reason: lifecycle.ReasonOverloaded, Message: "two\nlines\x00", RetryAfter: 1500 * time.Millisecond,
+			Resource: "pods", Name: "a", Causes: []lifecycle.Cause{{Field: "metadata.name", Message: "no"}},
+		})
+	})
+	m := b.request("", nil)
+	if got := m.Header.Get(bus.HeaderRetryAfter); got != "1500" {
+		t.Errorf("retry after %q", got)
+	}
+	refused(t, m, bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "two")
+	if got := m.Header.Get(micro.ErrorHeader); strings.ContainsAny(got, "\n\x00") {
+		t.Errorf("the header has %q", got)
+	}
+	var status coppicev1.Status
+	if err := proto.Unmarshal(m.Data, &status); err != nil {
+		t.Fatal(err)
+	}
+	e := lifecycle.ErrorOf(&status)
+	if e.Name != "a" || len(e.Causes) != 1 || e.Causes[0].Field != "metadata.name" {
+		t.Errorf("the body is %+v", e)
+	}
+}
+
+// A reply that does not fit into a message becomes an error that says so.
+func TestReplyTooLarge(t *testing.T) {
+	t.Parallel()
+	b := serve(t, func(_ *server, q *request) {
+		q.answer(&coppicev1.ListReply{Continue: strings.Repeat("x", len(q.Data()))}, nil)
+	})
+	if m := b.request(bus.ContentJSON, make([]byte, 32<<10)); m.Header.Get(micro.ErrorCodeHeader) != "" {
+		t.Errorf("what fits is refused: %v", m.Header)
+	}
+	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", lifecycle.ReasonTooLarge, "ask for less")
+}
+
+// Reads run beside each other, as many as are allowed; one more is told to try
+// again.
+func TestTooManyReads(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	begun := make(chan struct{}, maxReads)
+	b := serve(t, func(s *server, q *request) {
+		s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+			begun <- struct{}{}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return &coppicev1.ListReply{}, nil
+		})
+	})
+	replies := make(chan *nats.Msg, maxReads)
+	inbox := b.client.NewInbox()
+	sub, err := b.client.Subscribe(inbox, func(m *nats.Msg) { replies <- m })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for range maxReads {
+		if err := b.client.PublishRequest(subject, inbox, nil); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Receive(t, b.ctx, "a read to begin", begun)
+	}
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "too many reads")
+	close(release)
+	for range maxReads {
+		if m := testkit.Receive(t, b.ctx, "a reply", replies); m.Header.Get(micro.ErrorCodeHeader) != "" {
+			t.Errorf("a read was refused: %v", m.Header)
+		}
+	}
+}
+
+// Stop waits for what is under way, which is told to end.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	var ended error
+	b := serve(t, func(s *server, q *request) {
+		s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+			close(begun)
+			<-ctx.Done()
+			ended = ctx.Err()
+			return &coppicev1.ListReply{}, nil
+		})
+	})
+	if err := b.client.PublishRequest(subject, b.client.NewInbox(), nil); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Receive(t, b.ctx, "the read to begin", begun)
+	if err := b.server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(ended, context.Canceled) {
+		t.Errorf("stopped while a read was under way: %v", ended)
+	}
+	if b.server.start(func() { t.Error("something begins after the end") }) {
+		t.Error("something may begin after the end")
+	}
+}

@@ -1,0 +1,281 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// memory is a log that takes everything and is never asked.
+type memory struct{}
+
+func (memory) Created() int64                                         { return 1 }
+func (memory) Append(context.Context, uint64, [16]byte, []byte) error { return nil }
+func (memory) Get(context.Context, uint64) ([]byte, error)            { return nil, errors.New("not asked for") }
+func (memory) Holds() bool                                            { return true }
+func (memory) Lost() <-chan struct{}                                  { return nil }
+
+// bench is a writer on a state in memory.
+type bench struct {
+	t   *testing.T
+	ctx context.Context
+	s   *state.State
+	w   *writer.Writer
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, ctx: testkit.Context(t)}
+	var err error
+	if b.s, err = state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	b.w = writer.New(writer.Config{
+		Realm: "test", State: b.s, Log: memory{}, Lease: memory{}, MaxPayload: 1 << 20, Ready: func() { close(ready) },
+	})
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, b.s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	testkit.Receive(t, b.ctx, "the writer to begin", ready)
+	return b
+}
+
+type answer struct {
+	reply   proto.Message
+	refusal *lifecycle.Error
+}
+
+func (b *bench) do(w writer.Work) answer {
+	b.t.Helper()
+	answers := make(chan answer, 1)
+	b.w.Submit(&writer.Request{Actor: "tester", Verb: "test", Work: w, Done: func(m proto.Message, err *lifecycle.Error) { answers <- answer{m, err} }})
+	return testkit.Receive(b.t, b.ctx, "an answer", answers)
+}
+
+// must does work that must not be refused, and returns its reply.
+func must[R proto.Message](b *bench, w writer.Work, err *lifecycle.Error) R {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a := b.do(w)
+	if a.refusal != nil {
+		b.t.Fatal(a.refusal)
+	}
+	return a.reply.(R)
+}
+
+func (b *bench) objects(resource string, decide func(*lifecycle.Context, lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error)) *command.Objects {
+	return &command.Objects{
+		Resource: resource, Namespace: "a", Count: 1,
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return decide(ctx, at)
+		},
+	}
+}
+
+// create creates an object with these owners, and returns its manifest.
+func (b *bench) create(resource, name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	b.t.Helper()
+	m := &coppicev1.ObjectMeta{Name: name}
+	blocking := true
+	for _, o := range owners {
+		m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{
+			ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Name: o.GetMetadata().GetName(), Uid: o.GetMetadata().GetUid(), BlockOwnerDeletion: &blocking,
+		})
+	}
+	reply := must[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: m})
+	}), nil)
+	return reply.GetResults()[0].GetObject()
+}
+
+func (b *bench) delete(resource, name, policy string) {
+	b.t.Helper()
+	must[*coppicev1.ObjectsReply](b, b.objects(resource, func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+		at.Name = name
+		return lifecycle.Delete(ctx, at, "", &coppicev1.DeleteOptions{PropagationPolicy: policy})
+	}), nil)
+}
+
+// node is the object as it is now, nil if it is gone.
+func (b *bench) node(o *coppicev1.Object) *lifecycle.Node {
+	b.t.Helper()
+	snap := b.s.Snapshot()
+	defer snap.Close()
+	return snap.Node(uid.MustParse(o.GetMetadata().GetUid()))
+}
+
+func pack(objects ...*coppicev1.Object) []byte {
+	var b []byte
+	for _, o := range objects {
+		b = append(b, uid.MustParse(o.GetMetadata().GetUid())...)
+	}
+	return b
+}
+
+// A proposal that no longer holds has no effect and is told; what is gone, or
+// was collected before, is neither.
+func TestPropose(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, api := b.create("deployments.apps", "web"), b.create("deployments.apps", "api")
+	garbage, shared, solid := b.create("pods", "garbage", web), b.create("pods", "shared", web, api), b.create("pods", "solid", api)
+	gone := b.create("pods", "gone")
+	b.delete("pods", "gone", lifecycle.Background)
+	b.delete("deployments.apps", "web", lifecycle.Background)
+	proposal := &coppicev1.ProposeRequest{Collect: pack(garbage, solid, gone), Strip: pack(shared, solid)}
+	w, err := command.NewPropose(proposal)
+	reply := must[*coppicev1.ProposeReply](b, w, err)
+	if reply.GetCollected() != 1 || reply.GetStripped() != 1 || !slices.Equal(reply.GetRefused(), pack(solid, solid)) {
+		t.Errorf("the reply is %v", reply)
+	}
+	if reply.GetRevision() != b.s.Checkpoint().GetRevision() {
+		t.Errorf("decided at %d, and the realm is at %d", reply.GetRevision(), b.s.Checkpoint().GetRevision())
+	}
+	if b.node(garbage) != nil || b.node(solid) == nil || len(b.node(shared).Owners) != 1 {
+		t.Errorf("left: %v, %v, %v", b.node(garbage), b.node(solid), b.node(shared))
+	}
+	before := b.s.Checkpoint().GetRevision()
+	w, err = command.NewPropose(proposal)
+	if again := must[*coppicev1.ProposeReply](b, w, err); again.GetCollected()+again.GetStripped() != 0 || b.s.Checkpoint().GetRevision() != before {
+		t.Errorf("done twice: %v", again)
+	}
+}
+
+// Dependents are parted from the owner that they are named with, if it still
+// orphans them.
+func TestOrphan(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, api := b.create("deployments.apps", "web"), b.create("deployments.apps", "api")
+	both, alone := b.create("pods", "both", web, api), b.create("pods", "alone", api)
+	b.delete("deployments.apps", "web", lifecycle.Orphan)
+	request := &coppicev1.OrphanRequest{Groups: []*coppicev1.DependentsOf{
+		{Owner: pack(web), Dependents: pack(both, alone)}, {Owner: pack(api), Dependents: pack(both, alone)},
+	}}
+	w, err := command.NewOrphan(request)
+	if reply := must[*coppicev1.OrphanReply](b, w, err); reply.GetOrphaned() != 1 {
+		t.Errorf("the reply is %v", reply)
+	}
+	if n := b.node(both); len(n.Owners) != 1 || n.Owners[0].Name != "api" || len(b.node(alone).Owners) != 1 {
+		t.Errorf("left: %+v, %+v", n, b.node(alone))
+	}
+}
+
+// A built-in finalizer goes when it is done, and not before.
+func TestFinish(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, api := b.create("deployments.apps", "web"), b.create("deployments.apps", "api")
+	b.create("pods", "a", web)
+	b.delete("deployments.apps", "web", lifecycle.Foreground)
+	b.delete("deployments.apps", "api", lifecycle.Foreground)
+	w, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerForeground, Uids: pack(web, api)})
+	reply := must[*coppicev1.FinishReply](b, w, err)
+	if reply.GetFinished() != 1 || !slices.Equal(reply.GetRefused(), pack(web)) {
+		t.Errorf("the reply is %v", reply)
+	}
+	if b.node(api) != nil || !b.node(web).HasFinalizer(lifecycle.FinalizerForeground) {
+		t.Errorf("left: %v, %v", b.node(api), b.node(web))
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	bad := []byte{0x7f}
+	for name, read := range map[string]func() *lifecycle.Error{
+		"collect": func() *lifecycle.Error {
+			_, err := command.NewPropose(&coppicev1.ProposeRequest{Collect: bad})
+			return err
+		},
+		"strip": func() *lifecycle.Error {
+			_, err := command.NewPropose(&coppicev1.ProposeRequest{Strip: bad})
+			return err
+		},
+		"uids": func() *lifecycle.Error {
+			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "orphan", Uids: bad})
+			return err
+		},
+		"not built in": func() *lifecycle.Error {
+			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "example.com/x"})
+			return err
+		},
+		"groups[0].owner": func() *lifecycle.Error {
+			_, err := command.NewOrphan(&coppicev1.OrphanRequest{Groups: []*coppicev1.DependentsOf{{Owner: bad}}})
+			return err
+		},
+	} {
+		if err := read(); err == nil || err.Reason != lifecycle.ReasonBadRequest {
+			t.Errorf("%s: %v", name, err)
+		} else if !strings.Contains(err.Message, name) {
+			t.Errorf("%q does not say %q", err.Message, name)
+		}
+	}
+}
+
+// A batch of several objects tells of each what became of it; an atomic one
+// that has a refusal is refused, says which, and does nothing.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.create("pods", "b")
+	names := []string{"a", "b", "c"}
+	batch := func(change func(*command.Objects)) *command.Objects {
+		o := &command.Objects{
+			Resource: "pods", Namespace: "a", Count: len(names),
+			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+				return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: names[i]}})
+			},
+		}
+		change(o)
+		return o
+	}
+	before := b.s.Checkpoint().GetRevision()
+	a := b.do(batch(func(o *command.Objects) { o.Atomic = true }))
+	if a.refusal == nil || a.refusal.Reason != lifecycle.ReasonAlreadyExists || a.refusal.Index != 1 {
+		t.Errorf("atomic: %v, %v", a.reply, a.refusal)
+	}
+	codes := func(o *command.Objects) string {
+		var list []uint32
+		for _, r := range must[*coppicev1.ObjectsReply](b, o, nil).GetResults() {
+			list = append(list, r.GetCode())
+		}
+		return fmt.Sprint(list)
+	}
+	if got := codes(batch(func(o *command.Objects) { o.DryRun = true })); got != "[201 409 201]" {
+		t.Errorf("dry run: %s", got)
+	}
+	if after := b.s.Checkpoint().GetRevision(); after != before {
+		t.Errorf("the realm went from %d to %d", before, after)
+	}
+	if got := codes(batch(func(*command.Objects) {})); got != "[201 409 201]" {
+		t.Errorf("each for itself: %s", got)
+	}
+	if a := b.do(batch(func(o *command.Objects) { o.Resource = "widgets.example.com" })); a.refusal == nil || a.refusal.Reason != lifecycle.ReasonUnknownKind {
+		t.Errorf("an unknown kind: %v", a.refusal)
+	}
+}

@@ -1,0 +1,23 @@
+package propagator
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// Look does once what Run does again and again, and waits for the walks that
+// this has begun.
+func (p *Propagator) Look(ctx context.Context) error {
+	p.mu.Lock()
+	due := p.due
+	p.mu.Unlock()
+	if due <= lifecycle.TimeOf(p.c.Now()) {
+		p.overdue()
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	return errors.Join(p.outcome(ctx, p.round(ctx, g)), g.Wait())
+}

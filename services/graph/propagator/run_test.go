@@ -1,0 +1,116 @@
+package propagator_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+// running is a propagator that runs.
+type running struct {
+	t     *testing.T
+	ctx   context.Context
+	realm *statetest.Realm
+	js    *published
+	last  string // that was handed out
+}
+
+// run runs a propagator until the test has ended. Its clock goes, and is ahead
+// of the realm's.
+func run(t *testing.T, realm *statetest.Realm, ahead time.Duration) *running {
+	t.Helper()
+	r := &running{t: t, ctx: testkit.Context(t), realm: realm, js: &published{}}
+	begun, start := time.Now(), realm.Clock.Time().Add(ahead)
+	p := propagator.New(propagator.Config{
+		Realm: bus.DefaultRealm, State: realm.State, JS: r.js,
+		Parked: func(context.Context, string) (bool, error) { return false, nil },
+		Now:    func() time.Time { return start.Add(time.Since(begun)) },
+	})
+	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { p.Notify(owed) }
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("ended with %v", err)
+		}
+	})
+	return r
+}
+
+// next waits for this piece of work, and returns it. What the propagator looks
+// at for the first time and what it is told of it may hand out twice, but
+// nothing else.
+func (r *running) next(want string) work {
+	r.t.Helper()
+	var found work
+	testkit.WaitFor(r.t, r.ctx, want, func() bool {
+		for _, m := range r.js.take() {
+			switch w := read(r.t, m); {
+			case w.text == want:
+				found, r.last = w, want
+			case w.text != r.last:
+				r.t.Errorf("handed out %q, want %q", w.text, want)
+			}
+		}
+		return found.text != ""
+	})
+	return found
+}
+
+// A cascade comes to its end by what the propagator is told, level by level.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	realm.Create("deployments/web", nil)
+	owner := "deployments/web"
+	for _, name := range []string{"replicasets/a", "replicasets/b", "replicasets/c"} {
+		realm.Create(name, &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference(owner, true)}})
+		owner = name
+	}
+	r := run(t, realm, 0)
+	realm.Delete("deployments/web", lifecycle.Background)
+	for _, want := range []string{"dirty: [a] of web@105", "dirty: [b] of a@106", "dirty: [c] of b@107"} {
+		r.next(want).do(realm)
+	}
+}
+
+// What is due later is handed out when it is, without anybody saying so.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	realm.Import("pods/a", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{
+		{ApiVersion: "apps/v1", Kind: "Deployment", Name: "web", Uid: "web"},
+	}})
+	const early = 100 * time.Millisecond
+	begun := time.Now()
+	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-early)
+	r.next("dirty: [a] of web@101")
+	if after := time.Since(begun); after < early {
+		t.Errorf("handed out after %v, before it was due", after)
+	}
+}
+
+// A stream that is not there for a while holds work up, and loses none.
+func TestStreamAway(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	realm.Create("deployments/web", nil)
+	realm.Create("pods/a", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", true)}})
+	r := run(t, realm, 0)
+	r.js.refusing(jetstream.ErrStreamNotFound, 2)
+	realm.Delete("deployments/web", lifecycle.Background)
+	r.next("dirty: [a] of web@103")
+}

@@ -1,0 +1,302 @@
+package propagator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+// TestScripts plays the stories in testdata. What clients and workers do is
+// committed, and prints how the rows of what is owed have changed:
+//
+//   - web: judge; since +0s, revision 103     a row came to be, or changed
+//   - web                                     a row went
+//
+// "look" has the propagator look at what it was told of, and prints the work
+// that it hands out; "work" does that work, as processors and finalizers would.
+//
+//	dirty: [a b] of web@103          dependents to judge, and what made them dirty
+//	orphan: [a b] of web@103         dependents to part from their owner
+//	finish foregroundDeletion: [web] built-in finalizers that may be done
+//	call example.com/x: pods/a       an external finalizer to be called
+//
+// Revisions begin with 101. The uid of an object is its name.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
+		t.Parallel()
+		s := newScript(t)
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+type script struct {
+	t      *testing.T
+	realm  *statetest.Realm
+	p      *propagator.Propagator
+	js     *published
+	told   string // of the rows that the last command changed
+	work   []work // that was handed out and is not done
+	queued map[string]uint64
+	parked map[string]bool
+}
+
+func newScript(t *testing.T) *script {
+	t.Helper()
+	s := &script{t: t, realm: statetest.New(t), js: &published{}, queued: map[string]uint64{}, parked: map[string]bool{}}
+	s.restart()
+	s.realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) {
+		s.p.Notify(owed)
+		for _, c := range owed {
+			switch {
+			case c.Has:
+				s.told += fmt.Sprintf("+ %s: %s\n", c.UID, describe(c.Row))
+			case c.Had:
+				s.told += fmt.Sprintf("- %s\n", c.UID)
+			}
+		}
+	}
+	return s
+}
+
+func (s *script) restart() {
+	s.p = propagator.New(propagator.Config{
+		Realm: bus.DefaultRealm, State: s.realm.State, JS: s.js,
+		Queued: func(_ context.Context, queue string) (uint64, error) { return s.queued[queue], nil },
+		Parked: func(_ context.Context, subject string) (bool, error) { return s.parked[subject], nil },
+		Now:    func() time.Time { return s.realm.Clock.Time() },
+	})
+}
+
+func describe(row state.OwedRow) string {
+	text := strings.Join(propagator.Sorts(row), ", ")
+	if row.Judge && row.JudgeAt != 0 && row.JudgeAt != lifecycle.Never {
+		text += " at " + since(row.JudgeAt)
+	}
+	return fmt.Sprintf("%s; since %s, revision %d", text, since(row.Since), row.Revision)
+}
+
+func since(t lifecycle.Time) string { return "+" + t.Time().Sub(lifecycletest.Start.Time()).String() }
+
+var commands = map[string]func(*script, *datadriven.TestData) string{
+	// clients
+	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents,
+	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
+	// the propagator, and those that it works for
+	"look": (*script).look, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
+	// the story itself
+	"advance": (*script).advance, "queued": (*script).queue, "park": (*script).park, "unpark": (*script).park,
+	"restart": (*script).again, "full": (*script).full,
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	do := commands[d.Cmd]
+	if do == nil {
+		d.Fatalf(t, "there is no command %q", d.Cmd)
+	}
+	s.told = ""
+	out := do(s, d)
+	return out + s.told
+}
+
+// target is the first word behind the command.
+func target(d *datadriven.TestData) string { return d.CmdArgs[0].Key }
+
+func values(d *datadriven.TestData, key string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			return a.Vals
+		}
+	}
+	return nil
+}
+
+func value(d *datadriven.TestData, key string) string { return strings.Join(values(d, key), ",") }
+
+func number(d *datadriven.TestData, key string) int {
+	n, err := strconv.Atoi(value(d, key))
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func duration(d *datadriven.TestData, key string) time.Duration {
+	t, err := time.ParseDuration(value(d, key))
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// meta reads owners=(deployments/web) blocking finalizers=(example.com/x), and
+// stranger=example.com/v1.Widget: an owner w of a kind that nobody registered.
+func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
+	m := &coppicev1.ObjectMeta{Finalizers: values(d, "finalizers")}
+	for _, o := range values(d, "owners") {
+		m.OwnerReferences = append(m.OwnerReferences, s.realm.Reference(o, d.HasArg("blocking")))
+	}
+	if v := value(d, "stranger"); v != "" {
+		i := strings.LastIndexByte(v, '.')
+		m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: v[:i], Kind: v[i+1:], Name: "w", Uid: "w"})
+	}
+	return m
+}
+
+func (s *script) create(d *datadriven.TestData) string {
+	if d.Cmd == "import" {
+		s.realm.Import(target(d), s.meta(d))
+	} else {
+		s.realm.Create(target(d), s.meta(d))
+	}
+	return ""
+}
+
+// dependents creates many: dependents pods/a count=3 owners=(deployments/web).
+func (s *script) dependents(d *datadriven.TestData) string {
+	list := make([]statetest.Decide, number(d, "count"))
+	for i := range list {
+		list[i] = s.realm.Creation(fmt.Sprintf("%s-%04d", target(d), i), s.meta(d))
+	}
+	s.realm.Must(list...)
+	return ""
+}
+
+func (s *script) delete(d *datadriven.TestData) string {
+	s.realm.Delete(target(d), value(d, "policy"))
+	return ""
+}
+
+func (s *script) removeFinalizer(d *datadriven.TestData) string {
+	s.realm.RemoveFinalizer(target(d), value(d, "finalizer"))
+	return ""
+}
+
+// registerKind is register-kind widgets group=example.com kind=Widget.
+func (s *script) registerKind(d *datadriven.TestData) string {
+	s.realm.Register(lifecycle.KindSpec{
+		Group: value(d, "group"), Kind: value(d, "kind"), Plural: target(d), Scope: lifecycle.ScopeNamespaced,
+		Versions: []lifecycle.KindVersion{{Name: "v1"}},
+	})
+	s.p.KindsChanged()
+	return ""
+}
+
+func (s *script) look(*datadriven.TestData) string {
+	if err := s.p.Look(s.t.Context()); err != nil {
+		return err.Error() + "\n"
+	}
+	var out []work
+	for _, m := range s.js.take() {
+		out = append(out, read(s.t, m))
+	}
+	if len(out) == 0 {
+		return "nothing\n"
+	}
+	// What is walked beside may come sooner or later.
+	slices.SortFunc(out, func(a, b work) int { return strings.Compare(a.text, b.text) })
+	s.work = append(s.work, out...)
+	text := ""
+	for _, w := range out {
+		text += w.text + "\n"
+	}
+	return text
+}
+
+func (s *script) doWork(*datadriven.TestData) string {
+	todo := s.work
+	s.work = nil
+	for _, w := range todo {
+		if w.do != nil {
+			w.do(s.realm)
+		}
+	}
+	return ""
+}
+
+// redrive is redrive age=30s, what the scanner asks for.
+func (s *script) redrive(d *datadriven.TestData) string {
+	reply, err := s.p.Redrive(s.t.Context(), &coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(duration(d, "age").Milliseconds())})
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	return counts(reply)
+}
+
+func counts(r *coppicev1.RedriveReply) string {
+	text := ""
+	for _, c := range r.GetOwed() {
+		text += fmt.Sprintf("%s: %d, the oldest since %s\n", c.GetSort(), c.GetRows(), since(lifecycle.Time(c.GetOldest())))
+	}
+	if text == "" {
+		return "nothing\n"
+	}
+	return text
+}
+
+func (s *script) owed(*datadriven.TestData) string {
+	snap := s.realm.Snapshot()
+	defer snap.Close()
+	text := ""
+	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+		text += fmt.Sprintf("%s: %s\n", u, describe(row))
+		return true
+	})
+	if text == "" {
+		return "nothing\n"
+	}
+	return text
+}
+
+func (s *script) advance(d *datadriven.TestData) string {
+	s.realm.Clock = s.realm.Clock.Add(duration(d, "by"))
+	return ""
+}
+
+// queue is queued dirty n=5: so many messages wait in the queue.
+func (s *script) queue(d *datadriven.TestData) string {
+	s.queued[target(d)] = uint64(number(d, "n"))
+	return ""
+}
+
+func (s *script) park(d *datadriven.TestData) string {
+	k := s.realm.Key(target(d))
+	s.parked[bus.Finalize{
+		Realm: bus.DefaultRealm, Group: k.Kind.Group, Plural: k.Kind.Plural, UID: s.realm.UID(target(d)).String(), Finalizer: value(d, "finalizer"),
+	}.Subject()] = d.Cmd == "park"
+	return ""
+}
+
+// again is a new writer's propagator.
+func (s *script) again(*datadriven.TestData) string {
+	s.restart()
+	return ""
+}
+
+// full is full times=3: the stream takes nothing so many times.
+func (s *script) full(d *datadriven.TestData) string {
+	var err error = &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"}
+	if d.HasArg("refused") {
+		err = jetstream.ErrStreamNotFound
+	}
+	s.js.refusing(err, number(d, "times"))
+	return ""
+}

@@ -1,0 +1,111 @@
+package resolve_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+func graph(t *testing.T, r *statetest.Realm, o resolve.GraphOptions, uids ...string) *coppicev1.ResolveObjectsReply {
+	t.Helper()
+	var asked []uid.UID
+	for _, u := range uids {
+		asked = append(asked, uid.MustParse(u))
+	}
+	if o.Limit == 0 {
+		o.Limit = 100
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 1 << 20
+	}
+	o.Now = r.Clock
+	snap := r.Snapshot()
+	defer snap.Close()
+	reply := resolve.Graph(snap, asked, o)
+	if err := snap.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// names are the objects of a reply, those that were asked for with a star.
+func names(r *coppicev1.ResolveObjectsReply) string {
+	var list []string
+	for _, n := range r.GetNodes() {
+		name := n.GetObject().GetMetadata().GetName()
+		if n.GetRequested() {
+			name += "*"
+		}
+		list = append(list, name)
+	}
+	if r.GetTruncated() {
+		list = append(list, "...")
+	}
+	return strings.Join(list, " ")
+}
+
+// family is web above rs and config, rs above a and b, and api beside: b has
+// both for owners.
+func family(t *testing.T) *statetest.Realm {
+	t.Helper()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	r.Create("deployments/api", nil)
+	r.Create("replicasets/rs", owned(r, "deployments/web"))
+	r.Create("configmaps/config", owned(r, "deployments/web"))
+	r.Create("pods/a", owned(r, "replicasets/rs"))
+	r.Create("pods/b", owned(r, "replicasets/rs", "deployments/api"))
+	return r
+}
+
+// What is asked for comes first, then what is below it, then what is above.
+func TestGraph(t *testing.T) {
+	t.Parallel()
+	r := family(t)
+	for _, c := range []struct {
+		o    resolve.GraphOptions
+		of   []string
+		want string
+	}{
+		{resolve.GraphOptions{}, []string{"rs", "nobody", "a"}, "rs* a*"},
+		{resolve.GraphOptions{}, []string{"a", "a"}, "a*"},
+		{resolve.GraphOptions{Dependents: true}, []string{"web"}, "web* rs config a b"},
+		{resolve.GraphOptions{Owners: true}, []string{"b"}, "b* rs api web"},
+		{resolve.GraphOptions{Owners: true, Dependents: true}, []string{"rs"}, "rs* web a b"},
+		{resolve.GraphOptions{Dependents: true, Limit: 3}, []string{"web"}, "web* rs config ..."},
+		{resolve.GraphOptions{Limit: 1}, []string{"a", "b"}, "a* ..."},
+		{resolve.GraphOptions{Dependents: true, MaxBytes: 1}, []string{"web"}, "web* ..."},
+	} {
+		if got := names(graph(t, r, c.o, c.of...)); got != c.want {
+			t.Errorf("%+v of %v: %s, want %s", c.o, c.of, got, c.want)
+		}
+	}
+}
+
+// Each owner is told with its class and the reason, each object with the
+// number of those that are owned by it.
+func TestGraphTellsClasses(t *testing.T) {
+	t.Parallel()
+	r := family(t)
+	r.Create("pods/c", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{r.Reference("replicasets/rs", true)}})
+	r.Delete("deployments/api", lifecycle.Background)
+	reply := graph(t, r, resolve.GraphOptions{}, "rs", "b")
+	rs, b := reply.GetNodes()[0], reply.GetNodes()[1]
+	if rs.GetResource() != "replicasets.apps" || rs.GetDependents() != 3 || rs.GetBlockingDependents() != 1 {
+		t.Errorf("rs is told as %v", rs)
+	}
+	want := []coppicev1.OwnerClass{coppicev1.OwnerClass_OWNER_CLASS_SOLID, coppicev1.OwnerClass_OWNER_CLASS_DANGLING}
+	for i, o := range b.GetOwners() {
+		if o.GetClass() != want[i] || o.GetWhy() == "" {
+			t.Errorf("owner %d of b is told as %v, want %v", i, o, want[i])
+		}
+	}
+	if why := b.GetOwners()[1].GetWhy(); !strings.Contains(why, "removed at revision 108") {
+		t.Errorf("the second owner: %q", why)
+	}
+}

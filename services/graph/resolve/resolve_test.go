@@ -1,0 +1,156 @@
+package resolve_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// owned is metadata with references to these objects.
+func owned(r *statetest.Realm, owners ...string) *coppicev1.ObjectMeta {
+	m := &coppicev1.ObjectMeta{}
+	for _, o := range owners {
+		m.OwnerReferences = append(m.OwnerReferences, r.Reference(o, false))
+	}
+	return m
+}
+
+func held(m *coppicev1.ObjectMeta, finalizers ...string) *coppicev1.ObjectMeta {
+	m.Finalizers = finalizers
+	return m
+}
+
+// verdicts resolves objects, and prints what a processor makes of the reply.
+func verdicts(t *testing.T, r *statetest.Realm, closure int, uids ...string) string {
+	t.Helper()
+	var asked []uid.UID
+	for _, u := range uids {
+		asked = append(asked, uid.MustParse(u))
+	}
+	snap := r.Snapshot()
+	defer snap.Close()
+	reply := resolve.Resolve(snap, asked, closure, r.Clock)
+	if reply.GetRevision() != snap.Revision() {
+		t.Errorf("resolved at %d, want %d", reply.GetRevision(), snap.Revision())
+	}
+	var list []string
+	err := resolution.Each(reply, func(u uid.UID, traits lifecycle.Traits, classes []lifecycle.Class) {
+		list = append(list, fmt.Sprintf("%s: %s", u, lifecycle.Decide(traits, classes)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snap.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(list, ", ")
+}
+
+func check(t *testing.T, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("resolved\n%s, want\n%s", got, want)
+	}
+}
+
+// chain is web, a, b, c, d, each the owner of the next; web is gone.
+func chain(t *testing.T, finalizerOf string) *statetest.Realm {
+	t.Helper()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	owner := "deployments/web"
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m := owned(r, owner)
+		if name == finalizerOf {
+			m = held(m, "example.com/x")
+		}
+		owner = "replicasets/" + name
+		r.Create(owner, m)
+	}
+	r.Delete("deployments/web", lifecycle.Background)
+	return r
+}
+
+// The depth of a tree costs no round trips: what goes with an object is
+// resolved with it, its owners first, within a budget.
+func TestClosure(t *testing.T) {
+	t.Parallel()
+	r := chain(t, "")
+	check(t, verdicts(t, r, 100, "a"), "a: collect, b: collect, c: collect, d: collect")
+	check(t, verdicts(t, r, 2, "a"), "a: collect, b: collect, c: collect")
+	check(t, verdicts(t, r, 0, "a"), "a: collect")
+	check(t, verdicts(t, r, 100, "b"), "b: keep")
+}
+
+// What a finalizer holds stays for a while, and so does what it owns.
+func TestClosureEndsAtFinalizers(t *testing.T) {
+	t.Parallel()
+	check(t, verdicts(t, chain(t, "b"), 100, "a"), "a: collect, b: collect")
+	check(t, verdicts(t, chain(t, "a"), 100, "a"), "a: collect")
+}
+
+// What has several owners goes when the last of them does; what another still
+// holds is not part of it.
+func TestClosureMeetsAgain(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	r.Create("deployments/api", nil)
+	r.Create("replicasets/a", owned(r, "deployments/web"))
+	r.Create("replicasets/b", owned(r, "deployments/web"))
+	r.Create("pods/both", owned(r, "replicasets/a", "replicasets/b"))
+	r.Create("pods/solid", owned(r, "replicasets/a", "deployments/api"))
+	r.Create("pods/below", owned(r, "pods/both"))
+	r.Delete("deployments/web", lifecycle.Background)
+	check(t, verdicts(t, r, 100, "a", "b"), "a: collect, b: collect, both: collect, below: collect")
+	check(t, verdicts(t, r, 100, "a"), "a: collect")
+	// In the other order as well, and asked for twice.
+	check(t, verdicts(t, r, 100, "b", "a", "both"), "b: collect, a: collect, both: collect, below: collect")
+}
+
+// What is not there has nothing to be said of; what is not known, or still
+// held, is told as it is.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	r.Create("deployments/api", nil)
+	r.Create("pods/strip", owned(r, "deployments/web", "deployments/api"))
+	r.Create("pods/alone", nil)
+	r.Create("pods/foreign@shop", owned(r, "deployments/api"))
+	r.Import("pods/waits", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{
+		{ApiVersion: "apps/v1", Kind: "Deployment", Name: "x", Uid: "x"},
+	}})
+	r.Delete("deployments/web", lifecycle.Background)
+	check(t, verdicts(t, r, 100, "strip", "nobody", "alone", "foreign", "waits"),
+		"strip: strip, nobody: keep, alone: keep, foreign: collect, waits: wait")
+	r.Clock = r.Clock.Add(lifecycle.DefaultOptions().OwnerGrace + time.Second)
+	check(t, verdicts(t, r, 100, "waits"), "waits: collect")
+}
+
+// Cycles do not lead astray: each object once.
+func TestClosureOfACycle(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	for name, owner := range map[string]string{"a": "b", "b": "a"} {
+		m := owned(r, "deployments/web")
+		m.Uid = name
+		m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "v1", Kind: "Pod", Name: owner, Uid: owner})
+		r.Import("pods/"+name, m)
+	}
+	r.Delete("deployments/web", lifecycle.Background)
+	// Each holds the other: they lose only the reference to what is gone.
+	check(t, verdicts(t, r, 100, "a", "b"), "a: strip, b: strip")
+}

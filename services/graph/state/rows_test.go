@@ -1,0 +1,170 @@
+package state_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+func owned(r *statetest.Realm, owner string) *coppicev1.ObjectMeta {
+	return &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{r.Reference(owner, true)}}
+}
+
+// owed is the row of an object, which must be there.
+func owed(t *testing.T, r *statetest.Realm, u uid.UID) state.OwedRow {
+	t.Helper()
+	snap := r.Snapshot()
+	defer snap.Close()
+	row, ok := snap.Owed(u)
+	if !ok {
+		t.Fatalf("nothing is owed because of %s", u)
+	}
+	return row
+}
+
+// owes reports whether anything is owed because of an object.
+func owes(r *statetest.Realm, u uid.UID) bool {
+	snap := r.Snapshot()
+	defer snap.Close()
+	_, ok := snap.Owed(u)
+	return ok
+}
+
+func absent(r *statetest.Realm, u uid.UID) bool {
+	snap := r.Snapshot()
+	defer snap.Close()
+	return snap.Absent(u)
+}
+
+// A row that says something else, or is about more, is as old as it was: the
+// age of what is owed is that of the oldest. One that comes again is new.
+func TestOwedSince(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	web := r.Create("deployments/web", nil)
+	r.Create("pods/a", owned(r, "deployments/web"))
+	begun := r.Clock
+	r.Delete("deployments/web", lifecycle.Orphan)
+	row := owed(t, r, web)
+	if !row.Orphan || row.Since != begun {
+		t.Fatalf("owed %+v since %v, want to orphan since %v", row.Owed, row.Since, begun)
+	}
+	step := func(what string, do func(), holds func(state.OwedRow) bool) {
+		t.Helper()
+		r.Clock = r.Clock.Add(time.Minute)
+		before := owed(t, r, web).Revision
+		do()
+		row := owed(t, r, web)
+		if !holds(row) || row.Since != begun || row.Revision <= before {
+			t.Errorf("%s: %+v; it began at %v, and was of revision %d", what, row, begun, before)
+		}
+	}
+	step("more dependents", func() { r.Create("pods/b", owned(r, "deployments/web")) }, func(row state.OwedRow) bool { return row.Orphan })
+	step("another policy", func() { r.Delete("deployments/web", lifecycle.Foreground) }, func(row state.OwedRow) bool { return row.Judge && !row.Orphan })
+	step("dependents gone", func() {
+		for _, p := range []string{"pods/a", "pods/b"} {
+			r.Delete(p, lifecycle.Background)
+		}
+	}, func(row state.OwedRow) bool { return !row.Judge && row.Finish == lifecycle.FinalizerForeground })
+
+	r.RemoveFinalizer("deployments/web", lifecycle.FinalizerForeground)
+	if owes(r, web) {
+		t.Errorf("still owed: %+v", owed(t, r, web))
+	}
+	r.Clock = r.Clock.Add(time.Minute)
+	r.Create("pods/c", owned(r, "deployments/web"))
+	if row := owed(t, r, web); !row.Judge || row.Since != r.Clock {
+		t.Errorf("owed again: %+v, want to judge since %v", row, r.Clock)
+	}
+}
+
+// An owner that is deleted while strangers are to be judged because of it owes
+// something else, which looks the same: the row has to say that it changed.
+func TestOwedToOthers(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{lifecycle.Background, lifecycle.Foreground} {
+		r := statetest.New(t)
+		web := r.Create("deployments/web", nil)
+		r.Create("pods/a", owned(r, "deployments/web"))
+		r.Create("pods/stranger@shop", owned(r, "deployments/web"))
+		before := owed(t, r, web)
+		told := false
+		r.Flushed = func(_ uint64, _ []state.Change, changes []state.OwedChange) {
+			for _, c := range changes {
+				told = told || c.UID == web && c.Has
+			}
+		}
+		r.Delete("deployments/web", policy)
+		after := owed(t, r, web)
+		if after.Owed != before.Owed || after.Since != before.Since {
+			t.Errorf("%s: %+v became %+v", policy, before, after)
+		}
+		if !told || after.Revision <= before.Revision {
+			t.Errorf("%s: told: %t; revision %d became %d", policy, told, before.Revision, after.Revision)
+		}
+	}
+}
+
+// That an owner was removed is remembered beside the window for as long as a
+// dependent names it, and not for longer.
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	web := r.Create("deployments/web", nil)
+	alone := r.Create("deployments/alone", nil)
+	r.Create("pods/a", owned(r, "deployments/web"))
+	r.Create("pods/b", owned(r, "deployments/web"))
+	if absent(r, web) {
+		t.Error("a row for an owner that is there")
+	}
+	r.Delete("deployments/web", lifecycle.Background)
+	r.Delete("deployments/alone", lifecycle.Background)
+	if !absent(r, web) {
+		t.Error("no row for an owner that is gone")
+	}
+	if absent(r, alone) {
+		t.Error("a row for one that nobody names")
+	}
+	r.Delete("pods/a", lifecycle.Background)
+	if !absent(r, web) {
+		t.Error("the row went with the first dependent")
+	}
+	r.Delete("pods/b", lifecycle.Background)
+	if absent(r, web) || owes(r, web) {
+		t.Error("a row is left behind by the last dependent")
+	}
+	// Who names it later still gets to know, from the window.
+	r.Create("pods/late", owned(r, "deployments/web"))
+	if !absent(r, web) || !owes(r, web) {
+		t.Error("no row for an owner that is named again")
+	}
+	// And when it is back, it is not absent.
+	r.Import("deployments/web", &coppicev1.ObjectMeta{Uid: "web"})
+	if absent(r, web) || owes(r, web) {
+		t.Error("a row for an owner that came back")
+	}
+}
+
+// A dependent may also lose its reference, without going itself.
+func TestAbsenceEndsByStrip(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	web := r.Create("deployments/web", nil)
+	r.Create("deployments/api", nil)
+	m := owned(r, "deployments/web")
+	m.OwnerReferences = append(m.OwnerReferences, r.Reference("deployments/api", false))
+	pod := r.Create("pods/a", m)
+	r.Delete("deployments/web", lifecycle.Background)
+	if !absent(r, web) || !owes(r, web) {
+		t.Fatal("no rows for an owner that is gone")
+	}
+	r.Work([]uid.UID{pod}, lifecycle.Strip)
+	if absent(r, web) || owes(r, web) {
+		t.Error("a row is left behind")
+	}
+}

@@ -1,0 +1,84 @@
+package watch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/selector"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/watch"
+)
+
+// A watch of a namespace and of labels is told what concerns it: what leaves
+// the selector is deleted for it, what comes in is added.
+func TestSelection(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, err := selector.Parse("app=web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Create("pods/there", labelled("web"))
+	b.Create("pods/foreign@shop", labelled("web"))
+	b.Create("pods/unlike", labelled("db"))
+	w := b.watch(func(t *watch.Target) { t.Labels, t.Namespace = web, "default" })
+	w.expect("ADDED there@101 to 103")
+	relabel := func(name, value string) {
+		t.Helper()
+		k := b.Key("pods/" + name)
+		b.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Patch(ctx, k, &coppicev1.Patch{Name: name, Patch: []byte(`{"metadata":{"labels":{"app":"` + value + `"}}}`)})
+		})
+	}
+	b.Create("pods/foreign2@shop", labelled("web"))
+	relabel("unlike", "web")
+	w.expect("ADDED unlike@105 to 105")
+	relabel("there", "db")
+	w.expect("DELETED there@106 to 106")
+	b.Delete("pods/there", lifecycle.Background)
+	b.Create("pods/new", labelled("web"))
+	w.expect("ADDED new@108 to 108")
+}
+
+// A watch to which nothing happens says that it is alive, and how far it is.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	w := b.watch(func(t *watch.Target) { t.Heartbeat = 5 * time.Millisecond })
+	w.expect(" to 100", " to 100")
+	b.Create("services/s", nil)
+	testkit.WaitFor(t, b.ctx, "a heartbeat to tell the new revision", func() bool { return w.next() == " to 101" })
+}
+
+// Batches are no larger than they may be, of the state as well as of changes.
+// Until the whole state is told, nothing is told up to a revision.
+func TestLargeBatches(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.Create("pods/a", labelled(strings.Repeat("a", 60)))
+	b.Create("pods/b", labelled(strings.Repeat("b", 60)))
+	w := b.watch(func(t *watch.Target) { t.MaxBytes = 150 })
+	w.expect("ADDED a@101 to 0", "ADDED b@102 to 102")
+	b.Must(b.Creation("pods/c", labelled(strings.Repeat("c", 60))), b.Creation("pods/d", labelled(strings.Repeat("d", 60))))
+	w.expect("ADDED c@103 to 103", "ADDED d@104 to 104")
+}
+
+// A failure to send ends the watch.
+func TestSendFails(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	gone := errors.New("gone")
+	w := b.watch(func(t *watch.Target) { t.Send = func(*coppicev1.WatchBatch) error { return gone } })
+	if err := testkit.Receive(t, b.ctx, "the end", w.ended); !errors.Is(err, gone) {
+		t.Errorf("ended with %v", err)
+	}
+	unknown := b.watch(func(t *watch.Target) { t.Resource = "widgets.example.com" })
+	var e *lifecycle.Error
+	if err := testkit.Receive(t, b.ctx, "the end", unknown.ended); !errors.As(err, &e) || e.Reason != lifecycle.ReasonUnknownKind {
+		t.Errorf("a watch of what nobody knows ended with %v", err)
+	}
+}

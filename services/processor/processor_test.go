@@ -1,0 +1,278 @@
+package processor_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/processor"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const realm = bus.DefaultRealm
+
+// facts is what a replica tells of an object.
+type facts struct {
+	uid     string
+	traits  lifecycle.Traits
+	classes []lifecycle.Class
+}
+
+const (
+	solid    = coppicev1.OwnerClass_OWNER_CLASS_SOLID
+	waiting  = coppicev1.OwnerClass_OWNER_CLASS_WAITING
+	dangling = coppicev1.OwnerClass_OWNER_CLASS_DANGLING
+	unknown  = coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
+)
+
+// bench is a processor with its queue, and a graph service that the test
+// plays: what it is asked for comes in channels.
+type bench struct {
+	t         *testing.T
+	ctx       context.Context
+	server    *natsd.Server
+	js        jetstream.JetStream
+	service   *processor.Service
+	registry  *prometheus.Registry
+	asked     chan *coppicev1.ResolveRequest
+	proposals chan *coppicev1.ProposeRequest
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{
+		t: t, ctx: testkit.Context(t), server: testkit.NATS(t), registry: prometheus.NewRegistry(),
+		asked: make(chan *coppicev1.ResolveRequest, 100), proposals: make(chan *coppicev1.ProposeRequest, 100),
+	}
+	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
+	var err error
+	b.service, err = processor.New(processor.Config{Conn: testkit.Conn(t, b.server, bus.RoleProcessor), Instance: "tested", Registry: b.registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.service.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// streams makes the processor's queue.
+func (b *bench) streams() *bench {
+	b.t.Helper()
+	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
+		b.t.Fatal(err)
+	}
+	return b
+}
+
+// graph answers with these facts, and to proposals with what propose says.
+func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply) {
+	b.t.Helper()
+	nc := testkit.Conn(b.t, b.server, bus.RoleGraph)
+	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpResolve), &coppicev1.ResolveRequest{},
+		func(q *coppicev1.ResolveRequest) (*coppicev1.ResolveReply, *lifecycle.Error) {
+			b.asked <- proto.Clone(q).(*coppicev1.ResolveRequest)
+			reply := &coppicev1.ResolveReply{Revision: q.GetMinRevision()}
+			for _, f := range list {
+				resolution.Append(reply, uid.MustParse(f.uid), f.traits, f.classes)
+			}
+			return reply, nil
+		})
+	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpPropose), &coppicev1.ProposeRequest{},
+		func(q *coppicev1.ProposeRequest) (*coppicev1.ProposeReply, *lifecycle.Error) {
+			b.proposals <- proto.Clone(q).(*coppicev1.ProposeRequest)
+			return propose(q), nil
+		})
+}
+
+// dirty enqueues a chunk.
+func (b *bench) dirty(groups ...*coppicev1.DependentsOf) {
+	b.t.Helper()
+	data, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: groups})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.publish(data)
+}
+
+func (b *bench) publish(data []byte) {
+	b.t.Helper()
+	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, bus.QueueDirty), data); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) waitForEnd() {
+	b.t.Helper()
+	testkit.WaitFor(b.t, b.ctx, "the queue to be empty", func() bool {
+		s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
+		return err == nil && s.CachedInfo().State.Msgs == 0
+	})
+}
+
+func pack(uids ...string) []byte {
+	var b []byte
+	for _, u := range uids {
+		b = append(b, uid.MustParse(u)...)
+	}
+	return b
+}
+
+func unpack(t *testing.T, packed []byte) string {
+	t.Helper()
+	uids, err := uid.Unpack(nil, packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(uids)
+}
+
+func accept(*coppicev1.ProposeRequest) *coppicev1.ProposeReply { return &coppicev1.ProposeReply{} }
+
+// What is proposed is what the rules say of the facts (A12), of the chunk's
+// objects and of those that are told beside them.
+func TestProposes(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	b.graph([]facts{
+		{"gone", 0, nil},
+		{"solid", lifecycle.Live, []lifecycle.Class{solid}},
+		{"strip", lifecycle.Live, []lifecycle.Class{dangling, solid}},
+		{"unknown", lifecycle.Live, []lifecycle.Class{dangling, unknown}},
+		{"unknown-solid", lifecycle.Live, []lifecycle.Class{dangling, unknown, solid}},
+		{"collect", lifecycle.Live, []lifecycle.Class{dangling, dangling}},
+		{"foreground", lifecycle.Live | lifecycle.HasDependents, []lifecycle.Class{waiting}},
+		{"terminating", lifecycle.Live | lifecycle.IsTerminating, []lifecycle.Class{dangling}},
+		{"below", lifecycle.Live, []lifecycle.Class{dangling}},
+	}, accept)
+	b.dirty(
+		&coppicev1.DependentsOf{Owner: pack("web"), Revision: 7, Dependents: pack("gone", "solid")},
+		&coppicev1.DependentsOf{Owner: pack("api"), Revision: 9, Dependents: pack("strip")},
+	)
+	asked := testkit.Receive(t, b.ctx, "a question", b.asked)
+	if got := unpack(t, asked.GetUids()); got != "[gone solid strip]" || asked.GetMinRevision() != 9 || asked.GetClosure() == 0 {
+		t.Errorf("asked for %s at %d, closure %d; want all, at the last of their revisions", got, asked.GetMinRevision(), asked.GetClosure())
+	}
+	p := testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	if got := unpack(t, p.GetCollect()); got != "[collect foreground below]" {
+		t.Errorf("proposes to collect %s", got)
+	}
+	if got := unpack(t, p.GetStrip()); got != "[strip unknown-solid]" {
+		t.Errorf("proposes to strip %s", got)
+	}
+	b.waitForEnd()
+}
+
+// Where there is nothing to do nothing is proposed.
+func TestNothingToPropose(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{solid}}, {"b", lifecycle.Live, nil}, {"c", 0, nil}}, accept)
+	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a", "b", "c")})
+	b.waitForEnd()
+	if n := len(b.proposals); n > 0 {
+		t.Errorf("%d proposals", n)
+	}
+}
+
+// What the writer refuses has changed since the look: it is judged again, at
+// the revision at which it was refused, and only that.
+func TestRefusedIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	first := true
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}, {"b", lifecycle.Live, []lifecycle.Class{dangling}}},
+		func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply {
+			if !first {
+				return &coppicev1.ProposeReply{}
+			}
+			first = false
+			return &coppicev1.ProposeReply{Collected: 1, Refused: pack("b"), Revision: 42}
+		})
+	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a", "b")})
+	testkit.Receive(t, b.ctx, "a question", b.asked)
+	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	again := testkit.Receive(t, b.ctx, "a second question", b.asked)
+	if got := unpack(t, again.GetUids()); got != "[b]" || again.GetMinRevision() != 42 {
+		t.Errorf("asked again for %s at %d, want [b] at 42", got, again.GetMinRevision())
+	}
+	testkit.Receive(t, b.ctx, "a second proposal", b.proposals)
+	b.waitForEnd()
+}
+
+// What changes faster than it is judged does not keep a processor for ever: it
+// stays owed, and comes again.
+func TestGivesUp(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}},
+		func(q *coppicev1.ProposeRequest) *coppicev1.ProposeReply {
+			return &coppicev1.ProposeReply{Refused: q.GetCollect(), Revision: 42}
+		})
+	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
+	b.waitForEnd()
+	if n := len(b.proposals); n < 2 || n > 10 {
+		t.Errorf("proposed %d times", n)
+	}
+}
+
+// A processor may be there before its queue and before the graph service. It
+// says what it waits for, and what comes meanwhile is not lost.
+func TestStartsFirst(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	if b.service.Ready() == nil {
+		t.Error("ready without a queue")
+	}
+	b.streams()
+	testkit.WaitFor(t, b.ctx, "the processor to be ready", func() bool { return b.service.Ready() == nil })
+	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
+	testkit.WaitFor(t, b.ctx, "the processor to have taken the chunk", func() bool {
+		c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), bus.DurableProcessors)
+		return err == nil && c.CachedInfo().NumAckPending == 1
+	})
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
+	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	b.waitForEnd()
+}
+
+// What is no chunk is put aside, and holds up nothing.
+func TestParksWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
+	b.publish([]byte("no chunk"))
+	b.dirty(&coppicev1.DependentsOf{Dependents: pack("a")})
+	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	b.waitForEnd()
+	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, bus.QueueDirty), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parked coppicev1.Parked
+	if err := proto.Unmarshal(m.Data, &parked); err != nil || string(parked.GetMessage()) != "no chunk" || parked.GetBy() != "tested" {
+		t.Errorf("parked as %v, %v", &parked, err)
+	}
+}

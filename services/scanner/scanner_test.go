@@ -1,0 +1,311 @@
+package scanner_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/resolution"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/scanner"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const realm = bus.DefaultRealm
+
+// page is what is told of some objects of a kind: for each uid the class of
+// its one owner.
+type page map[string]lifecycle.Class
+
+const (
+	solid    = coppicev1.OwnerClass_OWNER_CLASS_SOLID
+	dangling = coppicev1.OwnerClass_OWNER_CLASS_DANGLING
+	unknown  = coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
+)
+
+// bench is a graph service that the test plays: kinds, and the pages of each.
+type bench struct {
+	t        *testing.T
+	ctx      context.Context
+	graph    *nats.Conn
+	scanner  *nats.Conn
+	js       jetstream.JetStream
+	registry *prometheus.Registry
+
+	mu       sync.Mutex
+	kinds    [][]string // pages of them
+	pages    map[string][]page
+	walked   []string // resource, and the number of the page
+	redrives []*coppicev1.RedriveRequest
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	server := testkit.NATS(t)
+	b := &bench{
+		t: t, ctx: testkit.Context(t), registry: prometheus.NewRegistry(), pages: map[string][]page{},
+		graph: testkit.Conn(t, server, bus.RoleGraph), scanner: testkit.Conn(t, server, bus.RoleScanner),
+	}
+	b.js = testkit.JetStream(t, server, bus.RoleGraph)
+	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// serve answers the scanner.
+func (b *bench) serve() *bench {
+	b.t.Helper()
+	list := bus.API{Realm: realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "kinds"}.Subject()
+	testkit.Answer(b.t, b.graph, list, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		i := 0
+		if q.GetContinue() != "" {
+			if _, err := fmt.Sscan(q.GetContinue(), &i); err != nil {
+				b.t.Error(err)
+			}
+		}
+		reply := &coppicev1.ListReply{}
+		for _, name := range b.kinds[i] {
+			reply.Objects = append(reply.Objects, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}})
+		}
+		if i+1 < len(b.kinds) {
+			reply.Continue = fmt.Sprint(i + 1)
+		}
+		return reply, nil
+	})
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpWalk), &coppicev1.WalkRequest{}, b.walk)
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpRedrive), &coppicev1.RedriveRequest{},
+		func(q *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, *lifecycle.Error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.redrives = append(b.redrives, proto.Clone(q).(*coppicev1.RedriveRequest))
+			return &coppicev1.RedriveReply{}, nil
+		})
+	return b
+}
+
+func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle.Error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := len(q.GetCursor())
+	b.walked = append(b.walked, fmt.Sprintf("%s/%d", q.GetResource(), i))
+	pages := b.pages[q.GetResource()]
+	if pages == nil {
+		return nil, lifecycle.ErrUnknownKind(q.GetResource())
+	}
+	reply := &coppicev1.WalkReply{Objects: &coppicev1.ResolveReply{Revision: 7}}
+	for u, class := range pages[i] {
+		resolution.Append(reply.Objects, uid.MustParse(u), lifecycle.Live, []lifecycle.Class{class})
+	}
+	if i+1 < len(pages) {
+		reply.Cursor = make([]byte, i+1)
+	}
+	return reply, nil
+}
+
+// run runs a scanner, which walks at once, until the test has ended.
+func (b *bench) run(change func(*scanner.Config)) *scanner.Service {
+	b.t.Helper()
+	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RedriveInterval: time.Hour}
+	if change != nil {
+		change(&c)
+	}
+	s, err := scanner.New(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Error(err)
+		}
+	})
+	return s
+}
+
+// looked waits until so many pages were asked for, and returns which.
+func (b *bench) looked(n int) []string {
+	b.t.Helper()
+	var walked []string
+	testkit.WaitFor(b.t, b.ctx, fmt.Sprint(n, " pages to be asked for"), func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		walked = slices.Clone(b.walked)
+		return len(walked) >= n
+	})
+	return walked
+}
+
+// enqueued is what is in the queue, once there are so many chunks.
+func (b *bench) enqueued(n uint64) []string {
+	b.t.Helper()
+	s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	testkit.WaitFor(b.t, b.ctx, fmt.Sprint(n, " chunks"), func() bool {
+		info, err := s.Info(b.ctx)
+		return err == nil && info.State.Msgs >= n
+	})
+	var uids []string
+	for i := range n {
+		m, err := s.GetMsg(b.ctx, i+1)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		var c coppicev1.DirtyChunk
+		if err := proto.Unmarshal(m.Data, &c); err != nil {
+			b.t.Fatal(err)
+		}
+		for _, g := range c.GetGroups() {
+			list, err := uid.Unpack(nil, g.GetDependents())
+			if err != nil || g.GetRevision() != 7 {
+				b.t.Errorf("a chunk at revision %d: %v", g.GetRevision(), err)
+			}
+			for _, u := range list {
+				uids = append(uids, u.String())
+			}
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// metric is the value of a metric of the realm, zero if there is none.
+func (b *bench) metric(name string) float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return 0
+}
+
+// All kinds are walked, those that were registered among them, page by page,
+// and what is dirty is enqueued.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds = [][]string{{"pods", "services"}, {"widgets.example.com"}}
+	b.pages = map[string][]page{
+		"kinds.coppice.dev":   {{}},
+		"pods":                {{"a": dangling, "b": solid}, {"c": solid}, {"d": dangling, "e": unknown}},
+		"services":            {{}},
+		"widgets.example.com": {{"w": dangling, "v": unknown}},
+	}
+	b.serve().run(nil)
+	want := "[kinds.coppice.dev/0 pods/0 pods/1 pods/2 services/0 widgets.example.com/0]"
+	if got := fmt.Sprint(b.looked(6)); got != want {
+		t.Errorf("walked %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(b.enqueued(3)); got != "[a d w]" {
+		t.Errorf("enqueued %s, want what is dirty: [a d w]", got)
+	}
+	for name, want := range map[string]float64{"coppice_scanner_walked_total": 7, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
+		testkit.WaitFor(t, b.ctx, fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
+	}
+}
+
+// A kind that fails keeps no other from being walked, and is tried again.
+func TestOneKindFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds = [][]string{{"broken.example.com", "pods"}}
+	b.pages = map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{"a": dangling}}}
+	b.serve().run(nil)
+	if got := fmt.Sprint(b.enqueued(1)); got != "[a]" {
+		t.Errorf("enqueued %s", got)
+	}
+	if got := b.looked(5)[4]; got != "broken.example.com/0" {
+		t.Errorf("then walked %s", got)
+	}
+}
+
+// No more objects are walked in a second than may be, whether they are of one
+// kind or of many.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	many := page{}
+	for i := range 100 {
+		many[fmt.Sprint("uid-", i)] = solid
+	}
+	for name, pages := range map[string]map[string][]page{
+		"one kind":   {"kinds.coppice.dev": {{}}, "pods": {many, many, many, many, {}}},
+		"many kinds": {"kinds.coppice.dev": {{}}, "pods": {many}, "services": {many}, "secrets": {many}, "events": {many}, "nodes": {{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.kinds, b.pages = [][]string{{"pods"}}, pages
+			if len(pages) > 2 {
+				b.kinds = [][]string{{"pods", "services", "secrets", "events", "nodes"}}
+			}
+			b.serve()
+			begun := time.Now()
+			b.run(func(c *scanner.Config) { c.Rate = 1000 })
+			b.looked(6)
+			if took := time.Since(begun); took < 400*time.Millisecond {
+				t.Errorf("400 objects were walked in %v, at 1000 a second", took)
+			}
+		})
+	}
+}
+
+// What is owed for long is published again, at intervals. The scanner is ready
+// when somebody answers.
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	s := b.run(func(c *scanner.Config) { c.RedriveInterval, c.RedriveAge = time.Millisecond, 1500*time.Millisecond })
+	if s.Ready() == nil {
+		t.Error("ready without a graph service")
+	}
+	b.serve()
+	testkit.WaitFor(t, b.ctx, "several redrives", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.redrives) > 3
+	})
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if age := b.redrives[0].GetMinAgeMilliseconds(); age != 1500 {
+		t.Errorf("asked for what is owed for %d ms", age)
+	}
+}
+
+// Walks are repeated.
+func TestWalksAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	b.serve().run(func(c *scanner.Config) { c.Interval = time.Millisecond })
+	b.looked(3)
+}
