@@ -34,7 +34,7 @@ func special(f protoreflect.FieldDescriptor) bool {
 var needs sync.Map // full name of a message to bool
 
 // needsUs reports whether a message is an object, or has a special field
-// anywhere in it.
+// anywhere in it. Ours do not contain themselves.
 func needsUs(d protoreflect.MessageDescriptor) bool {
 	if d.FullName() == objectName {
 		return true
@@ -42,7 +42,6 @@ func needsUs(d protoreflect.MessageDescriptor) bool {
 	if known, ok := needs.Load(d.FullName()); ok {
 		return known.(bool)
 	}
-	needs.Store(d.FullName(), false) // for messages that contain themselves
 	found := false
 	for i := range d.Fields().Len() {
 		found = found || special(d.Fields().Get(i))
