@@ -30,7 +30,7 @@ type Call struct {
 	Attempt int
 }
 
-// FinalizerOptions are options of RunFinalizer; nil for none.
+// FinalizerOptions are options of RunFinalizer and RunAgent; nil for none.
 type FinalizerOptions struct {
 	// Concurrency is how many objects are finalized at once; 8.
 	Concurrency int
@@ -52,7 +52,8 @@ func Permanent(err error) error { return worker.Permanent(err) }
 // settings, and names who holds it.
 type ConsumerConflictError = worker.ConflictError
 
-// Settings of the durable consumer that all instances of a finalizer share.
+// Settings of the durable consumer that all instances of a finalizer or agent
+// share.
 const (
 	finalizerAckWait    = 30 * time.Second
 	finalizerMaxPending = 1024
@@ -71,26 +72,43 @@ const (
 // The error is a *ConsumerConflictError if the finalizer's consumer exists with
 // other settings.
 func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts *FinalizerOptions) error {
+	err := c.answer(ctx, calls{
+		durable: bus.FinalizerDurable(finalizer), filter: bus.FinalizeFilter(c.realm, finalizer), about: "external finalizer " + finalizer,
+		handle: func(ctx context.Context, m jetstream.Msg) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
+	}, opts)
+	if err != nil {
+		return fmt.Errorf("finalizer %s: %w", finalizer, err)
+	}
+	return nil
+}
+
+// calls are those that all who answer them share.
+type calls struct {
+	durable, filter, about string
+	handle                 func(context.Context, jetstream.Msg) error
+}
+
+// answer handles calls until ctx ends.
+func (c *Client) answer(ctx context.Context, calls calls, opts *FinalizerOptions) error {
 	if opts == nil {
 		opts = &FinalizerOptions{}
 	}
 	js, err := jetstream.New(c.nc)
 	if err != nil {
-		return fmt.Errorf("finalizer %s: %w", finalizer, err)
+		return err
 	}
 	host, _ := os.Hostname()
 	holder := fmt.Sprintf("%s (%s/%d)", c.actor, host, os.Getpid())
-	durable := bus.FinalizerDurable(finalizer)
 	concurrency := opts.Concurrency
 	if concurrency == 0 {
 		concurrency = 8
 	}
-	err = worker.Run(ctx, worker.Config{
-		JS: js, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: durable,
+	return worker.Run(ctx, worker.Config{
+		JS: js, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: calls.durable,
 		Create: &jetstream.ConsumerConfig{
-			Durable:       durable,
-			Description:   "external finalizer " + finalizer,
-			FilterSubject: bus.FinalizeFilter(c.realm, finalizer),
+			Durable:       calls.durable,
+			Description:   calls.about,
+			FilterSubject: calls.filter,
 			AckPolicy:     jetstream.AckExplicitPolicy,
 			AckWait:       finalizerAckWait,
 			MaxDeliver:    -1,
@@ -99,12 +117,8 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 		},
 		Concurrency: concurrency, ParkAfter: uint64(opts.ParkAfter),
 		Backoff: opts.Backoff, MaxBackoff: opts.MaxBackoff, By: holder, Log: opts.Log,
-		Handle: func(ctx context.Context, m jetstream.Msg) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
+		Handle: calls.handle,
 	})
-	if err != nil {
-		return fmt.Errorf("finalizer %s: %w", finalizer, err)
-	}
-	return nil
 }
 
 func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer string, finalize func(context.Context, *Call) error) error {

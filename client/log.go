@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -153,6 +154,9 @@ func (x *expander) event(e *coppicev1.Event) {
 		x.object(base, "ObjectUpdated", v.Updated.GetNode())
 	case *coppicev1.Event_DeletionMarked:
 		base.Detail = detail("finalizers", v.DeletionMarked.GetFinalizers())
+		if g := v.DeletionMarked.GetDeletionGracePeriod(); g > 0 {
+			base.Detail = strings.TrimSpace(fmt.Sprintf("grace period %ds  %s", g, base.Detail))
+		}
 		x.columns(base, "DeletionMarked", v.DeletionMarked.GetObject())
 	case *coppicev1.Event_OwnerReferencesRemoved:
 		var names []string

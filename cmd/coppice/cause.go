@@ -51,17 +51,17 @@ func because(ctx context.Context, e client.LogEvent, find finder) ([]string, err
 	return append(phrases, "and so on"), nil
 }
 
-// unmarked is the event, or, where it ends what a mark of the same object
-// began, the mark: that an object is gone because it was to go explains nothing.
+// unmarked is the event, or, where it goes on with what a mark of the same object
+// began, that mark: that an object is gone because it was to go explains nothing.
 func unmarked(ctx context.Context, e *client.LogEvent, find finder) (*client.LogEvent, error) {
-	if e.Reason != coppicev1.Reason_REASON_FINALIZED {
-		return e, nil
+	for e.Reason == coppicev1.Reason_REASON_FINALIZED {
+		mark, err := find(ctx, e.Cause)
+		if err != nil || mark == nil || mark.UID != e.UID || mark.Revision >= e.Revision {
+			return e, err
+		}
+		e = mark
 	}
-	mark, err := find(ctx, e.Cause)
-	if err != nil || mark == nil || mark.UID != e.UID {
-		return e, err
-	}
-	return mark, nil
+	return e, nil
 }
 
 // requested reports whether somebody asked for just this.
@@ -84,7 +84,7 @@ func phrase(e, cause *client.LogEvent) string {
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:
-			return "its finalizer was done"
+			return "nothing held it any more"
 		}
 		return ""
 	}

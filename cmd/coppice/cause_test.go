@@ -123,7 +123,7 @@ func TestPhrase(t *testing.T) {
 		{reasonWaiting, nil, "its owner was deleting in the foreground"},
 		{reasonOrphans, nil, "its owner was orphaning its dependents"},
 		{reasonRemains, nil, "another owner remains"},
-		{reasonFinalized, nil, "its finalizer was done"},
+		{reasonFinalized, nil, "nothing held it any more"},
 		{reasonRequested, nil, ""},
 		{reasonAbsent, &cause, "pods/x was gone"},
 		{reasonWaiting, &cause, "pods/x was deleting in the foreground"},

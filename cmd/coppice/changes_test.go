@@ -43,7 +43,7 @@ func TestChangesOf(t *testing.T) {
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "orphan")
 		}, "marked for deletion, orphaning its dependents; its owner was deleting in the foreground"},
 		{"finalizers", modified, reasonFinalized, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
-			"finalizer x/a removed; finalizer x/c added; its finalizer was done"},
+			"finalizer x/a removed; finalizer x/c added; nothing held it any more"},
 		{"owners", modified, reasonRemains, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences = o.Metadata.OwnerReferences[1:]
 		}, "owner d/web removed; another owner remains"},

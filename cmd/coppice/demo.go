@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -63,7 +65,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 	if err := d.relearn(ctx); err != nil {
 		return err
 	}
-	finish := d.controlBuckets(ctx)
+	finish := d.control(ctx)
 	for i, r := range demoRounds {
 		if err := d.round(ctx, i+1, r); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", r.name, err), finish())
@@ -95,31 +97,42 @@ func (d *demo) as(actor string) *client.Client { return client.New(d.nc, client.
 // demoFinalizer is on one of the Pods of the manifests.
 const demoFinalizer = "example.com/bucket"
 
-// controlBuckets answers the external finalizer, as a controller would, until
-// finish is called.
-func (d *demo) controlBuckets(ctx context.Context) (finish func() error) {
+// control plays the two controllers that deletions wait for, until finish is
+// called: the kubelets, which stop what Pods run, and one that empties the
+// bucket of a Pod when it does not run any more.
+func (d *demo) control(ctx context.Context) (finish func() error) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- d.as("bucket-controller").RunFinalizer(ctx, demoFinalizer, func(ctx context.Context, call *client.Call) error {
-			if call.Object.GetMetadata().GetNamespace() != heldIn {
-				return nil
-			}
-			select {
-			case d.called <- struct{}{}:
-			default: // it is called again
-			}
-			select {
-			case <-d.release:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}, nil)
-	}()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return d.as("kubelet").RunAgent(ctx, demoKinds["Pod"].resource, func(context.Context, *client.Termination) error { return nil }, nil)
+	})
+	g.Go(func() error { return d.as("bucket-controller").RunFinalizer(ctx, demoFinalizer, d.emptyBucket, nil) })
 	return func() error {
 		cancel()
-		return <-ended
+		return g.Wait()
+	}
+}
+
+func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
+	m := call.Object.GetMetadata()
+	if err := poll.Until(ctx, func() (bool, error) {
+		pod, err := d.c.Objects(call.Resource, m.GetNamespace()).Get(ctx, m.GetName())
+		return pod.GetMetadata().GetDeletionGracePeriodSeconds() == 0, err
+	}); err != nil {
+		return err
+	}
+	if m.GetNamespace() != heldIn {
+		return nil
+	}
+	select {
+	case d.called <- struct{}{}:
+	default: // it is called again
+	}
+	select {
+	case <-d.release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

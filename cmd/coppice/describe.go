@@ -117,6 +117,9 @@ func (d *description) write(ctx context.Context) error {
 	}
 	d.field("Dependents", dependents)
 	d.section("Finalizers", d.finalizers(ctx))
+	if d.o.GetMetadata().GetDeletionGracePeriodSeconds() > 0 {
+		d.field("Agent", d.agent(ctx))
+	}
 	return d.events(ctx)
 }
 
@@ -226,10 +229,14 @@ func (d *description) finalizer(ctx context.Context, name string) string {
 	case lifecycle.FinalizerOrphan:
 		return "built in: waits until dependents are parted from the object"
 	}
-	if d.parked(ctx, name) {
-		return "its call is parked, as it kept failing: see 'coppice parked'"
+	if d.parked(ctx, bus.Finalize{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid(), Finalizer: name}.Subject()) {
+		return saysParked
 	}
-	is := d.consumers.of(ctx, name)
+	return d.consumers.finalizer(ctx, name).says()
+}
+
+// says tells whether anybody answers.
+func (is consumer) says() string {
 	switch is.state {
 	case consumerAlive:
 		return "answered" + prefixed(" by ", is.holder)
@@ -241,16 +248,25 @@ func (d *description) finalizer(ctx context.Context, name string) string {
 	return "it cannot be seen whether anybody answers"
 }
 
-// parked reports whether the call of a finalizer for the object is parked.
-func (d *description) parked(ctx context.Context, finalizer string) bool {
+// agent tells who ends the object.
+func (d *description) agent(ctx context.Context) string {
+	if d.parked(ctx, bus.Terminate{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid()}.Subject()) {
+		return saysParked
+	}
+	return d.consumers.agent(ctx, client.ResourceOf(d.kind)).says()
+}
+
+const saysParked = "the call is parked, as it kept failing: see 'coppice parked'"
+
+// parked reports whether a call is parked.
+func (d *description) parked(ctx context.Context, subject string) bool {
 	ctx, cancel := context.WithTimeout(ctx, d.dial.Timeout)
 	defer cancel()
 	stream, err := d.consumers.js.Stream(ctx, bus.ParkedStream(d.realm))
 	if err != nil {
 		return false
 	}
-	call := bus.Finalize{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid(), Finalizer: finalizer}
-	_, err = stream.GetLastMsgForSubject(ctx, bus.ParkedSubject(d.realm, call.Subject(), 0))
+	_, err = stream.GetLastMsgForSubject(ctx, bus.ParkedSubject(d.realm, subject, 0))
 	return err == nil
 }
 

@@ -7,13 +7,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// consumer is who takes the calls of an external finalizer.
+// consumer is who takes the calls of an external finalizer or of an agent.
 type consumer struct {
 	state  consumerState
 	holder string // as far as it said
@@ -40,12 +41,12 @@ func (c consumer) note() string {
 	return ""
 }
 
-// consumers finds out who takes the calls of external finalizers. It remembers
-// for a moment, as many objects may be held by the same.
+// consumers finds out who takes the calls of external finalizers and agents. It
+// remembers for a moment, as many objects may be held by the same.
 type consumers struct {
 	*session
 	js   jetstream.JetStream
-	seen map[string]consumer
+	seen map[string]consumer // by durable
 	at   map[string]time.Time
 }
 
@@ -59,19 +60,29 @@ func (s *session) consumers() (*consumers, error) {
 	return &consumers{session: s, js: js, seen: map[string]consumer{}, at: map[string]time.Time{}}, nil
 }
 
-func (c *consumers) of(ctx context.Context, finalizer string) consumer {
-	if t, ok := c.at[finalizer]; ok && c.now().Sub(t) < consumersFor {
-		return c.seen[finalizer]
-	}
-	c.seen[finalizer] = c.look(ctx, finalizer)
-	c.at[finalizer] = c.now()
-	return c.seen[finalizer]
+// finalizer is who takes the calls of an external finalizer.
+func (c *consumers) finalizer(ctx context.Context, name string) consumer {
+	return c.of(ctx, bus.FinalizerDurable(name))
 }
 
-func (c *consumers) look(ctx context.Context, finalizer string) consumer {
+// agent is who ends objects of a kind.
+func (c *consumers) agent(ctx context.Context, of client.Resource) consumer {
+	return c.of(ctx, bus.AgentDurable(of.Group, of.Plural))
+}
+
+func (c *consumers) of(ctx context.Context, durable string) consumer {
+	if t, ok := c.at[durable]; ok && c.now().Sub(t) < consumersFor {
+		return c.seen[durable]
+	}
+	c.seen[durable] = c.look(ctx, durable)
+	c.at[durable] = c.now()
+	return c.seen[durable]
+}
+
+func (c *consumers) look(ctx context.Context, durable string) consumer {
 	ctx, cancel := context.WithTimeout(ctx, c.dial.Timeout)
 	defer cancel()
-	found, err := c.js.Consumer(ctx, bus.FinalizeStream(c.realm), bus.FinalizerDurable(finalizer))
+	found, err := c.js.Consumer(ctx, bus.FinalizeStream(c.realm), durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return consumer{state: consumerNone}
 	}
@@ -104,18 +115,28 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerOrphan:
 			waits = "parts from " + count(int(n.GetDependents()), "dependent")
 		default:
-			by = append(by, f+c.of(ctx, f).note())
+			by = append(by, f+c.finalizer(ctx, f).note())
 		}
+	}
+	if m.GetDeletionGracePeriodSeconds() > 0 {
+		by = append(by, c.ending(ctx, n))
 	}
 	switch {
 	case len(by) > 0:
 		return "held by " + short(by, 3)
 	case waits != "":
 		return waits
-	case m.GetDeletionGracePeriodSeconds() > 0:
-		return "in its grace period of " + age(time.Duration(m.GetDeletionGracePeriodSeconds())*time.Second)
 	}
 	return ""
+}
+
+// ending says who has to end an object, and until when.
+func (c *consumers) ending(ctx context.Context, n *coppicev1.GraphNode) string {
+	who := "its agent"
+	if k, ok := c.kinds.Of(n.GetObject().GetApiVersion(), n.GetObject().GetKind()); ok {
+		who += c.agent(ctx, client.ResourceOf(k)).note()
+	}
+	return who + " until " + clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.now())
 }
 
 // external reports whether an external finalizer holds an object, or its grace

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"coppice":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
+		"agent":     func() { os.Exit(agentMain(os.Args[1])) },
 	})
 }
 
@@ -37,18 +38,32 @@ func finalizerMain(args []string) int {
 	if fail {
 		args = args[1:]
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	nc, err := nats.Connect(os.Getenv("NATS_URL"))
-	if err == nil {
-		defer nc.Close()
+	return connected(func(ctx context.Context, nc *nats.Conn) error {
 		c := client.New(nc, client.WithActor("bucket-controller"))
-		err = c.RunFinalizer(ctx, args[0], func(_ context.Context, call *client.Call) error {
+		return c.RunFinalizer(ctx, args[0], func(_ context.Context, call *client.Call) error {
 			if fail {
 				return client.Permanent(fmt.Errorf("no bucket for %s", call.Object.GetMetadata().GetName()))
 			}
 			return nil
 		}, &client.FinalizerOptions{ParkAfter: 1})
+	})
+}
+
+// agentMain ends objects of a resource at once, until it is interrupted.
+func agentMain(resource string) int {
+	return connected(func(ctx context.Context, nc *nats.Conn) error {
+		c := client.New(nc, client.WithActor("agent"))
+		return c.RunAgent(ctx, client.ParseResource(resource), func(context.Context, *client.Termination) error { return nil }, nil)
+	})
+}
+
+func connected(do func(context.Context, *nats.Conn) error) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	nc, err := nats.Connect(os.Getenv("NATS_URL"))
+	if err == nil {
+		defer nc.Close()
+		err = do(ctx, nc)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

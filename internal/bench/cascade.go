@@ -112,7 +112,7 @@ func owner() *coppicev1.Object {
 }
 
 // spec brings an object to about 400 bytes.
-const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"nodeName":"node-17"}`
+const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"schedulerName":"batch"}`
 
 func (b Cascade) populate(ctx context.Context, c *client.Client, victim, keeper *coppicev1.Object) error {
 	g, ctx := errgroup.WithContext(ctx)

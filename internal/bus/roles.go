@@ -2,6 +2,7 @@ package bus
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,7 @@ const (
 	RoleScanner     = "scanner"
 	RoleFinalizers  = "finalizers"
 	RoleFinalizer   = "finalizer" // an external one
+	RoleAgent       = "agent"     // of a kind with graceful deletion
 	RoleApplication = "application"
 	RoleReader      = "reader"
 	RoleOperator    = "operator"
@@ -38,6 +40,10 @@ const (
 // deployments that have not named their own.
 const ExampleFinalizer = "example.com/bucket"
 
+// ExampleAgent is the plural of the kind of the agent's role in such
+// deployments, in the core group.
+const ExampleAgent = "pods"
+
 // InboxPrefix is the prefix of a user's private inbox.
 func InboxPrefix(user string) string { return "_INBOX." + user }
 
@@ -46,7 +52,7 @@ func InboxPrefix(user string) string { return "_INBOX." + user }
 func Roles(realms ...string) []Role {
 	return []Role{
 		GraphRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...),
-		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...),
+		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...), AgentRole(RoleAgent, "", ExampleAgent, realms...),
 		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), OperatorRole(RoleOperator, realms...),
 	}
 }
@@ -61,7 +67,7 @@ func GraphRole(realms ...string) Role {
 		Replies: true,
 	}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"))
+		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"))
 		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
 	}
 	r.Subscribe = append(r.Subscribe, "$SRV.>")
@@ -114,6 +120,24 @@ func FinalizerRole(user, finalizer string, realms ...string) Role {
 			api(realm, user, VerbGet), api(realm, user, VerbResolve), api(realm, user, VerbRemoveFinalizer)+"."+finalizer,
 			under(realm, "parked.finalize.*.*.*."+finalizer),
 			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+FinalizeFilter(realm, finalizer))
+		r.Publish = append(r.Publish, consume(stream, durable)...)
+	}
+	return r.withInbox()
+}
+
+// AgentRole is that of a controller that ends objects of one kind in an orderly
+// way: it gets the calls for that kind, and may delete objects of it.
+func AgentRole(user, group, plural string, realms ...string) Role {
+	durable := AgentDurable(group, plural)
+	r := Role{Name: user, About: "agent: ends " + plural + " within their grace period"}
+	for _, realm := range realms {
+		stream := FinalizeStream(realm)
+		filter := TerminateFilter(realm, group, plural)
+		for _, verb := range []string{VerbGet, VerbResolve, VerbDelete} {
+			r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: verb, Group: group, Plural: plural, Namespace: "*"}.Subject())
+		}
+		r.Publish = append(r.Publish, under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))),
+			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+filter)
 		r.Publish = append(r.Publish, consume(stream, durable)...)
 	}
 	return r.withInbox()
@@ -173,7 +197,7 @@ func LocalRole(realms ...string) Role {
 	}
 	for _, realm := range realms {
 		stream := FinalizeStream(realm)
-		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), InternalSubject(realm, OpVerify),
+		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"), InternalSubject(realm, OpVerify),
 			"$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.ACK."+stream+".>")
 		r.Publish = append(r.Publish, look(realm)...)
 		r.Publish = append(r.Publish, unpark(realm)...)
@@ -235,5 +259,5 @@ func look(realm string) []string {
 
 // unpark allows to put parked work back where it came from.
 func unpark(realm string) []string {
-	return []string{"$JS.API.STREAM.MSG.DELETE." + ParkedStream(realm), WorkSubject(realm, ">"), under(realm, "finalize.>")}
+	return []string{"$JS.API.STREAM.MSG.DELETE." + ParkedStream(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>")}
 }

@@ -18,7 +18,8 @@ func LogStream(realm string) string { return root + "-" + realm + "-log" }
 // WorkStream is the name of the stream of a realm's queues.
 func WorkStream(realm string) string { return root + "-" + realm + "-work" }
 
-// FinalizeStream is the name of the stream of calls of external finalizers.
+// FinalizeStream is the name of the stream of calls of external finalizers and
+// of agents.
 func FinalizeStream(realm string) string { return root + "-" + realm + "-finalize" }
 
 // ParkedStream is the name of the stream of what waits for a person.
@@ -45,13 +46,17 @@ func FinalizerDurable(finalizer string) string {
 	return "f-" + hex.EncodeToString(sum[:12])
 }
 
+// AgentDurable is the name of the durable consumer of a kind's agent: all that
+// run it share it.
+func AgentDurable(group, plural string) string { return "a-" + GroupToken(group) + "-" + plural }
+
 const (
 	// workAckWait is how long a worker may keep silent about a message.
 	// Workers say that they are at it several times within.
 	workAckWait = 10 * time.Second
 	// maxWork bounds the work that is queued: chunks of up to a thousand.
 	maxWork = 4096
-	// maxCalls bounds the calls of external finalizers that are queued.
+	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
 )
@@ -127,8 +132,8 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 	}
 	finalize := jetstream.StreamConfig{
 		Name:                 FinalizeStream(realm),
-		Description:          "calls of external finalizers in realm " + realm + ": derived, re-publishable",
-		Subjects:             []string{root + "." + realm + ".finalize.>"},
+		Description:          "calls of external finalizers and agents in realm " + realm + ": derived, re-publishable",
+		Subjects:             []string{root + "." + realm + ".finalize.>", root + "." + realm + ".terminate.>"},
 		Retention:            jetstream.WorkQueuePolicy,
 		Discard:              jetstream.DiscardNew,
 		DiscardNewPerSubject: true,

@@ -198,6 +198,22 @@ func FinalizeFilter(realm, finalizer string) string {
 	return strings.Join([]string{root, realm, "finalize", "*", "*", "*", finalizer}, ".")
 }
 
+// Terminate is the subject of a call to the agent of a kind with graceful
+// deletion.
+type Terminate struct {
+	Realm, Group, Plural, UID string
+}
+
+// Subject spells the subject.
+func (t Terminate) Subject() string {
+	return strings.Join([]string{root, t.Realm, "terminate", GroupToken(t.Group), t.Plural, t.UID}, ".")
+}
+
+// TerminateFilter matches the calls to the agent of one kind.
+func TerminateFilter(realm, group, plural string) string {
+	return Terminate{Realm: realm, Group: group, Plural: plural, UID: "*"}.Subject()
+}
+
 // ParkedSubject is where a message is parked that came on the subject, with
 // that sequence. Calls of external finalizers have a subject each; chunks of
 // work share theirs, and are told apart by the sequence.

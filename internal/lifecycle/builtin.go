@@ -15,6 +15,7 @@ func BuiltinKinds() []KindSpec {
 		short        []string
 		cluster      bool
 		deletion     DefaultDeletion
+		graceful     *GracefulDeletion
 	}
 	groups := []struct {
 		group string
@@ -29,7 +30,7 @@ func BuiltinKinds() []KindSpec {
 			{kind: "Node", plural: "nodes", short: []string{"no"}, cluster: true},
 			{kind: "PersistentVolume", plural: "persistentvolumes", short: []string{"pv"}, cluster: true},
 			{kind: "PersistentVolumeClaim", plural: "persistentvolumeclaims", short: []string{"pvc"}},
-			{kind: "Pod", plural: "pods", short: []string{"po"}},
+			{kind: "Pod", plural: "pods", short: []string{"po"}, graceful: podGrace()},
 			{kind: "PodTemplate", plural: "podtemplates"},
 			{kind: "ReplicationController", plural: "replicationcontrollers", short: []string{"rc"}, deletion: OrphanDependents},
 			{kind: "ResourceQuota", plural: "resourcequotas", short: []string{"quota"}},
@@ -58,11 +59,20 @@ func BuiltinKinds() []KindSpec {
 			}
 			specs = append(specs, KindSpec{
 				Group: g.group, Kind: r.kind, Plural: r.plural, Singular: strings.ToLower(r.kind), ShortNames: r.short,
-				Scope: scope, Versions: []KindVersion{{Name: "v1", DefaultDeletion: r.deletion}},
+				Scope: scope, Versions: []KindVersion{{Name: "v1", DefaultDeletion: r.deletion}}, GracefulDeletion: r.graceful,
 			})
 		}
 	}
 	return specs
+}
+
+// podGrace is how Pods end: those that run on a node are given time; those that
+// were never assigned to one, and those that are done, go at once.
+func podGrace() *GracefulDeletion {
+	return &GracefulDeletion{DefaultSeconds: 30, Except: []FieldCondition{
+		{Field: "spec.nodeName", In: []string{""}},
+		{Field: "status.phase", In: []string{"Succeeded", "Failed"}},
+	}}
 }
 
 // JSON is the spec as the spec of an object.

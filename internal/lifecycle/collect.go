@@ -26,7 +26,7 @@ func Collect(ctx *Context, n *Node) []Event {
 	if checkEmpty(ctx.View, Key{Kind: kind, Namespace: n.Namespace, Name: n.Name}, n) != nil {
 		return nil
 	}
-	return deletion(ctx.Now, n, policy, kind.DefaultFor(n.Version()), j.Reason, j.Cause)
+	return deletion(ctx.Now, n, kind, request{policy: policy, version: n.Version(), reason: j.Reason, cause: j.Cause})
 }
 
 // Strip decides a processor's proposal to remove the references of n that do
@@ -54,7 +54,7 @@ func Strip(ctx *Context, n *Node) []Event {
 // removed as well (A12.7). They go first: otherwise n would be collected for
 // their sake or live, by who came first (S9).
 func OrphanFrom(ctx *Context, owner, n *Node) []Event {
-	if !owner.Orphaning() {
+	if !owner.Orphaning() || !owner.Acknowledged() {
 		return nil
 	}
 	event := Event{
@@ -85,7 +85,7 @@ func Finish(ctx *Context, n *Node, finalizer string) []Event {
 
 func finishable(v View, n *Node, finalizer string) bool {
 	switch {
-	case !n.Terminating() || !n.HasFinalizer(finalizer):
+	case !n.Terminating() || !n.HasFinalizer(finalizer) || !n.Acknowledged():
 		return false
 	case finalizer == FinalizerOrphan:
 		return Dependents(v, n).All == 0

@@ -60,6 +60,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	}
 	body := bodyOf(o)
 	body.Status = nil // written by updatestatus
+	derive(node, at.Kind, body)
 	return &Outcome{
 		Code: 201,
 		Events: []Event{{

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -67,7 +68,13 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 			policy = Orphan
 		}
 	}
-	events := deletion(ctx.Now, n, policy, at.Kind.DefaultFor(version), coppicev1.Reason_REASON_REQUESTED, 0)
+	var asked *int64
+	if o != nil {
+		asked = o.GracePeriodSeconds
+	}
+	events := deletion(ctx.Now, n, at.Kind, request{
+		policy: policy, version: version, grace: asked, reason: coppicev1.Reason_REASON_REQUESTED,
+	})
 	code := uint32(202)
 	if len(events) == 1 && events[0].Type == ObjectDeleted {
 		code = 200
@@ -75,32 +82,74 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	return &Outcome{Code: code, Events: events, Object: Object{Node: n, Body: ctx.Body(n)}}, nil
 }
 
-// deletion decides what deleting n with a policy does (A5), whoever asks.
-// There is no event if n is on that way already.
-func deletion(now Time, n *Node, policy string, byDefault DefaultDeletion, reason coppicev1.Reason, cause uint64) []Event {
-	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, policy, byDefault))
-	if len(finalizers) == 0 {
-		// Kinds without graceful deletion: removed now, also when it was
-		// terminating before (A5.2).
-		event := deleted(n, reason, cause)
-		return []Event{event}
+// request is what somebody asks of a deletion.
+type request struct {
+	policy  string // or ""
+	version string // whose default policy holds
+	grace   *int64 // seconds
+	reason  coppicev1.Reason
+	cause   uint64
+}
+
+// deletion decides what deleting n does (A5), whoever asks. There is no event
+// if n is on that way already.
+func deletion(now Time, n *Node, kind *Kind, r request) []Event {
+	at, grace, ignored := ending(now, n, kind, r.grace)
+	if ignored {
+		return nil
 	}
-	at := n.DeletionTime
-	if at == 0 || at > now {
-		at = now // a past value is kept
+	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, r.policy, kind.DefaultFor(r.version)))
+	if n.Ending() && grace == 0 && slices.Equal(finalizers, n.Finalizers) {
+		// Its agent is done; or somebody would not wait for it.
+		r.reason, r.cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
 	}
-	grace := int64(0)
-	generation := n.Generation
-	if !n.Terminating() && generation > 0 {
-		generation++ // A7.1
+	if len(finalizers) == 0 && grace == 0 {
+		// Also when it was terminating before (A5.2).
+		return []Event{deleted(n, r.reason, r.cause)}
+	}
+	mark := Mark{Time: at, GracePeriod: &grace, Generation: n.Generation, Finalizers: finalizers, AwaitedGeneration: n.AwaitedGeneration}
+	if !n.Terminating() {
+		if mark.Generation > 0 {
+			mark.Generation++ // A7.1
+		}
+		if kind.ObservesGeneration {
+			mark.AwaitedGeneration = mark.Generation
+		}
 	}
 	if n.Terminating() && n.DeletionTime == at && n.GracePeriod != nil && *n.GracePeriod == grace && slices.Equal(n.Finalizers, finalizers) {
 		return nil // A5.1
 	}
-	return []Event{{
-		Type: DeletionMarked, UID: n.UID, Reason: reason, Cause: cause,
-		Mark: Mark{Time: at, GracePeriod: &grace, Generation: generation, Finalizers: finalizers},
-	}}
+	return []Event{{Type: DeletionMarked, UID: n.UID, Reason: r.reason, Cause: r.cause, Mark: mark}}
+}
+
+// ending is until when the object's agent has time, and how long that is in
+// seconds: A5, step 3. A DELETE of an object whose agent is at it already is
+// ignored, unless it shortens the time.
+func ending(now Time, n *Node, kind *Kind, asked *int64) (at Time, grace int64, ignored bool) {
+	switch {
+	case n.Ending() && kind.GracefulDeletion != nil:
+		was := *n.GracePeriod
+		if asked == nil || leastGrace(*asked) >= was {
+			return 0, 0, true
+		}
+		grace = leastGrace(*asked)
+		at = n.DeletionTime.Add(time.Duration(grace-was) * time.Second)
+		if at < now {
+			if at = now; grace > 0 {
+				grace = 1
+			}
+		}
+		return at, grace, false
+	case !n.Terminating() && n.Grace != nil:
+		grace = *n.Grace
+		if asked != nil {
+			grace = leastGrace(*asked)
+		}
+		return now.Add(time.Duration(grace) * time.Second), grace, false
+	case n.Terminating() && n.DeletionTime <= now:
+		return n.DeletionTime, 0, false // a past value is kept
+	}
+	return now, 0, false
 }
 
 // deletionFinalizer is the built-in finalizer that a DELETE leaves on the

@@ -52,6 +52,8 @@ type Mark struct {
 	GracePeriod *int64
 	Generation  int64
 	Finalizers  []string
+	// AwaitedGeneration is as in Node.
+	AwaitedGeneration int64
 }
 
 // After returns what the event makes of the object: nil after its removal. It
@@ -73,7 +75,7 @@ func (e *Event) After(before *Node, revision uint64) *Node {
 	switch e.Type {
 	case DeletionMarked:
 		n.DeletionTime, n.GracePeriod = e.Mark.Time, e.Mark.GracePeriod
-		n.Generation = e.Mark.Generation
+		n.Generation, n.AwaitedGeneration = e.Mark.Generation, e.Mark.AwaitedGeneration
 		n.Finalizers = e.Mark.Finalizers
 		n.DeletionRevision = revision
 	case OwnerReferencesRemoved:

@@ -67,6 +67,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		node.GracePeriod = nil
 	}
 	body := bodyOf(o)
+	derive(node, at.Kind, body)
 	if was != nil {
 		return reimport(ctx, at, was, node, body, warnings)
 	}
@@ -76,6 +77,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if node.CreationTime == 0 {
 		node.CreationTime = ctx.Now
 	}
+	awaitObserved(node, at.Kind)
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// It was on its way out and nothing held it: its removal is all that was missing.
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
@@ -128,6 +130,7 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 			return nil, invalid(at, causes)
 		}
 		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
+		node.AwaitedGeneration = was.AwaitedGeneration
 	}
 	if node.Terminating() && !was.Terminating() {
 		if err := checkEmpty(ctx.View, at, was); err != nil {
@@ -138,6 +141,9 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		node.ImportTime = was.Appeared() // since when the kind is known does not change
 	}
 	node.Generation = max(node.Generation, was.Generation)
+	if !was.Terminating() {
+		awaitObserved(node, at.Kind)
+	}
 	old := ctx.Body(was)
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
@@ -154,6 +160,9 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 	keepEqualJSON(&body.Status, old.GetStatus())
 	keepEqualJSON(&body.Extra, old.GetExtra())
 	sameBody := proto.Equal(body, old)
+	if sameBody {
+		node.Grace, node.ObservedGeneration = was.Grace, was.ObservedGeneration
+	}
 	if sameBody && sameNode(was, node) && was.DeletionTime == node.DeletionTime && was.CreationTime == node.CreationTime &&
 		(was.ImportSession == node.ImportSession || !awaitsOwners(ctx.View, node)) {
 		return out, nil
@@ -165,6 +174,13 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 	}
 	out.Events = []Event{event}
 	return out, nil
+}
+
+// awaitObserved is for an object that comes while it is being deleted.
+func awaitObserved(n *Node, k *Kind) {
+	if n.Terminating() && k.ObservesGeneration {
+		n.AwaitedGeneration = n.Generation
+	}
 }
 
 // awaitsOwners reports whether an owner of n is not there, and may come in the

@@ -17,7 +17,7 @@ const (
 	// HasDependents is set for an object with dependents whose references are valid.
 	HasDependents
 	// GoesAtOnce is set for an object that its deletion would remove in the
-	// same step: no finalizer would hold it.
+	// same step: neither a finalizer nor its agent would hold it.
 	GoesAtOnce
 )
 
@@ -39,7 +39,7 @@ func TraitsOf(v View, n *Node) Traits {
 // goesAtOnce reports whether collecting n in the background removes it in the
 // same step. Also a built-in finalizer holds it: it is honoured (A12.9).
 func goesAtOnce(n *Node) bool {
-	return !n.Terminating() && len(n.Finalizers) == 0
+	return !n.Terminating() && len(n.Finalizers) == 0 && (n.Grace == nil || *n.Grace == 0)
 }
 
 // Verdict is what the collector does with an object.

@@ -48,6 +48,14 @@ type KindSpec struct {
 	ShortNames []string      `json:"shortNames,omitempty"`
 	Scope      string        `json:"scope"`
 	Versions   []KindVersion `json:"versions"`
+	// GracefulDeletion is nil for kinds whose objects are removed at once
+	// when nothing holds them: almost all.
+	GracefulDeletion *GracefulDeletion `json:"gracefulDeletion,omitempty"`
+	// ObservesGeneration: the controllers of the kind report in
+	// status.observedGeneration what they have seen. The built-in finalizers
+	// wait until they have seen the deletion, and so do not act behind the
+	// back of one that still makes dependents (seed 000).
+	ObservesGeneration bool `json:"observesGeneration,omitempty"`
 }
 
 // KindVersion is one version of a kind.
@@ -263,6 +271,7 @@ func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
 				string(DeleteDependents), string(OrphanDependents), string(Unsupported)))
 		}
 	}
+	add(validateGraceful(s.GracefulDeletion)...)
 	if was != nil {
 		for _, f := range []struct{ field, was, is string }{
 			{"spec.group", was.Group, s.Group}, {"spec.kind", was.Kind, s.Kind},

@@ -130,6 +130,12 @@ type Node struct {
 	// ImportTime and ImportSession are zero for objects created through the API.
 	ImportTime    Time
 	ImportSession string
+	// Grace is how many seconds a deletion gives the object's agent; nil if
+	// no agent has to end it.
+	Grace *int64
+	// ObservedGeneration is status.observedGeneration. Built-in finalizers
+	// wait until it is AwaitedGeneration, which is zero if they do not.
+	ObservedGeneration, AwaitedGeneration int64
 }
 
 // Group is the group of the node's APIVersion.
@@ -160,6 +166,10 @@ func (n *Node) Appeared() Time {
 	}
 	return n.CreationTime
 }
+
+// Ending reports whether the object's agent has been given time to end what it
+// stands for, and has not confirmed yet.
+func (n *Node) Ending() bool { return n.Terminating() && !n.graceOver() }
 
 // graceOver reports whether no graceful termination stands between the object
 // and its removal: deletionGracePeriodSeconds is absent or zero (A2.10).

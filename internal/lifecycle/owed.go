@@ -21,6 +21,8 @@ type Owed struct {
 	Orphan bool
 	// Finish names the built-in finalizer that may be done, "" if none.
 	Finish string
+	// Terminate: the agent of the terminating object is to be called.
+	Terminate bool
 	// Finalize: external finalizers of the terminating object are to be called.
 	Finalize bool
 }
@@ -43,6 +45,7 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 		return o
 	}
 	if n.Terminating() {
+		o.Terminate = n.Ending()
 		for _, f := range n.Finalizers {
 			if !IsBuiltinFinalizer(f) {
 				o.Finalize = true
@@ -56,7 +59,7 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 		return o
 	}
 	valid := Dependents(v, n)
-	o.Orphan = valid.All > 0 && n.Orphaning()
+	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
 	switch {
 	case valid.Pending() > 0 && n.Waiting():
 		o.Judge = true

@@ -137,7 +137,7 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 		t.Fatalf("S4: %s made %+v of %+v", verb, is, was)
 	}
 	for _, f := range is.Finalizers {
-		if !was.HasFinalizer(f) && !(verb == lifecycletest.VerbDelete && lifecycle.IsBuiltinFinalizer(f)) {
+		if !was.HasFinalizer(f) && (verb != lifecycletest.VerbDelete || !lifecycle.IsBuiltinFinalizer(f)) {
 			t.Fatalf("S5: %s made %+v of %+v", verb, is, was)
 		}
 	}

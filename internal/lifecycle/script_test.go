@@ -33,6 +33,7 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		t.Parallel()
 		s := newScript()
 		datadriven.RunTest(t, path, s.run)
@@ -68,7 +69,7 @@ var commands = map[string]func(*script, *args) string{
 	// the story itself
 	"advance": (*script).advance, "new-realm": (*script).newRealm,
 	// whole tables of small stories
-	"delete-table": deleteTable, "repeat-table": repeatTable, "classify-table": classifyTable, "decide-table": decideTable,
+	"delete-table": deleteTable, "grace-table": graceTable, "repeat-table": repeatTable, "classify-table": classifyTable, "decide-table": decideTable,
 }
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {

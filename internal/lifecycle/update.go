@@ -63,6 +63,9 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	}
 	bodyChanged := specChanged || extraChanged ||
 		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations())
+	if bodyChanged {
+		derive(&node, at.Kind, body)
+	}
 
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	switch {
@@ -118,6 +121,7 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		return nil, err
 	}
 	node := *was
+	derive(&node, at.Kind, body)
 	out.Object.Body = body
 	out.Events = []Event{{
 		Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED,

@@ -30,6 +30,9 @@ const (
 	nodeDeletionRevision = 12
 	nodeImportTime       = 13
 	nodeImportSession    = 14
+	nodeGrace            = 15
+	nodeObserved         = 16
+	nodeAwaited          = 17
 
 	ownerAPIVersion = 1
 	ownerKind       = 2
@@ -60,13 +63,21 @@ func Append(b []byte, n *lifecycle.Node) []byte {
 		b = protowire.AppendString(b, f)
 	}
 	b = wire.AppendVarint(b, nodeDeletionTime, uint64(n.DeletionTime))
-	if n.GracePeriod != nil {
-		b = protowire.AppendTag(b, nodeGracePeriod, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(*n.GracePeriod))
-	}
+	b = appendOptional(b, nodeGracePeriod, n.GracePeriod)
 	b = wire.AppendVarint(b, nodeDeletionRevision, n.DeletionRevision)
 	b = wire.AppendVarint(b, nodeImportTime, uint64(n.ImportTime))
-	return wire.AppendBytes(b, nodeImportSession, n.ImportSession)
+	b = wire.AppendBytes(b, nodeImportSession, n.ImportSession)
+	b = appendOptional(b, nodeGrace, n.Grace)
+	b = wire.AppendVarint(b, nodeObserved, uint64(n.ObservedGeneration))
+	return wire.AppendVarint(b, nodeAwaited, uint64(n.AwaitedGeneration))
+}
+
+func appendOptional(b []byte, field protowire.Number, v *int64) []byte {
+	if v == nil {
+		return b
+	}
+	b = protowire.AppendTag(b, field, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(*v))
 }
 
 // AppendOwner appends the encoding of a coppice.v1.NodeOwner.
@@ -158,6 +169,13 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 			n.ImportTime = lifecycle.Time(f.Value)
 		case nodeImportSession:
 			n.ImportSession = f.String(s)
+		case nodeGrace:
+			grace := int64(f.Value)
+			n.Grace = &grace
+		case nodeObserved:
+			n.ObservedGeneration = int64(f.Value)
+		case nodeAwaited:
+			n.AwaitedGeneration = int64(f.Value)
 		}
 		return nil
 	})

@@ -20,6 +20,7 @@ func generated(n *lifecycle.Node) *coppicev1.Node {
 		Generation: n.Generation, CreationTime: int64(n.CreationTime), Finalizers: n.Finalizers,
 		DeletionTime: int64(n.DeletionTime), DeletionGracePeriod: n.GracePeriod, DeletionRevision: n.DeletionRevision,
 		ImportTime: int64(n.ImportTime), ImportSession: n.ImportSession,
+		Grace: n.Grace, ObservedGeneration: n.ObservedGeneration, AwaitedGeneration: n.AwaitedGeneration,
 	}
 	for _, o := range n.Owners {
 		p.Owners = append(p.Owners, &coppicev1.NodeOwner{
@@ -49,6 +50,10 @@ func draw(t *rapid.T) *lifecycle.Node {
 		DeletionRevision: rapid.Uint64().Draw(t, "deletion revision"),
 		ImportTime:       lifecycle.Time(rapid.Int64().Draw(t, "import")),
 		ImportSession:    text.Draw(t, "session"),
+		Grace:            rapid.Ptr(rapid.Int64(), true).Draw(t, "agent's grace"),
+
+		ObservedGeneration: rapid.Int64().Draw(t, "observed"),
+		AwaitedGeneration:  rapid.Int64().Draw(t, "awaited"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "owners") {
 		n.Owners = append(n.Owners, lifecycle.OwnerReference{

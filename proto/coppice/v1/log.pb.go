@@ -37,7 +37,7 @@ const (
 	Reason_REASON_OWNER_ORPHANS Reason = 4
 	// Another owner is solid; only the reference went.
 	Reason_REASON_SOLID_OWNER_REMAINS Reason = 5
-	// A finalizer had done its work. Of a removal: it was the last that held the object.
+	// A finalizer or the agent had done its work. Of a removal: nothing else held the object.
 	Reason_REASON_FINALIZED Reason = 6
 )
 
@@ -604,9 +604,11 @@ type DeletionMarked struct {
 	DeletionGracePeriod *int64 `protobuf:"varint,3,opt,name=deletion_grace_period,json=deletionGracePeriod,proto3,oneof" json:"deletion_grace_period,omitempty"`
 	Generation          int64  `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	// All finalizers of the object from now on.
-	Finalizers    []string `protobuf:"bytes,5,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Finalizers []string `protobuf:"bytes,5,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
+	// As in Node.
+	AwaitedGeneration int64 `protobuf:"varint,6,opt,name=awaited_generation,json=awaitedGeneration,proto3" json:"awaited_generation,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DeletionMarked) Reset() {
@@ -672,6 +674,13 @@ func (x *DeletionMarked) GetFinalizers() []string {
 		return x.Finalizers
 	}
 	return nil
+}
+
+func (x *DeletionMarked) GetAwaitedGeneration() int64 {
+	if x != nil {
+		return x.AwaitedGeneration
+	}
+	return 0
 }
 
 // OwnerReferencesRemoved: every reference of each object that agrees with one
@@ -1013,7 +1022,7 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x04body\x18\x02 \x01(\v2\x10.coppice.v1.BodyR\x04body\"[\n" +
 	"\rObjectUpdated\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.coppice.v1.NodeR\x04node\x12$\n" +
-	"\x04body\x18\x02 \x01(\v2\x10.coppice.v1.BodyR\x04body\"\xf8\x01\n" +
+	"\x04body\x18\x02 \x01(\v2\x10.coppice.v1.BodyR\x04body\"\xa7\x02\n" +
 	"\x0eDeletionMarked\x12.\n" +
 	"\x06object\x18\x01 \x01(\v2\x16.coppice.v1.IdentitiesR\x06object\x12#\n" +
 	"\rdeletion_time\x18\x02 \x01(\x03R\fdeletionTime\x127\n" +
@@ -1023,7 +1032,8 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"generation\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x05 \x03(\tR\n" +
-	"finalizersB\x18\n" +
+	"finalizers\x12-\n" +
+	"\x12awaited_generation\x18\x06 \x01(\x03R\x11awaitedGenerationB\x18\n" +
 	"\x16_deletion_grace_period\"\x81\x01\n" +
 	"\x16OwnerReferencesRemoved\x120\n" +
 	"\aobjects\x18\x01 \x01(\v2\x16.coppice.v1.IdentitiesR\aobjects\x125\n" +

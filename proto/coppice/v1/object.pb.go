@@ -372,8 +372,16 @@ type Node struct {
 	ImportTime int64 `protobuf:"varint,13,opt,name=import_time,json=importTime,proto3" json:"import_time,omitempty"`
 	// The import session that brought the object.
 	ImportSession string `protobuf:"bytes,14,opt,name=import_session,json=importSession,proto3" json:"import_session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Seconds that a deletion gives the object's agent, from its spec and its
+	// kind; absent for an object that no agent has to end.
+	Grace *int64 `protobuf:"varint,15,opt,name=grace,proto3,oneof" json:"grace,omitempty"`
+	// status.observedGeneration.
+	ObservedGeneration int64 `protobuf:"varint,16,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
+	// The generation that status.observedGeneration has to reach before the
+	// built-in finalizers act; zero if they do not wait.
+	AwaitedGeneration int64 `protobuf:"varint,17,opt,name=awaited_generation,json=awaitedGeneration,proto3" json:"awaited_generation,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
@@ -502,6 +510,27 @@ func (x *Node) GetImportSession() string {
 		return x.ImportSession
 	}
 	return ""
+}
+
+func (x *Node) GetGrace() int64 {
+	if x != nil && x.Grace != nil {
+		return *x.Grace
+	}
+	return 0
+}
+
+func (x *Node) GetObservedGeneration() int64 {
+	if x != nil {
+		return x.ObservedGeneration
+	}
+	return 0
+}
+
+func (x *Node) GetAwaitedGeneration() int64 {
+	if x != nil {
+		return x.AwaitedGeneration
+	}
+	return 0
 }
 
 type NodeOwner struct {
@@ -726,7 +755,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"controller\x88\x01\x01\x125\n" +
 	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
 	"\v_controllerB\x17\n" +
-	"\x15_block_owner_deletion\"\x80\x04\n" +
+	"\x15_block_owner_deletion\"\x85\x05\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\fR\x03uid\x12\x1f\n" +
 	"\vapi_version\x18\x02 \x01(\tR\n" +
@@ -748,8 +777,12 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\x11deletion_revision\x18\f \x01(\x04R\x10deletionRevision\x12\x1f\n" +
 	"\vimport_time\x18\r \x01(\x03R\n" +
 	"importTime\x12%\n" +
-	"\x0eimport_session\x18\x0e \x01(\tR\rimportSessionB\x18\n" +
-	"\x16_deletion_grace_period\"\xea\x01\n" +
+	"\x0eimport_session\x18\x0e \x01(\tR\rimportSession\x12\x19\n" +
+	"\x05grace\x18\x0f \x01(\x03H\x01R\x05grace\x88\x01\x01\x12/\n" +
+	"\x13observed_generation\x18\x10 \x01(\x03R\x12observedGeneration\x12-\n" +
+	"\x12awaited_generation\x18\x11 \x01(\x03R\x11awaitedGenerationB\x18\n" +
+	"\x16_deletion_grace_periodB\b\n" +
+	"\x06_grace\"\xea\x01\n" +
 	"\tNodeOwner\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +

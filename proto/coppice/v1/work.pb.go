@@ -303,6 +303,70 @@ func (x *FinalizeCall) GetRevision() uint64 {
 	return 0
 }
 
+// TerminateCall, on terminate.<group>.<plural>.<uid>: an object is terminating,
+// and its agent has until the object's deletionTimestamp to end what it stands
+// for. The agent confirms by a DELETE without grace. It is sent as JSON.
+type TerminateCall struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Object   *Object                `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// The revision at which the object was marked for deletion.
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminateCall) Reset() {
+	*x = TerminateCall{}
+	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminateCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminateCall) ProtoMessage() {}
+
+func (x *TerminateCall) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminateCall.ProtoReflect.Descriptor instead.
+func (*TerminateCall) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TerminateCall) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *TerminateCall) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *TerminateCall) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // ResolveRequest, to internal.resolve: what is needed to judge these objects,
 // and those below them that go with them.
 type ResolveRequest struct {
@@ -319,7 +383,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	mi := &file_coppice_v1_work_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +395,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	mi := &file_coppice_v1_work_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +408,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResolveRequest) GetUids() []byte {
@@ -383,7 +447,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[6]
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +459,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[6]
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +472,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResolveReply) GetRevision() uint64 {
@@ -446,7 +510,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +522,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +535,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProposeRequest) GetCollect() []byte {
@@ -502,7 +566,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +578,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +591,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProposeReply) GetRevision() uint64 {
@@ -568,7 +632,7 @@ type OrphanRequest struct {
 
 func (x *OrphanRequest) Reset() {
 	*x = OrphanRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +644,7 @@ func (x *OrphanRequest) String() string {
 func (*OrphanRequest) ProtoMessage() {}
 
 func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +657,7 @@ func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanRequest.ProtoReflect.Descriptor instead.
 func (*OrphanRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OrphanRequest) GetGroups() []*DependentsOf {
@@ -613,7 +677,7 @@ type OrphanReply struct {
 
 func (x *OrphanReply) Reset() {
 	*x = OrphanReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +689,7 @@ func (x *OrphanReply) String() string {
 func (*OrphanReply) ProtoMessage() {}
 
 func (x *OrphanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +702,7 @@ func (x *OrphanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanReply.ProtoReflect.Descriptor instead.
 func (*OrphanReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OrphanReply) GetRevision() uint64 {
@@ -666,7 +730,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +742,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +755,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FinishRequest) GetFinalizer() string {
@@ -720,7 +784,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +796,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +809,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FinishReply) GetRevision() uint64 {
@@ -783,7 +847,7 @@ type WalkRequest struct {
 
 func (x *WalkRequest) Reset() {
 	*x = WalkRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +859,7 @@ func (x *WalkRequest) String() string {
 func (*WalkRequest) ProtoMessage() {}
 
 func (x *WalkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +872,7 @@ func (x *WalkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkRequest.ProtoReflect.Descriptor instead.
 func (*WalkRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WalkRequest) GetResource() string {
@@ -843,7 +907,7 @@ type WalkReply struct {
 
 func (x *WalkReply) Reset() {
 	*x = WalkReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +919,7 @@ func (x *WalkReply) String() string {
 func (*WalkReply) ProtoMessage() {}
 
 func (x *WalkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +932,7 @@ func (x *WalkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkReply.ProtoReflect.Descriptor instead.
 func (*WalkReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WalkReply) GetObjects() *ResolveReply {
@@ -896,7 +960,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +972,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +985,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RedriveRequest) GetMinAgeMilliseconds() uint32 {
@@ -941,7 +1005,7 @@ type RedriveReply struct {
 
 func (x *RedriveReply) Reset() {
 	*x = RedriveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1017,7 @@ func (x *RedriveReply) String() string {
 func (*RedriveReply) ProtoMessage() {}
 
 func (x *RedriveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1030,7 @@ func (x *RedriveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveReply.ProtoReflect.Descriptor instead.
 func (*RedriveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RedriveReply) GetRevision() uint64 {
@@ -995,7 +1059,7 @@ type OwedCount struct {
 
 func (x *OwedCount) Reset() {
 	*x = OwedCount{}
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1071,7 @@ func (x *OwedCount) String() string {
 func (*OwedCount) ProtoMessage() {}
 
 func (x *OwedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1084,7 @@ func (x *OwedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwedCount.ProtoReflect.Descriptor instead.
 func (*OwedCount) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OwedCount) GetSort() string {
@@ -1060,7 +1124,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1136,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1149,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1140,7 +1204,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1216,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1229,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1234,7 +1298,11 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1c\n" +
 	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x04R\brevision\"a\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\"s\n" +
+	"\rTerminateCall\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
+	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"a\n" +
 	"\x0eResolveRequest\x12\x12\n" +
 	"\x04uids\x18\x01 \x01(\fR\x04uids\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x18\n" +
@@ -1307,42 +1375,44 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
 	(*DependentsOf)(nil),   // 2: coppice.v1.DependentsOf
 	(*FinishChunk)(nil),    // 3: coppice.v1.FinishChunk
 	(*FinalizeCall)(nil),   // 4: coppice.v1.FinalizeCall
-	(*ResolveRequest)(nil), // 5: coppice.v1.ResolveRequest
-	(*ResolveReply)(nil),   // 6: coppice.v1.ResolveReply
-	(*ProposeRequest)(nil), // 7: coppice.v1.ProposeRequest
-	(*ProposeReply)(nil),   // 8: coppice.v1.ProposeReply
-	(*OrphanRequest)(nil),  // 9: coppice.v1.OrphanRequest
-	(*OrphanReply)(nil),    // 10: coppice.v1.OrphanReply
-	(*FinishRequest)(nil),  // 11: coppice.v1.FinishRequest
-	(*FinishReply)(nil),    // 12: coppice.v1.FinishReply
-	(*WalkRequest)(nil),    // 13: coppice.v1.WalkRequest
-	(*WalkReply)(nil),      // 14: coppice.v1.WalkReply
-	(*RedriveRequest)(nil), // 15: coppice.v1.RedriveRequest
-	(*RedriveReply)(nil),   // 16: coppice.v1.RedriveReply
-	(*OwedCount)(nil),      // 17: coppice.v1.OwedCount
-	(*VerifyReply)(nil),    // 18: coppice.v1.VerifyReply
-	(*Parked)(nil),         // 19: coppice.v1.Parked
-	(*Object)(nil),         // 20: coppice.v1.Object
+	(*TerminateCall)(nil),  // 5: coppice.v1.TerminateCall
+	(*ResolveRequest)(nil), // 6: coppice.v1.ResolveRequest
+	(*ResolveReply)(nil),   // 7: coppice.v1.ResolveReply
+	(*ProposeRequest)(nil), // 8: coppice.v1.ProposeRequest
+	(*ProposeReply)(nil),   // 9: coppice.v1.ProposeReply
+	(*OrphanRequest)(nil),  // 10: coppice.v1.OrphanRequest
+	(*OrphanReply)(nil),    // 11: coppice.v1.OrphanReply
+	(*FinishRequest)(nil),  // 12: coppice.v1.FinishRequest
+	(*FinishReply)(nil),    // 13: coppice.v1.FinishReply
+	(*WalkRequest)(nil),    // 14: coppice.v1.WalkRequest
+	(*WalkReply)(nil),      // 15: coppice.v1.WalkReply
+	(*RedriveRequest)(nil), // 16: coppice.v1.RedriveRequest
+	(*RedriveReply)(nil),   // 17: coppice.v1.RedriveReply
+	(*OwedCount)(nil),      // 18: coppice.v1.OwedCount
+	(*VerifyReply)(nil),    // 19: coppice.v1.VerifyReply
+	(*Parked)(nil),         // 20: coppice.v1.Parked
+	(*Object)(nil),         // 21: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	20, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	2,  // 3: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
-	6,  // 4: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
-	17, // 5: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
-	6,  // [6:6] is the sub-list for method output_type
-	6,  // [6:6] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	21, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	21, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	2,  // 4: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
+	7,  // 5: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
+	18, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_work_proto_init() }
@@ -1357,7 +1427,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -49,6 +49,7 @@ const (
 	markGrace      = 3
 	markGeneration = 4
 	markFinalizers = 5
+	markAwaited    = 6
 
 	columnObjects = 1 // in OwnerReferencesRemoved, FinalizerRemoved, ObjectsDeleted
 	columnShared  = 2 // references, finalizer, finalizers
@@ -280,6 +281,7 @@ func appendShared(b []byte, e *lifecycle.Event) []byte {
 		for _, f := range e.Mark.Finalizers {
 			b = wire.AppendBytes(b, markFinalizers, f)
 		}
+		b = wire.AppendVarint(b, markAwaited, uint64(e.Mark.AwaitedGeneration))
 	}
 	return b
 }

@@ -25,7 +25,7 @@ func said(revision uint64, e *lifecycle.Event, body []byte) string {
 		s += fmt.Sprintf(", object %v", lifecycle.Object{Node: &n}.API())
 	}
 	if e.Type == lifecycle.DeletionMarked {
-		s += fmt.Sprintf(", mark %d %d %q", e.Mark.Time, e.Mark.Generation, e.Mark.Finalizers)
+		s += fmt.Sprintf(", mark %d %d %d %q", e.Mark.Time, e.Mark.Generation, e.Mark.AwaitedGeneration, e.Mark.Finalizers)
 		if e.Mark.GracePeriod != nil {
 			s += fmt.Sprintf(" grace %d", *e.Mark.GracePeriod)
 		}

@@ -288,6 +288,8 @@ func decodeMark(m *lifecycle.Mark, f wire.Field, b []byte) {
 		m.Generation = int64(f.Value)
 	case markFinalizers:
 		m.Finalizers = append(m.Finalizers, string(f.Bytes(b)))
+	case markAwaited:
+		m.AwaitedGeneration = int64(f.Value)
 	}
 }
 

@@ -24,8 +24,8 @@ type Config struct {
 	JS    Publisher
 	// Queued returns how many messages wait in a queue, or are with a worker.
 	Queued func(ctx context.Context, queue string) (uint64, error)
-	// Parked reports whether the call of an external finalizer on this
-	// subject is parked: then it waits for a person, and is not published.
+	// Parked reports whether the call of an external finalizer or agent on
+	// this subject is parked: then it waits for a person, and is not published.
 	Parked func(ctx context.Context, subject string) (bool, error)
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -317,7 +317,7 @@ func (p *Propagator) count(visit func(uid.UID, state.OwedRow) bool) (*coppicev1.
 }
 
 // AllSorts are the sorts of what is owed, as metrics name them.
-var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize"}
+var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate"}
 
 var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish}
 
@@ -338,6 +338,9 @@ func Sorts(row state.OwedRow) []string {
 	}
 	if row.Finalize {
 		sorts = append(sorts, "finalize")
+	}
+	if row.Terminate {
+		sorts = append(sorts, "terminate")
 	}
 	return sorts
 }

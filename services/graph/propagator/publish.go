@@ -49,10 +49,10 @@ func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) 
 	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
 }
 
-// call publishes the call of an external finalizer: as JSON, which every
-// language reads. The stream has one message for each subject; one that is
+// call publishes the call of an external finalizer or agent: as JSON, which
+// every language reads. The stream has one message for each subject; one that is
 // there already is as good.
-func (o *outbox) call(ctx context.Context, subject string, call *coppicev1.FinalizeCall) error {
+func (o *outbox) call(ctx context.Context, subject string, call proto.Message) error {
 	data, err := manifest.MarshalMessage(call)
 	if err != nil {
 		return fmt.Errorf("propagator: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -71,7 +72,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 			return err
 		}
 	}
-	if fresh.Finalize {
+	if fresh.Finalize || fresh.Terminate {
 		return r.calls(ctx, snap, n, again)
 	}
 	return nil
@@ -91,7 +92,7 @@ func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
 	switch {
 	case n == nil:
 		return state.ClaimFilter{}
-	case n.Orphaning():
+	case n.Orphaning() && n.Acknowledged():
 		return snap.ValidClaims(n, true)
 	case !n.Waiting():
 		return snap.ValidClaims(n, false)
@@ -168,11 +169,17 @@ func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error
 	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c)
 }
 
-// calls publishes the calls of an object's external finalizers, except for those
-// that are parked.
+// calls publishes the calls of an object's external finalizers and of its
+// agent, except for those that are parked.
 func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, again bool) error {
 	kind := snap.Kinds().OfNode(n)
 	object := lifecycle.Object{Node: n, Body: snap.Body(n)}.API()
+	if n.Ending() {
+		subject := bus.Terminate{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
+		if err := r.call(ctx, subject, again, &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Revision: n.DeletionRevision}); err != nil {
+			return err
+		}
+	}
 	called := map[string]bool{}
 	for _, f := range n.Finalizers {
 		if lifecycle.IsBuiltinFinalizer(f) || called[f] {
@@ -180,21 +187,22 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 		}
 		called[f] = true
 		subject := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: f}.Subject()
-		if again {
-			if parked, err := r.p.c.Parked(ctx, subject); err != nil {
-				return err
-			} else if parked {
-				continue
-			}
-		}
-		err := r.out.call(ctx, subject, &coppicev1.FinalizeCall{
+		if err := r.call(ctx, subject, again, &coppicev1.FinalizeCall{
 			Resource: kind.Resource(), Object: object, Finalizer: f, Revision: n.DeletionRevision,
-		})
-		if err != nil {
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *round) call(ctx context.Context, subject string, again bool, call proto.Message) error {
+	if again {
+		if parked, err := r.p.c.Parked(ctx, subject); err != nil || parked {
+			return err
+		}
+	}
+	return r.out.call(ctx, subject, call)
 }
 
 // flush publishes what is left, and waits until everything is in its stream.

@@ -106,6 +106,7 @@ const (
 	owedFinishOrphan
 	owedFinishForeground
 	owedFinalize
+	owedTerminate
 )
 
 func appendOwed(b []byte, r OwedRow) []byte {
@@ -114,7 +115,7 @@ func appendOwed(b []byte, r OwedRow) []byte {
 		set bool
 		bit byte
 	}{
-		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize},
+		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate},
 		{r.Finish == lifecycle.FinalizerOrphan, owedFinishOrphan},
 		{r.Finish == lifecycle.FinalizerForeground, owedFinishForeground},
 	} {
@@ -134,7 +135,8 @@ func decodeOwed(b []byte) (OwedRow, error) {
 		return r, errCorrupt
 	}
 	flags := b[0]
-	r.Judge, r.Orphan, r.Finalize = flags&owedJudge != 0, flags&owedOrphan != 0, flags&owedFinalize != 0
+	r.Judge, r.Orphan = flags&owedJudge != 0, flags&owedOrphan != 0
+	r.Finalize, r.Terminate = flags&owedFinalize != 0, flags&owedTerminate != 0
 	switch {
 	case flags&owedFinishOrphan != 0:
 		r.Finish = lifecycle.FinalizerOrphan

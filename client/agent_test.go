@@ -1,0 +1,80 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// The agent of Pods is called with a Pod that has a grace period, under the
+// permissions of its role, and again when it has failed; the Pod goes when it
+// is done. Another DELETE without grace does not wait for it.
+func TestRunAgent(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	pods := client.New(s.nc).Objects(client.Resource{Plural: bus.ExampleAgent}, "shop")
+	create := func(name string) {
+		t.Helper()
+		if _, err := pods.Create(s.ctx, &coppicev1.Object{
+			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`),
+		}, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(name string, opts *client.DeleteOptions) int {
+		t.Helper()
+		r, err := pods.Delete(s.ctx, name, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Code
+	}
+	create("forced")
+	now := int64(0)
+	if code := remove("forced", nil); code != 202 {
+		t.Errorf("code %d, want 202: its agent has not confirmed", code)
+	}
+	if code := remove("forced", &client.DeleteOptions{GracePeriodSeconds: &now}); code != 200 {
+		t.Errorf("code %d, want 200: nobody is waited for", code)
+	}
+
+	calls := make(chan *client.Termination, 10)
+	c := client.New(s.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunAgent(ctx, client.Resource{Plural: bus.ExampleAgent}, func(_ context.Context, call *client.Termination) error {
+			calls <- call
+			if call.Attempt == 1 {
+				return errors.New("it is still running")
+			}
+			return nil
+		}, &client.FinalizerOptions{Backoff: time.Millisecond})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	create("web")
+	before := time.Now()
+	remove("web", nil)
+	for attempt := 1; attempt <= 2; attempt++ {
+		call := testkit.Receive(t, s.ctx, "a call", calls)
+		// Clients see whole seconds.
+		if call.Object.GetMetadata().GetName() != "web" || call.Attempt != attempt || call.Deadline.Before(before.Add(599*time.Second)) {
+			t.Errorf("call %d is %+v", attempt, call)
+		}
+	}
+	testkit.WaitFor(t, s.ctx, "the end of web", func() bool {
+		_, err := pods.Get(s.ctx, "web")
+		return errors.Is(err, client.NotFound)
+	})
+}
