@@ -1,0 +1,250 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Whatever becomes of an append that is not acknowledged, and whoever is the
+// writer afterwards: each command has one outcome, in the log at most once, and
+// its repetition gets it again.
+func TestAmbiguous(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		direction testkit.Direction
+		mode      testkit.Mode
+		takeOver  bool // by another writer, before the first hears of the log again
+		epoch     uint64
+	}{
+		"lost acknowledgement":                   {testkit.ToClient, testkit.Discard, false, 1},
+		"lost acknowledgement and a take-over":   {testkit.ToClient, testkit.Discard, true, 1},
+		"late append":                            {testkit.ToServer, testkit.Hold, false, 1},
+		"late append, later than the next epoch": {testkit.ToServer, testkit.Hold, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			d := newDoubt(t)
+			ttl := 10 * testkit.Timeout
+			if c.takeOver {
+				ttl = time.Second
+			}
+			nc := testkit.Dial(t, d.server, d.proxy.URL(), bus.RoleGraph)
+			one := d.serve(first, nc, ttl)
+			testkit.WaitFor(t, ctx, "the first writer", one.Writing)
+			var two *graph.Service
+			if c.takeOver {
+				two = d.serve("second", testkit.Conn(t, d.server, bus.RoleGraph), ttl)
+				testkit.WaitFor(t, ctx, "the other to stand by", func() bool { return two.Ready() == nil })
+			}
+
+			commands := contenders()
+			var sent atomic.Uint64 // messages, before the append
+			disturb := func() {
+				sent.Store(nc.Stats().OutMsgs)
+				d.proxy.Set(c.direction, c.mode)
+			}
+			d.next.Store(&disturb)
+			answers := d.send(ctx, commands)
+			if c.takeOver {
+				testkit.WaitFor(t, ctx, "the other to be the writer", two.Writing)
+			} else {
+				testkit.WaitFor(t, ctx, "a second attempt of the append", func() bool { return d.next.Load() == nil && nc.Stats().OutMsgs >= sent.Load()+2 })
+			}
+			if c.mode == testkit.Hold {
+				d.proxy.Set(c.direction, testkit.Pass)
+				testkit.WaitFor(t, ctx, "a refusal of what was held up", func() bool { return d.refusals.Load() > 0 })
+			} else {
+				if d.proxy.Lost(c.direction) == 0 {
+					t.Error("nothing was lost")
+				}
+				d.proxy.Heal()
+			}
+			outcomes := answers()
+			again := d.send(ctx, commands)()
+
+			log := newAuditor(t)
+			log.mustRead(ctx, testkit.Conn(t, d.server, bus.RoleReader))
+			log.checkOutcomes(t, commands, outcomes, again)
+			if epoch := log.firstEpoch(commands); epoch != c.epoch {
+				t.Errorf("the first command is in epoch %d of the log, want %d", epoch, c.epoch)
+			}
+		})
+	}
+}
+
+// first is the name of the service behind the proxy.
+const first = "first"
+
+// doubt is a realm whose first writer reaches the log through a proxy.
+type doubt struct {
+	t      *testing.T
+	server *natsd.Server
+	proxy  *testkit.Proxy
+	nc     *nats.Conn // a client's, which nothing disturbs
+	// refusals counts the answers that say that the log has another end.
+	refusals atomic.Int32
+	// next is called once, before the first writer's next append.
+	next atomic.Pointer[func()]
+}
+
+func newDoubt(t *testing.T) *doubt {
+	t.Helper()
+	d := &doubt{t: t, server: testkit.NATS(t)}
+	d.proxy = testkit.NewProxy(t, d.server.URL())
+	d.nc = testkit.Conn(t, d.server, bus.RoleApplication)
+	if _, err := testkit.Conn(t, d.server, bus.RoleGraph).Subscribe(bus.InboxPrefix(bus.RoleGraph)+".>", func(m *nats.Msg) {
+		if bytes.Contains(m.Data, []byte(`"err_code":10071`)) {
+			d.refusals.Add(1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// serve runs a graph service until the test has ended.
+func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Service {
+	d.t.Helper()
+	s, err := graph.New(graph.Config{Conn: nc, Dir: d.t.TempDir(), Instance: name, LeaseTTL: ttl, Failpoint: func(step string) {
+		if name != first || step != writer.FailDecided {
+			return
+		}
+		if next := d.next.Swap(nil); next != nil {
+			(*next)()
+		}
+	}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	d.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			d.t.Errorf("graph service %s: %v", name, err)
+		}
+	})
+	return s
+}
+
+// contested is the name that several commands want for their object.
+const contested = "contested"
+
+// contenders are commands that create objects, some of them the same.
+func contenders() (list []command) {
+	for i := range 12 {
+		name := fmt.Sprint("n-", i)
+		if i%3 == 0 {
+			name = contested
+		}
+		list = append(list, creation(configMaps, "a", &coppicev1.Object{
+			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(fmt.Sprint(i)),
+		}))
+	}
+	return list
+}
+
+// outcome is what a command was answered in the end.
+type outcome struct {
+	result *coppicev1.Result
+	err    error
+}
+
+func (o outcome) equal(other outcome) bool {
+	var a, b *client.Error
+	if errors.As(o.err, &a) && errors.As(other.err, &b) {
+		return a.Reason == b.Reason
+	}
+	return o.err == nil && other.err == nil && proto.Equal(o.result, other.result)
+}
+
+// copies is how often each command is sent at once.
+const copies = 2
+
+// send sends all commands, each several times at once and each time until it is
+// answered for good. Their outcomes are returned, in order, by the function
+// that it returns.
+func (d *doubt) send(ctx context.Context, commands []command) func() [][]outcome {
+	outcomes := make([][]outcome, len(commands))
+	var wg sync.WaitGroup
+	for i, c := range commands {
+		outcomes[i] = make([]outcome, copies)
+		for j := range copies {
+			wg.Go(func() {
+				reply, err := c.do(ctx, d.nc, bus.RoleApplication)
+				if err == nil {
+					outcomes[i][j].result = reply.GetResults()[0]
+				}
+				outcomes[i][j].err = err
+			})
+		}
+	}
+	return func() [][]outcome {
+		wg.Wait()
+		return outcomes
+	}
+}
+
+// firstEpoch is the epoch of the first of the commands.
+func (a *auditor) firstEpoch(commands []command) uint64 {
+	epoch := a.epoch
+	for _, c := range commands {
+		if e, ok := a.epochs[c.id]; ok {
+			epoch = min(epoch, e)
+		}
+	}
+	return epoch
+}
+
+// checkOutcomes compares what commands were answered, over and over, with what
+// is in the log of them.
+func (a *auditor) checkOutcomes(t *testing.T, commands []command, lists ...[][]outcome) {
+	t.Helper()
+	winners := 0
+	for i, c := range commands {
+		first := lists[0][i][0]
+		for _, outcomes := range lists {
+			for _, o := range outcomes[i] {
+				if !o.equal(first) {
+					t.Errorf("command %d was answered %v, %v and also %v, %v", i, first.result, first.err, o.result, o.err)
+				}
+			}
+		}
+		done := a.commands[c.id]
+		if first.err != nil {
+			if !errors.Is(first.err, client.AlreadyExists) || len(done) > 0 {
+				t.Errorf("command %d: %v; in the log it has %d effects", i, first.err, len(done))
+			}
+			continue
+		}
+		m := first.result.GetObject().GetMetadata()
+		if len(done) != 1 || done[0] != (effect{m.GetUid(), m.GetResourceVersion()}) {
+			t.Errorf("command %d has made %s at revision %d, it was told; the log has %v", i, m.GetUid(), m.GetResourceVersion(), done)
+		}
+		if m.GetName() == contested {
+			winners++
+		}
+	}
+	if winners != 1 {
+		t.Errorf("%d commands were told that they have made the same object", winners)
+	}
+}

@@ -1,0 +1,123 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// steps are where a process is killed. The first needs a cascade that has just
+// begun; the others go on with it.
+var steps = []string{
+	propagator.FailScan, writer.FailDecided, writer.FailAppended, writer.FailAcked, writer.FailApplied, propagator.FailPublished,
+}
+
+// passes is how many passes of a step there may be before a kill, at the most:
+// so few that the cascade lasts longer.
+func passes(step string) int {
+	switch step {
+	case propagator.FailScan:
+		return 1 // one page of edges in stageObjects
+	case propagator.FailPublished:
+		return 2
+	}
+	return 6
+}
+
+// A process that is killed with SIGKILL in the middle of a cascade, wherever
+// that is, and started again, brings it to the end that it would have had:
+// every acknowledged command is in the log, no garbage is left, nothing with a
+// solid owner is gone, and the state is the fold of the log.
+func TestCrash(t *testing.T) {
+	together := max(1, *kills/8)
+	for i, left := 0, *kills-together; left > 0; i++ {
+		n := min(left, killsOfWorld)
+		t.Run(fmt.Sprintf("services %d", i), func(t *testing.T) { crashServices(t, i, n) })
+		left -= n
+	}
+	t.Run("all in one", func(t *testing.T) { crashAllInOne(t, together) })
+}
+
+// killsOfWorld is how many kills one log has to bear. More would only have the
+// others read a longer one.
+const killsOfWorld = 12
+
+// crashServices kills services whose NATS server lives on.
+func crashServices(t *testing.T, i, kills int) {
+	t.Helper()
+	server := testkit.NATS(t)
+	w := newWorld(t, i, server.URL(), nats.UserInfo(bus.RoleOperator, server.Password(bus.RoleOperator)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)))
+	w.child = childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
+	reader := testkit.Conn(t, server, bus.RoleReader)
+	w.look = func(ctx context.Context) { w.log.mustRead(ctx, reader) }
+	w.run(kills)
+}
+
+// crashAllInOne kills the NATS server with the services. That shows an
+// acknowledgement that came before its write, not one that came before its
+// sync: what was written is in the page cache, which a killed process does not
+// lose.
+func crashAllInOne(t *testing.T, kills int) {
+	t.Helper()
+	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: freePort(t)}
+	server := openFiles(t, c.Dir, c.Port)
+	w := newWorld(t, 0, server.URL()) // a first time, so that the client knows what the server can
+	if err := server.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	w.child, w.look = c, w.readFiles
+	w.run(kills)
+}
+
+// freePort returns a port that nobody listens on, below those from which the
+// system draws for others while the process that listens on it is down.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// openFiles serves what the NATS server of an all-in-one process has stored.
+func openFiles(t *testing.T, dir string, port int) *natsd.Server {
+	t.Helper()
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.LocalRole(realm)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// readFiles has the auditor read the log that a killed server has left.
+func (w *world) readFiles(ctx context.Context) {
+	t := w.log.t
+	t.Helper()
+	server := openFiles(t, w.child.Dir, 0)
+	nc, err := nats.Connect(server.URL(), server.Options(bus.LocalUser)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.log.mustRead(ctx, nc)
+	nc.Close()
+	if err := server.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+}

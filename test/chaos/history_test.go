@@ -1,0 +1,219 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// history is what clients ask and are told, all at once.
+type history struct {
+	t      *testing.T
+	nc     *nats.Conn
+	leases jetstream.KeyValue
+	begun  time.Time
+	stop   context.CancelFunc
+	asking sync.WaitGroup
+	done   atomic.Int64 // operations with an answer
+	late   atomic.Int64 // operations that were left to wait
+
+	mu      sync.Mutex
+	entries []entry
+}
+
+// entry is one operation. An answer that says nothing about the object is none:
+// what became of the command then is for the log to say.
+type entry struct {
+	id        uuid.UUID
+	client    int
+	ask       ask
+	told      told
+	answered  bool
+	call, end int64
+}
+
+// How many clients ask, about how many objects, and how long a client waits
+// before it leaves an operation to itself and goes on with another.
+const (
+	askers = 6
+	names  = 8
+	hurry  = 200 * time.Millisecond
+)
+
+func newHistory(t *testing.T, server *natsd.Server) *history {
+	t.Helper()
+	ctx := testkit.Context(t)
+	h := &history{t: t, nc: testkit.Conn(t, server, bus.RoleApplication), begun: time.Now()}
+	js := testkit.JetStream(t, server, bus.RoleGraph)
+	testkit.WaitFor(t, ctx, "the bucket of the leases", func() (ok bool) {
+		var err error
+		h.leases, err = js.KeyValue(ctx, bus.LeaseBucket)
+		return err == nil
+	})
+	asking, stop := context.WithCancel(t.Context())
+	h.stop = stop
+	t.Cleanup(h.end)
+	for i := range askers {
+		h.asking.Go(func() { h.client(asking, i) })
+	}
+	return h
+}
+
+// end stops the clients, and waits until nothing is waited for.
+func (h *history) end() {
+	h.stop()
+	h.asking.Wait()
+}
+
+// progress waits until clients have had a number of answers.
+func (h *history) progress(ctx context.Context, n int64) {
+	h.t.Helper()
+	until := h.done.Load() + n
+	testkit.WaitFor(h.t, ctx, "answers", func() bool { return h.done.Load() >= until })
+}
+
+// client asks one thing after the other. One that is not answered soon it
+// leaves to itself: it waits on, so that a stale answer is not missed.
+func (h *history) client(ctx context.Context, i int) {
+	r := rand.New(rand.NewPCG(*seed, uint64(i)))
+	seen := map[string]uint64{} // resourceVersions, which updates are based on
+	var mu sync.Mutex
+	for n := 0; ctx.Err() == nil; n++ {
+		e := entry{
+			id: uuid.New(), client: i,
+			ask: ask{name: fmt.Sprintf("n-%d", r.IntN(names)), verb: []string{bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdate, bus.VerbDelete, bus.VerbGet, bus.VerbGet}[r.IntN(6)]},
+		}
+		switch e.ask.verb {
+		case bus.VerbUpdate:
+			if r.IntN(2) == 0 {
+				mu.Lock()
+				e.ask.expected = seen[e.ask.name]
+				mu.Unlock()
+			}
+			fallthrough
+		case bus.VerbCreate:
+			e.ask.value = fmt.Sprintf("%d.%d", i, n)
+		}
+		answered := make(chan struct{})
+		h.asking.Go(func() {
+			defer close(answered)
+			e = h.run(e)
+			mu.Lock()
+			defer mu.Unlock()
+			if e.answered && e.told.revision > seen[e.ask.name] {
+				seen[e.ask.name] = e.told.revision
+			}
+		})
+		select {
+		case <-answered:
+		case <-time.After(hurry):
+			h.late.Add(1)
+		}
+	}
+}
+
+// answerTime is how long an answer is waited for: longer than a process is
+// stopped.
+const answerTime = 20 * time.Second
+
+// run asks, once, and records.
+func (h *history) run(e entry) entry {
+	ctx, cancel := context.WithTimeout(h.t.Context(), answerTime)
+	defer cancel()
+	c := e.command()
+	e.call = int64(time.Since(h.begun))
+	reply, err := c.once(ctx, h.nc, bus.RoleApplication)
+	e.end = int64(time.Since(h.begun))
+	var refusal *client.Error
+	switch {
+	case err == nil:
+		o := reply.GetResults()[0].GetObject()
+		e.answered = true
+		e.told = told{value: valueOf(o), revision: o.GetMetadata().GetResourceVersion()}
+	case errors.As(err, &refusal):
+		switch refusal.Reason {
+		case client.NotFound, client.AlreadyExists, client.Conflict:
+			e.answered, e.told.refusal = true, refusal.Reason
+		case client.NotReady, client.TooManyRequests, client.Timeout:
+		default:
+			h.t.Errorf("%+v: %v", e.ask, err)
+		}
+	default:
+		h.t.Errorf("%+v: %v", e.ask, err)
+	}
+	if e.answered {
+		h.done.Add(1)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entries = append(h.entries, e)
+	return e
+}
+
+func (e entry) command() command {
+	c := command{e.id, e.ask.verb, configMaps, "a", nil}
+	switch e.ask.verb {
+	case bus.VerbGet:
+		c.request = &coppicev1.GetRequest{Names: []string{e.ask.name}}
+	case bus.VerbDelete:
+		c.request = &coppicev1.DeleteRequest{Names: []string{e.ask.name}}
+	default:
+		c.request = &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{{
+			Metadata: &coppicev1.ObjectMeta{Name: e.ask.name, ResourceVersion: e.ask.expected},
+			Spec:     []byte(`"` + e.ask.value + `"`),
+		}}}
+	}
+	return c
+}
+
+func valueOf(o *coppicev1.Object) string {
+	var v string
+	_ = json.Unmarshal(o.GetSpec(), &v)
+	return v
+}
+
+// operations are the history as it is to be checked. A command without an
+// answer that is in the log was done at some time after it was sent; one that is
+// not never was, and a read without an answer says nothing.
+func (h *history) operations(log *auditor) (list []porcupine.Operation) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.entries {
+		done, inLog := log.commands[e.id]
+		changes := e.ask.verb != bus.VerbGet
+		switch {
+		case changes && e.answered && inLog != (e.told.refusal == ""):
+			h.t.Errorf("%+v was told %+v; that it is in the log is %t", e.ask, e.told, inLog)
+		case changes && inLog:
+			if len(done) != 1 {
+				h.t.Fatalf("%+v has %d effects", e.ask, len(done))
+			}
+			e.told.revision = done[0].revision
+		case !e.answered:
+			continue
+		}
+		if !e.answered {
+			e.end = math.MaxInt64
+		}
+		list = append(list, porcupine.Operation{ClientId: e.client, Input: e.ask, Output: e.told, Call: e.call, Return: e.end})
+	}
+	return list
+}

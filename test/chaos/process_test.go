@@ -1,0 +1,112 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// process is a child.
+type process struct {
+	t              *testing.T
+	name           string
+	cmd            *exec.Cmd
+	stdin          io.WriteCloser
+	stdout, stderr bytes.Buffer
+	ended          chan struct{}
+}
+
+// start starts a child, which ends with the test at the latest.
+func start(t *testing.T, c childConfig) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, name: c.Name, cmd: exec.Command(exe), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(config))
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("process %s said:\n%s%s", p.name, p.stdout.String(), p.stderr.String())
+		}
+	})
+	return p
+}
+
+// passwords are those of the services.
+func passwords(s *natsd.Server) map[string]string {
+	m := map[string]string{}
+	for _, role := range []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner} {
+		m[role] = s.Password(role)
+	}
+	return m
+}
+
+// arm has the process kill itself at a pass of a step, counted from now.
+func (p *process) arm(o order) {
+	p.t.Helper()
+	b, err := json.Marshal(o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.stdin.Write(append(b, '\n')); err != nil {
+		p.t.Fatalf("process %s: %v", p.name, err)
+	}
+}
+
+// killed waits until the process has killed itself at a step.
+func (p *process) killed(ctx context.Context, step string) {
+	p.t.Helper()
+	testkit.Receive(p.t, ctx, "process "+p.name+" to be killed at "+step, p.ended)
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if said := strings.TrimSpace(p.stdout.String()); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL || said != killedAt+step {
+		p.t.Fatalf("process %s: %v, and it said %q, %s", p.name, p.cmd.ProcessState, said, p.stderr.String())
+	}
+}
+
+// hasEnded reports whether the process has ended.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop asks the process to end, and waits until it has.
+func (p *process) stop(ctx context.Context) {
+	p.t.Helper()
+	_ = p.stdin.Close()
+	testkit.Receive(p.t, ctx, "the end of process "+p.name, p.ended)
+	if !p.cmd.ProcessState.Success() {
+		p.t.Errorf("process %s: %v: %s", p.name, p.cmd.ProcessState, p.stderr.String())
+	}
+}

@@ -1,0 +1,197 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+)
+
+// world is a realm whose services are killed, and a client that does not mind.
+type world struct {
+	t      *testing.T
+	child  childConfig
+	nc     *nats.Conn
+	ledger *ledger
+	log    *auditor
+	rand   *rand.Rand
+	stages []*stage
+	first  int // the number of the first stage
+	// look has the auditor read the log while no process runs.
+	look func(context.Context)
+	// deleting are the deletions that may outlive a process.
+	deleting sync.WaitGroup
+}
+
+func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
+	t.Helper()
+	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	t.Logf("drawn from -seed=%d", *seed)
+	return &world{
+		t: t, nc: nc, ledger: &ledger{nc: nc, actor: bus.RoleOperator}, log: newAuditor(t),
+		rand: rand.New(rand.NewPCG(*seed, uint64(i))), first: 2 * i,
+	}
+}
+
+// run kills the process a number of times, and then lets it end its work.
+func (w *world) run(kills int) {
+	stopping, stop := context.WithCancel(w.t.Context())
+	loading, ctx := errgroup.WithContext(stopping)
+	for i := range loaders {
+		loading.Go(func() error { return load(ctx, w.ledger, i) })
+	}
+	for i := range kills {
+		step := steps[i%len(steps)]
+		o := order{Step: step, Pass: 1 + w.rand.IntN(passes(step))}
+		ok := w.t.Run(fmt.Sprintf("%02d %s %d", i, o.Step, o.Pass), func(t *testing.T) {
+			w.log.t = t
+			w.kill(t, o)
+		})
+		if !ok {
+			break
+		}
+	}
+	w.log.t = w.t
+	stop()
+	if err := loading.Wait(); err != nil {
+		w.t.Error(err)
+	}
+	if !w.t.Failed() {
+		w.settle()
+	}
+}
+
+// kill has the process work on a cascade and kill itself, and looks at what it
+// leaves.
+func (w *world) kill(t *testing.T, o order) {
+	t.Helper()
+	begun := time.Now()
+	p := start(t, w.child)
+	if o.Step == propagator.FailScan || w.log.owed(w.namespace()) < stageObjects/3 {
+		w.cascade(t, p, o)
+	} else {
+		p.arm(o)
+	}
+	ctx := testkit.Context(t)
+	p.killed(ctx, o.Step)
+	w.look(ctx)
+	w.log.check(t, w.ledger.take())
+	owed := w.log.owed(w.namespace())
+	if owed == 0 {
+		t.Error("the kill did not hit an unfinished cascade")
+	}
+	t.Logf("%d of %d objects were still owed something, after %.1f s", owed, stageObjects, time.Since(begun).Seconds())
+}
+
+// namespace is that of the last stage.
+func (w *world) namespace() string {
+	if len(w.stages) == 0 {
+		return ""
+	}
+	return w.stages[len(w.stages)-1].ns
+}
+
+// cascade begins a cascade of a new stage, and arms the process: before it
+// where the step is in its very beginning.
+func (w *world) cascade(t *testing.T, p *process, o order) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	s := newStage(w.first + len(w.stages))
+	w.stages = append(w.stages, s)
+	if err := s.create(ctx, w.ledger); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.stages) > 1 {
+		w.verify(t)
+	}
+	trees := s.trees
+	if o.Step != propagator.FailScan {
+		if err := s.delete(testkit.Context(t), w.ledger, trees[0]); err != nil {
+			t.Fatal(err)
+		}
+		trees = trees[1:]
+	}
+	p.arm(o)
+	// Also the deletions may be in the air when the process dies. They are
+	// repeated until they are answered: by the next one, if need be.
+	w.deleting.Go(func() {
+		for _, tree := range trees {
+			if err := s.delete(w.t.Context(), w.ledger, tree); err != nil && w.t.Context().Err() == nil {
+				w.t.Errorf("%s: delete %s: %v", s.ns, tree.name, err)
+			}
+		}
+	})
+}
+
+// verify compares the state with its log. What a kill has done wrong to the
+// state stays wrong, so that it is not asked for after each.
+func (w *world) verify(t *testing.T) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	var reply coppicev1.VerifyReply
+	err := rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
+		return rpc.Call(ctx, w.nc, bus.InternalSubject(realm, bus.OpVerify), nil, nil, &reply)
+	})
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case reply.GetDifference() != "":
+		t.Fatalf("the state is not the fold of the log: %s", reply.GetDifference())
+	}
+}
+
+// settle lets a process end all cascades, and compares what is left with what
+// was to be left.
+func (w *world) settle() {
+	t := w.t
+	p := start(t, w.child)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.deleting.Wait()
+	}()
+	testkit.Receive(t, testkit.Context(t), "the answers to all deletions", done)
+	ctx := testkit.Context(t)
+	testkit.WaitFor(t, ctx, "the end of all cascades", func() bool {
+		if p.hasEnded() {
+			t.Fatalf("the process has ended: %v", p.cmd.ProcessState)
+		}
+		if err := w.log.read(ctx, w.nc); err != nil {
+			return false // the server may just be starting
+		}
+		n := w.log.owed(clients)
+		for _, s := range w.stages {
+			n += w.log.owed(s.ns)
+		}
+		return n == 0
+	})
+	c := client.New(w.nc, client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout/2))
+	for _, s := range w.stages {
+		if err := s.check(ctx, c); err != nil {
+			t.Error(err)
+		}
+	}
+	w.verify(t)
+	ctx = testkit.Context(t)
+	p.stop(ctx)
+	w.look(ctx)
+	w.log.check(t, w.ledger.take())
+	t.Logf("%d commands were acknowledged; the log has %d commits, %d events, %d epochs", w.ledger.all, w.log.sequence, w.log.revision, w.log.epoch)
+}
