@@ -81,6 +81,8 @@ func phrase(e, cause *client.LogEvent) string {
 			return "its owner was deleting in the foreground"
 		case coppicev1.Reason_REASON_OWNER_ORPHANS:
 			return "its owner was orphaning its dependents"
+		case coppicev1.Reason_REASON_CYCLE:
+			return "it waited for itself"
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:

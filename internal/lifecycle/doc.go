@@ -21,6 +21,7 @@
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
 //	judge.go     what the collector does with an object               A12
 //	collect.go   the collector's commands, judged again               A12, A13, A15
+//	cycle.go     objects that wait for each other                     A14
 //	owed.go      what is owed to whom                                 A10, A13, A15
 //
 // Ids such as A12.6 are the behaviours of docs/semantics.md.

@@ -21,6 +21,9 @@ type Owed struct {
 	Orphan bool
 	// Finish names the built-in finalizer that may be done, "" if none.
 	Finish string
+	// Held: the object waits for dependents that are being deleted. It may be
+	// that one of them waits for it in turn: see Unblock.
+	Held bool
 	// Terminate: the agent of the terminating object is to be called.
 	Terminate bool
 	// Finalize: external finalizers of the terminating object are to be called.
@@ -60,6 +63,7 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 	}
 	valid := Dependents(v, n)
 	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
+	o.Held = n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
 	switch {
 	case valid.Pending() > 0 && n.Waiting():
 		o.Judge = true

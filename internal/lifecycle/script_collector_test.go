@@ -125,6 +125,9 @@ func owing(o lifecycle.Owed) string {
 	if o.Finish != "" {
 		all = append(all, "finish "+o.Finish)
 	}
+	if o.Held {
+		all = append(all, "wait for dependents that are being deleted")
+	}
 	if o.Terminate {
 		all = append(all, "call the agent")
 	}

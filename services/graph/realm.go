@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -304,7 +305,7 @@ func (r *realm) catchUp(ctx context.Context, f *folder) error {
 func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	var (
 		g       run.Group
-		prop    = propagator.New(r.propagatorConfig())
+		prop    *propagator.Propagator
 		kinds   = r.state.Kinds()
 		stopper api.Stopper
 		ready   = make(chan struct{})
@@ -323,6 +324,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			}
 		},
 	})
+	prop = propagator.New(r.propagatorConfig(w))
 	writing, stopWriting := context.WithCancel(ctx)
 	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
 
@@ -375,10 +377,11 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	return g.Run()
 }
 
-func (r *realm) propagatorConfig() propagator.Config {
+func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
 		Queued: r.queued, Parked: r.parked,
+		Unblock: func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
 	}
 }
 

@@ -60,6 +60,37 @@ func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 	return events
 }
 
+// unblock breaks a circle of objects that wait for each other, if there is one.
+func (r *Realm) unblock() []lifecycle.Event {
+	var search func(path []*lifecycle.Node) []lifecycle.Event
+	search = func(path []*lifecycle.Node) []lifecycle.Event {
+		last := path[len(path)-1]
+		for _, o := range last.Owners {
+			owner := r.nodes[o.UID]
+			switch {
+			case owner == nil || !lifecycle.Holds(last, owner):
+			case owner == path[0]:
+				events := lifecycle.Unblock(path)
+				r.Apply(events)
+				return events
+			case !slices.Contains(path, owner):
+				if events := search(append(path, owner)); events != nil {
+					return events
+				}
+			}
+		}
+		return nil
+	}
+	for _, u := range r.UIDs() {
+		if n := r.nodes[u]; n.Waiting() {
+			if events := search([]*lifecycle.Node{n}); events != nil {
+				return events
+			}
+		}
+	}
+	return nil
+}
+
 // Settle does what is owed until nothing is left that can be done now, and
 // returns the events, which it applies.
 func (r *Realm) Settle() []lifecycle.Event {
@@ -68,6 +99,9 @@ func (r *Realm) Settle() []lifecycle.Event {
 		before := len(events)
 		for _, u := range r.Owners() {
 			events = append(events, r.Work(u)...)
+		}
+		if len(events) == before {
+			events = append(events, r.unblock()...)
 		}
 		if len(events) == before {
 			return events

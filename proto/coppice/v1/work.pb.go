@@ -833,6 +833,61 @@ func (x *FinishReply) GetRefused() []byte {
 	return nil
 }
 
+// UnblockReply is the writer's answer to the propagator, within the graph
+// service, where objects wait for each other.
+type UnblockReply struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Zero if they did not wait for each other any more.
+	Unblocked     uint32 `protobuf:"varint,2,opt,name=unblocked,proto3" json:"unblocked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnblockReply) Reset() {
+	*x = UnblockReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnblockReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnblockReply) ProtoMessage() {}
+
+func (x *UnblockReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnblockReply.ProtoReflect.Descriptor instead.
+func (*UnblockReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UnblockReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *UnblockReply) GetUnblocked() uint32 {
+	if x != nil {
+		return x.Unblocked
+	}
+	return 0
+}
+
 // WalkRequest, to internal.walk: the next objects of a kind, for the scanner.
 type WalkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -847,7 +902,7 @@ type WalkRequest struct {
 
 func (x *WalkRequest) Reset() {
 	*x = WalkRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +914,7 @@ func (x *WalkRequest) String() string {
 func (*WalkRequest) ProtoMessage() {}
 
 func (x *WalkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +927,7 @@ func (x *WalkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkRequest.ProtoReflect.Descriptor instead.
 func (*WalkRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WalkRequest) GetResource() string {
@@ -907,7 +962,7 @@ type WalkReply struct {
 
 func (x *WalkReply) Reset() {
 	*x = WalkReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +974,7 @@ func (x *WalkReply) String() string {
 func (*WalkReply) ProtoMessage() {}
 
 func (x *WalkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +987,7 @@ func (x *WalkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkReply.ProtoReflect.Descriptor instead.
 func (*WalkReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WalkReply) GetObjects() *ResolveReply {
@@ -960,7 +1015,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1027,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1040,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RedriveRequest) GetMinAgeMilliseconds() uint32 {
@@ -1005,7 +1060,7 @@ type RedriveReply struct {
 
 func (x *RedriveReply) Reset() {
 	*x = RedriveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1072,7 @@ func (x *RedriveReply) String() string {
 func (*RedriveReply) ProtoMessage() {}
 
 func (x *RedriveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1085,7 @@ func (x *RedriveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveReply.ProtoReflect.Descriptor instead.
 func (*RedriveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RedriveReply) GetRevision() uint64 {
@@ -1059,7 +1114,7 @@ type OwedCount struct {
 
 func (x *OwedCount) Reset() {
 	*x = OwedCount{}
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1126,7 @@ func (x *OwedCount) String() string {
 func (*OwedCount) ProtoMessage() {}
 
 func (x *OwedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1139,7 @@ func (x *OwedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwedCount.ProtoReflect.Descriptor instead.
 func (*OwedCount) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OwedCount) GetSort() string {
@@ -1124,7 +1179,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1191,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1204,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1204,7 +1259,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1271,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1284,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1330,7 +1385,10 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\vFinishReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\rR\bfinished\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\fR\arefused\"W\n" +
+	"\arefused\x18\x03 \x01(\fR\arefused\"H\n" +
+	"\fUnblockReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
+	"\tunblocked\x18\x02 \x01(\rR\tunblocked\"W\n" +
 	"\vWalkRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\fR\x06cursor\x12\x14\n" +
@@ -1375,7 +1433,7 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
@@ -1391,23 +1449,24 @@ var file_coppice_v1_work_proto_goTypes = []any{
 	(*OrphanReply)(nil),    // 11: coppice.v1.OrphanReply
 	(*FinishRequest)(nil),  // 12: coppice.v1.FinishRequest
 	(*FinishReply)(nil),    // 13: coppice.v1.FinishReply
-	(*WalkRequest)(nil),    // 14: coppice.v1.WalkRequest
-	(*WalkReply)(nil),      // 15: coppice.v1.WalkReply
-	(*RedriveRequest)(nil), // 16: coppice.v1.RedriveRequest
-	(*RedriveReply)(nil),   // 17: coppice.v1.RedriveReply
-	(*OwedCount)(nil),      // 18: coppice.v1.OwedCount
-	(*VerifyReply)(nil),    // 19: coppice.v1.VerifyReply
-	(*Parked)(nil),         // 20: coppice.v1.Parked
-	(*Object)(nil),         // 21: coppice.v1.Object
+	(*UnblockReply)(nil),   // 14: coppice.v1.UnblockReply
+	(*WalkRequest)(nil),    // 15: coppice.v1.WalkRequest
+	(*WalkReply)(nil),      // 16: coppice.v1.WalkReply
+	(*RedriveRequest)(nil), // 17: coppice.v1.RedriveRequest
+	(*RedriveReply)(nil),   // 18: coppice.v1.RedriveReply
+	(*OwedCount)(nil),      // 19: coppice.v1.OwedCount
+	(*VerifyReply)(nil),    // 20: coppice.v1.VerifyReply
+	(*Parked)(nil),         // 21: coppice.v1.Parked
+	(*Object)(nil),         // 22: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	21, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	21, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	22, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	22, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
 	2,  // 4: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
 	7,  // 5: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
-	18, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
+	19, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
 	7,  // [7:7] is the sub-list for method output_type
 	7,  // [7:7] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
@@ -1427,7 +1486,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,6 +9,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
+// Components and BreakCircles are as they are within.
+var Components = components
+
+// BreakCircles looks once for circles.
+func (p *Propagator) BreakCircles(ctx context.Context) (bool, error) { return p.breakCircles(ctx) }
+
 // Look does once what Run does again and again, and waits for the walks that
 // this has begun.
 func (p *Propagator) Look(ctx context.Context) error {

@@ -27,8 +27,11 @@ type Config struct {
 	// Parked reports whether the call of an external finalizer or agent on
 	// this subject is parked: then it waits for a person, and is not published.
 	Parked func(ctx context.Context, subject string) (bool, error)
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Unblock proposes to the writer that objects wait for each other in a
+	// circle, and reports whether it has unblocked one of them.
+	Unblock func(ctx context.Context, circle []uid.UID) (bool, error)
+	Now     func() time.Time
+	Log     *slog.Logger
 	// Failpoint is called at the named steps; for tests that end the process there.
 	Failpoint func(step string)
 }
@@ -56,6 +59,8 @@ type Propagator struct {
 	due       lifecycle.Time
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
+	held      map[uid.UID]bool           // objects that wait: see circles
+	allHeld   bool                       // there are too many to remember
 	wake      chan struct{}
 	walks     chan struct{}
 }
@@ -78,6 +83,7 @@ func New(c Config) *Propagator {
 		due:       lifecycle.Never,
 		published: map[uid.UID]lifecycle.Time{},
 		walking:   map[uid.UID]bool{},
+		held:      map[uid.UID]bool{},
 		wake:      make(chan struct{}, 1),
 		walks:     make(chan struct{}, maxWalks),
 	}
@@ -94,6 +100,7 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 		if !c.Has {
 			delete(p.hints, c.UID)
 			delete(p.published, c.UID)
+			delete(p.held, c.UID)
 			continue
 		}
 		p.hint(c.UID, false)
@@ -134,6 +141,7 @@ func (p *Propagator) poke() {
 // Run publishes until ctx ends.
 func (p *Propagator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.circles(ctx) })
 	g.Go(func() error {
 		for {
 			if err := p.outcome(ctx, p.round(ctx, g)); err != nil {
@@ -317,7 +325,7 @@ func (p *Propagator) count(visit func(uid.UID, state.OwedRow) bool) (*coppicev1.
 }
 
 // AllSorts are the sorts of what is owed, as metrics name them.
-var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate"}
+var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate", "held"}
 
 var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish}
 
@@ -341,6 +349,9 @@ func Sorts(row state.OwedRow) []string {
 	}
 	if row.Terminate {
 		sorts = append(sorts, "terminate")
+	}
+	if row.Held {
+		sorts = append(sorts, "held")
 	}
 	return sorts
 }

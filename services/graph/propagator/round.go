@@ -58,6 +58,10 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		r.p.dueAt(fresh.JudgeAt)
 		fresh.Judge = false
 	}
+	if fresh.Held {
+		r.p.hold(u)
+		fresh.Held = false
+	}
 	if fresh == (lifecycle.Owed{}) || fresh == (lifecycle.Owed{JudgeAt: fresh.JudgeAt}) {
 		return nil
 	}

@@ -107,6 +107,7 @@ const (
 	owedFinishForeground
 	owedFinalize
 	owedTerminate
+	owedHeld
 )
 
 func appendOwed(b []byte, r OwedRow) []byte {
@@ -115,7 +116,7 @@ func appendOwed(b []byte, r OwedRow) []byte {
 		set bool
 		bit byte
 	}{
-		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate},
+		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate}, {r.Held, owedHeld},
 		{r.Finish == lifecycle.FinalizerOrphan, owedFinishOrphan},
 		{r.Finish == lifecycle.FinalizerForeground, owedFinishForeground},
 	} {
@@ -136,7 +137,7 @@ func decodeOwed(b []byte) (OwedRow, error) {
 	}
 	flags := b[0]
 	r.Judge, r.Orphan = flags&owedJudge != 0, flags&owedOrphan != 0
-	r.Finalize, r.Terminate = flags&owedFinalize != 0, flags&owedTerminate != 0
+	r.Finalize, r.Terminate, r.Held = flags&owedFinalize != 0, flags&owedTerminate != 0, flags&owedHeld != 0
 	switch {
 	case flags&owedFinishOrphan != 0:
 		r.Finish = lifecycle.FinalizerOrphan

@@ -1,0 +1,39 @@
+package lifecycle
+
+import (
+	"slices"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Holds reports whether the dependent n holds up the deletion of owner in the
+// foreground: one of its references says so, and is true.
+func Holds(n, owner *Node) bool {
+	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })
+}
+
+func holds(n *Node, r *OwnerReference, owner *Node) bool {
+	return r.UID == owner.UID && r.Blocking == True && Fits(n, r, owner)
+}
+
+// Unblock decides that objects wait for each other in a circle: each holds up
+// the next, and the last one the first (A14). The first stops to hold up the
+// next. Nothing else changes: an owner outside of the circle waits on, and other
+// circles are broken one at a time (X08, L4).
+func Unblock(circle []*Node) []Event {
+	for i, n := range circle {
+		if !n.Waiting() || !Holds(n, circle[(i+1)%len(circle)]) {
+			return nil // somebody was faster
+		}
+	}
+	n, owner := *circle[0], circle[1%len(circle)]
+	n.Owners = slices.Clone(n.Owners)
+	for i := range n.Owners {
+		if r := &n.Owners[i]; holds(&n, r, owner) {
+			r.Blocking = False
+		}
+	}
+	return []Event{{
+		Type: ObjectUpdated, UID: n.UID, Reason: coppicev1.Reason_REASON_CYCLE, Cause: n.DeletionRevision, Object: Object{Node: &n},
+	}}
+}
