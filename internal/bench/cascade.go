@@ -41,12 +41,13 @@ type Cascade struct {
 	Policy string
 	// Progress is told how many of the objects have been made.
 	Progress func(made int)
+
+	namespace string // of this run: what others have left behind stays theirs
 }
 
 const (
 	batch     = 500
 	callers   = 4
-	namespace = "bench"
 	finalizer = "bench.coppice.dev/answered"
 	survives  = 100
 	held      = 1000
@@ -62,7 +63,8 @@ var (
 // error.
 func (b Cascade) Run(ctx context.Context, c *client.Client) (Result, error) {
 	r := Result{Name: "cascade-wide-" + b.Policy, Objects: b.Objects}
-	owners := c.Objects(deployments, namespace)
+	b.namespace = "bench-" + randomName()
+	owners := c.Objects(deployments, b.namespace)
 	victim, err := owners.Create(ctx, owner(), client.WriteOptions{})
 	if err != nil {
 		return r, err
@@ -124,7 +126,7 @@ func (b Cascade) populate(ctx context.Context, c *client.Client, victim, keeper 
 			for i := range objects {
 				objects[i] = b.dependent(made+i, victim, keeper)
 			}
-			results, err := c.Objects(pods, namespace).CreateAll(ctx, objects, client.WriteOptions{})
+			results, err := c.Objects(pods, b.namespace).CreateAll(ctx, objects, client.WriteOptions{})
 			for _, r := range results {
 				err = errors.Join(err, r.Err)
 			}
@@ -183,12 +185,12 @@ func (b Cascade) await(ctx context.Context, c *client.Client, victim *coppicev1.
 		return err
 	}
 	return poll.Until(ctx, func() (bool, error) {
-		_, err := c.Objects(deployments, namespace).Get(ctx, victim.GetMetadata().GetName())
+		_, err := c.Objects(deployments, b.namespace).Get(ctx, victim.GetMetadata().GetName())
 		if !errors.Is(err, client.NotFound) {
 			return false, err
 		}
 		if b.Policy != "Orphan" {
-			page, err := c.Objects(pods, namespace).Page(ctx, client.ListOptions{LabelSelector: "fate=collected", Limit: 1}, "")
+			page, err := c.Objects(pods, b.namespace).Page(ctx, client.ListOptions{LabelSelector: "fate=collected", Limit: 1}, "")
 			if err != nil || len(page.Objects) > 0 {
 				return false, err
 			}
@@ -214,7 +216,7 @@ func awaitConsumer(ctx context.Context, c *client.Client) error {
 // just the references that should be left.
 func (b Cascade) check(ctx context.Context, c *client.Client, keeper *coppicev1.Object) error {
 	found := 0
-	for o, err := range c.Objects(pods, namespace).List(ctx, client.ListOptions{}) {
+	for o, err := range c.Objects(pods, b.namespace).List(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
 		}
