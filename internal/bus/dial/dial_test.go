@@ -1,0 +1,259 @@
+package dial_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"github.com/spf13/pflag"
+
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// serve runs a server until the test has ended.
+func serve(t *testing.T, o *server.Options) string {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(testkit.Timeout) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL()
+}
+
+// as connects with the flags of a command line.
+func as(t *testing.T, args ...string) (*nats.Conn, error) {
+	t.Helper()
+	var c dial.Config
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.Flags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := c.Client("test")
+	if err == nil {
+		t.Cleanup(nc.Close)
+	}
+	return nc, err
+}
+
+// comesIn fails the test if one is not let in, isRefused if one is.
+func comesIn(t *testing.T, args ...string) *nats.Conn {
+	t.Helper()
+	nc, err := as(t, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return nc
+}
+
+func isRefused(t *testing.T, want string, args ...string) {
+	t.Helper()
+	if _, err := as(t, args...); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: error %v, want %q", strings.Join(args, " "), err, want)
+	}
+}
+
+// alone hides what the user of this machine has set, and the contexts.
+func alone(t *testing.T) string {
+	t.Helper()
+	for _, v := range []string{"URL", "USER", "PASSWORD", "CREDS", "NKEY", "CERT", "KEY", "CA", "CONTEXT", "TIMEOUT"} {
+		t.Setenv("NATS_"+v, "")
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	return dir
+}
+
+func write(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPassword(t *testing.T) {
+	alone(t)
+	url := serve(t, &server.Options{Users: []*server.User{{Username: "ana", Password: "secret"}}})
+	isRefused(t, "refuses these credentials", "--server", url)
+	isRefused(t, "refuses these credentials", "--server", url, "--user", "ana", "--password", "wrong")
+	nc := comesIn(t, "-s", url, "--user", "ana", "--password", "secret")
+	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.ana.") {
+		t.Errorf("replies come to %s, want a private inbox", inbox)
+	}
+	t.Setenv("NATS_URL", url)
+	t.Setenv("NATS_USER", "ana")
+	t.Setenv("NATS_PASSWORD", "secret")
+	comesIn(t)
+	isRefused(t, "no NATS server answers", "--server", "nats://127.0.0.1:1")
+}
+
+func TestToken(t *testing.T) {
+	alone(t)
+	url := serve(t, &server.Options{Authorization: "sesame"})
+	comesIn(t, "--server", url, "--user", "sesame")
+	isRefused(t, "refuses these credentials", "--server", url, "--user", "other")
+}
+
+func TestNKey(t *testing.T) {
+	dir := alone(t)
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _ := key.PublicKey()
+	seed, _ := key.Seed()
+	url := serve(t, &server.Options{Nkeys: []*server.NkeyUser{{Nkey: public}}})
+	comesIn(t, "--server", url, "--nkey", write(t, filepath.Join(dir, "user.nk"), seed))
+	isRefused(t, "refuses these credentials", "--server", url)
+	isRefused(t, "nowhere.nk", "--server", url, "--nkey", "nowhere.nk")
+}
+
+func TestCreds(t *testing.T) {
+	dir := alone(t)
+	pair := func(create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
+		t.Helper()
+		k, err := create()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, _ := k.PublicKey()
+		return k, public
+	}
+	operator, operatorID := pair(nkeys.CreateOperator)
+	account, accountID := pair(nkeys.CreateAccount)
+	user, userID := pair(nkeys.CreateUser)
+	encode := func(c jwt.Claims, by nkeys.KeyPair) string {
+		t.Helper()
+		token, err := c.Encode(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	trusted := jwt.NewOperatorClaims(operatorID)
+	resolver := &server.MemAccResolver{}
+	if err := resolver.Store(accountID, encode(jwt.NewAccountClaims(accountID), operator)); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, &server.Options{TrustedOperators: []*jwt.OperatorClaims{trusted}, AccountResolver: resolver})
+	seed, _ := user.Seed()
+	creds, err := jwt.FormatUserConfig(encode(jwt.NewUserClaims(userID), account), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comesIn(t, "--server", url, "--creds", write(t, filepath.Join(dir, "user.creds"), creds))
+	isRefused(t, "refuses these credentials", "--server", url)
+}
+
+// A server that asks for certificates lets in who has one.
+func TestTLS(t *testing.T) {
+	dir := alone(t)
+	ca, caKey := certificate(t, nil, nil)
+	cert, key := certificate(t, ca, caKey)
+	encoded, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(name, kind string, der []byte) string {
+		return write(t, filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	caFile, certFile, keyFile := block("ca.pem", "CERTIFICATE", ca.Raw), block("cert.pem", "CERTIFICATE", cert.Raw), block("key.pem", "EC PRIVATE KEY", encoded)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca)
+	url := serve(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: 10, TLSConfig: &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
+		ClientCAs:    pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}})
+	comesIn(t, "--server", url, "--tlsca", caFile, "--tlscert", certFile, "--tlskey", keyFile)
+	isRefused(t, "certificate", "--server", url, "--tlsca", caFile)
+	isRefused(t, "certificate", "--server", url, "--tlscert", certFile, "--tlskey", keyFile)
+}
+
+// certificate makes one for this machine, signed by another, or by itself.
+func certificate(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if ca == nil {
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+		ca, caKey = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, ca, key.Public(), caKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed, key
+}
+
+// Contexts are read where the nats command keeps them; flags stand before them.
+func TestContext(t *testing.T) {
+	dir := alone(t)
+	url := serve(t, &server.Options{Users: []*server.User{{Username: "ana", Password: "secret"}, {Username: "bert", Password: "other"}}})
+	file, err := json.Marshal(map[string]string{"url": url, "user": "ana", "password": "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "nats", "context", "shop.json"), file)
+	nc := comesIn(t, "--context", "shop")
+	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.ana.") {
+		t.Errorf("replies come to %s, want the inbox of the context's user", inbox)
+	}
+	t.Setenv("NATS_CONTEXT", "shop")
+	comesIn(t)
+	nc = comesIn(t, "--user", "bert", "--password", "other")
+	if inbox := nc.NewRespInbox(); !strings.HasPrefix(inbox, "_INBOX.bert.") {
+		t.Errorf("replies come to %s, want the inbox of --user", inbox)
+	}
+	isRefused(t, `nats context "nope"`, "--context", "nope")
+	// The selected one holds for who says nothing.
+	t.Setenv("NATS_CONTEXT", "")
+	write(t, filepath.Join(dir, "nats", "context.txt"), []byte("shop"))
+	comesIn(t)
+}
