@@ -120,6 +120,9 @@ func (d *description) write(ctx context.Context) error {
 	if d.o.GetMetadata().GetDeletionGracePeriodSeconds() > 0 {
 		d.field("Agent", d.agent(ctx))
 	}
+	if warnings := d.warnings(ctx); warnings != nil {
+		d.section("Warnings", warnings)
+	}
 	return d.events(ctx)
 }
 
@@ -268,6 +271,19 @@ func (d *description) parked(ctx context.Context, subject string) bool {
 	}
 	_, err = stream.GetLastMsgForSubject(ctx, bus.ParkedSubject(d.realm, subject, 0))
 	return err == nil
+}
+
+// warnings has a row for each warning.
+func (d *description) warnings(ctx context.Context) [][]string {
+	found, err := d.session.warnings(ctx, d.o.GetMetadata().GetUid(), func(client.Warning) bool { return true })
+	if err != nil {
+		return [][]string{{err.Error()}}
+	}
+	var rows [][]string
+	for _, w := range found {
+		rows = append(rows, []string{w.Reason, printable(w.Message), age(d.now().Sub(w.Time)) + " ago"})
+	}
+	return rows
 }
 
 // How far describe looks back for events, and how many it shows.

@@ -7,9 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
 )
@@ -28,7 +30,9 @@ func (a *app) eventsCommand() *cobra.Command {
 		GroupID: "operate",
 		Short:   "Read the event log: what happened, and why",
 		Long: `Events shows the last events of the realm, or of one object, each with its
-causes: from the nearest back to the command of whoever wanted it.`,
+causes: from the nearest back to the command of whoever wanted it. Between them
+stand warnings: of references that can never be true, of finalizers that nobody
+answers.`,
 		Example: `  coppice events --last 50
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
@@ -58,6 +62,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 		return wrong("--last=%d: it cannot be negative", f.last)
 	}
 	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
+	warned := func(w client.Warning) bool {
+		return match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
+	}
 	if len(args) > 0 {
 		k, name, err := s.one(args)
 		if err != nil {
@@ -82,16 +89,21 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 		if !complete && len(found) < f.last {
 			_, _ = fmt.Fprintf(s.stderr, "looked back over the last %d commits only\n", maxCommits)
 		}
-		for _, e := range found {
-			if err := w.write(ctx, e); err != nil {
-				return err
-			}
+		warnings, err := s.warnings(ctx, "", warned)
+		if err != nil {
+			return err
+		}
+		if err := w.writeAll(ctx, found, warnings, f.last); err != nil {
+			return err
 		}
 	}
 	if !f.follow {
 		return nil
 	}
-	return s.followEvents(ctx, h, from, match, w)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.followEvents(ctx, h, from, match, w) })
+	g.Go(func() error { return s.followWarnings(ctx, warned, w) })
+	return g.Wait()
 }
 
 // followEvents tells the events of commits from a sequence on, until ctx ends.
@@ -121,8 +133,9 @@ func (s *session) followEvents(ctx context.Context, h *history, from uint64, mat
 	return nil
 }
 
-// eventWriter writes events with their causes.
+// eventWriter writes events with their causes, and warnings.
 type eventWriter struct {
+	mu   sync.Mutex
 	w    io.Writer
 	ink  ink
 	json bool
@@ -132,15 +145,15 @@ type eventWriter struct {
 
 // eventJSON is an event for programs.
 type eventJSON struct {
-	Revision  uint64    `json:"revision"`
+	Revision  uint64    `json:"revision,omitempty"` // none for a warning
 	Time      time.Time `json:"time"`
 	Type      string    `json:"type"`
 	Resource  string    `json:"resource"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       string    `json:"uid"`
-	Actor     string    `json:"actor"`
-	Verb      string    `json:"verb"`
+	Actor     string    `json:"actor,omitempty"`
+	Verb      string    `json:"verb,omitempty"`
 	Note      string    `json:"note,omitempty"`
 	Reason    string    `json:"reason"`
 	Cause     uint64    `json:"cause,omitempty"`
@@ -153,6 +166,8 @@ func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
 	if err != nil {
 		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.json {
 		return json.NewEncoder(w.w).Encode(eventJSON{
 			Revision: e.Revision, Time: e.Time, Type: e.Type, Resource: e.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID,

@@ -67,7 +67,7 @@ func GraphRole(realms ...string) Role {
 		Replies: true,
 	}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"))
+		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), WarningFilter(realm, ""))
 		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
 	}
 	r.Subscribe = append(r.Subscribe, "$SRV.>")
@@ -244,17 +244,19 @@ func consume(stream, durable string) []string {
 	}
 }
 
-// look allows to read the log by consumers of one's own, to read single
+// look allows to read the log and warnings by consumers of one's own, to read single
 // messages of the other streams, and to see who consumes them.
 func look(realm string) []string {
 	list := []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"}
-	for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm), ParkedStream(realm)} {
+	for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm), ParkedStream(realm), WarningStream(realm)} {
 		list = append(list, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.MSG.GET."+s, "$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>",
 			"$JS.API.CONSUMER.NAMES."+s, "$JS.API.CONSUMER.LIST."+s, "$JS.API.CONSUMER.INFO."+s+".*")
 	}
-	log := LogStream(realm)
-	return append(list, "$JS.API.CONSUMER.CREATE."+log+".>", "$JS.API.CONSUMER.DELETE."+log+".*",
-		"$JS.API.CONSUMER.MSG.NEXT."+log+".*", "$JS.ACK."+log+".>")
+	for _, s := range []string{LogStream(realm), WarningStream(realm)} {
+		list = append(list, "$JS.API.CONSUMER.CREATE."+s+".>", "$JS.API.CONSUMER.DELETE."+s+".*",
+			"$JS.API.CONSUMER.MSG.NEXT."+s+".*", "$JS.ACK."+s+".>")
+	}
+	return list
 }
 
 // unpark allows to put parked work back where it came from.

@@ -25,6 +25,9 @@ func FinalizeStream(realm string) string { return root + "-" + realm + "-finaliz
 // ParkedStream is the name of the stream of what waits for a person.
 func ParkedStream(realm string) string { return root + "-" + realm + "-parked" }
 
+// WarningStream is the name of the stream of warnings.
+func WarningStream(realm string) string { return root + "-" + realm + "-warning" }
+
 // LeaseBucket is the key-value bucket of the writers' leases, LeaseKey the key
 // of a realm's.
 const LeaseBucket = "coppice-leases"
@@ -59,6 +62,8 @@ const (
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
+	// keptWarnings is for how long a warning is remembered that is not said again.
+	keptWarnings = time.Hour
 )
 
 // LogConfig is the configuration of a realm's log. Nothing in it may lose or
@@ -154,7 +159,19 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		Replicas:          replicas,
 		AllowDirect:       true,
 	}
-	for _, c := range []*jetstream.StreamConfig{&work, &finalize} {
+	warning := jetstream.StreamConfig{
+		Name:              WarningStream(realm),
+		Description:       "warnings about objects of realm " + realm + ": derived, said again while they hold",
+		Subjects:          []string{WarningFilter(realm, "")},
+		Retention:         jetstream.LimitsPolicy,
+		Discard:           jetstream.DiscardOld,
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           1 << 16,
+		MaxBytes:          64 * mebibyte,
+		MaxAge:            keptWarnings,
+		Replicas:          replicas,
+	}
+	for _, c := range []*jetstream.StreamConfig{&work, &finalize, &warning} {
 		if replicas > 1 {
 			c.Storage = jetstream.MemoryStorage
 		} else {
@@ -162,7 +179,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 			c.PersistMode = jetstream.AsyncPersistMode
 		}
 	}
-	return []jetstream.StreamConfig{work, finalize, parked}
+	return []jetstream.StreamConfig{work, finalize, parked, warning}
 }
 
 // WorkConsumers are the consumers of the work stream. MaxDeliver is without

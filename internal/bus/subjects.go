@@ -214,6 +214,24 @@ func TerminateFilter(realm, group, plural string) string {
 	return Terminate{Realm: realm, Group: group, Plural: plural, UID: "*"}.Subject()
 }
 
+// Warning is the subject of a warning.
+type Warning struct {
+	Realm, Group, Plural, Namespace, UID, Reason string
+}
+
+// Subject spells the subject.
+func (w Warning) Subject() string {
+	return strings.Join([]string{root, w.Realm, "warning", GroupToken(w.Group), w.Plural, NamespaceToken(w.Namespace), w.UID, w.Reason}, ".")
+}
+
+// WarningFilter matches the warnings about an object, or all without a uid.
+func WarningFilter(realm, uid string) string {
+	if uid == "" {
+		uid = "*"
+	}
+	return strings.Join([]string{root, realm, "warning", "*", "*", "*", uid, "*"}, ".")
+}
+
 // ParkedSubject is where a message is parked that came on the subject, with
 // that sequence. Calls of external finalizers have a subject each; chunks of
 // work share theirs, and are told apart by the sequence.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
@@ -43,9 +44,12 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Heartbeat is how often a watch says that it is alive.
 	Heartbeat time.Duration
-	Now       func() time.Time
-	Log       *slog.Logger
-	Registry  prometheus.Registerer
+	// StuckAfter is after how long a finalizer that has not answered is warned
+	// of; 10 minutes.
+	StuckAfter time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
+	Registry   prometheus.Registerer
 	// Failpoint is called at the steps that packages writer and propagator name.
 	Failpoint func(step string)
 
@@ -100,6 +104,7 @@ func New(c Config) (*Service, error) {
 	m := newMetrics(c.Registry)
 	for _, name := range c.Realms {
 		r := &realm{c: &s.c, name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name)}
+		r.warner = warn.New(c.Conn, name, c.Now, r.log)
 		r.phase.Store(phaseWaiting)
 		s.realms = append(s.realms, r)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
@@ -21,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -33,6 +35,7 @@ type realm struct {
 	js      jetstream.JetStream
 	metrics *metrics
 	phase   atomic.Value // phase
+	warner  *warn.Warner
 
 	state  *state.State
 	events *eventlog.Log
@@ -113,7 +116,9 @@ func (r *realm) run(ctx context.Context) (err error) {
 }
 
 func (r *realm) apiConfig() api.Config {
-	return api.Config{Realm: r.name, Conn: r.c.Conn, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log}
+	return api.Config{
+		Realm: r.name, Conn: r.c.Conn, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
+	}
 }
 
 // openLog opens the log and makes sure that the other streams are there. It
@@ -381,6 +386,7 @@ func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
 		Queued: r.queued, Parked: r.parked,
+		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unblock: func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
 	}
 }

@@ -37,7 +37,7 @@ type realm struct {
 
 func start(t *testing.T) *realm {
 	t.Helper()
-	r, stop := startIn(t, t.TempDir())
+	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
 	t.Cleanup(stop)
 	return r
 }
@@ -45,8 +45,13 @@ func start(t *testing.T) *realm {
 // startIn starts everything on a directory; stop may be called early.
 func startIn(t *testing.T, dir string) (r *realm, stop func()) {
 	t.Helper()
+	return startWith(t, allinone.Config{Dir: dir})
+}
+
+func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
+	t.Helper()
 	ctx := testkit.Context(t)
-	s, err := allinone.Start(ctx, allinone.Config{Dir: dir})
+	s, err := allinone.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1242,6 +1242,104 @@ func (x *VerifyReply) GetDifference() string {
 	return ""
 }
 
+// Warning, on warning.<group>.<plural>.<namespace>.<uid>.<reason>: something about
+// an object that somebody should look at. Warnings change nothing, are said
+// again while they hold, and are forgotten after a while. They are sent as JSON.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "pods" or "replicasets.apps".
+	Resource  string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Uid       string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// In one word, for programs.
+	Reason  string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Unix microseconds.
+	Time          int64 `protobuf:"varint,7,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Warning) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Warning) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Warning) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Warning) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Warning) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Warning) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Warning) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
 // Parked is a piece of work that kept failing and waits for a person.
 type Parked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1259,7 +1357,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1369,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1382,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1412,7 +1510,15 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\aobjects\x18\x04 \x01(\x04R\aobjects\x12\x1e\n" +
 	"\n" +
 	"difference\x18\x05 \x01(\tR\n" +
-	"difference\"\x92\x01\n" +
+	"difference\"\xaf\x01\n" +
+	"\aWarning\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
+	"\x04time\x18\a \x01(\x03R\x04time\"\x92\x01\n" +
 	"\x06Parked\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\fR\amessage\x12\x14\n" +
@@ -1433,7 +1539,7 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
@@ -1456,14 +1562,15 @@ var file_coppice_v1_work_proto_goTypes = []any{
 	(*RedriveReply)(nil),   // 18: coppice.v1.RedriveReply
 	(*OwedCount)(nil),      // 19: coppice.v1.OwedCount
 	(*VerifyReply)(nil),    // 20: coppice.v1.VerifyReply
-	(*Parked)(nil),         // 21: coppice.v1.Parked
-	(*Object)(nil),         // 22: coppice.v1.Object
+	(*Warning)(nil),        // 21: coppice.v1.Warning
+	(*Parked)(nil),         // 22: coppice.v1.Parked
+	(*Object)(nil),         // 23: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	22, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	22, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	23, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	23, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
 	2,  // 4: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
 	7,  // 5: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
 	19, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
@@ -1486,7 +1593,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -108,7 +108,7 @@ func (s *replicaServer) resolve(q *request) {
 		return
 	}
 	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap)), nil
+		return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap), s.Warn), nil
 	})
 }
 
@@ -139,7 +139,7 @@ func (s *replicaServer) walk(q *request) {
 			uids, last = append(uids, u), state.NameCursor{Namespace: ns, Name: name}
 			return true
 		})
-		reply := &coppicev1.WalkReply{Objects: resolve.Resolve(snap, uids, 0, s.now(snap))}
+		reply := &coppicev1.WalkReply{Objects: resolve.Resolve(snap, uids, 0, s.now(snap), s.Warn)}
 		if more {
 			reply.Cursor = []byte(encodeToken(last))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -27,6 +28,8 @@ type Config struct {
 	Instance string
 	Version  string
 	Log      *slog.Logger
+	// Warn is told of owner references that somebody should look at; nil for nobody.
+	Warn resolve.Warn
 }
 
 // Writer is what the writer's service needs beside.

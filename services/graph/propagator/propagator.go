@@ -30,8 +30,13 @@ type Config struct {
 	// Unblock proposes to the writer that objects wait for each other in a
 	// circle, and reports whether it has unblocked one of them.
 	Unblock func(ctx context.Context, circle []uid.UID) (bool, error)
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Stuck is told of an object that external finalizers or its agent have
+	// held since a time; nil for nobody.
+	Stuck func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
+	// StuckAfter is after how long; 10 minutes.
+	StuckAfter time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
 	// Failpoint is called at the named steps; for tests that end the process there.
 	Failpoint func(step string)
 }
@@ -61,6 +66,7 @@ type Propagator struct {
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
 	held      map[uid.UID]bool           // objects that wait: see circles
 	allHeld   bool                       // there are too many to remember
+	stuckFrom uid.UID                    // behind which stuck objects are looked for next
 	wake      chan struct{}
 	walks     chan struct{}
 }
@@ -75,6 +81,9 @@ func New(c Config) *Propagator {
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
+	}
+	if c.StuckAfter == 0 {
+		c.StuckAfter = 10 * time.Minute
 	}
 	return &Propagator{
 		c:         c,
@@ -277,7 +286,9 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 		}
 	}
 	now := lifecycle.TimeOf(p.c.Now())
+	stuck := p.newStuck(now)
 	reply, err := p.count(func(u uid.UID, row state.OwedRow) bool {
+		stuck.look(u, row)
 		least := age
 		for _, sort := range Sorts(row) {
 			if a, ok := ages[queueOf[sort]]; ok {
@@ -292,6 +303,9 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 		return ctx.Err() == nil
 	})
 	p.poke()
+	if err == nil {
+		err = stuck.tell()
+	}
 	return reply, err
 }
 

@@ -17,8 +17,11 @@ import (
 // collected once objects before them are gone. They are found through objects
 // that go at once; their classes hold on the assumption that these do, which
 // the writer finds true if it collects in the same order.
-func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time) *coppicev1.ResolveReply {
+//
+// warn is told of references that somebody should look at; nil for nobody.
+func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) *coppicev1.ResolveReply {
 	r := resolver{
+		warn:  warn,
 		view:  assumption{Snapshot: snap, gone: map[uid.UID]*lifecycle.Node{}},
 		now:   now,
 		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
@@ -38,6 +41,10 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 	}
 	return r.reply
 }
+
+// Warn is told of an owner reference of an object, and of the reason of the
+// warning that it deserves.
+type Warn func(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string)
 
 // assumption is a snapshot without the objects that are assumed to be gone.
 type assumption struct {
@@ -62,6 +69,7 @@ func (a assumption) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64
 }
 
 type resolver struct {
+	warn     Warn
 	view     assumption
 	now      lifecycle.Time
 	reply    *coppicev1.ResolveReply
@@ -85,7 +93,14 @@ func (r *resolver) add(u uid.UID) lifecycle.Verdict {
 func (r *resolver) judge(n *lifecycle.Node) lifecycle.Traits {
 	r.classes = r.classes[:0]
 	for i := range n.Owners {
-		r.classes = append(r.classes, lifecycle.Classify(r.view, n, &n.Owners[i], r.now).Class)
+		c := lifecycle.Classify(r.view, n, &n.Owners[i], r.now)
+		r.classes = append(r.classes, c.Class)
+		if r.warn == nil {
+			continue
+		}
+		if reason := c.Warning(r.view, n, &n.Owners[i]); reason != "" {
+			r.warn(r.view, n, &n.Owners[i], c, reason)
+		}
 	}
 	return lifecycle.TraitsOf(r.view, n)
 }

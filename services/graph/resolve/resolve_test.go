@@ -40,7 +40,7 @@ func verdicts(t *testing.T, r *statetest.Realm, closure int, uids ...string) str
 	}
 	snap := r.Snapshot()
 	defer snap.Close()
-	reply := resolve.Resolve(snap, asked, closure, r.Clock)
+	reply := resolve.Resolve(snap, asked, closure, r.Clock, nil)
 	if reply.GetRevision() != snap.Revision() {
 		t.Errorf("resolved at %d, want %d", reply.GetRevision(), snap.Revision())
 	}

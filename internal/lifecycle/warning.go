@@ -1,0 +1,33 @@
+package lifecycle
+
+// What the collector warns of, by the reason that its warnings carry. The first
+// has the name that it has in Kubernetes (A16, A18).
+const (
+	// WarnInvalidNamespace: an owner reference names an object in another namespace.
+	WarnInvalidNamespace = "OwnerRefInvalidNamespace"
+	// WarnUnresolvable: the kind of an owner, or its version, is not
+	// registered, or is not one that the object can have as an owner.
+	WarnUnresolvable = "OwnerRefUnresolvable"
+	// WarnStuck: an external finalizer or an agent has not answered for long.
+	WarnStuck = "FinalizerStuck"
+)
+
+// Warning is the reason of the warning that a classification of the reference
+// r of n deserves, "" if it deserves none.
+func (c Classification) Warning(v View, n *Node, r *OwnerReference) string {
+	switch c.why {
+	case whyKindUnknown, whyVersionUnknown, whyScope:
+		return WarnUnresolvable
+	case whyMismatch:
+		owner := v.Node(r.UID)
+		if owner == nil || owner.Namespace == "" || owner.Namespace == n.Namespace {
+			return ""
+		}
+		claimed, is := n.Claim(r), owner.Coordinates()
+		claimed.Namespace = is.Namespace
+		if claimed == is {
+			return WarnInvalidNamespace
+		}
+	}
+	return ""
+}

@@ -1,0 +1,111 @@
+// Package warn tells people of what they should look at: references that can
+// never be true, kinds that nobody has registered, finalizers that nobody
+// answers. Warnings are derived, like work: they change nothing, and one that is
+// lost is said again while it holds.
+package warn
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Again is after how long a warning that still holds is said again. It is well
+// within the time for which warnings are kept.
+const Again = 10 * time.Minute
+
+// maxRemembered bounds what is remembered of warnings that were said.
+const maxRemembered = 1 << 16
+
+// Warner says warnings, each once in a while. Its methods are safe for
+// concurrent use, and do not block. A nil Warner says nothing.
+type Warner struct {
+	nc    *nats.Conn
+	realm string
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	said map[string]time.Time // by subject
+}
+
+// New returns a warner of a realm.
+func New(nc *nats.Conn, realm string, now func() time.Time, log *slog.Logger) *Warner {
+	return &Warner{nc: nc, realm: realm, now: now, log: log, said: map[string]time.Time{}}
+}
+
+// Reference warns of an owner reference. It is a resolve.Warn.
+func (w *Warner) Reference(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string) {
+	w.Say(v, n, reason, func() string {
+		return fmt.Sprintf("owner reference to %s %q: %s", r.Kind, r.Name, c.Why(v, n, r))
+	})
+}
+
+// Stuck warns of an object that external finalizers or its agent have held for
+// long.
+func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time) {
+	w.Say(v, n, lifecycle.WarnStuck, func() string {
+		var by []string
+		for _, f := range n.Finalizers {
+			if !lifecycle.IsBuiltinFinalizer(f) {
+				by = append(by, f)
+			}
+		}
+		if n.Ending() {
+			by = append(by, "its agent")
+		}
+		held := w.now().Sub(since.Time()).Round(time.Second)
+		return fmt.Sprintf("held for %s by %s, which has not answered", held, strings.Join(by, ", "))
+	})
+}
+
+// Say warns of an object. message is called only if the warning is said.
+func (w *Warner) Say(v lifecycle.View, n *lifecycle.Node, reason string, message func() string) {
+	if w == nil {
+		return
+	}
+	kind := v.Kinds().OfNode(n)
+	if kind == nil {
+		return
+	}
+	subject := bus.Warning{
+		Realm: w.realm, Group: kind.Group, Plural: kind.Plural, Namespace: n.Namespace, UID: n.UID.String(), Reason: reason,
+	}.Subject()
+	now := w.now()
+	if !w.remember(subject, now) {
+		return
+	}
+	data, err := manifest.MarshalMessage(&coppicev1.Warning{
+		Resource: kind.Resource(), Namespace: n.Namespace, Name: n.Name, Uid: n.UID.String(),
+		Reason: reason, Message: message(), Time: now.UnixMicro(),
+	})
+	if err == nil {
+		err = w.nc.Publish(subject, data)
+	}
+	if err != nil {
+		w.log.Debug("a warning is not said", "subject", subject, "error", err)
+	}
+}
+
+// remember reports whether a warning is to be said now.
+func (w *Warner) remember(subject string, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := w.said[subject]; ok && now.Sub(at) < Again {
+		return false
+	}
+	if len(w.said) >= maxRemembered {
+		clear(w.said) // rather said twice than remembered without bound
+	}
+	w.said[subject] = now
+	return true
+}
