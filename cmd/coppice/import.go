@@ -27,7 +27,8 @@ timestamps, finalizers and deletion state. Objects may come in any order, and
 importing them again does no harm.
 
 Nothing is deleted for an owner that was not imported: until ten minutes after
-the import it counts as unknown, and may still come.`,
+the import, or what the realm's option ownerGrace says, it counts as unknown,
+and may still come.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {

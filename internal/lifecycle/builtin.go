@@ -6,8 +6,8 @@ import (
 )
 
 // BuiltinKinds are the kinds that a new realm knows from the start: those of
-// Kubernetes' groups core, apps and batch, with the defaults of A5.6. They are
-// registered by ordinary objects in the realm's first commit, and can be
+// Kubernetes' groups core, apps and batch, with the defaults of A5.6, and Realm,
+// of which the options are. They are registered by ordinary objects in the realm's first commit, and can be
 // changed as any other.
 func BuiltinKinds() []KindSpec {
 	type row struct {
@@ -48,6 +48,9 @@ func BuiltinKinds() []KindSpec {
 		{"batch", []row{
 			{kind: "CronJob", plural: "cronjobs", short: []string{"cj"}},
 			{kind: "Job", plural: "jobs", deletion: OrphanDependents},
+		}},
+		{Group, []row{
+			{kind: "Realm", plural: "realms", cluster: true},
 		}},
 	}
 	var specs []KindSpec

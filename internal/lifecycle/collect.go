@@ -17,6 +17,8 @@ func Collect(ctx *Context, n *Node) []Event {
 		policy = Foreground // A12.8; overrides the object's own orphan finalizer
 	case j.Verdict != CollectObject:
 		return nil
+	case ctx.Options().Propagation == Cascade:
+		// Neither finalizer of its own stays (seed 000).
 	case n.HasFinalizer(FinalizerOrphan):
 		policy = Orphan // A12.9
 	case n.HasFinalizer(FinalizerForeground):

@@ -146,6 +146,9 @@ func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
 // an update.
 func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	causes := validateJSON(o)
+	if isRealm(k.Kind.Group, k.Kind.Kind) {
+		causes = append(causes, validateOptions(k.Name, o.GetSpec())...)
+	}
 	if k.Kind.Group == Group && k.Kind.Kind == "Kind" {
 		var before *Kind
 		if was != nil {

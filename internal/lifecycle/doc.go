@@ -11,6 +11,7 @@
 //
 //	object.go    Node and Object: what rules look at
 //	kind.go      kinds, and the registry of them
+//	options.go   the options of a realm
 //	view.go      what a rule may read
 //	event.go     what a rule answers
 //	errors.go    how a rule refuses

@@ -30,16 +30,20 @@ func TraitsOf(v View, n *Node) Traits {
 	if d := Dependents(v, n); d.All > 0 {
 		t |= HasDependents
 	}
-	if goesAtOnce(n) {
+	if goesAtOnce(v, n) {
 		t |= GoesAtOnce
 	}
 	return t
 }
 
 // goesAtOnce reports whether collecting n in the background removes it in the
-// same step. Also a built-in finalizer holds it: it is honoured (A12.9).
-func goesAtOnce(n *Node) bool {
-	return !n.Terminating() && len(n.Finalizers) == 0 && (n.Grace == nil || *n.Grace == 0)
+// same step. Also a built-in finalizer holds it, where it is honoured (A12.9).
+func goesAtOnce(v View, n *Node) bool {
+	if n.Terminating() || n.Grace != nil && *n.Grace != 0 {
+		return false
+	}
+	return len(n.Finalizers) == 0 ||
+		v.Options().Propagation == Cascade && len(deletionFinalizers(n.Finalizers, "")) == 0
 }
 
 // Verdict is what the collector does with an object.

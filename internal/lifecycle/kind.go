@@ -201,19 +201,26 @@ func IsRegistration(n *Node) bool { return n.Kind == "Kind" && n.Group() == Grou
 // parseKindSpec reads the spec of an object of kind Kind, and nothing but.
 func parseKindSpec(spec []byte) (KindSpec, error) {
 	var s KindSpec
-	d := json.NewDecoder(bytes.NewReader(spec))
-	d.DisallowUnknownFields()
-	err := d.Decode(&s)
-	var t *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &t) && t.Field == "":
-		return s, fmt.Errorf("not the spec of a Kind: it must be an object, not of type %s", t.Value)
-	case t != nil:
-		return s, fmt.Errorf("not the spec of a Kind: %q cannot be of type %s", t.Field, t.Value)
-	case err != nil:
+	if err := decodeSpec(spec, &s); err != nil {
 		return s, fmt.Errorf("not the spec of a Kind: %w", err)
 	}
 	return s, nil
+}
+
+// decodeSpec reads the spec of an object that governs the realm. A member that
+// is not known is an error: the realm would not go by it.
+func decodeSpec(spec []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(spec))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var t *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &t) && t.Field == "":
+		return fmt.Errorf("it must be an object, not of type %s", t.Value)
+	case t != nil:
+		return fmt.Errorf("%q cannot be of type %s", t.Field, t.Value)
+	}
+	return err
 }
 
 // validateKind checks an object of kind Kind. was is the spec before an

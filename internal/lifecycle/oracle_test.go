@@ -166,7 +166,7 @@ func cloneEvents(events []lifecycle.Event) []lifecycle.Event {
 // history draws a realm with a past. Sometimes its import session is open.
 func history(t *rapid.T) *lifecycletest.Realm {
 	r := lifecycletest.New()
-	r.Latecomers = true
+	r.Latecomers, r.Restless = true, true
 	for range rapid.IntRange(5, 60).Draw(t, "commands") {
 		drawSession(t, r)
 		r.RandomEvents(t)

@@ -18,7 +18,7 @@ func TestSafety(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := lifecycletest.New()
-		r.Latecomers = true
+		r.Latecomers, r.Restless = true, true
 		for range rapid.IntRange(1, 60).Draw(t, "commands") {
 			drawSession(t, r)
 			r.PassTime(t)

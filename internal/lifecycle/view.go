@@ -1,8 +1,6 @@
 package lifecycle
 
 import (
-	"time"
-
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -110,21 +108,6 @@ type Session struct {
 	// Expires is when the session counts as closed if nothing more comes;
 	// zero for a session that is closed.
 	Expires Time
-}
-
-// Options are the options of a realm.
-type Options struct {
-	// OwnerGrace is how long an owner that was never seen stays unknown for
-	// an imported dependent, or for one whose owner's kind was registered
-	// after it appeared, before it counts as absent.
-	OwnerGrace time.Duration
-	// SessionIdle is how long an import session stays open without a command.
-	SessionIdle time.Duration
-}
-
-// DefaultOptions are the options of a realm that was told nothing else.
-func DefaultOptions() Options {
-	return Options{OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute}
 }
 
 // Dependents counts the dependents with a valid reference to n. Invalid

@@ -312,6 +312,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		g       run.Group
 		prop    *propagator.Propagator
 		kinds   = r.state.Kinds()
+		options = r.state.Options()
 		stopper api.Stopper
 		ready   = make(chan struct{})
 	)
@@ -323,9 +324,9 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			r.hub.Commit(c.Revision, c.Changes)
 			r.metrics.committed(c)
 			prop.Notify(c.Owed)
-			if now := r.state.Kinds(); now != kinds {
-				kinds = now
-				prop.KindsChanged()
+			if k, o := r.state.Kinds(), r.state.Options(); k != kinds || o != options {
+				kinds, options = k, o
+				prop.Reconsider()
 			}
 		},
 	})

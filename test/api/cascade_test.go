@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -162,4 +164,39 @@ func TestImportInAnyOrder(t *testing.T) {
 	r.delete(deployments, "shop", "web", "")
 	r.gone(pods, "shop", "pod")
 	r.get(pods, "shop", "lost")
+}
+
+// An owner that was never seen is unknown for as long as the realm's options
+// say, and a change of them holds for what waits already.
+func TestOwnerGrace(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	lost := named("lost")
+	lost.Metadata.Uid = "lost-uid"
+	lost.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"}}
+	if _, err := r.Objects(pods, "shop").ImportAll(r.ctx, "22222222-2222-2222-2222-222222222222", []*coppicev1.Object{lost}, true, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(grace string) {
+		t.Helper()
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: fmt.Appendf(nil, `{"ownerGrace":%q}`, grace)}
+		if _, err := r.Objects(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.ctx, o, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func() int64 {
+		t.Helper()
+		reply, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{"lost"}, client.GraphOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.GetNodes()[0].GetOwners()[0].GetUnknownUntil()
+	}
+	before := until()
+	set("20m")
+	if waits := time.Duration(until()-before) * time.Microsecond; waits != 10*time.Minute {
+		t.Errorf("with a grace of 20m instead of 10m it waits longer by %s", waits)
+	}
+	set("0s")
+	r.gone(pods, "shop", "lost")
 }

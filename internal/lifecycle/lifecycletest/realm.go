@@ -22,8 +22,11 @@ type Realm struct {
 	// Latecomers lets RandomCommand register a kind that references have
 	// named before.
 	Latecomers bool
+	// Restless lets RandomCommand change the realm's options.
+	Restless bool
 
 	kinds    *lifecycle.Kinds
+	options  lifecycle.Options
 	nodes    map[uid.UID]*lifecycle.Node
 	bodies   map[uid.UID]*coppicev1.Body
 	removed  map[uid.UID]removal
@@ -46,6 +49,7 @@ func New() *Realm {
 	r := &Realm{
 		Clock:    Start,
 		kinds:    lifecycle.NewKinds(),
+		options:  lifecycle.DefaultOptions(),
 		nodes:    map[uid.UID]*lifecycle.Node{},
 		bodies:   map[uid.UID]*coppicev1.Body{},
 		removed:  map[uid.UID]removal{},
@@ -69,6 +73,14 @@ func Registration(spec lifecycle.KindSpec) *coppicev1.Object {
 		ApiVersion: lifecycle.APIVersion, Kind: "Kind",
 		Metadata: &coppicev1.ObjectMeta{Name: lifecycle.ResourceName(spec.Group, spec.Plural)},
 		Spec:     spec.JSON(),
+	}
+}
+
+// OptionsObject is the object that has the realm's options.
+func OptionsObject(spec lifecycle.OptionsSpec) *coppicev1.Object {
+	return &coppicev1.Object{
+		ApiVersion: lifecycle.APIVersion, Kind: "Realm",
+		Metadata: &coppicev1.ObjectMeta{Name: lifecycle.OptionsName}, Spec: spec.JSON(),
 	}
 }
 
@@ -108,22 +120,33 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 			r.removed[e.UID] = removal{r.Revision, before.Coordinates()}
 			delete(r.nodes, e.UID)
 			delete(r.bodies, e.UID)
-			if lifecycle.IsRegistration(before) {
+			switch {
+			case lifecycle.IsRegistration(before):
 				r.kinds = r.kinds.Without(e.UID)
+			case lifecycle.IsOptions(before):
+				r.options = lifecycle.DefaultOptions()
 			}
 			continue
 		}
 		r.nodes[e.UID] = after
 		if e.Object.Body != nil {
 			r.bodies[e.UID] = e.Object.Body
-			if lifecycle.IsRegistration(after) {
-				kinds, err := r.kinds.With(after, e.Object.Body)
-				if err != nil {
-					panic(err)
-				}
-				r.kinds = kinds
-			}
+			r.govern(after, e.Object.Body)
 		}
+	}
+}
+
+// govern goes by what a kind, or the options, say now.
+func (r *Realm) govern(n *lifecycle.Node, body *coppicev1.Body) {
+	var err error
+	switch {
+	case lifecycle.IsRegistration(n):
+		r.kinds, err = r.kinds.With(n, body)
+	case lifecycle.IsOptions(n):
+		r.options, err = lifecycle.OptionsOf(body)
+	}
+	if err != nil {
+		panic(err)
 	}
 }
 
@@ -227,4 +250,4 @@ func (r *Realm) any(matches func(*lifecycle.Node) bool) string {
 func (r *Realm) Session(id string) lifecycle.Session { return r.sessions[id] }
 
 // Options implements lifecycle.View.
-func (r *Realm) Options() lifecycle.Options { return lifecycle.DefaultOptions() }
+func (r *Realm) Options() lifecycle.Options { return r.options }

@@ -71,6 +71,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		realm := lifecycletest.New()
+		realm.Restless = true
 		h := eventlog.Header{
 			RealmID: [16]byte{1}, ID: [16]byte{2}, Previous: rapid.Uint64().Draw(t, "previous"),
 			Epoch: 3, Time: realm.Clock, FirstRevision: realm.Revision + 1,
@@ -105,6 +106,9 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		var got []string
 		if err := c.Each(func(e *eventlog.Entry) error {
 			got = append(got, said(e.Revision, e.Event, e.Body))
+			if n := e.Object.Node; n != nil && (e.Object.Body != nil) != (e.Body != nil && lifecycle.Governs(n)) {
+				t.Fatalf("the body of %s %q is decoded: %t", n.Kind, n.Name, e.Object.Body != nil)
+			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)

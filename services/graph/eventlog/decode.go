@@ -34,7 +34,7 @@ type Entry struct {
 	// Command is the position of the command in the commit.
 	Command int
 	// Body is the encoding of the event's body, nil if it has none. It shares
-	// the message's memory. Event.Object.Body is set for kinds only.
+	// the message's memory. Event.Object.Body is set for what governs the realm only.
 	Body []byte
 }
 
@@ -226,7 +226,7 @@ func (d *decoder) object(m []byte, e lifecycle.Event) error {
 	if err == nil && e.Object.Node == nil {
 		err = errors.New("no node")
 	}
-	if err == nil && body != nil && lifecycle.IsRegistration(e.Object.Node) {
+	if err == nil && body != nil && lifecycle.Governs(e.Object.Node) {
 		e.Object.Body = &coppicev1.Body{}
 		err = proto.Unmarshal(body, e.Object.Body)
 	}

@@ -131,9 +131,9 @@ func (p *Propagator) hint(u uid.UID, again bool) {
 	p.hints[u] = again || p.hints[u]
 }
 
-// KindsChanged tells that a kind was registered or withdrawn, which may decide
-// what was unknown.
-func (p *Propagator) KindsChanged() {
+// Reconsider has everything looked at again: a kind was registered or withdrawn,
+// or the realm's options changed, which may decide what was unknown.
+func (p *Propagator) Reconsider() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rescan = true

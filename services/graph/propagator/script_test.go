@@ -99,6 +99,7 @@ var commands = map[string]func(*script, *datadriven.TestData) string{
 	// clients
 	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents,
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
+	"options": (*script).options,
 	// the propagator, and those that it works for
 	"look": (*script).look, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
 	// the story itself
@@ -196,7 +197,18 @@ func (s *script) registerKind(d *datadriven.TestData) string {
 		Group: value(d, "group"), Kind: value(d, "kind"), Plural: target(d), Scope: lifecycle.ScopeNamespaced,
 		Versions: []lifecycle.KindVersion{{Name: "v1"}},
 	})
-	s.p.KindsChanged()
+	s.p.Reconsider()
+	return ""
+}
+
+// options is options ownerGrace=5m; nothing said is the defaults.
+func (s *script) options(d *datadriven.TestData) string {
+	var spec *lifecycle.OptionsSpec
+	if d.HasArg("ownerGrace") {
+		spec = &lifecycle.OptionsSpec{OwnerGrace: value(d, "ownerGrace")}
+	}
+	s.realm.SetOptions(spec)
+	s.p.Reconsider()
 	return ""
 }
 

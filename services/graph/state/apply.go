@@ -60,8 +60,8 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 		o.body, o.bodyChanged = body, true
 	}
 	tx.recount(before, after)
-	if after != nil && lifecycle.IsRegistration(after) {
-		if err := tx.register(e, after); err != nil {
+	if after != nil && e.Object.Body != nil && lifecycle.Governs(after) {
+		if err := tx.govern(after, e.Object.Body); err != nil {
 			return Change{}, err
 		}
 	}
@@ -111,25 +111,34 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 	o.removal = removal{uid: n.UID, claim: hashOfNode(n), revision: revision}
 	tx.removals = append(tx.removals, o.removal)
 	o.body, o.bodyChanged = nil, false
-	if lifecycle.IsRegistration(n) {
-		kinds := tx.kinds
-		tx.onRollback(func() { tx.kinds = kinds })
-		tx.kinds = kinds.Without(n.UID)
+	switch {
+	case lifecycle.IsRegistration(n):
+		tx.rule(tx.kinds.Without(n.UID), tx.options)
+	case lifecycle.IsOptions(n):
+		tx.rule(tx.kinds, lifecycle.DefaultOptions())
 	}
 }
 
-func (tx *Tx) register(e *lifecycle.Event, n *lifecycle.Node) error {
-	if e.Object.Body == nil {
-		return nil // the spec did not change
+// govern goes by the new body of an object that governs the realm.
+func (tx *Tx) govern(n *lifecycle.Node, body *coppicev1.Body) (err error) {
+	kinds, options := tx.kinds, tx.options
+	if lifecycle.IsRegistration(n) {
+		kinds, err = kinds.With(n, body)
+	} else {
+		options, err = lifecycle.OptionsOf(body)
 	}
-	kinds, err := tx.kinds.With(n, e.Object.Body)
 	if err != nil {
 		return fmt.Errorf("state: %s: %w", n.Name, err)
 	}
-	was := tx.kinds
-	tx.onRollback(func() { tx.kinds = was })
-	tx.kinds = kinds
+	tx.rule(kinds, options)
 	return nil
+}
+
+// rule sets what the realm goes by.
+func (tx *Tx) rule(kinds *lifecycle.Kinds, options lifecycle.Options) {
+	wasKinds, wasOptions := tx.kinds, tx.options
+	tx.onRollback(func() { tx.kinds, tx.options = wasKinds, wasOptions })
+	tx.kinds, tx.options = kinds, options
 }
 
 // recount moves an object's references from what they were to what they are.

@@ -67,7 +67,7 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	}
 	s.removed.update(tx.removed, dropRemoved)
 	s.commands.update(tx.commands, dropCommands)
-	s.kinds, s.checkpoint = tx.kinds, tx.checkpoint
+	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
 	return changes, nil
 }
 

@@ -83,6 +83,7 @@ func TestFold(t *testing.T) {
 		defer one.s.Close()
 		defer many.s.Close()
 		realm := lifecycletest.New()
+		realm.Restless = true
 		first := genesis(realm)
 		sequence := uint64(0)
 		commit := func(events []lifecycle.Event, revision uint64) {
@@ -166,6 +167,9 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	defer s.Close()
 	fresh := f.s.Begin()
 	for name, v := range map[string]lifecycle.View{"snapshot": s, "tx": fresh} {
+		if got, want := v.Options(), realm.Options(); got != want {
+			t.Fatalf("%s: options %+v, want %+v", name, got, want)
+		}
 		for _, u := range realm.UIDs() {
 			want := realm.Node(u)
 			if got := v.Node(u); !reflect.DeepEqual(got, want) {

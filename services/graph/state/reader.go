@@ -114,14 +114,14 @@ func (r *reader) removal(u uid.UID, since uint64) (found removal) {
 	return found
 }
 
-func (r *reader) session(id string, idle lifecycle.Options) lifecycle.Session {
+func (r *reader) session(id string, o lifecycle.Options) lifecycle.Session {
 	var s lifecycle.Session
 	r.get("session", sessionKey(id), func(v []byte) error {
 		var last uint64
 		if err := decodeUvarints(v, &last); err != nil {
 			return err
 		}
-		s.Expires = lifecycle.Time(last).Add(idle.SessionIdle)
+		s.Expires = lifecycle.Time(last).Add(o.SessionIdle)
 		return nil
 	})
 	return s

@@ -17,6 +17,7 @@ type Snapshot struct {
 	r          reader
 	snap       *pebble.Snapshot
 	kinds      *lifecycle.Kinds
+	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 	nodes      map[uid.UID]cached
 	removals   map[uid.UID]removal
@@ -38,6 +39,7 @@ func (s *State) Snapshot() *Snapshot {
 		r:          reader{db: snap, removed: s.removed},
 		snap:       snap,
 		kinds:      s.kinds,
+		options:    s.options,
 		checkpoint: s.checkpoint,
 		nodes:      map[uid.UID]cached{},
 		removals:   map[uid.UID]removal{},
@@ -63,7 +65,7 @@ func (s *Snapshot) Time() lifecycle.Time { return lifecycle.Time(s.checkpoint.Ge
 func (s *Snapshot) Kinds() *lifecycle.Kinds { return s.kinds }
 
 // Options implements lifecycle.View.
-func (s *Snapshot) Options() lifecycle.Options { return lifecycle.DefaultOptions() }
+func (s *Snapshot) Options() lifecycle.Options { return s.options }
 
 func (s *Snapshot) cached(u uid.UID) cached {
 	c, ok := s.nodes[u]

@@ -43,6 +43,7 @@ type State struct {
 
 	mu         sync.RWMutex // held while a batch and what goes with it change
 	kinds      *lifecycle.Kinds
+	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 }
 
@@ -136,6 +137,7 @@ func (s *State) load() error {
 	}
 	r.get("checkpoint", keyCheckpoint, func(v []byte) error { return proto.Unmarshal(v, s.checkpoint) })
 	s.loadKinds(&r)
+	s.loadOptions(&r)
 	var removed []windowRow[uint64]
 	r.scan("removed", []byte{tableRemoved}, nil, func(key, value []byte) bool {
 		row := windowRow[uint64]{sequence: numberOfKey(key)}
@@ -177,6 +179,23 @@ func (s *State) loadKinds(r *reader) {
 		s.kinds = kinds
 		return true
 	})
+}
+
+func (s *State) loadOptions(r *reader) {
+	s.options = lifecycle.DefaultOptions()
+	kind := s.kinds.Of(lifecycle.Group, "Realm")
+	if kind == nil {
+		return
+	}
+	u := r.lookup(kind.Resource(), "", lifecycle.OptionsName)
+	if u == "" {
+		return
+	}
+	options, err := lifecycle.OptionsOf(r.body(u))
+	if err != nil {
+		r.fail("options", err)
+	}
+	s.options = options
 }
 
 // commit writes a batch, or returns why the state has failed.
@@ -271,4 +290,11 @@ func (s *State) Kinds() *lifecycle.Kinds {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.kinds
+}
+
+// Options are the realm's options now.
+func (s *State) Options() lifecycle.Options {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.options
 }

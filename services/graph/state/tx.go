@@ -19,6 +19,7 @@ type Tx struct {
 	s          *State
 	r          reader
 	kinds      *lifecycle.Kinds
+	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 
 	objects  map[uid.UID]*object
@@ -98,6 +99,7 @@ func (s *State) Begin() *Tx {
 		s:          s,
 		r:          reader{db: s.db, removed: s.removed},
 		kinds:      s.kinds,
+		options:    s.options,
 		checkpoint: proto.Clone(s.checkpoint).(*coppicev1.Checkpoint),
 		objects:    map[uid.UID]*object{},
 		names:      map[nameRef]uid.UID{},
@@ -176,7 +178,7 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 func (tx *Tx) Kinds() *lifecycle.Kinds { return tx.kinds }
 
 // Options implements lifecycle.View.
-func (tx *Tx) Options() lifecycle.Options { return lifecycle.DefaultOptions() }
+func (tx *Tx) Options() lifecycle.Options { return tx.options }
 
 // Node implements lifecycle.View.
 func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }

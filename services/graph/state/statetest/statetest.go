@@ -28,6 +28,7 @@ type Realm struct {
 	Begin   func() (watched func(resource string) bool)
 	Flushed func(revision uint64, changes []state.Change, owed []state.OwedChange)
 
+	fs       vfs.FS
 	tb       testing.TB
 	sequence uint64
 	revision uint64
@@ -41,26 +42,45 @@ type Decide func(*lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error)
 // New returns a realm. It ends with the test.
 func New(tb testing.TB) *Realm {
 	tb.Helper()
-	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
 	r := &Realm{
-		State: s, Clock: lifecycletest.Start, tb: tb, used: map[uid.UID]bool{}, last: map[string]uid.UID{},
+		Clock: lifecycletest.Start, fs: vfs.NewMem(), tb: tb, used: map[uid.UID]bool{}, last: map[string]uid.UID{},
 		Begin:   func() func(string) bool { return nil },
 		Flushed: func(uint64, []state.Change, []state.OwedChange) {},
 	}
+	r.open()
+	tb.Cleanup(r.close)
 	for _, spec := range lifecycle.BuiltinKinds() {
 		r.Register(spec)
 	}
 	r.revision = 99
 	r.Create("namespaces/default", nil)
 	return r
+}
+
+func (r *Realm) open() {
+	r.tb.Helper()
+	s, err := state.Open("state", state.Config{FS: r.fs, MemTableSize: 1 << 20, CacheSize: 1 << 20})
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	r.State = s
+}
+
+func (r *Realm) close() {
+	r.tb.Helper()
+	if err := r.Close(); err != nil {
+		r.tb.Error(err)
+	}
+}
+
+// Reopen closes the state and opens it again, as a process that starts anew.
+func (r *Realm) Reopen() {
+	r.tb.Helper()
+	if err := r.Sync(); err != nil {
+		r.tb.Fatal(err)
+	}
+	r.close()
+	r.open()
 }
 
 // Register registers a kind.
@@ -70,6 +90,19 @@ func (r *Realm) Register(spec lifecycle.KindSpec) {
 	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 		at := lifecycle.Key{Kind: ctx.Kinds().Of(lifecycle.Group, "Kind")}
 		return lifecycle.Create(r.naming(ctx, "kind-"+o.Metadata.Name), at, o)
+	})
+}
+
+// SetOptions sets the realm's options; nil for the defaults.
+func (r *Realm) SetOptions(spec *lifecycle.OptionsSpec) {
+	r.tb.Helper()
+	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		at := lifecycle.Key{Kind: ctx.Kinds().Of(lifecycle.Group, "Realm")}
+		if spec == nil {
+			at.Name = lifecycle.OptionsName
+			return lifecycle.Delete(ctx, at, "", nil)
+		}
+		return lifecycle.Apply(r.naming(ctx, lifecycle.OptionsName), at, lifecycletest.OptionsObject(*spec))
 	})
 }
 

@@ -1,0 +1,142 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// OptionsName is the name of the one object of kind Realm, whose spec has the
+// realm's options. Without it the defaults hold.
+const OptionsName = "options"
+
+// Options are the options of a realm.
+type Options struct {
+	// OwnerGrace is how long an owner that was never seen stays unknown for
+	// an imported dependent, or for one whose owner's kind was registered
+	// after it appeared, before it counts as absent.
+	OwnerGrace time.Duration
+	// SessionIdle is how long an import session stays open without a command.
+	SessionIdle time.Duration
+	// Propagation is how the collector deletes what has a built-in finalizer.
+	Propagation Propagation
+	// UnreachableCycles is what becomes of objects that own each other, and
+	// that nothing else owns (A14).
+	UnreachableCycles UnreachableCycles
+}
+
+// Propagation is the collector's propagation policy (A12.9).
+type Propagation string
+
+// The collector's propagation policies.
+const (
+	// Honour: the object's own orphan or foreground finalizer decides.
+	Honour Propagation = "honour"
+	// Cascade: as if orphanDependents were false, so that neither stays (seed 000).
+	Cascade Propagation = "cascade"
+)
+
+// UnreachableCycles is a policy for cycles that nothing outside of them owns.
+type UnreachableCycles string
+
+// The policies for unreachable cycles.
+const (
+	ReportCycles  UnreachableCycles = "report"
+	CollectCycles UnreachableCycles = "collect"
+)
+
+// DefaultOptions are the options of a realm that was told nothing else.
+func DefaultOptions() Options {
+	return Options{
+		OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute,
+		Propagation: Honour, UnreachableCycles: ReportCycles,
+	}
+}
+
+// OptionsSpec is the spec of the object that has the options. What it does not
+// say is as by default. Durations are as "90s" or "10m".
+type OptionsSpec struct {
+	OwnerGrace           string            `json:"ownerGrace,omitempty"`
+	ImportIdle           string            `json:"importIdle,omitempty"`
+	ProcessorPropagation Propagation       `json:"processorPropagation,omitempty"`
+	UnreachableCycles    UnreachableCycles `json:"unreachableCycles,omitempty"`
+}
+
+// IsOptions reports whether the node is the object that has the realm's options.
+func IsOptions(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace == "" }
+
+// Governs reports whether the realm itself goes by what the object says: by a
+// registration, or by the options.
+func Governs(n *Node) bool { return IsRegistration(n) || IsOptions(n) }
+
+func isRealm(group, kind string) bool { return group == Group && kind == "Realm" }
+
+// OptionsOf returns the options that the body of such an object says.
+func OptionsOf(body *coppicev1.Body) (Options, error) {
+	o, causes := parseOptions(body.GetSpec())
+	if len(causes) > 0 {
+		return o, fmt.Errorf("not the options of a realm: %s", causes[0])
+	}
+	return o, nil
+}
+
+func parseOptions(raw []byte) (Options, []Cause) {
+	o := DefaultOptions()
+	var spec OptionsSpec
+	if len(raw) > 0 {
+		if err := decodeSpec(raw, &spec); err != nil {
+			return o, []Cause{invalidValue("spec", string(raw), "not the spec of a Realm: "+err.Error())}
+		}
+	}
+	causes := append(
+		duration("spec.ownerGrace", spec.OwnerGrace, 0, &o.OwnerGrace),
+		duration("spec.importIdle", spec.ImportIdle, time.Second, &o.SessionIdle)...)
+	switch spec.ProcessorPropagation {
+	case "":
+	case Honour, Cascade:
+		o.Propagation = spec.ProcessorPropagation
+	default:
+		causes = append(causes, notSupported("spec.processorPropagation", string(spec.ProcessorPropagation), string(Honour), string(Cascade)))
+	}
+	switch spec.UnreachableCycles {
+	case "":
+	case ReportCycles, CollectCycles:
+		o.UnreachableCycles = spec.UnreachableCycles
+	default:
+		causes = append(causes, notSupported("spec.unreachableCycles", string(spec.UnreachableCycles), string(ReportCycles), string(CollectCycles)))
+	}
+	return o, causes
+}
+
+// duration reads a duration that is said into d, and refuses one below least.
+func duration(field, said string, least time.Duration, d *time.Duration) []Cause {
+	if said == "" {
+		return nil
+	}
+	read, err := time.ParseDuration(said)
+	if err != nil || read < least {
+		return []Cause{invalidValue(field, said, fmt.Sprintf("must be a duration such as 90s or 10m, of at least %s", least))}
+	}
+	*d = read
+	return nil
+}
+
+// validateOptions checks an object of kind Realm.
+func validateOptions(name string, spec []byte) []Cause {
+	_, causes := parseOptions(spec)
+	if name != OptionsName {
+		causes = append(causes, invalidValue("metadata.name", name, fmt.Sprintf("a realm has one object of this kind, %q", OptionsName)))
+	}
+	return causes
+}
+
+// JSON is the spec as the spec of an object.
+func (s OptionsSpec) JSON() []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return b
+}
