@@ -73,7 +73,7 @@ func requested(e *client.LogEvent) bool {
 // itself where somebody asked for just this, and nil where it is not known, or
 // never was an event: that something does not exist.
 func phrase(e, cause *client.LogEvent) string {
-	if cause == nil {
+	if cause == nil || e.Reason == coppicev1.Reason_REASON_CYCLE {
 		switch e.Reason {
 		case coppicev1.Reason_REASON_OWNER_ABSENT:
 			return "none of its owners exists"
@@ -83,6 +83,8 @@ func phrase(e, cause *client.LogEvent) string {
 			return "its owner was orphaning its dependents"
 		case coppicev1.Reason_REASON_CYCLE:
 			return "it waited for itself"
+		case coppicev1.Reason_REASON_UNREACHABLE:
+			return "only what it owns itself owned it"
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:

@@ -102,7 +102,7 @@ func FinalizersRole(realms ...string) Role {
 func ScannerRole(realms ...string) Role {
 	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, re-drives what is owed"}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRedrive),
+		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRedrive), InternalSubject(realm, OpCycles),
 			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
 			"$JS.API.STREAM.INFO."+WorkStream(realm))
 	}

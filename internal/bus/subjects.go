@@ -46,6 +46,7 @@ const (
 	OpFinish  = "finish"  // finalizers
 	OpWalk    = "walk"    // the scanner
 	OpRedrive = "redrive" // the scanner
+	OpCycles  = "cycles"  // the scanner
 	OpVerify  = "verify"  // operators
 )
 

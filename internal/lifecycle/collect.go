@@ -11,24 +11,32 @@ import (
 // Collect decides a processor's proposal to collect n.
 func Collect(ctx *Context, n *Node) []Event {
 	j := Judge(ctx.View, n, ctx.Now)
-	policy := Background
-	switch {
-	case j.Verdict == CollectForeground:
+	policy := collectedBy(ctx, n)
+	switch j.Verdict {
+	case CollectForeground:
 		policy = Foreground // A12.8; overrides the object's own orphan finalizer
-	case j.Verdict != CollectObject:
+	case CollectObject:
+	default:
 		return nil
-	case ctx.Options().Propagation == Cascade:
-		// Neither finalizer of its own stays (seed 000).
-	case n.HasFinalizer(FinalizerOrphan):
-		policy = Orphan // A12.9
-	case n.HasFinalizer(FinalizerForeground):
-		policy = Foreground
 	}
 	kind := ctx.Kinds().OfNode(n)
 	if checkEmpty(ctx.View, Key{Kind: kind, Namespace: n.Namespace, Name: n.Name}, n) != nil {
 		return nil
 	}
 	return deletion(ctx.Now, n, kind, request{policy: policy, version: n.Version(), reason: j.Reason, cause: j.Cause})
+}
+
+// collectedBy is the policy by which the collector deletes n.
+func collectedBy(ctx *Context, n *Node) string {
+	switch {
+	case ctx.Options().Propagation == Cascade:
+		// Neither finalizer of its own stays (seed 000).
+	case n.HasFinalizer(FinalizerOrphan):
+		return Orphan // A12.9
+	case n.HasFinalizer(FinalizerForeground):
+		return Foreground
+	}
+	return Background
 }
 
 // Strip decides a processor's proposal to remove the references of n that do

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"slices"
 
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -36,4 +37,45 @@ func Unblock(circle []*Node) []Event {
 	return []Event{{
 		Type: ObjectUpdated, UID: n.UID, Reason: coppicev1.Reason_REASON_CYCLE, Cause: n.DeletionRevision, Object: Object{Node: &n},
 	}}
+}
+
+// Unreachable reports whether objects own each other and nothing outside of
+// them owns any: each has an owner among them, and no reference of theirs means
+// anything else that holds it, or may come to (A14, L5). None is being deleted.
+func Unreachable(v View, members []*Node, now Time) bool {
+	among := make(map[uid.UID]*Node, len(members))
+	for _, n := range members {
+		among[n.UID] = n
+	}
+	for _, n := range members {
+		owned := false
+		for i := range n.Owners {
+			r := &n.Owners[i]
+			if owner := among[r.UID]; owner != nil && Fits(n, r, owner) {
+				owned = true
+			} else if class := Classify(v, n, r, now).Class; class == Solid || class == Unknown {
+				return false
+			}
+		}
+		if !owned || n.Terminating() {
+			return false
+		}
+	}
+	return true
+}
+
+// CollectUnreachable decides that the objects of an unreachable cycle are
+// deleted, if the realm wants it: as if each had lost its owners.
+func CollectUnreachable(ctx *Context, members []*Node) []Event {
+	if ctx.Options().UnreachableCycles != CollectCycles || !Unreachable(ctx.View, members, ctx.Now) {
+		return nil
+	}
+	var events []Event
+	for _, n := range members {
+		kind := ctx.Kinds().OfNode(n)
+		events = append(events, deletion(ctx.Now, n, kind, request{
+			policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_UNREACHABLE,
+		})...)
+	}
+	return events
 }

@@ -8,6 +8,9 @@ const (
 	// WarnUnresolvable: the kind of an owner, or its version, is not
 	// registered, or is not one that the object can have as an owner.
 	WarnUnresolvable = "OwnerRefUnresolvable"
+	// WarnUnreachable: the object is in a cycle that owns itself, and that
+	// nothing outside of it owns.
+	WarnUnreachable = "UnreachableCycle"
 	// WarnStuck: an external finalizer or an agent has not answered for long.
 	WarnStuck = "FinalizerStuck"
 )

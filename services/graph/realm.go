@@ -351,7 +351,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Answered: r.metrics.answered})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle})
 		if err != nil {
 			return err
 		}

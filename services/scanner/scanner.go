@@ -56,6 +56,7 @@ type metrics struct {
 	walked   *prometheus.CounterVec
 	dirty    *prometheus.CounterVec
 	unknown  *prometheus.GaugeVec
+	cycles   *prometheus.GaugeVec
 	duration *prometheus.GaugeVec
 	last     *prometheus.GaugeVec
 	errors   *prometheus.CounterVec
@@ -71,9 +72,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		walked:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_walked_total", Help: "Objects that the scanner has looked at."}, realm),
 		dirty:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_dirty_total", Help: "Objects that the scanner found dirty and enqueued."}, realm),
 		unknown:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_unknown_objects", Help: "Objects that are kept because an owner is unknown, in the last walk."}, realm),
+		cycles:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_unreachable_cycles", Help: "Cycles of objects that nothing outside of them owns, in the last walk."}, realm),
 		duration: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_walk_seconds", Help: "Time of the last walk."}, realm),
 		last:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_last_walk_timestamp_seconds", Help: "When the last walk ended."}, realm),
-		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, redrive. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
+		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, cycles, redrive. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
 	}
 }
 
@@ -210,10 +212,27 @@ func (s *scanner) walk(ctx context.Context) error {
 			failures = errors.Join(failures, fmt.Errorf("%s: %w", resource, err))
 		}
 	}
+	if err := s.cycles(ctx); err != nil {
+		s.metrics.errors.WithLabelValues(s.realm, "cycles").Inc()
+		failures = errors.Join(failures, err)
+	}
 	s.metrics.unknown.WithLabelValues(s.realm).Set(float64(unknown))
 	s.metrics.duration.WithLabelValues(s.realm).Set(time.Since(start).Seconds())
 	s.metrics.last.WithLabelValues(s.realm).SetToCurrentTime()
 	return failures
+}
+
+// cycles has cycles looked for that nothing outside of them owns: they look
+// right wherever one looks, and are found only by looking at all of them.
+func (s *scanner) cycles(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cyclesTimeout)
+	defer cancel()
+	var reply coppicev1.CyclesReply
+	if err := rpc.Call(ctx, s.c.Conn, bus.InternalSubject(s.realm, bus.OpCycles), nil, nil, &reply); err != nil {
+		return fmt.Errorf("cycles: %w", err)
+	}
+	s.metrics.cycles.WithLabelValues(s.realm).Set(float64(reply.GetCycles()))
+	return nil
 }
 
 // kinds lists the registered kinds, as resources.
@@ -295,6 +314,9 @@ func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) er
 
 // timeout is how long an answer is waited for.
 const timeout = 10 * time.Second
+
+// cyclesTimeout is the same for the search for cycles, which looks at every object.
+const cyclesTimeout = 10 * time.Minute
 
 func (s *scanner) call(ctx context.Context, subject string, request, reply proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -3,10 +3,14 @@ package api_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 // own makes an object owned by others, which it holds up.
@@ -52,5 +56,50 @@ func TestCircle(t *testing.T) {
 	}
 	for _, name := range []string{"a", "b", "c", "outside"} {
 		r.gone(pods, "shop", name)
+	}
+}
+
+// X06: objects that own each other when their owner is gone are kept and warned
+// of, or collected with all that is below them, as the realm's options say.
+func TestUnreachableCycle(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"report", "collect"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			r, stop := startWith(t, allinone.Config{
+				Dir: t.TempDir(), Scanner: func(c *scanner.Config) { c.Interval = 50 * time.Millisecond },
+			})
+			t.Cleanup(stop)
+			options := &coppicev1.Object{
+				Metadata: &coppicev1.ObjectMeta{Name: lifecycle.OptionsName}, Spec: []byte(`{"unreachableCycles":"` + policy + `"}`),
+			}
+			if _, err := r.Objects(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.ctx, options, client.WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			root := r.create(pods, "shop", named("root"))
+			a := r.create(pods, "shop", named("a", root))
+			b := r.create(pods, "shop", named("b", a))
+			r.create(pods, "shop", named("below", b))
+			r.own(pods, "shop", "a", b)
+			r.delete(pods, "shop", "root", "Background")
+			if policy == "collect" {
+				for _, name := range []string{"a", "b", "below"} {
+					r.gone(pods, "shop", name)
+				}
+				return
+			}
+			testkit.WaitFor(t, r.ctx, "a warning", func() bool {
+				found, err := r.Warnings(r.ctx, a.GetMetadata().GetUid())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.ContainsFunc(found, func(w client.Warning) bool { return w.Reason == lifecycle.WarnUnreachable })
+			})
+			for _, name := range []string{"a", "b", "below"} {
+				if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() != nil {
+					t.Errorf("%s is being deleted", name)
+				}
+			}
+		})
 	}
 }

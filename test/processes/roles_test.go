@@ -21,6 +21,7 @@ const (
 	scanner     = bus.RoleScanner
 	finalizers  = bus.RoleFinalizers
 	finalizer   = bus.RoleFinalizer
+	agent       = bus.RoleAgent
 	application = bus.RoleApplication
 	reader      = bus.RoleReader
 	operator    = bus.RoleOperator
@@ -31,7 +32,7 @@ type only []string
 
 var (
 	nobody   = only{}
-	everyone = only{graph, processor, scanner, finalizers, finalizer, application, reader, operator}
+	everyone = only{graph, processor, scanner, finalizers, finalizer, agent, application, reader, operator}
 	// own and other are the durables of the external finalizer and of another.
 	own   = bus.FinalizerDurable(bus.ExampleFinalizer)
 	other = bus.FinalizerDurable("example.com/other")
@@ -56,7 +57,19 @@ var mayPublish = map[string]only{
 	"coppice.default.internal.finish":  {finalizers},
 	"coppice.default.internal.walk":    {scanner},
 	"coppice.default.internal.redrive": {scanner},
-	"coppice.default.internal.verify":  {operator},
+	"coppice.default.internal.cycles":  {scanner},
+
+	// So have agents. Warnings come from the graph service alone.
+	"coppice.default.terminate._.pods.u":                                  {graph, operator},
+	"coppice.default.api.agent.delete._.pods.shop":                        {agent},
+	"coppice.default.api.agent.delete._.configmaps.shop":                  nobody,
+	"coppice.default.api.agent.removefinalizer._.pods.shop.example.com/b": nobody,
+	"coppice.default.parked.terminate._.pods.u":                           {agent},
+	"coppice.default.parked.terminate._.configmaps.u":                     nobody,
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize.a-_-pods":         {graph, agent},
+	"coppice.default.warning._.pods.shop.u.Reason":                        {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-warning.x":                   {graph, reader, operator},
+	"coppice.default.internal.verify":                                     {operator},
 
 	// External finalizers have their own calls, and those of no other.
 	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph, operator},

@@ -1163,6 +1163,77 @@ func (x *OwedCount) GetOldest() int64 {
 	return 0
 }
 
+// CyclesReply, to internal.cycles (whose request is empty): cycles of objects
+// that own each other, and that nothing outside of them owns.
+type CyclesReply struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Cycles   uint32                 `protobuf:"varint,2,opt,name=cycles,proto3" json:"cycles,omitempty"`
+	Objects  uint32                 `protobuf:"varint,3,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Objects that were deleted, as the realm's options want it.
+	Collected     uint32 `protobuf:"varint,4,opt,name=collected,proto3" json:"collected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CyclesReply) Reset() {
+	*x = CyclesReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CyclesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CyclesReply) ProtoMessage() {}
+
+func (x *CyclesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CyclesReply.ProtoReflect.Descriptor instead.
+func (*CyclesReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CyclesReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *CyclesReply) GetCycles() uint32 {
+	if x != nil {
+		return x.Cycles
+	}
+	return 0
+}
+
+func (x *CyclesReply) GetObjects() uint32 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *CyclesReply) GetCollected() uint32 {
+	if x != nil {
+		return x.Collected
+	}
+	return 0
+}
+
 // VerifyReply, to internal.verify (whose request is empty): the state compared
 // with a fold of its log from the beginning.
 type VerifyReply struct {
@@ -1179,7 +1250,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1262,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1275,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1263,7 +1334,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1346,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1359,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Warning) GetResource() string {
@@ -1357,7 +1428,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1440,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1453,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1502,7 +1573,12 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\tOwedCount\x12\x12\n" +
 	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
-	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"\x97\x01\n" +
+	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"y\n" +
+	"\vCyclesReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06cycles\x18\x02 \x01(\rR\x06cycles\x12\x18\n" +
+	"\aobjects\x18\x03 \x01(\rR\aobjects\x12\x1c\n" +
+	"\tcollected\x18\x04 \x01(\rR\tcollected\"\x97\x01\n" +
 	"\vVerifyReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x16\n" +
@@ -1539,7 +1615,7 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
@@ -1561,16 +1637,17 @@ var file_coppice_v1_work_proto_goTypes = []any{
 	(*RedriveRequest)(nil), // 17: coppice.v1.RedriveRequest
 	(*RedriveReply)(nil),   // 18: coppice.v1.RedriveReply
 	(*OwedCount)(nil),      // 19: coppice.v1.OwedCount
-	(*VerifyReply)(nil),    // 20: coppice.v1.VerifyReply
-	(*Warning)(nil),        // 21: coppice.v1.Warning
-	(*Parked)(nil),         // 22: coppice.v1.Parked
-	(*Object)(nil),         // 23: coppice.v1.Object
+	(*CyclesReply)(nil),    // 20: coppice.v1.CyclesReply
+	(*VerifyReply)(nil),    // 21: coppice.v1.VerifyReply
+	(*Warning)(nil),        // 22: coppice.v1.Warning
+	(*Parked)(nil),         // 23: coppice.v1.Parked
+	(*Object)(nil),         // 24: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	23, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	23, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	24, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	24, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
 	2,  // 4: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
 	7,  // 5: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
 	19, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
@@ -1593,7 +1670,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

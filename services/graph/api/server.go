@@ -40,6 +40,9 @@ type Writer struct {
 	Redrive func(context.Context, *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error)
 	// Answered gets the replies to internal operations, for metrics.
 	Answered func(proto.Message)
+	// WarnCycle is told of an object in a cycle of so many that nothing outside
+	// of it owns; nil for nobody.
+	WarnCycle func(v lifecycle.View, n *lifecycle.Node, members int)
 }
 
 // Limits of what is under way at once. Beyond them requests are refused as

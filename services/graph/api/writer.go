@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,7 +20,8 @@ const maxBatch = 10000
 // writerServer answers what must come from the writer.
 type writerServer struct {
 	*server
-	w Writer
+	w       Writer
+	looking sync.Mutex // for cycles
 }
 
 // ServeWriter answers commands and linearizable reads until it is stopped.
@@ -94,6 +96,9 @@ func (s *writerServer) endpoints() error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := s.add("internal-"+bus.OpCycles, bus.InternalSubject(s.Realm, bus.OpCycles), s.cycles); err != nil {
+		return err
 	}
 	return s.add("internal-"+bus.OpRedrive, bus.InternalSubject(s.Realm, bus.OpRedrive), s.redrive)
 }

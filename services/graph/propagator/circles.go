@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/scc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -141,7 +142,7 @@ func waitersAmong(snap *state.Snapshot, uids []uid.UID) *waiters {
 // shortest through its first object.
 func (w *waiters) circles() [][]uid.UID {
 	var circles [][]uid.UID
-	all := components(w.next)
+	all := scc.Components(w.next)
 	of := make([]int, len(w.nodes))
 	for c, component := range all {
 		for _, i := range component {

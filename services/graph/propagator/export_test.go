@@ -9,9 +9,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// Components and BreakCircles are as they are within.
-var Components = components
-
 // BreakCircles looks once for circles.
 func (p *Propagator) BreakCircles(ctx context.Context) (bool, error) { return p.breakCircles(ctx) }
 

@@ -94,6 +94,22 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 	})
 }
 
+// EachParent calls visit for the live objects that have dependents, or have had
+// some, in the order of their uids, until it returns false. It remembers none.
+func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
+	s.r.scan("nodes", []byte{tableNode}, nil, func(_, value []byte) bool {
+		if !isParent(value) {
+			return true
+		}
+		n, _, err := decodeNodeValue(value)
+		if err != nil {
+			s.r.fail("nodes", err)
+			return false
+		}
+		return visit(n)
+	})
+}
+
 // Forget drops the nodes that were read, so that a long walk does not keep
 // them all.
 func (s *Snapshot) Forget() { clear(s.nodes) }

@@ -40,6 +40,8 @@ func decodeNodeValue(b []byte) (n *lifecycle.Node, parent bool, err error) {
 	return n, b[8]&flagParent != 0, nil
 }
 
+func isParent(b []byte) bool { return len(b) >= nodeHeader && b[8]&flagParent != 0 }
+
 // counter is the value of a claim.
 type counter struct {
 	lifecycle.Counts

@@ -68,6 +68,13 @@ func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time
 	})
 }
 
+// Cycle warns of an object in a cycle that nothing outside of it owns.
+func (w *Warner) Cycle(v lifecycle.View, n *lifecycle.Node, members int) {
+	w.Say(v, n, lifecycle.WarnUnreachable, func() string {
+		return fmt.Sprintf("one of %d objects that own each other, and that nothing else owns: the collector never comes to them", members)
+	})
+}
+
 // Say warns of an object. message is called only if the warning is said.
 func (w *Warner) Say(v lifecycle.View, n *lifecycle.Node, reason string, message func() string) {
 	if w == nil {

@@ -151,6 +151,26 @@ func (w *Writer) Submit(r *Request) {
 	}
 }
 
+// Do submits a request, and waits for its outcome.
+func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
+	type outcome struct {
+		reply proto.Message
+		err   *lifecycle.Error
+	}
+	decided := make(chan outcome, 1)
+	r.Done = func(reply proto.Message, err *lifecycle.Error) { decided <- outcome{reply, err} }
+	w.Submit(r)
+	select {
+	case o := <-decided:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o.reply, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func (w *Writer) overloaded() *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason:     lifecycle.ReasonOverloaded,

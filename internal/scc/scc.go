@@ -1,11 +1,12 @@
-package propagator
+// Package scc finds the strongly connected components of graphs.
+package scc
 
 import "slices"
 
-// components returns the strongly connected components of a graph, which is
+// Components returns the strongly connected components of a graph, which is
 // given by the edges of each vertex (Tarjan's algorithm, without recursion: a
 // graph may be as deep as it has vertices).
-func components(next [][]int) [][]int {
+func Components(next [][]int) [][]int {
 	var (
 		found   [][]int
 		order   = make([]int, len(next)) // when a vertex was reached; 0: not yet

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/unreachable"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// cycles looks for cycles that nothing outside of them owns, tells of them, and
+// has them collected if the realm wants it. It is asked for by the scanner, and
+// takes a look at every object; one at a time.
+func (s *writerServer) cycles(q *request) {
+	if !s.looking.TryLock() {
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
+		return
+	}
+	if !s.start(func() {
+		defer s.looking.Unlock()
+		q.answer(s.collectCycles(s.ctx))
+	}) {
+		s.looking.Unlock()
+		q.answer(nil, s.stopping())
+	}
+}
+
+func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	found, reply, err := s.findCycles()
+	if err != nil {
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()}
+	}
+	for _, members := range found {
+		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
+		if err != nil {
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, RetryAfter: retrySearch, Message: err.Error()}
+		}
+		reply.Collected += m.(*coppicev1.CyclesReply).GetCollected()
+	}
+	return reply, nil
+}
+
+// findCycles returns the cycles that are to be collected, and counts all.
+func (s *writerServer) findCycles() (collect [][]uid.UID, reply *coppicev1.CyclesReply, err error) {
+	snap := s.State.Snapshot()
+	defer func() {
+		if fail := snap.Err(); err == nil {
+			err = fail
+		}
+		if fail := snap.Close(); err == nil {
+			err = fail
+		}
+	}()
+	reply = &coppicev1.CyclesReply{Revision: snap.Revision()}
+	found, complete := unreachable.Find(snap, snap.Time())
+	if !complete {
+		s.Log.Warn("too many objects have owners and dependents to find all cycles among them", "realm", s.Realm)
+	}
+	for _, members := range found {
+		reply.Cycles++
+		reply.Objects += uint32(len(members))
+		s.warnOfCycle(snap, members)
+		if snap.Options().UnreachableCycles == lifecycle.CollectCycles && len(members) <= unreachable.MaxMembers {
+			collect = append(collect, members)
+		}
+	}
+	return collect, reply, nil
+}
+
+// retrySearch is when to ask again.
+const retrySearch = time.Second
+
+// warned is of how many objects of a cycle is warned.
+const warned = 16
+
+func (s *writerServer) warnOfCycle(snap *state.Snapshot, members []uid.UID) {
+	if s.w.WarnCycle == nil {
+		return
+	}
+	for _, u := range members[:min(len(members), warned)] {
+		if n := snap.Node(u); n != nil {
+			s.w.WarnCycle(snap, n, len(members))
+		}
+	}
+}
