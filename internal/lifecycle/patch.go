@@ -10,8 +10,8 @@ import (
 )
 
 // Patch decides a JSON merge patch (RFC 7386) on the manifest of an object: it
-// is the update to the patched manifest. A uid or resourceVersion in the patch
-// is a precondition.
+// is the update to the patched manifest. A resourceVersion in the patch is a
+// precondition; a uid in it is a change, which no object allows (A2.7).
 func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	at.Name = p.GetName()
 	if err := checkNamed(at); err != nil {
@@ -28,8 +28,11 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := patched.GetMetadata().GetName(); name != at.Name {
-		return nil, invalid(at, []Cause{invalidValue("metadata.name", name, "field is immutable")}) // A2.7
+	switch meta := patched.GetMetadata(); { // A2.7
+	case meta.GetName() != at.Name:
+		return nil, at.err(ReasonBadRequest, "the name of the object (%s) does not match the name of the request (%s)", meta.GetName(), at.Name)
+	case meta.GetUid() != "" && meta.GetUid() != was.UID.String():
+		return nil, invalid(at, []Cause{invalidValue("metadata.uid", meta.GetUid(), "field is immutable")})
 	}
 	if !mentionsRevision(p.GetPatch()) {
 		patched.Metadata.ResourceVersion = 0

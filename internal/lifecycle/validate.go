@@ -150,19 +150,19 @@ func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
 	for i, r := range refs {
 		field := fmt.Sprintf("metadata.ownerReferences[%d]", i)
 		if VersionOf(r.GetApiVersion()) == "" {
-			causes = append(causes, required(field+".apiVersion", "version must not be empty"))
+			causes = append(causes, invalidValue(field+".apiVersion", r.GetApiVersion(), "version must not be empty"))
 		}
 		if strings.Count(r.GetApiVersion(), "/") > 1 {
 			causes = append(causes, invalidValue(field+".apiVersion", r.GetApiVersion(), "must be <group>/<version> or <version>"))
 		}
 		if r.GetKind() == "" {
-			causes = append(causes, required(field+".kind", "must not be empty"))
+			causes = append(causes, invalidValue(field+".kind", "", "must not be empty"))
 		}
 		if r.GetName() == "" {
-			causes = append(causes, required(field+".name", "must not be empty"))
+			causes = append(causes, invalidValue(field+".name", "", "must not be empty"))
 		}
 		if r.GetUid() == "" {
-			causes = append(causes, required(field+".uid", "must not be empty"))
+			causes = append(causes, invalidValue(field+".uid", "", "must not be empty"))
 		} else if _, err := uid.Parse(r.GetUid()); err != nil {
 			causes = append(causes, invalidValue(field+".uid", r.GetUid(), err.Error()))
 		}
