@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline demo up ci
+.PHONY: build test race lint generate baseline oracle demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -23,6 +23,10 @@ generate:
 # What CI holds changes of the contract against; renewed with each release.
 baseline:
 	go tool -modfile=tools/go.mod buf build -o proto/baseline.binpb
+
+# Plays the scripts of internal/oracle against Kubernetes, and records its answers.
+oracle:
+	cd test/oracle && go test -mod=mod -count=1 . -rewrite
 
 demo:
 	go run ./cmd/coppice demo

@@ -1,0 +1,135 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// resolve finds the object that a script names: its name on the server, and its
+// uid, "" if there is no such object.
+type resolve func(k Kind, name string) (called, uid string)
+
+// fill writes what the call says into the object.
+func (c *call) fill(o, stored Object, find resolve) error {
+	m := o.metadata()
+	for _, field := range []string{"apiVersion", "kind"} {
+		if c.has(field) {
+			o[field] = c.text(field)
+		}
+	}
+	for _, field := range []string{"spec", "status"} {
+		if !c.has(field) {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal([]byte(c.text(field)), &v); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		o[field] = v
+	}
+	for key, field := range map[string]string{
+		"name": "name", "namespace": "namespace", "generateName": "generateName", "uid": "uid", "rv": "resourceVersion",
+		"created": "creationTimestamp", "deleted": "deletionTimestamp",
+	} {
+		if c.has(key) {
+			c.set(m, field, c.orIts(key, field, stored))
+		}
+	}
+	for key, field := range map[string]string{"generation": "generation", "grace": "deletionGracePeriodSeconds"} {
+		switch {
+		case !c.has(key):
+		case c.values[key][0] == "none":
+			c.set(m, field, c.text(key))
+		default:
+			n, err := c.number(key)
+			if err != nil {
+				return err
+			}
+			m[field] = n
+		}
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		if c.has(field) {
+			m[field] = pairs(c.list(field))
+		}
+	}
+	switch {
+	case !c.has("finalizers"):
+	case c.values["finalizers"][0] == "none":
+		c.set(m, "finalizers", c.text("finalizers"))
+	default:
+		m["finalizers"] = expanded(c.list("finalizers"))
+	}
+	if !c.has("owners") {
+		return nil
+	}
+	owners := []any{}
+	for _, text := range c.list("owners") {
+		r, err := reference(text, find)
+		if err != nil {
+			return err
+		}
+		owners = append(owners, r)
+	}
+	m["ownerReferences"] = owners
+	return nil
+}
+
+// set sets a field. "none" leaves it out, and in a patch takes it away.
+func (c *call) set(m map[string]any, field, value string) {
+	switch {
+	case value != "none":
+		m[field] = value
+	case c.verb == Patch:
+		m[field] = nil
+	default:
+		delete(m, field)
+	}
+}
+
+func pairs(list []string) map[string]any {
+	m := map[string]any{}
+	for _, pair := range list {
+		key, value, _ := strings.Cut(pair, "=")
+		m[expand(key)] = expand(value)
+	}
+	return m
+}
+
+func expanded(list []string) []any {
+	all := []any{}
+	for _, text := range list {
+		all = append(all, expand(text))
+	}
+	return all
+}
+
+// reference reads an owner reference: Widget/a blocking=true. Its uid is that
+// of the object, or one that nothing has.
+func reference(text string, find resolve) (map[string]any, error) {
+	r := map[string]any{"apiVersion": "", "kind": "", "name": "", "uid": ""}
+	for _, word := range strings.Fields(text) {
+		key, value, said := strings.Cut(word, "=")
+		switch key {
+		case "apiVersion", "kind", "name", "uid":
+			r[key] = expand(value)
+		case "blocking":
+			r["blockOwnerDeletion"] = value == "true"
+		case "controller":
+			r["controller"] = value == "true"
+		default:
+			kind, name, is := strings.Cut(word, "/")
+			k, known := kindOf(func(k Kind) bool { return k.Kind == kind })
+			if said || !is || !known {
+				return nil, fmt.Errorf("a reference has no %q", word)
+			}
+			called, uid := find(k, name)
+			r["apiVersion"], r["kind"], r["name"], r["uid"] = apiVersion, kind, called, uid
+			if uid == "" {
+				r["uid"] = "nothing-has-this-uid"
+			}
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,63 @@
+package oracle_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/coppice-gc/coppice/internal/oracle"
+)
+
+// TestReplay holds the rules against what was recorded from Kubernetes.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
+		t.Parallel()
+		checkRecording(t, path)
+		script := oracle.New(filepath.Base(strings.TrimSuffix(path, filepath.Ext(path))), newCoppice(t), "")
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			got, err := script.Run(t.Context(), d)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			if script.Done() {
+				return d.Expected // as has been checked
+			}
+			_, deviations, err := oracle.Deviations(d.Input)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			want, err := oracle.Deviated(d.Expected, deviations)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			if got != want {
+				t.Errorf("\n%s: Coppice answers\n%s\nand not\n%s", d.Pos, got, want)
+			}
+			return d.Expected // whatever -rewrite asks for
+		})
+	})
+}
+
+// checkRecording fails if a script has been changed since it was recorded.
+func checkRecording(t *testing.T, path string) {
+	t.Helper()
+	var sum oracle.Sum
+	checked := false
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		if checked = d.Cmd == "recorded"; !checked {
+			sum.Add(d)
+		} else if err := sum.Check(d.Expected); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		return d.Expected
+	})
+	if !checked {
+		t.Fatalf("%s does not end with 'recorded'", path)
+	}
+}

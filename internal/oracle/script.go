@@ -1,0 +1,179 @@
+package oracle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// Script is a script that is being played.
+type Script struct {
+	server Server
+	// name keeps scripts apart that are played against one server, and world
+	// the stories of one script: both are in namespaces, and in the names of
+	// what has no namespace.
+	name  string
+	world int
+	// uids are those of objects as they were seen last.
+	uids map[string]string
+	// version is from what outputs are recorded.
+	version string
+	sum     Sum
+	done    bool
+}
+
+// New begins a script. version is that of the server.
+func New(name string, server Server, version string) *Script {
+	return &Script{name: name, server: server, version: version, uids: map[string]string{}}
+}
+
+// Run plays one case of the script.
+func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error) {
+	if s.done {
+		return "", fmt.Errorf("nothing can follow %q: it is the end of what is recorded", recorded)
+	}
+	if d.Cmd == recorded {
+		s.done = true
+		return s.sum.Of(s.version), nil
+	}
+	s.sum.Add(d)
+	input, _, err := Deviations(d.Input)
+	if err != nil {
+		return "", err
+	}
+	tables := map[string]func(context.Context, []string) (string, error){
+		"each": s.each, "delete-table": s.deleteTable, "repeat-table": s.repeatTable,
+	}
+	if table, is := tables[d.Cmd]; is {
+		defer s.newWorld()
+		return table(ctx, input)
+	}
+	o, err := s.play(ctx, d.Cmd, d.CmdArgs)
+	if err != nil {
+		return "", err
+	}
+	return o.String() + "\n", nil
+}
+
+// Done reports whether the script has been played to the end.
+func (s *Script) Done() bool { return s.done }
+
+// newWorld leaves all objects behind.
+func (s *Script) newWorld() { s.world++ }
+
+// namespace is where namespaced objects are.
+func (s *Script) namespace() string { return fmt.Sprintf("%s-%d", s.name, s.world) }
+
+// at is what a request to the object with this name says.
+func (s *Script) at(k Kind, name string) Request {
+	if k.Namespaced {
+		return Request{Kind: k, Namespace: s.namespace(), Name: name}
+	}
+	return Request{Kind: k, Name: s.namespace() + "." + name}
+}
+
+// line plays a request that is a line of text.
+func (s *Script) line(ctx context.Context, line string) (*outcome, error) {
+	verb, args, err := datadriven.ParseLine(line)
+	if err != nil {
+		return nil, err
+	}
+	return s.play(ctx, verb, args)
+}
+
+// play plays one request, and looks before and after.
+func (s *Script) play(ctx context.Context, verb string, args []datadriven.CmdArg) (*outcome, error) {
+	c, err := parseCall(verb, args)
+	if err != nil {
+		return nil, err
+	}
+	o := &outcome{verb: c.verb, world: s.namespace()}
+	at := s.at(c.kind, c.name)
+	if o.before, err = s.stored(ctx, at); err != nil {
+		return nil, err
+	}
+	q, err := s.request(c, at, o.before)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s/%s: %w", verb, c.kind.Plural, c.name, err)
+	}
+	if err := c.used(); err != nil {
+		return nil, err
+	}
+	o.asked = q.Body
+	if o.reply, err = s.server.Do(ctx, q); err != nil {
+		return nil, err
+	}
+	if c.verb == Create && o.reply.Object != nil {
+		at.Name = o.reply.Object.text("name") // which may be generated
+	}
+	if o.after, err = s.stored(ctx, at); err != nil {
+		return nil, err
+	}
+	if o.after != nil {
+		s.uids[c.kind.Plural+"/"+at.Namespace+"/"+at.Name] = o.after.text("uid")
+	}
+	return o, nil
+}
+
+// stored is the object as it is, nil if there is none.
+func (s *Script) stored(ctx context.Context, at Request) (Object, error) {
+	if at.Name == "" {
+		return nil, nil
+	}
+	at.Verb = Get
+	reply, err := s.server.Do(ctx, at)
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.Code == 404:
+		return nil, nil
+	case reply.Code != 200:
+		return nil, fmt.Errorf("get %s/%s: %d %s: %s", at.Kind.Plural, at.Name, reply.Code, reply.Reason, reply.Message)
+	}
+	return reply.Object, nil
+}
+
+// request is what the call asks for.
+func (s *Script) request(c *call, at Request, stored Object) (Request, error) {
+	q := at
+	q.Verb = c.verb
+	if c.verb == Delete {
+		var err error
+		q.Body, err = c.deleteOptions(stored)
+		return q, err
+	}
+	q.DryRun = c.flag("dry-run")
+	o := Object{"metadata": map[string]any{}}
+	switch {
+	case c.verb == Patch: // has nothing but what it changes
+	case c.verb == Create || stored == nil:
+		o = Object{"apiVersion": apiVersion, "kind": c.kind.Kind, "metadata": map[string]any{"name": at.Name}}
+	default:
+		var err error
+		if o, err = stored.copied(); err != nil {
+			return q, err
+		}
+	}
+	if err := c.fill(o, stored, s.find); err != nil {
+		return q, err
+	}
+	if c.verb == Create {
+		q.Name = ""
+	}
+	var err error
+	q.Body, err = json.Marshal(o)
+	return q, err
+}
+
+func (s *Script) find(k Kind, name string) (called, uid string) {
+	at := s.at(k, name)
+	return at.Name, s.uids[k.Plural+"/"+at.Namespace+"/"+at.Name]
+}
+
+// failed is an outcome that a table needs to be otherwise.
+func failed(line string, o *outcome) error {
+	return fmt.Errorf("%s: %s: %s", strings.TrimSpace(line), o, o.reply.Message)
+}

@@ -1,0 +1,46 @@
+package oracle
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// recorded is the command that ends a script.
+const recorded = "recorded"
+
+// Sum is over what a script asks. It tells a recording of this script from one
+// of another. Comments and deviations are no part of it: they can change
+// without a new recording.
+type Sum struct{ asked strings.Builder }
+
+// Add adds one case.
+func (s *Sum) Add(d *datadriven.TestData) {
+	fmt.Fprintln(&s.asked, d.FullCmd())
+	rest, _, err := Deviations(d.Input)
+	if err != nil {
+		rest = []string{d.Input} // whoever plays it will say what is wrong
+	}
+	for _, line := range rest {
+		fmt.Fprintln(&s.asked, line)
+	}
+}
+
+// Of is what stands below "recorded" in a script that was played against this version.
+func (s *Sum) Of(version string) string {
+	h := sha256.New()
+	_, _ = io.WriteString(h, s.asked.String())
+	return fmt.Sprintf("from %s\nscript %x\n", version, h.Sum(nil)[:16])
+}
+
+// Check fails if what stands below "recorded" is of another script.
+func (s *Sum) Check(below string) error {
+	version, _, _ := strings.Cut(strings.TrimPrefix(below, "from "), "\n")
+	if below != s.Of(version) {
+		return fmt.Errorf("the script is newer than what is recorded of it: record it again with 'make oracle'")
+	}
+	return nil
+}
