@@ -139,7 +139,7 @@ func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer str
 	// name taken by another object.
 	now, err := objects.Get(ctx, name)
 	switch {
-	case errors.Is(err, NotFound), err == nil && (now.GetMetadata().GetUid() != pre.GetUid() || !slices.Contains(now.GetMetadata().GetFinalizers(), finalizer)):
+	case errors.Is(err, NotFound), err == nil && (now.GetMetadata().GetUid() != pre.GetUid() || !hasFinalizer(now, finalizer)):
 		return nil
 	case err != nil:
 		return err
@@ -153,4 +153,8 @@ func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer str
 		return nil
 	}
 	return err
+}
+
+func hasFinalizer(o *coppicev1.Object, finalizer string) bool {
+	return slices.Contains(o.GetMetadata().GetFinalizers(), finalizer)
 }

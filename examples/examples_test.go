@@ -1,0 +1,146 @@
+// These tests run the examples, each as the process that it is.
+package examples_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+var (
+	pods   = client.Resource{Plural: "pods"}
+	claims = client.Resource{Plural: "persistentvolumeclaims"}
+)
+
+// world is everything, running, and an example beside it.
+type world struct {
+	t   *testing.T
+	ctx context.Context
+	*client.Client
+}
+
+// run builds an example, and runs it until the test has ended.
+func run(t *testing.T, example string) *world {
+	t.Helper()
+	w := &world{t: t, ctx: testkit.Context(t)}
+	binary := filepath.Join(t.TempDir(), example)
+	if out, err := exec.CommandContext(w.ctx, "go", "build", "-o", binary, "./"+example).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := allinone.Start(w.ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Await(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := s.Conn(bus.LocalUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Client = client.New(nc, client.WithActor("ana"))
+	c := exec.CommandContext(context.WithoutCancel(w.ctx), binary) // it is interrupted before the test has ended
+	c.Env = append(os.Environ(), "NATS_URL="+s.Server().URL())
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		if err := c.Wait(); err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+	})
+	return w
+}
+
+func (w *world) create(of client.Resource, o *coppicev1.Object) {
+	w.t.Helper()
+	if _, err := w.Objects(of, "shop").Create(w.ctx, o, client.WriteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) delete(of client.Resource, name string) {
+	w.t.Helper()
+	if _, err := w.Objects(of, "shop").Delete(w.ctx, name, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) get(of client.Resource, name string) *coppicev1.Object {
+	w.t.Helper()
+	o, err := w.Objects(of, "shop").Get(w.ctx, name)
+	if err != nil && !errors.Is(err, client.NotFound) {
+		w.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+func (w *world) gone(of client.Resource, name string) {
+	w.t.Helper()
+	testkit.WaitFor(w.t, w.ctx, "the end of "+name, func() bool { return w.get(of, name) == nil })
+}
+
+func named(name string, finalizers ...string) *coppicev1.Object {
+	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers}}
+}
+
+func TestFinalizer(t *testing.T) {
+	t.Parallel()
+	w := run(t, "finalizer")
+	w.create(pods, named("web", "example.com/bucket"))
+	w.delete(pods, "web")
+	w.gone(pods, "web")
+}
+
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	w := run(t, "agent")
+	o := named("web")
+	o.Spec = []byte(`{"nodeName":"node-1"}`)
+	w.create(pods, o)
+	w.delete(pods, "web")
+	w.gone(pods, "web")
+}
+
+// A claim that a Pod uses stays until the Pod is gone.
+func TestProtection(t *testing.T) {
+	t.Parallel()
+	w := run(t, "protection")
+	w.create(claims, named("data"))
+	w.create(claims, named("unused"))
+	user := named("user")
+	user.Spec = []byte(`{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}`)
+	w.create(pods, user)
+	for _, name := range []string{"data", "unused"} {
+		testkit.WaitFor(t, w.ctx, "the protection of "+name, func() bool { return len(w.get(claims, name).GetMetadata().GetFinalizers()) == 1 })
+	}
+	w.delete(claims, "data")
+	w.delete(claims, "unused")
+	w.gone(claims, "unused")
+	if o := w.get(claims, "data"); o.GetMetadata().GetDeletionTimestamp() == nil {
+		t.Errorf("the claim in use is %v", o)
+	}
+	w.delete(pods, "user")
+	w.gone(claims, "data")
+}

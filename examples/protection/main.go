@@ -1,0 +1,68 @@
+// Command protection keeps PersistentVolumeClaims from being removed while a Pod
+// uses them, as Kubernetes' pvc-protection does: a claim that is deleted stays,
+// terminating, until its last Pod is gone.
+//
+//	go run ./examples/protection
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"os"
+	"os/signal"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	url := os.Getenv("NATS_URL")
+	if url == "" {
+		url = nats.DefaultURL
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	c := client.New(nc, client.WithActor("pvc-protection"))
+	return c.RunProtection(ctx, client.Resource{Plural: "persistentvolumeclaims"}, "kubernetes.io/pvc-protection",
+		func(ctx context.Context, claim *coppicev1.Object) (string, error) { return podOf(ctx, c, claim) }, nil)
+}
+
+// podOf is a Pod that mounts a claim, "" if none does.
+func podOf(ctx context.Context, c *client.Client, claim *coppicev1.Object) (string, error) {
+	m := claim.GetMetadata()
+	for pod, err := range c.Objects(client.Resource{Plural: "pods"}, m.GetNamespace()).List(ctx, client.ListOptions{}) {
+		if err != nil {
+			return "", err
+		}
+		var spec struct {
+			Volumes []struct {
+				PersistentVolumeClaim *struct {
+					ClaimName string `json:"claimName"`
+				} `json:"persistentVolumeClaim"`
+			} `json:"volumes"`
+		}
+		if err := json.Unmarshal(pod.GetSpec(), &spec); err != nil {
+			continue // it has no volumes that anybody could mount
+		}
+		for _, v := range spec.Volumes {
+			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == m.GetName() {
+				return "pods/" + pod.GetMetadata().GetName(), nil
+			}
+		}
+	}
+	return "", nil
+}
