@@ -33,10 +33,10 @@ var latecomer = lifecycle.KindSpec{
 // latecomer returns the kind, nil as long as it is not registered.
 func (r *Realm) latecomer() *lifecycle.Kind { return r.kinds.Of(latecomer.Group, latecomer.Kind) }
 
-// drawNode draws a live object that is not the registration of a kind; nil if
-// there is none.
+// drawNode draws a live object that does not govern the realm; nil if there is
+// none.
 func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
-	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.IsRegistration(r.nodes[u]) })
+	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.Governs(r.nodes[u]) })
 	if len(uids) == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
 func (r *Realm) drawUID(t *rapid.T) uid.UID {
 	var uids []uid.UID
 	for _, u := range r.UIDs() {
-		if !lifecycle.IsRegistration(r.nodes[u]) {
+		if !lifecycle.Governs(r.nodes[u]) {
 			uids = append(uids, u)
 		}
 	}
