@@ -137,6 +137,8 @@ type Objects struct {
 	c         *Client
 	resource  Resource
 	namespace string
+
+	uninitialized bool
 }
 
 // Objects returns the objects of a resource in a namespace; of one that is
@@ -144,6 +146,15 @@ type Objects struct {
 // namespace.
 func (c *Client) Objects(r Resource, namespace string) *Objects {
 	return &Objects{c: c, resource: r, namespace: namespace}
+}
+
+// IncludeUninitialized returns the same objects, and with them those that wait
+// for their initializers or whose initialization has failed: Get, List, Page and
+// Watch pass these over otherwise.
+func (o *Objects) IncludeUninitialized() *Objects {
+	all := *o
+	all.uninitialized = true
+	return &all
 }
 
 func (o *Objects) api(verb string) bus.API {

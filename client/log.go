@@ -32,7 +32,7 @@ type LogEvent struct {
 	// Cause is the revision of the event that made this one necessary, zero
 	// if none did.
 	Cause uint64
-	// Detail is what the event says beside: finalizers, references.
+	// Detail is what the event says beside: finalizers, references, initializers.
 	Detail string
 }
 
@@ -149,8 +149,10 @@ func (x *expander) event(e *coppicev1.Event) {
 	}
 	switch v := e.GetEvent().(type) {
 	case *coppicev1.Event_Created:
+		base.Detail = initialization(v.Created.GetNode(), v.Created.GetBody())
 		x.object(base, "ObjectCreated", v.Created.GetNode())
 	case *coppicev1.Event_Updated:
+		base.Detail = initialization(v.Updated.GetNode(), v.Updated.GetBody())
 		x.object(base, "ObjectUpdated", v.Updated.GetNode())
 	case *coppicev1.Event_DeletionMarked:
 		base.Detail = detail("finalizers", v.DeletionMarked.GetFinalizers())
@@ -172,6 +174,19 @@ func (x *expander) event(e *coppicev1.Event) {
 		base.Detail = detail("last finalizers", v.Deleted.GetFinalizers())
 		x.columns(base, "ObjectDeleted", v.Deleted.GetObjects())
 	}
+}
+
+// initialization is for which initializers an object waits, or that one of them
+// has failed, and why if the event says it.
+func initialization(n *coppicev1.Node, b *coppicev1.Body) string {
+	if !n.GetInitializationFailed() {
+		return detail("initializers", n.GetInitializers())
+	}
+	const failed = "initialization failed"
+	if why := b.GetInitializersResult().GetMessage(); why != "" {
+		return failed + ": " + why
+	}
+	return failed
 }
 
 func detail(what string, list []string) string {

@@ -69,7 +69,9 @@ func (o *Objects) Patch(ctx context.Context, name string, patch []byte, pre *cop
 // answered to anybody before.
 func (o *Objects) Get(ctx context.Context, name string) (*coppicev1.Object, error) {
 	var reply coppicev1.ObjectsReply
-	r, err := one(&reply, o.c.call(ctx, o.api(bus.VerbGet), false, &coppicev1.GetRequest{Names: []string{name}}, &reply))
+	r, err := one(&reply, o.c.call(ctx, o.api(bus.VerbGet), false, &coppicev1.GetRequest{
+		Names: []string{name}, IncludeUninitialized: o.uninitialized,
+	}, &reply))
 	return r.Object, err
 }
 
@@ -117,7 +119,7 @@ type Page struct {
 func (o *Objects) Page(ctx context.Context, opts ListOptions, next string) (Page, error) {
 	var reply coppicev1.ListReply
 	err := o.c.call(ctx, o.api(bus.VerbList), false, &coppicev1.ListRequest{
-		LabelSelector: opts.LabelSelector, Limit: uint32(opts.Limit), Continue: next,
+		LabelSelector: opts.LabelSelector, Limit: uint32(opts.Limit), Continue: next, IncludeUninitialized: o.uninitialized,
 	}, &reply)
 	return Page{Objects: reply.GetObjects(), Revision: reply.GetRevision(), Continue: reply.GetContinue()}, err
 }

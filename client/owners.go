@@ -118,7 +118,7 @@ func (o *Objects) Adopt(ctx context.Context, owner *coppicev1.Object, owners Res
 		}
 	}
 	if len(adopt) > 0 {
-		now, err := o.c.Objects(owners, owner.GetMetadata().GetNamespace()).Get(ctx, owner.GetMetadata().GetName())
+		now, err := o.c.Objects(owners, owner.GetMetadata().GetNamespace()).IncludeUninitialized().Get(ctx, owner.GetMetadata().GetName())
 		if err != nil && !errors.Is(err, lifecycle.ReasonNotFound) {
 			return done, err
 		}

@@ -82,7 +82,9 @@ func (w *watcher) session(ctx context.Context, yield func(WatchEvent, error) boo
 		return true, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	request, err := proto.Marshal(&coppicev1.WatchRequest{LabelSelector: w.opts.LabelSelector, FromRevision: w.revision})
+	request, err := proto.Marshal(&coppicev1.WatchRequest{
+		LabelSelector: w.opts.LabelSelector, FromRevision: w.revision, IncludeUninitialized: w.o.uninitialized,
+	})
 	if err != nil {
 		return true, err
 	}

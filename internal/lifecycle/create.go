@@ -34,6 +34,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	causes := validateKey(at, meta)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	causes = append(causes, validateMeta(meta, owners)...)
+	causes = append(causes, validateInitializers(at, meta.GetInitializers())...)
 	causes = append(causes, validateContent(ctx.View, at, o, nil)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
@@ -57,6 +58,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		CreationTime: ctx.Now,
 		Owners:       ownersOf(owners),
 		Finalizers:   nonEmpty(meta.GetFinalizers()),
+		Initializers: pendingOf(meta.GetInitializers()),
 	}
 	body := bodyOf(o)
 	body.Status = nil // written by updatestatus
@@ -149,7 +151,7 @@ func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	if isRealm(k.Kind.Group, k.Kind.Kind) {
 		causes = append(causes, validateOptions(k.Name, o.GetSpec())...)
 	}
-	if k.Kind.Group == Group && k.Kind.Kind == "Kind" {
+	if isKind(k.Kind.Group, k.Kind.Kind) {
 		var before *Kind
 		if was != nil {
 			before = v.Kinds().byUID[was.UID]
@@ -204,7 +206,7 @@ func errAlreadyExists(k Key, existing *Node) *Error {
 	if existing != nil && existing.Terminating() {
 		prefix = "object is being deleted: " // A1.4
 	}
-	e := k.err(ReasonAlreadyExists, "%s%s already exists", prefix, k)
+	e := k.err(ReasonAlreadyExists, "%s%s already exists%s", prefix, k, waitsFor(existing))
 	if existing != nil {
 		e.UID = existing.UID.String()
 	}

@@ -17,6 +17,7 @@
 //	errors.go    how a rule refuses
 //	validate.go  metadata that is refused or put right                A1, A2
 //	create.go update.go patch.go import.go                            A1, A2
+//	initializers.go  what has to be done before others see an object  A8
 //	delete.go    DELETE: policy, finalizers, deletionTimestamp        A4, A5
 //	finalizer.go removal of a finalizer                               A2.8, A2.10
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16

@@ -26,6 +26,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	causes = append(validateKey(at, meta), causes...)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	causes = append(causes, validateMeta(meta, owners)...)
+	causes = append(causes, validateImportedInitializers(at, meta)...)
 	var was *Node
 	if u != "" {
 		was = ctx.Node(u)
@@ -62,6 +63,9 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		GracePeriod:   meta.DeletionGracePeriodSeconds,
 		ImportTime:    ctx.Now,
 		ImportSession: session,
+		Initializers:  pendingOf(meta.GetInitializers()),
+
+		InitializationFailed: meta.GetInitializers().GetResult() != nil,
 	}
 	if !node.Terminating() {
 		node.GracePeriod = nil
@@ -145,6 +149,7 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		awaitObserved(node, at.Kind)
 	}
 	old := ctx.Body(was)
+	keepInitialized(was, old, node, body)
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// Nothing holds it any more.

@@ -196,7 +196,9 @@ func (ks *Kinds) clone() *Kinds {
 }
 
 // IsRegistration reports whether the node is an object of kind Kind.
-func IsRegistration(n *Node) bool { return n.Kind == "Kind" && n.Group() == Group }
+func IsRegistration(n *Node) bool { return isKind(n.Group(), n.Kind) }
+
+func isKind(group, kind string) bool { return group == Group && kind == "Kind" }
 
 // parseKindSpec reads the spec of an object of kind Kind, and nothing but.
 func parseKindSpec(spec []byte) (KindSpec, error) {

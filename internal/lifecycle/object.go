@@ -136,6 +136,10 @@ type Node struct {
 	// ObservedGeneration is status.observedGeneration. Built-in finalizers
 	// wait until it is AwaitedGeneration, which is zero if they do not.
 	ObservedGeneration, AwaitedGeneration int64
+	// Initializers are those that have still to act, in order (A8).
+	Initializers []string
+	// InitializationFailed is set when one of them has failed.
+	InitializationFailed bool
 }
 
 // Group is the group of the node's APIVersion.
@@ -218,6 +222,7 @@ func (o Object) API() *coppicev1.Object {
 		Labels:                     b.GetLabels(),
 		Annotations:                b.GetAnnotations(),
 		Finalizers:                 n.Finalizers,
+		Initializers:               initializersOf(n, b),
 	}
 	for i := range n.Owners {
 		r := &n.Owners[i]
@@ -267,6 +272,8 @@ func bodyOf(o *coppicev1.Object) *coppicev1.Body {
 		Spec:         o.GetSpec(),
 		Status:       o.GetStatus(),
 		Extra:        o.GetExtra(),
+
+		InitializersResult: o.GetMetadata().GetInitializers().GetResult(),
 	}
 }
 

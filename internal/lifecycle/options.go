@@ -71,6 +71,9 @@ func IsOptions(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace 
 // registration, or by the options.
 func Governs(n *Node) bool { return IsRegistration(n) || IsOptions(n) }
 
+// governing reports whether objects of the kind govern the realm.
+func governing(group, kind string) bool { return isKind(group, kind) || isRealm(group, kind) }
+
 func isRealm(group, kind string) bool { return group == Group && kind == "Realm" }
 
 // OptionsOf returns the options that the body of such an object says.

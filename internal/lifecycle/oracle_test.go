@@ -123,7 +123,7 @@ func freeze(r *lifecycletest.Realm) frozen {
 
 func clone(n *lifecycle.Node) lifecycle.Node {
 	c := *n
-	c.Owners, c.Finalizers = slices.Clone(n.Owners), slices.Clone(n.Finalizers)
+	c.Owners, c.Finalizers, c.Initializers = slices.Clone(n.Owners), slices.Clone(n.Finalizers), slices.Clone(n.Initializers)
 	if n.GracePeriod != nil {
 		c.GracePeriod = proto.Int64(*n.GracePeriod)
 	}

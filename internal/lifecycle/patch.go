@@ -66,6 +66,7 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if !versioned {
 		o.ApiVersion = was.APIVersion
 	}
+	o.Metadata.Initializers = nil // they are for the object that is to be
 	patch, fail := manifest.ToJSON(o)
 	if fail != nil {
 		return nil, at.err(ReasonBadRequest, "%s: %v", at, fail)
@@ -87,6 +88,7 @@ func wiped(o *coppicev1.Object) *coppicev1.Object {
 			Name: m.GetName(), GenerateName: m.GetGenerateName(), Namespace: m.GetNamespace(),
 			Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
 			OwnerReferences: m.GetOwnerReferences(), Finalizers: m.GetFinalizers(),
+			Initializers: &coppicev1.Initializers{Pending: m.GetInitializers().GetPending()},
 		},
 	}
 }

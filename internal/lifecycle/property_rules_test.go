@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // TestSafety plays random commands and holds every event against what must
@@ -50,7 +51,14 @@ func play(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) {
 		e := &out.Events[i]
 		was, state := r.Node(e.UID), r.Clone()
 		r.Apply(out.Events[i : i+1])
-		checkSafe(t, state, c.Verb, e, was, r.Node(e.UID))
+		verb := c.Verb
+		if e.Reason == coppicev1.Reason_REASON_INITIALIZATION_FAILED {
+			if !was.InitializationFailed {
+				t.Fatalf("A8: %s deletes %+v, of which no initializer has failed", verb, was)
+			}
+			verb = lifecycletest.VerbDelete // by its rules
+		}
+		checkSafe(t, state, verb, e, was, r.Node(e.UID))
 		checkAfter(t, e, was, r.Node(e.UID), r.Revision)
 	}
 	before.check(t, "applying the events of "+c.Verb)
@@ -120,6 +128,7 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 	if is.Generation < was.Generation {
 		t.Fatalf("generation falls: %s made %+v of %+v", verb, is, was)
 	}
+	checkInitialization(t, verb, was, is)
 	marks := verb == lifecycletest.VerbDelete || verb == lifecycletest.VerbCollect
 	if !was.Terminating() {
 		if is.Terminating() && !marks && verb != lifecycletest.VerbImport {
@@ -140,6 +149,18 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 		if !was.HasFinalizer(f) && (verb != lifecycletest.VerbDelete || !lifecycle.IsBuiltinFinalizer(f)) {
 			t.Fatalf("S5: %s made %+v of %+v", verb, is, was)
 		}
+	}
+}
+
+// checkInitialization: initializers go in order, and do not come back; nor does
+// an object whose initialization has failed come to be seen (A8).
+func checkInitialization(t *rapid.T, verb string, was, is *lifecycle.Node) {
+	gone := len(was.Initializers) - len(is.Initializers)
+	if gone < 0 || !slices.Equal(was.Initializers[gone:], is.Initializers) {
+		t.Fatalf("A8: %s made %+v of %+v", verb, is, was)
+	}
+	if was.InitializationFailed != is.InitializationFailed && (was.InitializationFailed || !was.Uninitialized() || !is.Terminating() && verb == lifecycletest.VerbImport) {
+		t.Fatalf("A8: %s made %+v of %+v", verb, is, was)
 	}
 }
 

@@ -145,6 +145,7 @@ func (s *script) fill(a *args, o *coppicev1.Object) {
 	if a.has("finalizers") {
 		m.Finalizers = a.list("finalizers")
 	}
+	fillInitializers(a, m)
 	if a.has("owners") {
 		m.OwnerReferences = nil
 		for _, text := range a.list("owners") {
@@ -153,6 +154,30 @@ func (s *script) fill(a *args, o *coppicev1.Object) {
 	}
 	if a.flag("no-metadata") {
 		o.Metadata = nil
+	}
+}
+
+// fillInitializers reads initializers=(a, b) and failed=why, or
+// result=Success.
+func fillInitializers(a *args, m *coppicev1.ObjectMeta) {
+	in := &coppicev1.Initializers{Pending: m.GetInitializers().GetPending(), Result: m.GetInitializers().GetResult()}
+	if a.has("initializers") {
+		in.Pending = nil
+		for _, name := range a.list("initializers") {
+			in.Pending = append(in.Pending, &coppicev1.Initializer{Name: name})
+		}
+	}
+	if a.has("failed") {
+		in.Result = &coppicev1.Status{Status: "Failure", Message: a.text("failed")}
+	}
+	if a.has("result") {
+		in.Result = &coppicev1.Status{Status: a.text("result")}
+	}
+	if a.flag("no-result") {
+		in.Result = nil
+	}
+	if m.Initializers = in; in.Pending == nil && in.Result == nil {
+		m.Initializers = nil
 	}
 }
 

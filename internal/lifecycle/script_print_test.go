@@ -124,10 +124,20 @@ func fields(n *lifecycle.Node, b *coppicev1.Body) map[string]string {
 		"apiVersion": n.APIVersion, "generation": fmt.Sprint(n.Generation),
 		"created": since(n.CreationTime), "deleted": since(n.DeletionTime), "grace": grace,
 		"owners": references(n.Owners), "finalizers": list(n.Finalizers),
+		"initializers": list(n.Initializers), "failed": failure(n, b),
 		"imported": since(n.ImportTime), "session": n.ImportSession,
 		"labels": pairs(b.GetLabels()), "annotations": pairs(b.GetAnnotations()), "generateName": b.GetGenerateName(),
 		"spec": string(b.GetSpec()), "status": string(b.GetStatus()), "extra": string(b.GetExtra()),
 	}
+}
+
+// failure is why the initialization of an object has failed.
+func failure(n *lifecycle.Node, b *coppicev1.Body) string {
+	r := b.GetInitializersResult()
+	if n.InitializationFailed != (r != nil) {
+		return fmt.Sprintf("%t, with the result %v", n.InitializationFailed, r)
+	}
+	return r.GetMessage()
 }
 
 // plain are the fields of an object that has nothing worth telling.
@@ -147,7 +157,7 @@ func pairs(m map[string]string) string {
 func details(is, was map[string]string, both bool) string {
 	text := ""
 	for _, f := range []string{
-		"apiVersion", "generateName", "generation", "created", "deleted", "grace", "owners", "finalizers",
+		"apiVersion", "generateName", "generation", "created", "deleted", "grace", "owners", "finalizers", "initializers", "failed",
 		"labels", "annotations", "spec", "status", "extra", "imported", "session",
 	} {
 		if is[f] == was[f] {
@@ -230,6 +240,15 @@ func (s *script) show(a *args) string {
 		return "nothing\n"
 	}
 	return text
+}
+
+// read is what a client gets: read pods/a, or read pods/a uninitialized.
+func (s *script) read(a *args) string {
+	n, err := lifecycle.Read(s.realm, a.key(s, 0), a.flag("uninitialized"))
+	if err != nil {
+		return refusal(err)
+	}
+	return s.shown(n)
 }
 
 func (s *script) shown(n *lifecycle.Node) string {

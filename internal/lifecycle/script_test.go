@@ -66,6 +66,7 @@ var commands = map[string]func(*script, *args) string{
 	"settle": (*script).settle,
 	// questions
 	"judge": (*script).judge, "classify": (*script).classify, "owed": (*script).owed, "show": (*script).show,
+	"read": (*script).read,
 	// the story itself
 	"advance": (*script).advance, "new-realm": (*script).newRealm,
 	// whole tables of small stories

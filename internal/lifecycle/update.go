@@ -15,7 +15,8 @@ import (
 const generateRetry = 100 * time.Millisecond
 
 // Update decides an update (A2): everything but status is replaced. Removing
-// the last finalizer of a terminating object removes the object (A2.10).
+// the last finalizer of a terminating object removes the object (A2.10);
+// removing the last initializer has it seen, and a failed one deleted (A8).
 func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	at, o, err := target(at, o)
 	if err != nil {
@@ -34,15 +35,16 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	}); err != nil {
 		return nil, err // A2.1, A2.2
 	}
+	old := ctx.Body(was)
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	causes := validateMeta(meta, owners)
+	causes = append(causes, validateInitialization(was, old, meta.GetInitializers())...)
 	causes = append(causes, validateUnchanged(was, meta)...)
 	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
 	causes = append(causes, validateContent(ctx.View, at, o, was)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	old := ctx.Body(was)
 	if err := checkSize(ctx, at, &coppicev1.Object{
 		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Extra: o.GetExtra(), Status: old.GetStatus(),
 	}); err != nil {
@@ -53,6 +55,9 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	node.APIVersion = o.GetApiVersion()
 	node.Owners = ownersOf(owners)
 	node.Finalizers = nonEmpty(meta.GetFinalizers())
+	node.Initializers = pendingOf(meta.GetInitializers())
+	node.InitializationFailed = meta.GetInitializers().GetResult() != nil
+	failing := node.InitializationFailed && !was.InitializationFailed
 	body := bodyOf(o)
 	body.Status = old.GetStatus()
 	body.GenerateName = old.GetGenerateName()
@@ -61,7 +66,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if specChanged || extraChanged {
 		node.Generation++
 	}
-	bodyChanged := specChanged || extraChanged ||
+	bodyChanged := specChanged || extraChanged || failing ||
 		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations())
 	if bodyChanged {
 		derive(&node, at.Kind, body)
@@ -84,6 +89,13 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 			event.Object.Body = body
 		}
 		out.Events = []Event{event}
+	}
+	if failing && !was.Terminating() {
+		more, err := failed(ctx, at, &node)
+		if err != nil {
+			return nil, err
+		}
+		out.Events, out.Object = append(out.Events, more...), Object{Node: &node, Body: body}
 	}
 	return out, nil
 }
@@ -141,7 +153,7 @@ func checkNamed(at Key) *Error {
 func withStatus(b *coppicev1.Body, status []byte) *coppicev1.Body {
 	return &coppicev1.Body{
 		Labels: b.GetLabels(), Annotations: b.GetAnnotations(), GenerateName: b.GetGenerateName(),
-		Spec: b.GetSpec(), Extra: b.GetExtra(), Status: status,
+		Spec: b.GetSpec(), Extra: b.GetExtra(), Status: status, InitializersResult: b.GetInitializersResult(),
 	}
 }
 
@@ -183,7 +195,8 @@ func newcomers(before, after []string) []string {
 
 func sameNode(a, b *Node) bool {
 	return a.APIVersion == b.APIVersion && a.Generation == b.Generation &&
-		slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
+		slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers) &&
+		slices.Equal(a.Initializers, b.Initializers) && a.InitializationFailed == b.InitializationFailed
 }
 
 // keepEqualJSON reports whether *is and was mean different JSON. If not, *is

@@ -32,6 +32,7 @@ type meta struct {
 	Annotations                map[string]string `json:"annotations,omitempty"`
 	OwnerReferences            []ownerReference  `json:"ownerReferences,omitempty"`
 	Finalizers                 []string          `json:"finalizers,omitempty"`
+	Initializers               *initializers     `json:"initializers,omitempty"`
 
 	ManagedFields dropped `json:"managedFields,omitempty"`
 	SelfLink      dropped `json:"selfLink,omitempty"`
@@ -204,6 +205,7 @@ func (m *meta) proto() *coppicev1.ObjectMeta {
 		Labels:                     m.Labels,
 		Annotations:                m.Annotations,
 		Finalizers:                 m.Finalizers,
+		Initializers:               m.Initializers.proto(),
 	}
 	for _, r := range m.OwnerReferences {
 		p.OwnerReferences = append(p.OwnerReferences, &coppicev1.OwnerReference{
@@ -228,6 +230,7 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 		Labels:                     p.GetLabels(),
 		Annotations:                p.GetAnnotations(),
 		Finalizers:                 p.GetFinalizers(),
+		Initializers:               initializersOf(p.GetInitializers()),
 	}
 	for _, r := range p.GetOwnerReferences() {
 		m.OwnerReferences = append(m.OwnerReferences, ownerReference{

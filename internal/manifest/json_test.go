@@ -14,7 +14,8 @@ import (
 const configMap = `{"apiVersion":"v1","data":{"b":"2","a":"1"},"kind":"ConfigMap","metadata":{"name":"web","namespace":"shop",` +
 	`"uid":"01890a5d-ac96-774b-bcce-b302099a8057","resourceVersion":"12","generation":3,"creationTimestamp":"2024-05-06T07:08:09Z",` +
 	`"labels":{"app":"web"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"u","controller":true,"blockOwnerDeletion":false}],` +
-	`"finalizers":["example.com/bucket"]},"spec":{"big":9007199254740993},"status":[1,null]}`
+	`"finalizers":["example.com/bucket"],` +
+	`"initializers":{"pending":[{"name":"vaccine.example.com"}],"result":{"code":500,"message":"no","status":"Failure"}}},"spec":{"big":9007199254740993},"status":[1,null]}`
 
 func TestObjectSurvivesJSON(t *testing.T) {
 	t.Parallel()
@@ -48,6 +49,9 @@ func TestFromJSONRefuses(t *testing.T) {
 		`{"metadata":{"finalizers":"x"}}`:        "metadata.finalizers: must be a list, not string",
 		`{"metadata":{"resourceVersion":"abc"}}`: `metadata.resourceVersion: "abc" is not a revision`,
 		`{"metadata":{"creationTimestamp":"yesterday"}}`:                 `"yesterday" is not a timestamp`,
+		`{"metadata":{"initializers":{"pending":["a"]}}}`:                "metadata.initializers.pending: must be an object, not string",
+		`{"metadata":{"initializers":{"result":{"status":1}}}}`:          "metadata.initializers.result:",
+		`{"metadata":{"initializers":{"result":{"failure":true}}}}`:      `unknown field "failure"`,
 		`{"metadata":{"ownerReferences":[{"controller":1}]}}`:            "must be true or false, not number",
 		`{"metadata":{"ownerReferences":[{"blockOwnerDeketion":true}]}}`: `metadata: unknown field "blockOwnerDeketion"`,
 	} {

@@ -33,6 +33,8 @@ const (
 	nodeGrace            = 15
 	nodeObserved         = 16
 	nodeAwaited          = 17
+	nodeInitializers     = 18
+	nodeFailed           = 19
 
 	ownerAPIVersion = 1
 	ownerKind       = 2
@@ -69,7 +71,12 @@ func Append(b []byte, n *lifecycle.Node) []byte {
 	b = wire.AppendBytes(b, nodeImportSession, n.ImportSession)
 	b = appendOptional(b, nodeGrace, n.Grace)
 	b = wire.AppendVarint(b, nodeObserved, uint64(n.ObservedGeneration))
-	return wire.AppendVarint(b, nodeAwaited, uint64(n.AwaitedGeneration))
+	b = wire.AppendVarint(b, nodeAwaited, uint64(n.AwaitedGeneration))
+	for _, name := range n.Initializers {
+		b = protowire.AppendTag(b, nodeInitializers, protowire.BytesType)
+		b = protowire.AppendString(b, name)
+	}
+	return wire.AppendVarint(b, nodeFailed, protowire.EncodeBool(n.InitializationFailed))
 }
 
 func appendOptional(b []byte, field protowire.Number, v *int64) []byte {
@@ -176,6 +183,10 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 			n.ObservedGeneration = int64(f.Value)
 		case nodeAwaited:
 			n.AwaitedGeneration = int64(f.Value)
+		case nodeInitializers:
+			n.Initializers = append(n.Initializers, f.String(s))
+		case nodeFailed:
+			n.InitializationFailed = protowire.DecodeBool(f.Value)
 		}
 		return nil
 	})

@@ -21,6 +21,7 @@ func generated(n *lifecycle.Node) *coppicev1.Node {
 		DeletionTime: int64(n.DeletionTime), DeletionGracePeriod: n.GracePeriod, DeletionRevision: n.DeletionRevision,
 		ImportTime: int64(n.ImportTime), ImportSession: n.ImportSession,
 		Grace: n.Grace, ObservedGeneration: n.ObservedGeneration, AwaitedGeneration: n.AwaitedGeneration,
+		Initializers: n.Initializers, InitializationFailed: n.InitializationFailed,
 	}
 	for _, o := range n.Owners {
 		p.Owners = append(p.Owners, &coppicev1.NodeOwner{
@@ -54,6 +55,8 @@ func draw(t *rapid.T) *lifecycle.Node {
 
 		ObservedGeneration: rapid.Int64().Draw(t, "observed"),
 		AwaitedGeneration:  rapid.Int64().Draw(t, "awaited"),
+
+		InitializationFailed: rapid.Bool().Draw(t, "failed"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "owners") {
 		n.Owners = append(n.Owners, lifecycle.OwnerReference{
@@ -63,6 +66,9 @@ func draw(t *rapid.T) *lifecycle.Node {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "finalizers") {
 		n.Finalizers = append(n.Finalizers, text.Draw(t, "finalizer"))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "initializers") {
+		n.Initializers = append(n.Initializers, text.Draw(t, "initializer"))
 	}
 	return n
 }

@@ -21,6 +21,8 @@ var (
 	namespaces = []string{"a", "b"}
 	names      = []string{"x", "y", "z"}
 	external   = []string{"example.com/one", "example.com/two"}
+
+	initializers = []string{"one.example.com", "two.example.com"}
 )
 
 // latecomer is a kind that references name before it is registered, if it ever
@@ -33,10 +35,10 @@ var latecomer = lifecycle.KindSpec{
 // latecomer returns the kind, nil as long as it is not registered.
 func (r *Realm) latecomer() *lifecycle.Kind { return r.kinds.Of(latecomer.Group, latecomer.Kind) }
 
-// drawNode draws a live object that does not govern the realm; nil if there is
-// none.
+// drawNode draws a live object that is not the registration of a kind; nil if
+// there is none.
 func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
-	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.Governs(r.nodes[u]) })
+	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.IsRegistration(r.nodes[u]) })
 	if len(uids) == 0 {
 		return nil
 	}
@@ -74,7 +76,22 @@ func (r *Realm) drawChanged(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	case 4:
 		o.Metadata.Labels = map[string]string{"app": rapid.SampledFrom(names).Draw(t, "label")}
 	}
+	if rapid.IntRange(0, 2).Draw(t, "initializers") == 0 && o.Metadata.Initializers != nil {
+		drawInitialized(t, o.Metadata.Initializers)
+	}
 	return lifecycle.Key{Kind: r.kinds.OfNode(n), Namespace: n.Namespace}, o
+}
+
+// drawInitialized draws what an initializer does: mostly that it is done.
+func drawInitialized(t *rapid.T, in *coppicev1.Initializers) {
+	switch n := len(in.GetPending()); rapid.IntRange(0, 4).Draw(t, "initialized") {
+	case 0:
+		in.Result = &coppicev1.Status{Status: "Failure", Message: rapid.SampledFrom(names).Draw(t, "failure")}
+	case 1:
+		in.Pending = in.GetPending()[:max(n-1, 0)] // out of order, unless it is the only one
+	default:
+		in.Pending = in.GetPending()[min(n, 1):]
+	}
 }
 
 func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
@@ -95,6 +112,12 @@ func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 			Finalizers: rapid.SliceOfN(rapid.SampledFrom(finalizers), 0, 2).Draw(t, "finalizers"),
 		},
 		Spec: drawJSON(t, "spec"),
+	}
+	if rapid.IntRange(0, 4).Draw(t, "uninitialized") == 0 {
+		o.Metadata.Initializers = &coppicev1.Initializers{}
+		for _, name := range rapid.SliceOfN(rapid.SampledFrom(initializers), 0, 2).Draw(t, "pending") {
+			o.Metadata.Initializers.Pending = append(o.Metadata.Initializers.Pending, &coppicev1.Initializer{Name: name})
+		}
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "owners") {
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, r.drawReference(t))
@@ -132,7 +155,7 @@ func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
 func (r *Realm) drawUID(t *rapid.T) uid.UID {
 	var uids []uid.UID
 	for _, u := range r.UIDs() {
-		if !lifecycle.Governs(r.nodes[u]) {
+		if !lifecycle.IsRegistration(r.nodes[u]) {
 			uids = append(uids, u)
 		}
 	}

@@ -132,7 +132,7 @@ func (x WatchEvent_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchEvent_Type.Descriptor instead.
 func (WatchEvent_Type) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{21, 0}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // ObjectsRequest is the request of create, update, updatestatus and apply. All
@@ -520,242 +520,19 @@ func (x *Result) GetWarnings() []string {
 	return nil
 }
 
-// Status says why a request, or one object of it, was refused.
-type Status struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Code  uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// The machine-readable reason, such as NotFound; docs/errors.md lists them.
-	Reason        string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string         `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Details       *StatusDetails `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Status) Reset() {
-	*x = Status{}
-	mi := &file_coppice_v1_api_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Status) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Status) ProtoMessage() {}
-
-func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Status.ProtoReflect.Descriptor instead.
-func (*Status) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Status) GetCode() uint32 {
-	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *Status) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Status) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *Status) GetDetails() *StatusDetails {
-	if x != nil {
-		return x.Details
-	}
-	return nil
-}
-
-type StatusDetails struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The resource, as "pods" or "replicasets.apps".
-	Resource  string         `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	Namespace string         `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name      string         `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Uid       string         `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
-	Causes    []*StatusCause `protobuf:"bytes,5,rep,name=causes,proto3" json:"causes,omitempty"`
-	// When to try again; zero: not by waiting.
-	RetryAfterMilliseconds uint32 `protobuf:"varint,6,opt,name=retry_after_milliseconds,json=retryAfterMilliseconds,proto3" json:"retry_after_milliseconds,omitempty"`
-	// Which object of a batch, counted from zero.
-	Index         uint32 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatusDetails) Reset() {
-	*x = StatusDetails{}
-	mi := &file_coppice_v1_api_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatusDetails) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatusDetails) ProtoMessage() {}
-
-func (x *StatusDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatusDetails.ProtoReflect.Descriptor instead.
-func (*StatusDetails) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *StatusDetails) GetResource() string {
-	if x != nil {
-		return x.Resource
-	}
-	return ""
-}
-
-func (x *StatusDetails) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *StatusDetails) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *StatusDetails) GetUid() string {
-	if x != nil {
-		return x.Uid
-	}
-	return ""
-}
-
-func (x *StatusDetails) GetCauses() []*StatusCause {
-	if x != nil {
-		return x.Causes
-	}
-	return nil
-}
-
-func (x *StatusDetails) GetRetryAfterMilliseconds() uint32 {
-	if x != nil {
-		return x.RetryAfterMilliseconds
-	}
-	return 0
-}
-
-func (x *StatusDetails) GetIndex() uint32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-type StatusCause struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Reason  string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The path of the field, "metadata.ownerReferences[0].uid".
-	Field         string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatusCause) Reset() {
-	*x = StatusCause{}
-	mi := &file_coppice_v1_api_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatusCause) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatusCause) ProtoMessage() {}
-
-func (x *StatusCause) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatusCause.ProtoReflect.Descriptor instead.
-func (*StatusCause) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *StatusCause) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *StatusCause) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *StatusCause) GetField() string {
-	if x != nil {
-		return x.Field
-	}
-	return ""
-}
-
 type GetRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Names []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// Also objects that wait for their initializers, or whose initialization has
+	// failed. Without it they are not found.
+	IncludeUninitialized bool `protobuf:"varint,2,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[9]
+	mi := &file_coppice_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +544,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[9]
+	mi := &file_coppice_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +557,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetRequest) GetNames() []string {
@@ -788,6 +565,13 @@ func (x *GetRequest) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *GetRequest) GetIncludeUninitialized() bool {
+	if x != nil {
+		return x.IncludeUninitialized
+	}
+	return false
 }
 
 type ListRequest struct {
@@ -799,14 +583,16 @@ type ListRequest struct {
 	// From the reply before.
 	Continue string `protobuf:"bytes,3,opt,name=continue,proto3" json:"continue,omitempty"`
 	// Not before this revision.
-	MinRevision   uint64 `protobuf:"varint,4,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MinRevision uint64 `protobuf:"varint,4,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// As in GetRequest.
+	IncludeUninitialized bool `protobuf:"varint,5,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[10]
+	mi := &file_coppice_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +604,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[10]
+	mi := &file_coppice_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +617,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRequest) GetLabelSelector() string {
@@ -862,6 +648,13 @@ func (x *ListRequest) GetMinRevision() uint64 {
 	return 0
 }
 
+func (x *ListRequest) GetIncludeUninitialized() bool {
+	if x != nil {
+		return x.IncludeUninitialized
+	}
+	return false
+}
+
 type ListReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Objects []*Object              `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -876,7 +669,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[11]
+	mi := &file_coppice_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +681,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[11]
+	mi := &file_coppice_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +694,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListReply) GetObjects() []*Object {
@@ -938,7 +731,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	mi := &file_coppice_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +743,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	mi := &file_coppice_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +756,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteRequest) GetNames() []string {
@@ -1001,7 +794,7 @@ type DeleteCollectionRequest struct {
 
 func (x *DeleteCollectionRequest) Reset() {
 	*x = DeleteCollectionRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[13]
+	mi := &file_coppice_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +806,7 @@ func (x *DeleteCollectionRequest) String() string {
 func (*DeleteCollectionRequest) ProtoMessage() {}
 
 func (x *DeleteCollectionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[13]
+	mi := &file_coppice_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +819,7 @@ func (x *DeleteCollectionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCollectionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCollectionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteCollectionRequest) GetLabelSelector() string {
@@ -1076,7 +869,7 @@ type DeleteCollectionReply struct {
 
 func (x *DeleteCollectionReply) Reset() {
 	*x = DeleteCollectionReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[14]
+	mi := &file_coppice_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +881,7 @@ func (x *DeleteCollectionReply) String() string {
 func (*DeleteCollectionReply) ProtoMessage() {}
 
 func (x *DeleteCollectionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[14]
+	mi := &file_coppice_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +894,7 @@ func (x *DeleteCollectionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCollectionReply.ProtoReflect.Descriptor instead.
 func (*DeleteCollectionReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteCollectionReply) GetResults() []*Result {
@@ -1142,7 +935,7 @@ type DeleteOptions struct {
 
 func (x *DeleteOptions) Reset() {
 	*x = DeleteOptions{}
-	mi := &file_coppice_v1_api_proto_msgTypes[15]
+	mi := &file_coppice_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +947,7 @@ func (x *DeleteOptions) String() string {
 func (*DeleteOptions) ProtoMessage() {}
 
 func (x *DeleteOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[15]
+	mi := &file_coppice_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +960,7 @@ func (x *DeleteOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOptions.ProtoReflect.Descriptor instead.
 func (*DeleteOptions) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteOptions) GetPropagationPolicy() string {
@@ -1215,7 +1008,7 @@ type Preconditions struct {
 
 func (x *Preconditions) Reset() {
 	*x = Preconditions{}
-	mi := &file_coppice_v1_api_proto_msgTypes[16]
+	mi := &file_coppice_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +1020,7 @@ func (x *Preconditions) String() string {
 func (*Preconditions) ProtoMessage() {}
 
 func (x *Preconditions) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[16]
+	mi := &file_coppice_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +1033,7 @@ func (x *Preconditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preconditions.ProtoReflect.Descriptor instead.
 func (*Preconditions) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Preconditions) GetUid() string {
@@ -1270,7 +1063,7 @@ type RemoveFinalizerRequest struct {
 
 func (x *RemoveFinalizerRequest) Reset() {
 	*x = RemoveFinalizerRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[17]
+	mi := &file_coppice_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1075,7 @@ func (x *RemoveFinalizerRequest) String() string {
 func (*RemoveFinalizerRequest) ProtoMessage() {}
 
 func (x *RemoveFinalizerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[17]
+	mi := &file_coppice_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1088,7 @@ func (x *RemoveFinalizerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFinalizerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFinalizerRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RemoveFinalizerRequest) GetObjects() []*FinalizerHolder {
@@ -1322,7 +1115,7 @@ type FinalizerHolder struct {
 
 func (x *FinalizerHolder) Reset() {
 	*x = FinalizerHolder{}
-	mi := &file_coppice_v1_api_proto_msgTypes[18]
+	mi := &file_coppice_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1127,7 @@ func (x *FinalizerHolder) String() string {
 func (*FinalizerHolder) ProtoMessage() {}
 
 func (x *FinalizerHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[18]
+	mi := &file_coppice_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1140,7 @@ func (x *FinalizerHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizerHolder.ProtoReflect.Descriptor instead.
 func (*FinalizerHolder) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FinalizerHolder) GetName() string {
@@ -1369,14 +1162,17 @@ type WatchRequest struct {
 	LabelSelector string                 `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
 	// Events after this revision. Zero: the objects that match now, each as
 	// TYPE_ADDED, and then what happens to them.
-	FromRevision  uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FromRevision uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
+	// As in GetRequest. Without it an object is told as TYPE_ADDED when its last
+	// initializer has gone.
+	IncludeUninitialized bool `protobuf:"varint,3,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	mi := &file_coppice_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1184,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	mi := &file_coppice_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1197,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetLabelSelector() string {
@@ -1416,6 +1212,13 @@ func (x *WatchRequest) GetFromRevision() uint64 {
 		return x.FromRevision
 	}
 	return 0
+}
+
+func (x *WatchRequest) GetIncludeUninitialized() bool {
+	if x != nil {
+		return x.IncludeUninitialized
+	}
+	return false
 }
 
 // WatchBatch is what a watch sends to the inbox that the request named. One
@@ -1436,7 +1239,7 @@ type WatchBatch struct {
 
 func (x *WatchBatch) Reset() {
 	*x = WatchBatch{}
-	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	mi := &file_coppice_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1251,7 @@ func (x *WatchBatch) String() string {
 func (*WatchBatch) ProtoMessage() {}
 
 func (x *WatchBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	mi := &file_coppice_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1264,7 @@ func (x *WatchBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBatch.ProtoReflect.Descriptor instead.
 func (*WatchBatch) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchBatch) GetPreviousRevision() uint64 {
@@ -1505,7 +1308,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	mi := &file_coppice_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1320,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	mi := &file_coppice_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1333,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchEvent) GetType() WatchEvent_Type {
@@ -1574,7 +1377,7 @@ type ResolveObjectsRequest struct {
 
 func (x *ResolveObjectsRequest) Reset() {
 	*x = ResolveObjectsRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	mi := &file_coppice_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1389,7 @@ func (x *ResolveObjectsRequest) String() string {
 func (*ResolveObjectsRequest) ProtoMessage() {}
 
 func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	mi := &file_coppice_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1402,7 @@ func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsRequest.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResolveObjectsRequest) GetNames() []string {
@@ -1656,7 +1459,7 @@ type ResolveObjectsReply struct {
 
 func (x *ResolveObjectsReply) Reset() {
 	*x = ResolveObjectsReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	mi := &file_coppice_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1471,7 @@ func (x *ResolveObjectsReply) String() string {
 func (*ResolveObjectsReply) ProtoMessage() {}
 
 func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	mi := &file_coppice_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1484,7 @@ func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsReply.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResolveObjectsReply) GetRevision() uint64 {
@@ -1724,7 +1527,7 @@ type GraphNode struct {
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	mi := &file_coppice_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1539,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	mi := &file_coppice_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1552,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GraphNode) GetResource() string {
@@ -1807,7 +1610,7 @@ type GraphOwner struct {
 
 func (x *GraphOwner) Reset() {
 	*x = GraphOwner{}
-	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	mi := &file_coppice_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1622,7 @@ func (x *GraphOwner) String() string {
 func (*GraphOwner) ProtoMessage() {}
 
 func (x *GraphOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	mi := &file_coppice_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1635,7 @@ func (x *GraphOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphOwner.ProtoReflect.Descriptor instead.
 func (*GraphOwner) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GraphOwner) GetClass() OwnerClass {
@@ -1861,7 +1664,7 @@ var File_coppice_v1_api_proto protoreflect.FileDescriptor
 const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/api.proto\x12\n" +
-	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\"o\n" +
+	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\x1a\x17coppice/v1/status.proto\"o\n" +
 	"\x0eObjectsRequest\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x17\n" +
@@ -1886,32 +1689,17 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12(\n" +
 	"\x05error\x18\x03 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\x83\x01\n" +
-	"\x06Status\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\rR\x04code\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x123\n" +
-	"\adetails\x18\x04 \x01(\v2\x19.coppice.v1.StatusDetailsR\adetails\"\xf0\x01\n" +
-	"\rStatusDetails\x12\x1a\n" +
-	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
-	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x04 \x01(\tR\x03uid\x12/\n" +
-	"\x06causes\x18\x05 \x03(\v2\x17.coppice.v1.StatusCauseR\x06causes\x128\n" +
-	"\x18retry_after_milliseconds\x18\x06 \x01(\rR\x16retryAfterMilliseconds\x12\x14\n" +
-	"\x05index\x18\a \x01(\rR\x05index\"U\n" +
-	"\vStatusCause\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
-	"\x05field\x18\x03 \x01(\tR\x05field\"\"\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"W\n" +
 	"\n" +
 	"GetRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x89\x01\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x123\n" +
+	"\x15include_uninitialized\x18\x02 \x01(\bR\x14includeUninitialized\"\xbe\x01\n" +
 	"\vListRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1a\n" +
 	"\bcontinue\x18\x03 \x01(\tR\bcontinue\x12!\n" +
-	"\fmin_revision\x18\x04 \x01(\x04R\vminRevision\"q\n" +
+	"\fmin_revision\x18\x04 \x01(\x04R\vminRevision\x123\n" +
+	"\x15include_uninitialized\x18\x05 \x01(\bR\x14includeUninitialized\"q\n" +
 	"\tListReply\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1a\n" +
@@ -1946,10 +1734,11 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"f\n" +
 	"\x0fFinalizerHolder\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
-	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"Z\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\x8f\x01\n" +
 	"\fWatchRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12#\n" +
-	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\"\xaf\x01\n" +
+	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x123\n" +
+	"\x15include_uninitialized\x18\x03 \x01(\bR\x14includeUninitialized\"\xaf\x01\n" +
 	"\n" +
 	"WatchBatch\x12+\n" +
 	"\x11previous_revision\x18\x01 \x01(\x04R\x10previousRevision\x12\x1a\n" +
@@ -2015,7 +1804,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(WatchEvent_Type)(0),            // 1: coppice.v1.WatchEvent.Type
@@ -2025,60 +1814,56 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(*Patch)(nil),                   // 5: coppice.v1.Patch
 	(*ObjectsReply)(nil),            // 6: coppice.v1.ObjectsReply
 	(*Result)(nil),                  // 7: coppice.v1.Result
-	(*Status)(nil),                  // 8: coppice.v1.Status
-	(*StatusDetails)(nil),           // 9: coppice.v1.StatusDetails
-	(*StatusCause)(nil),             // 10: coppice.v1.StatusCause
-	(*GetRequest)(nil),              // 11: coppice.v1.GetRequest
-	(*ListRequest)(nil),             // 12: coppice.v1.ListRequest
-	(*ListReply)(nil),               // 13: coppice.v1.ListReply
-	(*DeleteRequest)(nil),           // 14: coppice.v1.DeleteRequest
-	(*DeleteCollectionRequest)(nil), // 15: coppice.v1.DeleteCollectionRequest
-	(*DeleteCollectionReply)(nil),   // 16: coppice.v1.DeleteCollectionReply
-	(*DeleteOptions)(nil),           // 17: coppice.v1.DeleteOptions
-	(*Preconditions)(nil),           // 18: coppice.v1.Preconditions
-	(*RemoveFinalizerRequest)(nil),  // 19: coppice.v1.RemoveFinalizerRequest
-	(*FinalizerHolder)(nil),         // 20: coppice.v1.FinalizerHolder
-	(*WatchRequest)(nil),            // 21: coppice.v1.WatchRequest
-	(*WatchBatch)(nil),              // 22: coppice.v1.WatchBatch
-	(*WatchEvent)(nil),              // 23: coppice.v1.WatchEvent
-	(*ResolveObjectsRequest)(nil),   // 24: coppice.v1.ResolveObjectsRequest
-	(*ResolveObjectsReply)(nil),     // 25: coppice.v1.ResolveObjectsReply
-	(*GraphNode)(nil),               // 26: coppice.v1.GraphNode
-	(*GraphOwner)(nil),              // 27: coppice.v1.GraphOwner
-	(*Object)(nil),                  // 28: coppice.v1.Object
-	(Reason)(0),                     // 29: coppice.v1.Reason
+	(*GetRequest)(nil),              // 8: coppice.v1.GetRequest
+	(*ListRequest)(nil),             // 9: coppice.v1.ListRequest
+	(*ListReply)(nil),               // 10: coppice.v1.ListReply
+	(*DeleteRequest)(nil),           // 11: coppice.v1.DeleteRequest
+	(*DeleteCollectionRequest)(nil), // 12: coppice.v1.DeleteCollectionRequest
+	(*DeleteCollectionReply)(nil),   // 13: coppice.v1.DeleteCollectionReply
+	(*DeleteOptions)(nil),           // 14: coppice.v1.DeleteOptions
+	(*Preconditions)(nil),           // 15: coppice.v1.Preconditions
+	(*RemoveFinalizerRequest)(nil),  // 16: coppice.v1.RemoveFinalizerRequest
+	(*FinalizerHolder)(nil),         // 17: coppice.v1.FinalizerHolder
+	(*WatchRequest)(nil),            // 18: coppice.v1.WatchRequest
+	(*WatchBatch)(nil),              // 19: coppice.v1.WatchBatch
+	(*WatchEvent)(nil),              // 20: coppice.v1.WatchEvent
+	(*ResolveObjectsRequest)(nil),   // 21: coppice.v1.ResolveObjectsRequest
+	(*ResolveObjectsReply)(nil),     // 22: coppice.v1.ResolveObjectsReply
+	(*GraphNode)(nil),               // 23: coppice.v1.GraphNode
+	(*GraphOwner)(nil),              // 24: coppice.v1.GraphOwner
+	(*Object)(nil),                  // 25: coppice.v1.Object
+	(*Status)(nil),                  // 26: coppice.v1.Status
+	(Reason)(0),                     // 27: coppice.v1.Reason
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	28, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	28, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	25, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	25, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
 	5,  // 2: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
-	18, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
+	15, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
 	7,  // 4: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	28, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	8,  // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	9,  // 7: coppice.v1.Status.details:type_name -> coppice.v1.StatusDetails
-	10, // 8: coppice.v1.StatusDetails.causes:type_name -> coppice.v1.StatusCause
-	28, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
-	17, // 10: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
-	17, // 11: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
-	7,  // 12: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
-	18, // 13: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
-	20, // 14: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerHolder
-	18, // 15: coppice.v1.FinalizerHolder.preconditions:type_name -> coppice.v1.Preconditions
-	23, // 16: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	8,  // 17: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
-	1,  // 18: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	28, // 19: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	29, // 20: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
-	26, // 21: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	28, // 22: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
-	27, // 23: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
-	0,  // 24: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	25, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	26, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	25, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	14, // 8: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
+	14, // 9: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
+	7,  // 10: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
+	15, // 11: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
+	17, // 12: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerHolder
+	15, // 13: coppice.v1.FinalizerHolder.preconditions:type_name -> coppice.v1.Preconditions
+	20, // 14: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
+	26, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	1,  // 16: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
+	25, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	27, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	23, // 19: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
+	25, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	24, // 21: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
+	0,  // 22: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -2088,14 +1873,15 @@ func file_coppice_v1_api_proto_init() {
 	}
 	file_coppice_v1_log_proto_init()
 	file_coppice_v1_object_proto_init()
-	file_coppice_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
+	file_coppice_v1_status_proto_init()
+	file_coppice_v1_api_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -137,8 +137,10 @@ type ObjectMeta struct {
 	Annotations                map[string]string      `protobuf:"bytes,11,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	OwnerReferences            []*OwnerReference      `protobuf:"bytes,12,rep,name=owner_references,json=ownerReferences,proto3" json:"owner_references,omitempty"`
 	Finalizers                 []string               `protobuf:"bytes,13,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
-	unknownFields              protoimpl.UnknownFields
-	sizeCache                  protoimpl.SizeCache
+	// Absent once the object is initialized.
+	Initializers  *Initializers `protobuf:"bytes,14,opt,name=initializers,proto3" json:"initializers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ObjectMeta) Reset() {
@@ -262,6 +264,112 @@ func (x *ObjectMeta) GetFinalizers() []string {
 	return nil
 }
 
+func (x *ObjectMeta) GetInitializers() *Initializers {
+	if x != nil {
+		return x.Initializers
+	}
+	return nil
+}
+
+// Initializers is what an object waits for before others see it.
+type Initializers struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that have still to act, in order; each removes itself.
+	Pending []*Initializer `protobuf:"bytes,1,rep,name=pending,proto3" json:"pending,omitempty"`
+	// Why the initialization has failed. The object is being deleted.
+	Result        *Status `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Initializers) Reset() {
+	*x = Initializers{}
+	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Initializers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Initializers) ProtoMessage() {}
+
+func (x *Initializers) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Initializers.ProtoReflect.Descriptor instead.
+func (*Initializers) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Initializers) GetPending() []*Initializer {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *Initializers) GetResult() *Status {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type Initializer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Initializer) Reset() {
+	*x = Initializer{}
+	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Initializer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Initializer) ProtoMessage() {}
+
+func (x *Initializer) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Initializer.ProtoReflect.Descriptor instead.
+func (*Initializer) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Initializer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type OwnerReference struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	ApiVersion         string                 `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
@@ -276,7 +384,7 @@ type OwnerReference struct {
 
 func (x *OwnerReference) Reset() {
 	*x = OwnerReference{}
-	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	mi := &file_coppice_v1_object_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +396,7 @@ func (x *OwnerReference) String() string {
 func (*OwnerReference) ProtoMessage() {}
 
 func (x *OwnerReference) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	mi := &file_coppice_v1_object_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +409,7 @@ func (x *OwnerReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReference.ProtoReflect.Descriptor instead.
 func (*OwnerReference) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OwnerReference) GetApiVersion() string {
@@ -380,13 +488,17 @@ type Node struct {
 	// The generation that status.observedGeneration has to reach before the
 	// built-in finalizers act; zero if they do not wait.
 	AwaitedGeneration int64 `protobuf:"varint,17,opt,name=awaited_generation,json=awaitedGeneration,proto3" json:"awaited_generation,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The names of the initializers that have still to act, in order.
+	Initializers []string `protobuf:"bytes,18,rep,name=initializers,proto3" json:"initializers,omitempty"`
+	// An initializer has failed; the body says why.
+	InitializationFailed bool `protobuf:"varint,19,opt,name=initialization_failed,json=initializationFailed,proto3" json:"initialization_failed,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	mi := &file_coppice_v1_object_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -398,7 +510,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	mi := &file_coppice_v1_object_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -411,7 +523,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Node) GetUid() []byte {
@@ -533,6 +645,20 @@ func (x *Node) GetAwaitedGeneration() int64 {
 	return 0
 }
 
+func (x *Node) GetInitializers() []string {
+	if x != nil {
+		return x.Initializers
+	}
+	return nil
+}
+
+func (x *Node) GetInitializationFailed() bool {
+	if x != nil {
+		return x.InitializationFailed
+	}
+	return false
+}
+
 type NodeOwner struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApiVersion string                 `protobuf:"bytes,1,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
@@ -548,7 +674,7 @@ type NodeOwner struct {
 
 func (x *NodeOwner) Reset() {
 	*x = NodeOwner{}
-	mi := &file_coppice_v1_object_proto_msgTypes[4]
+	mi := &file_coppice_v1_object_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +686,7 @@ func (x *NodeOwner) String() string {
 func (*NodeOwner) ProtoMessage() {}
 
 func (x *NodeOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[4]
+	mi := &file_coppice_v1_object_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +699,7 @@ func (x *NodeOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOwner.ProtoReflect.Descriptor instead.
 func (*NodeOwner) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeOwner) GetApiVersion() string {
@@ -620,20 +746,22 @@ func (x *NodeOwner) GetBlockOwnerDeletion() bool {
 
 // Body is the rest of an object. A cascade never reads it.
 type Body struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Annotations   map[string]string      `protobuf:"bytes,2,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	GenerateName  string                 `protobuf:"bytes,3,opt,name=generate_name,json=generateName,proto3" json:"generate_name,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	Status        []byte                 `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
-	Extra         []byte                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Labels       map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations  map[string]string      `protobuf:"bytes,2,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	GenerateName string                 `protobuf:"bytes,3,opt,name=generate_name,json=generateName,proto3" json:"generate_name,omitempty"`
+	Spec         []byte                 `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	Status       []byte                 `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	Extra        []byte                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"`
+	// As in Initializers.
+	InitializersResult *Status `protobuf:"bytes,7,opt,name=initializers_result,json=initializersResult,proto3" json:"initializers_result,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Body) Reset() {
 	*x = Body{}
-	mi := &file_coppice_v1_object_proto_msgTypes[5]
+	mi := &file_coppice_v1_object_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +773,7 @@ func (x *Body) String() string {
 func (*Body) ProtoMessage() {}
 
 func (x *Body) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[5]
+	mi := &file_coppice_v1_object_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +786,7 @@ func (x *Body) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Body.ProtoReflect.Descriptor instead.
 func (*Body) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Body) GetLabels() map[string]string {
@@ -703,12 +831,19 @@ func (x *Body) GetExtra() []byte {
 	return nil
 }
 
+func (x *Body) GetInitializersResult() *Status {
+	if x != nil {
+		return x.InitializersResult
+	}
+	return nil
+}
+
 var File_coppice_v1_object_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_object_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/object.proto\x12\n" +
-	"coppice.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n" +
+	"coppice.v1\x1a\x17coppice/v1/status.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x01\n" +
 	"\x06Object\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -716,7 +851,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\bmetadata\x18\x03 \x01(\v2\x16.coppice.v1.ObjectMetaR\bmetadata\x12\x12\n" +
 	"\x04spec\x18\x04 \x01(\fR\x04spec\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\fR\x06status\x12\x14\n" +
-	"\x05extra\x18\x06 \x01(\fR\x05extra\"\xa9\x06\n" +
+	"\x05extra\x18\x06 \x01(\fR\x05extra\"\xe7\x06\n" +
 	"\n" +
 	"ObjectMeta\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
@@ -736,14 +871,20 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\x10owner_references\x18\f \x03(\v2\x1a.coppice.v1.OwnerReferenceR\x0fownerReferences\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\r \x03(\tR\n" +
-	"finalizers\x1a9\n" +
+	"finalizers\x12<\n" +
+	"\finitializers\x18\x0e \x01(\v2\x18.coppice.v1.InitializersR\finitializers\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B \n" +
-	"\x1e_deletion_grace_period_seconds\"\xef\x01\n" +
+	"\x1e_deletion_grace_period_seconds\"m\n" +
+	"\fInitializers\x121\n" +
+	"\apending\x18\x01 \x03(\v2\x17.coppice.v1.InitializerR\apending\x12*\n" +
+	"\x06result\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x06result\"!\n" +
+	"\vInitializer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xef\x01\n" +
 	"\x0eOwnerReference\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -755,7 +896,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"controller\x88\x01\x01\x125\n" +
 	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
 	"\v_controllerB\x17\n" +
-	"\x15_block_owner_deletion\"\x85\x05\n" +
+	"\x15_block_owner_deletion\"\xde\x05\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\fR\x03uid\x12\x1f\n" +
 	"\vapi_version\x18\x02 \x01(\tR\n" +
@@ -780,7 +921,9 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\x0eimport_session\x18\x0e \x01(\tR\rimportSession\x12\x19\n" +
 	"\x05grace\x18\x0f \x01(\x03H\x01R\x05grace\x88\x01\x01\x12/\n" +
 	"\x13observed_generation\x18\x10 \x01(\x03R\x12observedGeneration\x12-\n" +
-	"\x12awaited_generation\x18\x11 \x01(\x03R\x11awaitedGenerationB\x18\n" +
+	"\x12awaited_generation\x18\x11 \x01(\x03R\x11awaitedGeneration\x12\"\n" +
+	"\finitializers\x18\x12 \x03(\tR\finitializers\x123\n" +
+	"\x15initialization_failed\x18\x13 \x01(\bR\x14initializationFailedB\x18\n" +
 	"\x16_deletion_grace_periodB\b\n" +
 	"\x06_grace\"\xea\x01\n" +
 	"\tNodeOwner\x12\x1f\n" +
@@ -794,14 +937,15 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"controller\x88\x01\x01\x125\n" +
 	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
 	"\v_controllerB\x17\n" +
-	"\x15_block_owner_deletion\"\xe3\x02\n" +
+	"\x15_block_owner_deletion\"\xa8\x03\n" +
 	"\x04Body\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.coppice.v1.Body.LabelsEntryR\x06labels\x12C\n" +
 	"\vannotations\x18\x02 \x03(\v2!.coppice.v1.Body.AnnotationsEntryR\vannotations\x12#\n" +
 	"\rgenerate_name\x18\x03 \x01(\tR\fgenerateName\x12\x12\n" +
 	"\x04spec\x18\x04 \x01(\fR\x04spec\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\fR\x06status\x12\x14\n" +
-	"\x05extra\x18\x06 \x01(\fR\x05extra\x1a9\n" +
+	"\x05extra\x18\x06 \x01(\fR\x05extra\x12C\n" +
+	"\x13initializers_result\x18\a \x01(\v2\x12.coppice.v1.StatusR\x12initializersResult\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -821,35 +965,42 @@ func file_coppice_v1_object_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_object_proto_rawDescData
 }
 
-var file_coppice_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_coppice_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_coppice_v1_object_proto_goTypes = []any{
 	(*Object)(nil),                // 0: coppice.v1.Object
 	(*ObjectMeta)(nil),            // 1: coppice.v1.ObjectMeta
-	(*OwnerReference)(nil),        // 2: coppice.v1.OwnerReference
-	(*Node)(nil),                  // 3: coppice.v1.Node
-	(*NodeOwner)(nil),             // 4: coppice.v1.NodeOwner
-	(*Body)(nil),                  // 5: coppice.v1.Body
-	nil,                           // 6: coppice.v1.ObjectMeta.LabelsEntry
-	nil,                           // 7: coppice.v1.ObjectMeta.AnnotationsEntry
-	nil,                           // 8: coppice.v1.Body.LabelsEntry
-	nil,                           // 9: coppice.v1.Body.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Initializers)(nil),          // 2: coppice.v1.Initializers
+	(*Initializer)(nil),           // 3: coppice.v1.Initializer
+	(*OwnerReference)(nil),        // 4: coppice.v1.OwnerReference
+	(*Node)(nil),                  // 5: coppice.v1.Node
+	(*NodeOwner)(nil),             // 6: coppice.v1.NodeOwner
+	(*Body)(nil),                  // 7: coppice.v1.Body
+	nil,                           // 8: coppice.v1.ObjectMeta.LabelsEntry
+	nil,                           // 9: coppice.v1.ObjectMeta.AnnotationsEntry
+	nil,                           // 10: coppice.v1.Body.LabelsEntry
+	nil,                           // 11: coppice.v1.Body.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Status)(nil),                // 13: coppice.v1.Status
 }
 var file_coppice_v1_object_proto_depIdxs = []int32{
 	1,  // 0: coppice.v1.Object.metadata:type_name -> coppice.v1.ObjectMeta
-	10, // 1: coppice.v1.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
-	10, // 2: coppice.v1.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
-	6,  // 3: coppice.v1.ObjectMeta.labels:type_name -> coppice.v1.ObjectMeta.LabelsEntry
-	7,  // 4: coppice.v1.ObjectMeta.annotations:type_name -> coppice.v1.ObjectMeta.AnnotationsEntry
-	2,  // 5: coppice.v1.ObjectMeta.owner_references:type_name -> coppice.v1.OwnerReference
-	4,  // 6: coppice.v1.Node.owners:type_name -> coppice.v1.NodeOwner
-	8,  // 7: coppice.v1.Body.labels:type_name -> coppice.v1.Body.LabelsEntry
-	9,  // 8: coppice.v1.Body.annotations:type_name -> coppice.v1.Body.AnnotationsEntry
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	12, // 1: coppice.v1.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
+	12, // 2: coppice.v1.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
+	8,  // 3: coppice.v1.ObjectMeta.labels:type_name -> coppice.v1.ObjectMeta.LabelsEntry
+	9,  // 4: coppice.v1.ObjectMeta.annotations:type_name -> coppice.v1.ObjectMeta.AnnotationsEntry
+	4,  // 5: coppice.v1.ObjectMeta.owner_references:type_name -> coppice.v1.OwnerReference
+	2,  // 6: coppice.v1.ObjectMeta.initializers:type_name -> coppice.v1.Initializers
+	3,  // 7: coppice.v1.Initializers.pending:type_name -> coppice.v1.Initializer
+	13, // 8: coppice.v1.Initializers.result:type_name -> coppice.v1.Status
+	6,  // 9: coppice.v1.Node.owners:type_name -> coppice.v1.NodeOwner
+	10, // 10: coppice.v1.Body.labels:type_name -> coppice.v1.Body.LabelsEntry
+	11, // 11: coppice.v1.Body.annotations:type_name -> coppice.v1.Body.AnnotationsEntry
+	13, // 12: coppice.v1.Body.initializers_result:type_name -> coppice.v1.Status
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_object_proto_init() }
@@ -857,17 +1008,18 @@ func file_coppice_v1_object_proto_init() {
 	if File_coppice_v1_object_proto != nil {
 		return
 	}
+	file_coppice_v1_status_proto_init()
 	file_coppice_v1_object_proto_msgTypes[1].OneofWrappers = []any{}
-	file_coppice_v1_object_proto_msgTypes[2].OneofWrappers = []any{}
-	file_coppice_v1_object_proto_msgTypes[3].OneofWrappers = []any{}
 	file_coppice_v1_object_proto_msgTypes[4].OneofWrappers = []any{}
+	file_coppice_v1_object_proto_msgTypes[5].OneofWrappers = []any{}
+	file_coppice_v1_object_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_object_proto_rawDesc), len(file_coppice_v1_object_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

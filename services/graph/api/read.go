@@ -57,7 +57,7 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 		}
 		reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
 		for i, name := range r.GetNames() {
-			n, err := lifecycle.Find(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name})
+			n, err := lifecycle.Read(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name}, r.GetIncludeUninitialized())
 			if err != nil {
 				if len(r.GetNames()) == 1 {
 					return nil, err
@@ -99,6 +99,8 @@ type page struct {
 	limit     int // objects
 	maxBytes  int
 	maxLooks  int // objects looked at
+
+	uninitialized bool // also objects that are not initialized
 }
 
 // each calls visit for the objects of the page. next is where the next page
@@ -126,9 +128,8 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 			if n == nil {
 				continue // the snapshot has failed
 			}
-			o := lifecycle.Object{Node: n, Body: snap.Body(n)}
 			looks++
-			if p.labels.Matches(o.Body.GetLabels()) {
+			if o, ok := p.match(snap, n); ok {
 				bytes := proto.Size(o.Body) + 512 + len(n.Name) + 256*len(n.Owners)
 				if found > 0 && (found >= p.limit && p.limit > 0 || size+bytes > p.maxBytes) {
 					return after
@@ -147,6 +148,15 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 			return state.NameCursor{}
 		}
 	}
+}
+
+// match reads the object, and reports whether it belongs on the page.
+func (p *page) match(snap *state.Snapshot, n *lifecycle.Node) (o lifecycle.Object, ok bool) {
+	if n.Uninitialized() && !p.uninitialized {
+		return o, false // without its body being read
+	}
+	o = lifecycle.Object{Node: n, Body: snap.Body(n)}
+	return o, p.labels.Matches(o.Body.GetLabels())
 }
 
 func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
@@ -171,7 +181,7 @@ func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
 			return nil, lifecycle.ErrBadRequest("min_revision: %d is in the future; the realm is at revision %d", r.GetMinRevision(), snap.Revision())
 		}
 		p := page{
-			kind: kind, namespace: at.Namespace, labels: labels, after: after, limit: int(r.GetLimit()),
+			kind: kind, namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after, limit: int(r.GetLimit()),
 			maxBytes: q.maxPayload * 3 / 4, maxLooks: 1 << 20,
 		}
 		if q.json {
@@ -222,7 +232,7 @@ func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error
 		reply := &coppicev1.DeleteCollectionReply{}
 		for {
 			p := page{
-				kind: kind, namespace: at.Namespace, labels: labels, after: after, limit: collectionChunk,
+				kind: kind, namespace: at.Namespace, labels: labels, uninitialized: true, after: after, limit: collectionChunk,
 				maxBytes: q.maxPayload, maxLooks: 64 * collectionChunk,
 			}
 			if limit := int(r.GetLimit()); limit > 0 {

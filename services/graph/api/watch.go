@@ -68,7 +68,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		maxBytes /= 2
 	}
 	err = s.r.Watch(ctx, watch.Target{
-		Resource: resource(at), Namespace: at.Namespace, Labels: labels, From: r.GetFromRevision(),
+		Resource: resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(), From: r.GetFromRevision(),
 		Heartbeat: s.r.Heartbeat, MaxBytes: maxBytes, Send: send,
 	})
 	var refusal *lifecycle.Error

@@ -199,8 +199,8 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 	r := &coppicev1.Result{Code: out.Code, Object: object.API(), Warnings: out.Warnings}
 	if o.DryRun && change.After != nil {
 		r.Object.Metadata.ResourceVersion = 0
-		if change.Before != nil {
-			r.Object.Metadata.ResourceVersion = change.Before.Revision
+		if out.Object.Node != nil {
+			r.Object.Metadata.ResourceVersion = out.Object.Revision // from before
 		}
 	}
 	if o.Count > 1 {

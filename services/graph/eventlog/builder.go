@@ -371,8 +371,10 @@ func Bound(e *lifecycle.Event, n *lifecycle.Node, resource string, body []byte) 
 			r := &o.Owners[i]
 			size += 2*overhead + len(r.APIVersion) + len(r.Kind) + len(r.Name) + len(r.UID)
 		}
-		for _, f := range o.Finalizers {
-			size += overhead + len(f)
+		for _, list := range [][]string{o.Finalizers, o.Initializers} {
+			for _, s := range list {
+				size += overhead + len(s)
+			}
 		}
 	}
 	return size

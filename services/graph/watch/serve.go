@@ -20,6 +20,8 @@ type Target struct {
 	Resource  string
 	Namespace string // empty: all
 	Labels    selector.Selector
+	// Uninitialized: also objects that are not initialized.
+	Uninitialized bool
 	// From is the revision after which changes are told; zero for the
 	// objects as they are now, and then the changes.
 	From uint64
@@ -117,6 +119,9 @@ func (w *session) tellState(s *state.State, at *place) error {
 		if n == nil {
 			return true // the snapshot has failed
 		}
+		if !w.t.sees(n) {
+			return true
+		}
 		o := lifecycle.Object{Node: n, Body: snap.Body(n)}
 		if !w.t.Labels.Matches(o.Body.GetLabels()) {
 			return true
@@ -163,8 +168,12 @@ func (w *session) tell(changes []state.Change, revision uint64) error {
 	return w.send(events, revision)
 }
 
+// sees reports whether the watch is told of an object, by its initialization (A8).
+func (t *Target) sees(n *lifecycle.Node) bool { return t.Uninitialized || !n.Uninitialized() }
+
 // event is what a change means to this watch, nil if nothing. An object that
-// leaves the selector is told as deleted, with what it was (A9).
+// leaves the selector is told as deleted, with what it was (A9); one whose last
+// initializer has gone as added (A8).
 func (w *session) event(c *state.Change) *coppicev1.WatchEvent {
 	n := c.After
 	if n == nil {
@@ -173,8 +182,8 @@ func (w *session) event(c *state.Change) *coppicev1.WatchEvent {
 	if w.t.Namespace != "" && n.Namespace != w.t.Namespace {
 		return nil
 	}
-	was := c.Before != nil && w.t.Labels.Matches(c.BeforeBody.GetLabels())
-	is := c.After != nil && w.t.Labels.Matches(c.AfterBody.GetLabels())
+	was := c.Before != nil && w.t.sees(c.Before) && w.t.Labels.Matches(c.BeforeBody.GetLabels())
+	is := c.After != nil && w.t.sees(c.After) && w.t.Labels.Matches(c.AfterBody.GetLabels())
 	e := &coppicev1.WatchEvent{Reason: c.Event.Reason}
 	switch {
 	case is && was:

@@ -1,0 +1,205 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// waiting is an object that waits for its initializers.
+func waiting(name string, initializers ...string) *coppicev1.Object {
+	o := named(name)
+	o.Metadata.Initializers = &coppicev1.Initializers{}
+	for _, i := range initializers {
+		o.Metadata.Initializers.Pending = append(o.Metadata.Initializers.Pending, &coppicev1.Initializer{Name: i})
+	}
+	return o
+}
+
+// initialized does what the first initializer of an object does: it removes
+// itself, or says why it failed.
+func (r *realm) initialized(resource client.Resource, namespace, name, failure string) client.Result {
+	r.t.Helper()
+	objects := r.Objects(resource, namespace).IncludeUninitialized()
+	o, err := objects.Get(r.ctx, name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	in := o.GetMetadata().GetInitializers()
+	in.Pending = in.GetPending()[1:]
+	if failure != "" {
+		in.Result = &coppicev1.Status{Status: "Failure", Message: failure}
+	}
+	result, err := objects.Update(r.ctx, o, client.WriteOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return result
+}
+
+// listed are the names of a list.
+func (r *realm) listed(o *client.Objects, opts client.ListOptions) string {
+	r.t.Helper()
+	var names []string
+	for object, err := range o.List(r.ctx, opts) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		names = append(names, object.GetMetadata().GetName())
+	}
+	return fmt.Sprint(names)
+}
+
+// What waits for its initializers is not seen by who does not ask for it, until
+// the last of them has gone: that is the moment at which a watch tells of it (A8).
+func TestInitializersHide(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	shop := r.Objects(pods, "shop")
+	all := shop.IncludeUninitialized()
+
+	r.create(pods, "shop", named("before"))
+	r.create(pods, "shop", waiting("waits", "a.example.com", "b.example.com"))
+	seen, ready := r.watched(shop, client.WatchOptions{})
+	testkit.Receive(t, r.ctx, "the first state", ready)
+	told, allReady := r.watched(all, client.WatchOptions{})
+	testkit.Receive(t, r.ctx, "the first state", allReady)
+	r.expect(seen, "ADDED before")
+	r.expect(told, "ADDED before", "ADDED waits")
+
+	hidden := func() {
+		t.Helper()
+		if _, err := shop.Get(r.ctx, "waits"); !errors.Is(err, client.NotFound) {
+			t.Errorf("get: %v, want NotFound", err)
+		}
+		if _, err := all.Get(r.ctx, "waits"); err != nil {
+			t.Errorf("get, asked for: %v", err)
+		}
+		if got := r.listed(shop, client.ListOptions{}); got != "[before]" {
+			t.Errorf("listed are %s", got)
+		}
+		if got := r.listed(all, client.ListOptions{Limit: 1}); got != "[before waits]" {
+			t.Errorf("listed, asked for, are %s", got)
+		}
+	}
+	hidden()
+	r.initialized(pods, "shop", "waits", "")
+	hidden()
+	r.create(pods, "shop", named("between"))
+	r.expect(seen, "ADDED between") // and nothing before
+	r.expect(told, "MODIFIED waits", "ADDED between")
+	r.delete(pods, "shop", "between", "")
+	r.expect(seen, "DELETED between")
+	r.expect(told, "DELETED between")
+
+	result := r.initialized(pods, "shop", "waits", "")
+	if result.Object.GetMetadata().GetInitializers() != nil {
+		t.Errorf("initialized, and replied as %v", result.Object)
+	}
+	r.expect(seen, "ADDED waits")
+	r.expect(told, "MODIFIED waits")
+	if o := r.get(pods, "shop", "waits"); o.GetMetadata().GetInitializers() != nil {
+		t.Errorf("initialized, and read as %v", o)
+	}
+	r.delete(pods, "shop", "waits", "")
+	r.expect(seen, "DELETED waits")
+}
+
+// Creating does not wait for initializers. The reply, in JSON too, has them, and a
+// request that asks for them in JSON gets to see what it created.
+func TestInitializersAsJSON(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	reply := r.request("create", "_.pods.shop", `{"objects":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","initializers":{"pending":[{"name":"a.example.com"}]}}}]}`)
+	contains(t, "the reply", string(reply.Data), `"code":201`, `"initializers":{"pending":[{"name":"a.example.com"}]}`)
+	reply = r.request("get", "_.pods.shop", `{"names":["a"]}`)
+	contains(t, "the reply", string(reply.Data), `"reason":"NotFound"`)
+	reply = r.request("get", "_.pods.shop", `{"names":["a"],"includeUninitialized":true}`)
+	contains(t, "the reply", string(reply.Data), `"name":"a.example.com"`)
+	reply = r.request("list", "_.pods.shop", `{}`)
+	if objects := decode[map[string]any](t, reply.Data)["objects"]; objects != nil {
+		t.Errorf("listed are %v", objects)
+	}
+	reply = r.request("patch", "_.pods.shop", `{"patches":[{"name":"a","patch":{"metadata":{"initializers":{"pending":[{"name":"b.example.com"}]}}}}]}`)
+	contains(t, "the refusal", string(reply.Data), "initializers are removed in order, first to last")
+	reply = r.request("patch", "_.pods.shop", `{"patches":[{"name":"a","patch":{"metadata":{"initializers":null}}}]}`)
+	contains(t, "the reply", string(reply.Data), `"code":200`)
+	r.get(pods, "shop", "a")
+}
+
+// A failed initialization is told to those who see such objects, and then the
+// object goes; where a finalizer holds it, when that lets go. Nobody else has seen
+// it at any time.
+func TestInitializationFails(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	shop := r.Objects(pods, "shop")
+	seen, ready := r.watched(shop, client.WatchOptions{})
+	testkit.Receive(t, r.ctx, "the first state", ready)
+	told, allReady := r.watched(shop.IncludeUninitialized(), client.WatchOptions{})
+	testkit.Receive(t, r.ctx, "the first state", allReady)
+
+	r.create(pods, "shop", waiting("goes", "a.example.com", "b.example.com"))
+	result := r.initialized(pods, "shop", "goes", "no vaccine")
+	if why := result.Object.GetMetadata().GetInitializers().GetResult().GetMessage(); why != "no vaccine" {
+		t.Errorf("replied is the result %q", why)
+	}
+	r.expect(told, "ADDED goes", "MODIFIED goes", "DELETED goes")
+
+	held := waiting("held", "a.example.com")
+	held.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", held)
+	r.initialized(pods, "shop", "held", "no vaccine")
+	r.expect(told, "ADDED held", "MODIFIED held", "MODIFIED held")
+	if _, err := shop.Get(r.ctx, "held"); !errors.Is(err, client.NotFound) {
+		t.Errorf("get: %v, want NotFound", err)
+	}
+	if _, err := shop.RemoveFinalizer(r.ctx, "held", "example.com/x", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(told, "DELETED held")
+	r.create(pods, "shop", named("after"))
+	r.expect(seen, "ADDED after")
+}
+
+// A dry run of what fails says what would be stored, at the revision that is.
+func TestInitializationFailsDry(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	held := waiting("held", "a.example.com")
+	held.Metadata.Finalizers = []string{"example.com/x"}
+	o := r.create(pods, "shop", held)
+	revision := o.GetMetadata().GetResourceVersion()
+	o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure"}
+	result, err := r.Objects(pods, "shop").Update(r.ctx, o, client.WriteOptions{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := result.Object.GetMetadata(); m.GetDeletionTimestamp() == nil || m.GetResourceVersion() != revision {
+		t.Errorf("dry run: %v, want it deleted at revision %d", m, revision)
+	}
+}
+
+// Who deletes a collection deletes what waits for initializers as well, and so
+// does the collector.
+func TestUninitializedGo(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.create(pods, "shop", waiting("a", "a.example.com"))
+	results, err := r.Objects(pods, "shop").DeleteCollection(r.ctx, "", nil)
+	if err != nil || len(results) != 1 {
+		t.Fatalf("deleted %v, %v", results, err)
+	}
+	owner := r.create(deployments, "shop", named("web"))
+	below := waiting("below", "a.example.com")
+	below.Metadata.OwnerReferences = named("", owner).Metadata.OwnerReferences
+	r.create(pods, "shop", below)
+	r.delete(deployments, "shop", "web", "")
+	testkit.WaitFor(t, r.ctx, "the end of what waited", func() bool {
+		return r.listed(r.Objects(pods, "shop").IncludeUninitialized(), client.ListOptions{}) == "[]"
+	})
+}
