@@ -107,7 +107,7 @@ func (s *session) apply(ctx context.Context, args []string, f applyFlags) error 
 
 // applyOne applies an object, and says what became of it.
 func (s *session) applyOne(ctx context.Context, i item, dry bool) (string, error) {
-	objects := s.objects(i.kind, i.namespace)
+	objects := s.objects(i.kind, i.namespace).IncludeUninitialized()
 	before, err := objects.Get(ctx, i.Object.GetMetadata().GetName())
 	if err != nil && !errors.Is(err, client.NotFound) && !errors.Is(err, client.BadRequest) {
 		return "", err

@@ -89,6 +89,8 @@ func phrase(e, cause *client.LogEvent) string {
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:
 			return "nothing held it any more"
+		case coppicev1.Reason_REASON_INITIALIZATION_FAILED:
+			return "its initialization failed"
 		}
 		return ""
 	}

@@ -18,6 +18,7 @@ const (
 	reasonOrphans   = coppicev1.Reason_REASON_OWNER_ORPHANS
 	reasonRemains   = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
 	reasonFinalized = coppicev1.Reason_REASON_FINALIZED
+	reasonFailed    = coppicev1.Reason_REASON_INITIALIZATION_FAILED
 )
 
 // logEvent is an event of the test log: its revision, object, reason, cause,
@@ -58,6 +59,9 @@ func testLog() map[uint64]client.LogEvent {
 		logEvent(22, "ObjectDeleted", "grandchild", reasonAbsent, 21),
 		logEvent(23, "ObjectDeleted", "nobodys", reasonAbsent, 0),
 		logEvent(24, "ObjectDeleted", "forgotten", reasonAbsent, 1),
+		logEvent(26, "DeletionMarked", "failed", reasonFailed, 0, "vaccine", "update"),
+		logEvent(27, "ObjectDeleted", "failed", reasonFinalized, 26, "controller", "removefinalizer"),
+		logEvent(28, "ObjectDeleted", "failedchild", reasonAbsent, 27),
 		logEvent(30, "DeletionMarked", "stuck", reasonAbsent, 20),
 		byHand,
 		logEvent(40, "ObjectDeleted", "loop", reasonAbsent, 41),
@@ -95,6 +99,9 @@ func TestBecause(t *testing.T) {
 		22: "pods/child was gone, ana deleted pods/root",
 		23: "none of its owners exists",
 		24: "none of its owners exists",
+		26: "its initialization failed",
+		27: "its initialization failed",
+		28: "pods/failed was gone, its initialization failed",
 		31: `ana removed example.com/bucket from it ("the bucket is gone"), ana deleted pods/root`,
 	} {
 		got, err := because(t.Context(), log[revision], find(log))
@@ -124,6 +131,7 @@ func TestPhrase(t *testing.T) {
 		{reasonOrphans, nil, "its owner was orphaning its dependents"},
 		{reasonRemains, nil, "another owner remains"},
 		{reasonFinalized, nil, "nothing held it any more"},
+		{reasonFailed, nil, "its initialization failed"},
 		{reasonRequested, nil, ""},
 		{reasonAbsent, &cause, "pods/x was gone"},
 		{reasonWaiting, &cause, "pods/x was deleting in the foreground"},

@@ -22,7 +22,7 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 		for _, r := range is.GetOwnerReferences() {
 			said = append(said, "owned by "+ownerKey(r))
 		}
-		if is.GetDeletionTimestamp() != nil {
+		if is.GetDeletionTimestamp() != nil || is.GetInitializers() != nil {
 			said = append(said, statusOf(c.object))
 		}
 		return said
@@ -34,7 +34,7 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 	}
 	was := c.was.GetMetadata()
 	marked := was.GetDeletionTimestamp() == nil && is.GetDeletionTimestamp() != nil
-	var said []string
+	said := initializerChanges(was.GetInitializers(), is.GetInitializers())
 	if marked {
 		said = append(said, "marked for deletion"+policyOf(is.GetFinalizers()))
 		if why := reasonOf(c.reason); why != "" {
@@ -58,6 +58,22 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 		}
 	}
 	return append(said, contentChanges(c.was, c.object)...)
+}
+
+// initializerChanges says what initializers did. was is nil for an object that
+// was initialized.
+func initializerChanges(was, is *coppicev1.Initializers) []string {
+	var said []string
+	left := initializerNames(is)
+	for _, name := range initializerNames(was) {
+		if !slices.Contains(left, name) {
+			said = append(said, "initializer "+name+" removed")
+		}
+	}
+	if r := is.GetResult(); r != nil && was.GetResult() == nil {
+		said = append(said, "initialization failed"+prefixed(": ", r.GetMessage()))
+	}
+	return said
 }
 
 // policyOf is how an object goes that was marked and has these finalizers.

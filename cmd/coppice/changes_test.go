@@ -20,48 +20,65 @@ func TestChangesOf(t *testing.T) {
 			OwnerReferences: []*coppicev1.OwnerReference{{Kind: "d", Name: "web", Uid: "1"}, {Kind: "d", Name: "api", Uid: "2"}},
 		},
 	}
+	uninitialized := proto.Clone(was).(*coppicev1.Object)
+	uninitialized.Metadata.OwnerReferences = nil
+	uninitialized.Metadata.Initializers = &coppicev1.Initializers{Pending: []*coppicev1.Initializer{{Name: "i"}, {Name: "j"}}}
 	for _, tc := range []struct {
 		name   string
+		was    *coppicev1.Object // as above, if nil
 		typ    string
 		reason coppicev1.Reason
 		change func(*coppicev1.Object)
 		want   string
 	}{
-		{"nothing", modified, reasonRequested, func(*coppicev1.Object) {}, ""},
-		{"added", added, 0, func(*coppicev1.Object) {}, "owned by d/web; owned by d/api"},
-		{"added while it is being deleted", added, 0, func(o *coppicev1.Object) {
+		{"nothing", nil, modified, reasonRequested, func(*coppicev1.Object) {}, ""},
+		{"added", nil, added, 0, func(*coppicev1.Object) {}, "owned by d/web; owned by d/api"},
+		{"added while it is being deleted", nil, added, 0, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences, o.Metadata.DeletionTimestamp = nil, timestamppb.Now()
 		}, "Terminating (x/a, x/b)"},
-		{"deleted", deleted, reasonAbsent, func(*coppicev1.Object) {}, "none of its owners exists"},
-		{"deleted by somebody", deleted, reasonRequested, func(*coppicev1.Object) {}, ""},
-		{"marked", modified, reasonRequested, func(o *coppicev1.Object) {
+		{"deleted", nil, deleted, reasonAbsent, func(*coppicev1.Object) {}, "none of its owners exists"},
+		{"deleted by somebody", nil, deleted, reasonRequested, func(*coppicev1.Object) {}, ""},
+		{"marked", nil, modified, reasonRequested, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion")
 		}, "marked for deletion, in the foreground"},
-		{"marked, orphaning", modified, reasonWaiting, func(o *coppicev1.Object) {
+		{"marked, orphaning", nil, modified, reasonWaiting, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "orphan")
 		}, "marked for deletion, orphaning its dependents; its owner was deleting in the foreground"},
-		{"finalizers", modified, reasonFinalized, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
+		{"finalizers", nil, modified, reasonFinalized, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
 			"finalizer x/a removed; finalizer x/c added; nothing held it any more"},
-		{"owners", modified, reasonRemains, func(o *coppicev1.Object) {
+		{"owners", nil, modified, reasonRemains, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences = o.Metadata.OwnerReferences[1:]
 		}, "owner d/web removed; another owner remains"},
-		{"references", modified, reasonRequested, func(o *coppicev1.Object) {
+		{"references", nil, modified, reasonRequested, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences[0].BlockOwnerDeletion = &yes
 			o.Metadata.OwnerReferences[1].Controller = &yes
 			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{Kind: "d", Name: "new", Uid: "3"})
 		}, "owner d/web: blockOwnerDeletion true; owner d/api: controller true; owner d/new added"},
-		{"content", modified, reasonRequested, func(o *coppicev1.Object) {
+		{"content", nil, modified, reasonRequested, func(o *coppicev1.Object) {
 			o.Metadata.Labels, o.Metadata.Annotations = nil, map[string]string{"x": "y"}
 			o.Spec, o.Status, o.Extra = nil, []byte(`{}`), []byte(`{"data":{"x":1},"new":1}`)
 		}, "labels, annotations, spec, status, data, old, new changed"},
+		{"added uninitialized", uninitialized, added, 0, func(*coppicev1.Object) {}, "Initializing (i, j)"},
+		{"initializer", uninitialized, modified, reasonRequested, func(o *coppicev1.Object) {
+			o.Metadata.Initializers.Pending = o.Metadata.Initializers.Pending[1:]
+		}, "initializer i removed"},
+		{"initialized", uninitialized, modified, reasonRequested, func(o *coppicev1.Object) { o.Metadata.Initializers = nil },
+			"initializer i removed; initializer j removed"},
+		{"initialization failed", uninitialized, modified, reasonRequested, func(o *coppicev1.Object) {
+			o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure", Message: "no"}
+		}, "initialization failed: no"},
+		{"deleted uninitialized", uninitialized, deleted, reasonFailed, func(*coppicev1.Object) {}, "its initialization failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			is := proto.Clone(was).(*coppicev1.Object)
+			if tc.was == nil {
+				tc.was = was
+			}
+			is := proto.Clone(tc.was).(*coppicev1.Object)
 			tc.change(is)
-			got := changesOf(change{typ: tc.typ, was: was, object: is, reason: tc.reason},
+			got := changesOf(change{typ: tc.typ, was: tc.was, object: is, reason: tc.reason},
 				func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() })
 			if said := strings.Join(got, "; "); said != tc.want {
 				t.Errorf("said %q, want %q", said, tc.want)

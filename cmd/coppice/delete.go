@@ -187,6 +187,7 @@ func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]
 		return []string{f.of(t.kind)}, nil
 	}
 	found := map[string]bool{}
+	f.uninitialized = true // they go as well
 	err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
 		found[o.GetMetadata().GetNamespace()] = true
 		return nil
@@ -285,7 +286,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	}
 	for _, v := range victims {
 		if v.collection {
-			for o, err := range d.objects(v.kind, v.namespace).List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
+			for o, err := range d.objects(v.kind, v.namespace).IncludeUninitialized().List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
 				if err != nil {
 					return err
 				}
@@ -294,7 +295,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 			found = append(found, v)
 			continue
 		}
-		o, err := d.objects(v.kind, v.namespace).Get(ctx, v.name)
+		o, err := d.objects(v.kind, v.namespace).IncludeUninitialized().Get(ctx, v.name)
 		if err == nil {
 			add(v, o)
 		} else if err := d.tell(v, client.Result{}, err); err != nil {

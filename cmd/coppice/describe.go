@@ -33,6 +33,7 @@ anybody answers its calls; and what happened to the object last.`,
 		}),
 	}
 	w.flags(c, false)
+	w.uninitializedFlag(c)
 	a.clientFlags(c)
 	return c
 }
@@ -72,7 +73,7 @@ func (s *session) describe(ctx context.Context, args []string, w where) error {
 
 // lookAt reads an object, and how it hangs together with others.
 func (s *session) lookAt(ctx context.Context, k client.Kind, w where, name string) (*coppicev1.Object, *coppicev1.GraphNode, error) {
-	objects := s.objects(k, w.of(k))
+	objects := s.visible(k, w)
 	o, err := objects.Get(ctx, name)
 	if err != nil {
 		return nil, nil, err
@@ -107,6 +108,7 @@ func (d *description) write(ctx context.Context) error {
 	d.list("Labels", pairs(m.GetLabels()))
 	d.list("Annotations", pairs(m.GetAnnotations()))
 	d.field("Status", d.status(ctx))
+	d.initializers()
 	d.section("Owners", d.owners())
 	dependents := "<none>"
 	if n := d.node.GetDependents(); n > 0 {
@@ -174,9 +176,29 @@ func (d *description) since(t time.Time) string {
 func (d *description) status(ctx context.Context) string {
 	m := d.o.GetMetadata()
 	if m.GetDeletionTimestamp() == nil {
-		return "Active"
+		return statusOf(d.o)
 	}
 	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + prefixed("; ", d.consumers.held(ctx, d.node))
+}
+
+// initializers tells for whom an object waits before others see it, and who has
+// failed; nothing of one that is initialized.
+func (d *description) initializers() {
+	in := d.o.GetMetadata().GetInitializers()
+	if names := initializerNames(in); len(names) > 0 {
+		d.list("Waits for", names)
+	}
+	if r := in.GetResult(); r != nil {
+		d.field("Failed", "initialization"+prefixed(": ", r.GetMessage()))
+	}
+}
+
+func initializerNames(in *coppicev1.Initializers) []string {
+	var names []string
+	for _, i := range in.GetPending() {
+		names = append(names, i.GetName())
+	}
+	return names
 }
 
 // owners has a row for each owner reference.

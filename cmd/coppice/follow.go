@@ -41,7 +41,7 @@ type follower struct {
 // ends. Where what happened is not remembered any more, it finds out what did
 // by looking at what is there.
 func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(change) error, synced func() error) error {
-	objects := s.objects(t.kind, w.of(t.kind))
+	objects := s.visible(t.kind, w)
 	for _, name := range t.names {
 		if _, err := objects.Get(ctx, name); err != nil {
 			return err

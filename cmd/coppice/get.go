@@ -43,6 +43,7 @@ what holds them, and who owns them.`,
 		}),
 	}
 	f.flags(c, true)
+	f.uninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector: app=web,tier!=db,env in (a,b),!legacy")
 	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json or name")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")

@@ -149,7 +149,7 @@ type tablePrinter struct {
 
 func (p *tablePrinter) object(k client.Kind, o *coppicev1.Object) error {
 	colour := p.s.ink().green
-	if o.GetMetadata().GetDeletionTimestamp() != nil {
+	if m := o.GetMetadata(); m.GetDeletionTimestamp() != nil || m.GetInitializers() != nil {
 		colour = p.s.ink().yellow
 	}
 	return p.line(k, o, statusOf(o), colour)
@@ -204,10 +204,15 @@ func (p *tablePrinter) columns(all ...string) []string {
 
 func (p *tablePrinter) end() error { return p.t.flush() }
 
-// statusOf says whether an object is being deleted, and what holds it.
+// statusOf says whether an object is being deleted, and what holds it; or for
+// whom it waits before others see it.
 func statusOf(o *coppicev1.Object) string {
 	m := o.GetMetadata()
-	if m.GetDeletionTimestamp() == nil {
+	switch in := m.GetInitializers(); {
+	case m.GetDeletionTimestamp() != nil:
+	case in != nil:
+		return "Initializing (" + strings.Join(initializerNames(in), ", ") + ")"
+	default:
 		return "Active"
 	}
 	if len(m.GetFinalizers()) == 0 {

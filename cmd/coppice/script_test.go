@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
@@ -28,6 +29,8 @@ func TestMain(m *testing.M) {
 		"coppice":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
 		"agent":     func() { os.Exit(agentMain(os.Args[1])) },
+
+		"initializer": func() { os.Exit(initializerMain(os.Args[1], os.Args[2:])) },
 	})
 }
 
@@ -54,6 +57,25 @@ func agentMain(resource string) int {
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
 		c := client.New(nc, client.WithActor("agent"))
 		return c.RunAgent(ctx, client.ParseResource(resource), func(context.Context, *client.Termination) error { return nil }, nil)
+	})
+}
+
+// initializerMain does what the first pending initializer of a pod does: it
+// removes itself, or says why it failed.
+func initializerMain(name string, failure []string) int {
+	return connected(func(ctx context.Context, nc *nats.Conn) error {
+		pods := client.New(nc, client.WithActor("vaccine")).Objects(client.Resource{Plural: "pods"}, "default").IncludeUninitialized()
+		o, err := pods.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		in := o.GetMetadata().GetInitializers()
+		in.Pending = in.GetPending()[1:]
+		if len(failure) > 0 {
+			in.Result = &coppicev1.Status{Status: "Failure", Message: failure[0]}
+		}
+		_, err = pods.Update(ctx, o, client.WriteOptions{})
+		return err
 	})
 }
 

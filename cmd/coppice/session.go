@@ -98,6 +98,15 @@ func (s *session) objects(k client.Kind, namespace string) *client.Objects {
 	return s.c.Objects(client.ResourceOf(k), namespace)
 }
 
+// visible are the objects that the flags say.
+func (s *session) visible(k client.Kind, w where) *client.Objects {
+	objects := s.objects(k, w.of(k))
+	if w.uninitialized {
+		return objects.IncludeUninitialized()
+	}
+	return objects
+}
+
 // anything is for requests that name objects by uid, for which the resource
 // does not matter.
 func (s *session) anything() *client.Objects { return s.c.Objects(client.KindsResource, "") }

@@ -87,6 +87,8 @@ func (s *session) one(args []string) (k client.Kind, name string, err error) {
 type where struct {
 	namespace string
 	all       bool
+	// uninitialized: also objects that are not initialized.
+	uninitialized bool
 }
 
 const defaultNamespace = "default"
@@ -96,6 +98,11 @@ func (w *where) flags(c *cobra.Command, all bool) {
 	if all {
 		c.Flags().BoolVarP(&w.all, "all-namespaces", "A", false, "in all namespaces")
 	}
+}
+
+// uninitializedFlag is for commands that show objects.
+func (w *where) uninitializedFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&w.uninitialized, "include-uninitialized", false, "also objects that wait for their initializers")
 }
 
 // of is the namespace in which to look for objects of a kind, empty for all
@@ -117,7 +124,7 @@ func (s *session) ownerKey(r *coppicev1.OwnerReference) string {
 
 // each calls visit for the objects of a target, as they are read.
 func (s *session) each(ctx context.Context, t target, w where, selector string, visit func(*coppicev1.Object) error) error {
-	objects := s.objects(t.kind, w.of(t.kind))
+	objects := s.visible(t.kind, w)
 	if len(t.names) == 0 {
 		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: selector}) {
 			if err == nil {

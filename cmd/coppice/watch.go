@@ -42,6 +42,7 @@ For programs, -o json writes one JSON object for each change: time, type
 		}),
 	}
 	f.flags(c, true)
+	f.uninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
 	c.Flags().BoolVar(&f.only, "watch-only", false, "only what changes, without what is there")
