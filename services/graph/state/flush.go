@@ -129,29 +129,22 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
 }
 
 // writeNames deletes the names of objects that are gone and then writes those
-// of objects that are new: a name may have passed from one to the other.
+// of objects that are new: a name may have passed from one to the other. A name
+// is below the resource that the kind had when it was written: the kind may have
+// been withdrawn since, after its last object, and registered again with another.
 func (tx *Tx) writeNames(w *writer, uids []uid.UID) {
 	for _, u := range uids {
 		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			w.key = nameKey(w.key[:0], tx.resourceOf(o.stored), o.stored.Namespace, o.stored.Name)
+			w.key = nameKey(w.key[:0], tx.s.kinds.OfNode(o.stored).Resource(), o.stored.Namespace, o.stored.Name)
 			w.delete(w.key)
 		}
 	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.now != nil && (o.stored == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			w.key = nameKey(w.key[:0], tx.resourceOf(o.now), o.now.Namespace, o.now.Name)
+			w.key = nameKey(w.key[:0], tx.kinds.OfNode(o.now).Resource(), o.now.Namespace, o.now.Name)
 			w.put(w.key, []byte(u))
 		}
 	}
-}
-
-// resourceOf is the resource of an object, also of one whose kind went in the
-// same batch, after its last object.
-func (tx *Tx) resourceOf(n *lifecycle.Node) string {
-	if k := tx.kinds.OfNode(n); k != nil {
-		return k.Resource()
-	}
-	return tx.s.kinds.OfNode(n).Resource()
 }
 
 func (tx *Tx) writeEdges(w *writer, uids []uid.UID) {
