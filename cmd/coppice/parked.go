@@ -204,6 +204,8 @@ func (s *session) chunk(subject string) proto.Message {
 		return &coppicev1.OrphanChunk{}
 	case bus.WorkSubject(s.realm, bus.QueueFinish):
 		return &coppicev1.FinishChunk{}
+	case bus.WorkSubject(s.realm, bus.QueueEvict):
+		return &coppicev1.EvictChunk{}
 	}
 	return nil
 }

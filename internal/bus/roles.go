@@ -87,12 +87,15 @@ func ProcessorRole(realms ...string) Role {
 
 // FinalizersRole is that of the service that answers the built-in finalizers.
 func FinalizersRole(realms ...string) Role {
-	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion"}
+	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents"}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish),
-			under(realm, "parked.work."+QueueOrphan+".*"), under(realm, "parked.work."+QueueFinish+".*"))
-		r.Publish = append(r.Publish, consume(WorkStream(realm), DurableOrphan)...)
-		r.Publish = append(r.Publish, consume(WorkStream(realm), DurableFinish)...)
+		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish), InternalSubject(realm, OpEvict))
+		for _, queue := range []string{QueueOrphan, QueueFinish, QueueEvict} {
+			r.Publish = append(r.Publish, under(realm, "parked.work."+queue+".*"))
+		}
+		for _, durable := range []string{DurableOrphan, DurableFinish, DurableEvict} {
+			r.Publish = append(r.Publish, consume(WorkStream(realm), durable)...)
+		}
 	}
 	return r.withInbox()
 }

@@ -40,6 +40,7 @@ const (
 	DurableProcessors = "processors"
 	DurableOrphan     = "orphan"
 	DurableFinish     = "finish"
+	DurableEvict      = "evict"
 )
 
 // FinalizerDurable is the name of the durable consumer of an external
@@ -187,7 +188,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 	var list []jetstream.ConsumerConfig
 	for _, c := range []struct{ durable, queue string }{
-		{DurableProcessors, QueueDirty}, {DurableOrphan, QueueOrphan}, {DurableFinish, QueueFinish},
+		{DurableProcessors, QueueDirty}, {DurableOrphan, QueueOrphan}, {DurableFinish, QueueFinish}, {DurableEvict, QueueEvict},
 	} {
 		list = append(list, jetstream.ConsumerConfig{
 			Durable:       c.durable,

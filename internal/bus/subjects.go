@@ -44,6 +44,7 @@ const (
 	OpPropose = "propose" // processors
 	OpOrphan  = "orphan"  // finalizers
 	OpFinish  = "finish"  // finalizers
+	OpEvict   = "evict"   // finalizers
 	OpWalk    = "walk"    // the scanner
 	OpRedrive = "redrive" // the scanner
 	OpCycles  = "cycles"  // the scanner
@@ -55,6 +56,7 @@ const (
 	QueueDirty  = "dirty"  // coppice.v1.DirtyChunk, to processors
 	QueueOrphan = "orphan" // coppice.v1.OrphanChunk, to finalizers
 	QueueFinish = "finish" // coppice.v1.FinishChunk, to finalizers
+	QueueEvict  = "evict"  // coppice.v1.EvictChunk, to finalizers
 )
 
 // Headers of requests and replies.

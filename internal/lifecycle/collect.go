@@ -19,11 +19,9 @@ func Collect(ctx *Context, n *Node) []Event {
 	default:
 		return nil
 	}
-	kind := ctx.Kinds().OfNode(n)
-	if checkEmpty(ctx.View, Key{Kind: kind, Namespace: n.Namespace, Name: n.Name}, n) != nil {
-		return nil
-	}
-	return deletion(ctx.Now, n, kind, request{policy: policy, version: n.Version(), reason: j.Reason, cause: j.Cause})
+	return deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
+		policy: policy, version: n.Version(), reason: j.Reason, cause: j.Cause,
+	})
 }
 
 // collectedBy is the policy by which the collector deletes n.
@@ -85,7 +83,8 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 
 // Finish decides that a built-in finalizer is done with n: the orphan
 // finalizer when no dependent has a valid reference to n any more, the
-// foreground finalizer when none has a blocking one (A13, A15, invariant 5).
+// foreground finalizer when none has a blocking one (A13, A15, invariant 5),
+// the contents finalizer when the last object has gone (A5.7).
 func Finish(ctx *Context, n *Node, finalizer string) []Event {
 	if !finishable(ctx.View, n, finalizer) {
 		return nil
@@ -95,7 +94,11 @@ func Finish(ctx *Context, n *Node, finalizer string) []Event {
 
 func finishable(v View, n *Node, finalizer string) bool {
 	switch {
-	case !n.Terminating() || !n.HasFinalizer(finalizer) || !n.Acknowledged():
+	case !n.Terminating() || !n.HasFinalizer(finalizer):
+		return false
+	case finalizer == FinalizerContents:
+		return AnyContent(v, n) == ""
+	case !n.Acknowledged():
 		return false
 	case finalizer == FinalizerOrphan:
 		return Dependents(v, n).All == 0

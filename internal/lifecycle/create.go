@@ -35,6 +35,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	causes = append(causes, validateMeta(meta, owners)...)
 	causes = append(causes, validateInitializers(at, meta.GetInitializers())...)
+	causes = append(causes, validateContentsFinalizer(nil, meta.GetFinalizers())...)
 	causes = append(causes, validateContent(ctx.View, at, o, nil)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	if isKind(k.Kind.Group, k.Kind.Kind) {
 		var before *Kind
 		if was != nil {
-			before = v.Kinds().byUID[was.UID]
+			before = v.Kinds().RegisteredBy(was)
 		}
 		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before)...)
 	}
@@ -188,15 +189,6 @@ func validateJSON(o *coppicev1.Object) []Cause {
 func checkSize(ctx *Context, k Key, o *coppicev1.Object) *Error {
 	if size := proto.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
 		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
-	}
-	return nil
-}
-
-// checkStays refuses a new object of a kind that is being deleted: when its
-// registration goes, there must be no objects of it.
-func checkStays(v View, k Key) *Error {
-	if n := v.Node(k.Kind.UID); n != nil && n.Terminating() {
-		return k.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", k, n.Name)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func CollectUnreachable(ctx *Context, members []*Node) []Event {
 	var events []Event
 	for _, n := range members {
 		kind := ctx.Kinds().OfNode(n)
-		events = append(events, deletion(ctx.Now, n, kind, request{
+		events = append(events, deletion(ctx.View, ctx.Now, n, kind, request{
 			policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_UNREACHABLE,
 		})...)
 	}

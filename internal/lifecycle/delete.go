@@ -59,9 +59,6 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	if err := checkPreconditions(at, n, o.GetPreconditions()); err != nil {
 		return nil, err // A4.6
 	}
-	if err := checkEmpty(ctx.View, at, n); err != nil {
-		return nil, err
-	}
 	policy := o.GetPropagationPolicy()
 	if o != nil && o.OrphanDependents != nil {
 		if policy = Background; o.GetOrphanDependents() {
@@ -72,7 +69,7 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	if o != nil {
 		asked = o.GracePeriodSeconds
 	}
-	events := deletion(ctx.Now, n, at.Kind, request{
+	events := deletion(ctx.View, ctx.Now, n, at.Kind, request{
 		policy: policy, version: version, grace: asked, reason: coppicev1.Reason_REASON_REQUESTED,
 	})
 	code := uint32(202)
@@ -93,12 +90,13 @@ type request struct {
 
 // deletion decides what deleting n does (A5), whoever asks. There is no event
 // if n is on that way already.
-func deletion(now Time, n *Node, kind *Kind, r request) []Event {
+func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
 	at, grace, ignored := ending(now, n, kind, r.grace)
 	if ignored {
 		return nil
 	}
 	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, r.policy, kind.DefaultFor(r.version)))
+	finalizers = withContents(v, n, finalizers) // A5.7
 	if n.Ending() && grace == 0 && slices.Equal(finalizers, n.Finalizers) {
 		// Its agent is done; or somebody would not wait for it.
 		r.reason, r.cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
@@ -175,17 +173,17 @@ func deletionFinalizer(n *Node, policy string, byDefault DefaultDeletion) string
 	return ""
 }
 
-// deletionFinalizers replaces the built-in finalizers of the list with the one
-// given: A5, step 2. The order stays if the set does.
-func deletionFinalizers(list []string, builtin string) []string {
+// deletionFinalizers replaces the finalizers of the list that a DELETE chooses
+// with the one given: A5, step 2. The order stays if the set does.
+func deletionFinalizers(list []string, chosen string) []string {
 	var next []string
 	for _, f := range list {
-		if !IsBuiltinFinalizer(f) {
+		if f != FinalizerOrphan && f != FinalizerForeground {
 			next = append(next, f)
 		}
 	}
-	if builtin != "" {
-		next = append(next, builtin)
+	if chosen != "" {
+		next = append(next, chosen)
 	}
 	if sameSet(list, next) {
 		return list
@@ -204,22 +202,4 @@ func sameSet(a, b []string) bool {
 // still has are those that the same step removed.
 func deleted(n *Node, reason coppicev1.Reason, cause uint64) Event {
 	return Event{Type: ObjectDeleted, UID: n.UID, Reason: reason, Cause: cause, Finalizers: n.Finalizers}
-}
-
-// checkEmpty refuses to delete what others stand on: a kind that has objects,
-// a namespace that has objects.
-func checkEmpty(v View, at Key, n *Node) *Error {
-	if IsRegistration(n) {
-		if k := v.Kinds().byUID[n.UID]; k != nil {
-			if any := v.AnyOf(k); any != "" {
-				return errConflict(at, "there are objects of this kind (%s); delete them first", any)
-			}
-		}
-	}
-	if at.Kind.Resource() == "namespaces" {
-		if any := v.AnyIn(n.Name); any != "" {
-			return errConflict(at, "the namespace has objects (%s); delete them first", any)
-		}
-	}
-	return nil
 }

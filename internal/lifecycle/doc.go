@@ -19,6 +19,7 @@
 //	create.go update.go patch.go import.go                            A1, A2
 //	initializers.go  what has to be done before others see an object  A8
 //	delete.go    DELETE: policy, finalizers, deletionTimestamp        A4, A5
+//	contents.go  what is in a namespace or of a kind that is deleted   A5.7
 //	finalizer.go removal of a finalizer                               A2.8, A2.10
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
 //	judge.go     what the collector does with an object               A12

@@ -67,8 +67,8 @@ func FuzzKindSpec(f *testing.F) {
 		if r.Kinds().OfNode(r.Node(object.Events[0].UID)) != k {
 			t.Fatalf("an object of %+v is of another kind", k)
 		}
-		if _, err := lifecycle.Delete(r.Context(), lifecycle.Key{Kind: lifecycle.NewKinds().Resource("kinds.coppice.dev"), Name: name}, "", nil); err == nil {
-			t.Fatalf("%+v can be deleted, and has an object", k)
+		if out, err := lifecycle.Delete(r.Context(), lifecycle.Key{Kind: lifecycle.NewKinds().Resource("kinds.coppice.dev"), Name: name}, "", nil); err != nil || out.Code != 202 {
+			t.Fatalf("%+v has an object, and is deleted as %+v, %v", k, out, err)
 		}
 		if without := r.Kinds().Without(k.UID); without.Resource(name) != nil || len(without.All()) != known {
 			t.Fatalf("%q is still registered", name)

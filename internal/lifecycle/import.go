@@ -58,7 +58,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		Generation:    max(meta.GetGeneration(), 1),
 		CreationTime:  timeOfProto(meta.GetCreationTimestamp()),
 		Owners:        ownersOf(owners),
-		Finalizers:    nonEmpty(meta.GetFinalizers()),
+		Finalizers:    withoutFinalizer(meta.GetFinalizers(), FinalizerContents), // it is told below whether something is in it
 		DeletionTime:  timeOfProto(meta.GetDeletionTimestamp()),
 		GracePeriod:   meta.DeletionGracePeriodSeconds,
 		ImportTime:    ctx.Now,
@@ -82,6 +82,9 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		node.CreationTime = ctx.Now
 	}
 	awaitObserved(node, at.Kind)
+	if node.Terminating() {
+		node.Finalizers = withContents(ctx.View, node, node.Finalizers)
+	}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// It was on its way out and nothing held it: its removal is all that was missing.
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
@@ -133,13 +136,12 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		} else if causes := validateShrinking(was, node.Finalizers); causes != nil {
 			return nil, invalid(at, causes)
 		}
+		node.Finalizers = keepContents(was, node.Finalizers)
 		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
 		node.AwaitedGeneration = was.AwaitedGeneration
 	}
 	if node.Terminating() && !was.Terminating() {
-		if err := checkEmpty(ctx.View, at, was); err != nil {
-			return nil, err // it is a DELETE by other means
-		}
+		node.Finalizers = withContents(ctx.View, was, node.Finalizers) // it is a DELETE by other means
 	}
 	if IsRegistration(was) {
 		node.ImportTime = was.Appeared() // since when the kind is known does not change

@@ -118,13 +118,10 @@ func follows(was, next []string) bool {
 // failed decides what a failed initialization does to the object, n after the
 // update that said so: it is deleted by the ordinary rules, its finalizers
 // included, so that others can do what they have to (seed 000; A8 ignores them).
-func failed(ctx *Context, at Key, n *Node) ([]Event, *Error) {
-	if err := checkEmpty(ctx.View, at, n); err != nil {
-		return nil, err
-	}
-	return deletion(ctx.Now, n, at.Kind, request{
+func failed(ctx *Context, at Key, n *Node) []Event {
+	return deletion(ctx.View, ctx.Now, n, at.Kind, request{
 		version: n.Version(), reason: coppicev1.Reason_REASON_INITIALIZATION_FAILED,
-	}), nil
+	})
 }
 
 // validateImportedInitializers checks what only import takes: an object whose

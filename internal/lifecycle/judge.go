@@ -17,7 +17,8 @@ const (
 	// HasDependents is set for an object with dependents whose references are valid.
 	HasDependents
 	// GoesAtOnce is set for an object that its deletion would remove in the
-	// same step: neither a finalizer nor its agent would hold it.
+	// same step: neither a finalizer, nor its agent, nor what is in it would
+	// hold it.
 	GoesAtOnce
 )
 
@@ -39,7 +40,7 @@ func TraitsOf(v View, n *Node) Traits {
 // goesAtOnce reports whether collecting n in the background removes it in the
 // same step. Also a built-in finalizer holds it, where it is honoured (A12.9).
 func goesAtOnce(v View, n *Node) bool {
-	if n.Terminating() || n.Grace != nil && *n.Grace != 0 {
+	if n.Terminating() || n.Grace != nil && *n.Grace != 0 || AnyContent(v, n) != "" {
 		return false
 	}
 	return len(n.Finalizers) == 0 ||

@@ -153,6 +153,9 @@ func (ks *Kinds) Of(group, kind string) *Kind { return ks.byKind[groupKind{group
 // OfNode returns the kind of an object. Objects exist only of registered kinds.
 func (ks *Kinds) OfNode(n *Node) *Kind { return ks.Of(n.Group(), n.Kind) }
 
+// RegisteredBy returns the kind that an object of kind Kind registers, or nil.
+func (ks *Kinds) RegisteredBy(n *Node) *Kind { return ks.byUID[n.UID] }
+
 // Resource returns the kind with that resource, "replicasets.apps", or nil.
 func (ks *Kinds) Resource(resource string) *Kind { return ks.byResource[resource] }
 

@@ -11,7 +11,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// The two finalizers that Coppice itself answers (A5, seed names of Kubernetes).
+// The two finalizers that a DELETE chooses from (A5, seed names of Kubernetes).
+// Coppice answers them itself, as it does FinalizerContents.
 const (
 	// FinalizerOrphan holds an object until its dependents are parted from it.
 	FinalizerOrphan = "orphan"
@@ -21,7 +22,7 @@ const (
 
 // IsBuiltinFinalizer reports whether Coppice itself answers the finalizer.
 func IsBuiltinFinalizer(name string) bool {
-	return name == FinalizerOrphan || name == FinalizerForeground
+	return name == FinalizerOrphan || name == FinalizerForeground || name == FinalizerContents
 }
 
 // Time is a point in time in microseconds since 1970, UTC; zero is none. It is

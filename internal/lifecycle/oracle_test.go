@@ -104,6 +104,38 @@ func (o oracle) dependents(n *lifecycle.Node) (all, blocking int) {
 	return all, blocking
 }
 
+// contains reports whether n is in the namespace that c is the object of, or of
+// the kind that c registers.
+func (o oracle) contains(c, n *lifecycle.Node) bool {
+	switch c.APIVersion + " " + c.Kind {
+	case "v1 Namespace":
+		return n.Namespace == c.Name
+	case "coppice.dev/v1 Kind":
+		return o.Kinds().OfNode(n).UID == c.UID
+	}
+	return false
+}
+
+// contents is how many objects are in a container.
+func (o oracle) contents(c *lifecycle.Node) int {
+	count := 0
+	for _, u := range o.UIDs() {
+		if o.contains(c, o.Node(u)) {
+			count++
+		}
+	}
+	return count
+}
+
+// evicted reports whether n is in a container of a set.
+func (o oracle) evicted(n *lifecycle.Node, by func(c *lifecycle.Node) bool) bool {
+	return slices.ContainsFunc(o.UIDs(), func(u uid.UID) bool { return o.contains(o.Node(u), n) && by(o.Node(u)) })
+}
+
+func evicting(c *lifecycle.Node) bool {
+	return c.DeletionTime != 0 && slices.Contains(c.Finalizers, "coppice.dev/contents")
+}
+
 // frozen is everything that a realm is made of, with copies of it.
 type frozen struct {
 	nodes  map[*lifecycle.Node]lifecycle.Node
@@ -166,7 +198,11 @@ func cloneEvents(events []lifecycle.Event) []lifecycle.Event {
 // history draws a realm with a past. Sometimes its import session is open.
 func history(t *rapid.T) *lifecycletest.Realm {
 	r := lifecycletest.New()
-	r.Latecomers, r.Restless = true, true
+	r.Latecomers, r.Containers, r.Restless = true, true, true
+	return lived(t, r)
+}
+
+func lived(t *rapid.T, r *lifecycletest.Realm) *lifecycletest.Realm {
 	for range rapid.IntRange(5, 60).Draw(t, "commands") {
 		drawSession(t, r)
 		r.RandomEvents(t)

@@ -19,11 +19,17 @@ type Owed struct {
 	JudgeAt Time
 	// Orphan: dependents of the object are to be parted from it.
 	Orphan bool
-	// Finish names the built-in finalizer that may be done, "" if none.
+	// Finish names the built-in finalizer that may be done, "" if none. It is
+	// not the contents finalizer: see Evict.
 	Finish string
 	// Held: the object waits for dependents that are being deleted. It may be
 	// that one of them waits for it in turn: see Unblock.
 	Held bool
+	// Evict: what is in the namespace or of the kind is to be deleted, and the
+	// contents finalizer is done when nothing is left. Which of both it is, is
+	// told by AnyContent: objects come and go without a look at their container,
+	// so that what is owed must not depend on them.
+	Evict bool
 	// Terminate: the agent of the terminating object is to be called.
 	Terminate bool
 	// Finalize: external finalizers of the terminating object are to be called.
@@ -50,9 +56,12 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 	if n.Terminating() {
 		o.Terminate = n.Ending()
 		for _, f := range n.Finalizers {
-			if !IsBuiltinFinalizer(f) {
+			switch {
+			case f == FinalizerContents:
+				o.Evict = true
+			case !IsBuiltinFinalizer(f):
 				o.Finalize = true
-			} else if finishable(v, n, f) {
+			case finishable(v, n, f):
 				o.Finish = f
 			}
 		}

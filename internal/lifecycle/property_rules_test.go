@@ -19,7 +19,7 @@ func TestSafety(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := lifecycletest.New()
-		r.Latecomers, r.Restless = true, true
+		r.Latecomers, r.Containers, r.Restless = true, true, true
 		for range rapid.IntRange(1, 60).Draw(t, "commands") {
 			drawSession(t, r)
 			r.PassTime(t)
@@ -74,8 +74,14 @@ func checkSafe(t *rapid.T, before *lifecycletest.Realm, verb string, e *lifecycl
 	if collected && !(oracle{before}).collectable(was, before.Clock) {
 		t.Fatalf("S1, S2: %+v was collected", was)
 	}
+	if was != nil && is == nil && (oracle{before}).contents(was) > 0 {
+		t.Fatalf("A5.7: %s removed %+v, which has objects", verb, was)
+	}
 	switch {
 	case was == nil:
+		if (oracle{before}).evicted(is, func(c *lifecycle.Node) bool { return c.DeletionTime != 0 }) {
+			t.Fatalf("A5.7: %s made %+v in what is being deleted", verb, is)
+		}
 		if before.Lookup(before.Kinds().OfNode(is), is.Namespace, is.Name) != "" {
 			t.Fatalf("%s took the name of another: %+v", verb, is)
 		}
@@ -105,7 +111,7 @@ func checkRemoval(t *rapid.T, verb string, e *lifecycle.Event, was *lifecycle.No
 	}
 	external := slices.DeleteFunc(slices.Clone(was.Finalizers), lifecycle.IsBuiltinFinalizer)
 	switch verb {
-	case lifecycletest.VerbDelete, lifecycletest.VerbCollect:
+	case lifecycletest.VerbDelete, lifecycletest.VerbCollect, lifecycletest.VerbEvict:
 		if len(external) > 0 {
 			t.Fatalf("S3: %s removed %+v", verb, was)
 		}
@@ -129,7 +135,7 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 		t.Fatalf("generation falls: %s made %+v of %+v", verb, is, was)
 	}
 	checkInitialization(t, verb, was, is)
-	marks := verb == lifecycletest.VerbDelete || verb == lifecycletest.VerbCollect
+	marks := verb == lifecycletest.VerbDelete || verb == lifecycletest.VerbCollect || verb == lifecycletest.VerbEvict
 	if !was.Terminating() {
 		if is.Terminating() && !marks && verb != lifecycletest.VerbImport {
 			t.Fatalf("%s made %+v of %+v", verb, is, was)
@@ -217,7 +223,7 @@ func checkRepeated(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) 
 	var again *lifecycle.Outcome
 	var err *lifecycle.Error
 	switch c.Verb {
-	case lifecycletest.VerbCollect, lifecycletest.VerbStrip, lifecycletest.VerbOrphan, lifecycletest.VerbFinish:
+	case lifecycletest.VerbCollect, lifecycletest.VerbStrip, lifecycletest.VerbOrphan, lifecycletest.VerbFinish, lifecycletest.VerbEvict:
 		return // those have looked at an object that is another by now: see TestProposals
 	default:
 		again, err = c.Decide(r.Context())

@@ -51,12 +51,12 @@ func TestSettles(t *testing.T) {
 
 // steps bounds how many events it can take to settle: each object is marked
 // once and removed once, loses each reference and each finalizer once, and may
-// get a finalizer with its mark.
+// get two finalizers with its mark.
 func steps(r *lifecycletest.Realm) int {
 	bound := 0
 	for _, u := range r.UIDs() {
 		n := r.Node(u)
-		bound += 3 + len(n.Owners) + len(n.Finalizers)
+		bound += 4 + len(n.Owners) + len(n.Finalizers)
 	}
 	return bound
 }
@@ -66,20 +66,27 @@ func steps(r *lifecycletest.Realm) int {
 // An object may go if it is terminating, or if it has references and each is
 // known not to name an owner, or names one that may go. It must go if each is
 // known not to name an owner, or names one that waits, or one that must go and
-// has no finalizers to stay for.
+// has no finalizers and no contents to stay for. Beside that it may go, or must,
+// with what it is in.
 func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 	o := oracle{r}
-	closure := func(set map[uid.UID]bool, gone func(owner *lifecycle.Node) bool) map[uid.UID]bool {
+	reference := func(gone func(*lifecycle.Node) bool) func(*lifecycle.Node, lifecycle.OwnerReference) bool {
+		return func(n *lifecycle.Node, ref lifecycle.OwnerReference) bool {
+			if owner := o.owner(n, ref); owner != nil {
+				return !gone(owner)
+			}
+			return o.unknown(n, ref, r.Clock)
+		}
+	}
+	closure := func(set map[uid.UID]bool, holds func(*lifecycle.Node, lifecycle.OwnerReference) bool, evicts func(*lifecycle.Node) bool) map[uid.UID]bool {
 		for before := -1; before != len(set); {
 			before = len(set)
 			for _, u := range r.UIDs() {
 				n := r.Node(u)
-				if !n.Terminating() && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool {
-					if owner := o.owner(n, ref); owner != nil {
-						return !gone(owner)
-					}
-					return o.unknown(n, ref, r.Clock)
-				}) {
+				if o.evicted(n, evicts) {
+					set[u] = true
+				}
+				if !n.Terminating() && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return holds(n, ref) }) {
 					set[u] = true
 				}
 			}
@@ -92,11 +99,16 @@ func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 			may[u] = true
 		}
 	}
-	may = closure(may, func(owner *lifecycle.Node) bool { return may[owner.UID] })
+	goes := func(n *lifecycle.Node) bool { return may[n.UID] }
+	may = closure(may, reference(goes), goes)
 	must = map[uid.UID]bool{}
-	must = closure(must, func(owner *lifecycle.Node) bool {
-		return waits(owner) || must[owner.UID] && len(owner.Finalizers) == 0
+	known := reference(func(owner *lifecycle.Node) bool {
+		return waits(owner) || must[owner.UID] && len(owner.Finalizers) == 0 && o.contents(owner) == 0
 	})
+	must = closure(must, func(n *lifecycle.Node, ref lifecycle.OwnerReference) bool {
+		kind := r.Kinds().Of(ref.Group(), ref.Kind)
+		return known(n, ref) || kind != nil && may[kind.UID] // of which nothing is known once it is withdrawn
+	}, func(c *lifecycle.Node) bool { return evicting(c) || must[c.UID] && !c.Terminating() })
 	return may, must
 }
 
@@ -107,10 +119,15 @@ func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
 		n := r.Node(u)
 		_, blocking := o.dependents(n)
 		external := slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
+		contents := o.contents(n)
 		switch {
+		case evicting(n) && contents == 0:
+			t.Fatalf("A5.7: nothing is left in %+v", n)
+		case !n.Terminating() && o.evicted(n, evicting):
+			t.Fatalf("A5.7: %+v is left in what is being deleted", n)
 		case n.Terminating() && n.HasFinalizer("orphan"):
 			t.Fatalf("L3: an orphan finalizer was not answered: %+v", n)
-		case n.Terminating() && !external && blocking == 0:
+		case n.Terminating() && !external && blocking == 0 && contents == 0:
 			t.Fatalf("L3: nothing holds %+v", n)
 		case n.Terminating() && waits(n) && blocking == 0:
 			t.Fatalf("L3: nothing blocks %+v", n)
@@ -139,11 +156,14 @@ func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
 // for all their dependents, the order in which things are done does not show in
 // what is left (R1). With two owners of which one orphans, or waits, and the other
 // becomes garbage it does, as it does in Kubernetes; and so it does where an owner
-// that waits does not wait for an object which has an orphan finalizer of its own.
+// that waits does not wait for an object which has an orphan finalizer of its own,
+// or where a kind is withdrawn, of which nothing is known from then on.
 func TestConfluent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := history(t)
+		r := lifecycletest.New()
+		r.Latecomers, r.Restless = true, true
+		lived(t, r)
 		later(r)
 		for _, u := range r.UIDs() {
 			single(r, u)

@@ -33,6 +33,7 @@ func TestProposals(t *testing.T) {
 				}
 			}
 			checkFinish(t, r, n)
+			checkEvict(t, r, n)
 		}
 	})
 }
@@ -126,11 +127,36 @@ func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	}
 }
 
+// checkEvict: what is in a namespace or of a kind that is being deleted is
+// deleted, and nothing else (A5.7).
+func checkEvict(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	o := oracle{r}
+	for _, u := range r.UIDs() {
+		c := r.Node(u)
+		events := lifecycle.Evict(r.Context(), c, n)
+		if want := evicting(c) && o.contains(c, n) && !n.Terminating(); (len(events) > 0) != want {
+			t.Fatalf("A5.7: %+v is deleted with %+v: %t", n, c, !want)
+		}
+		if len(events) == 0 {
+			continue
+		}
+		after := applied(r, events)
+		is := after.Node(n.UID)
+		if is == nil && slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) }) {
+			t.Fatalf("S3: %+v is removed with %+v", n, c)
+		}
+		if is != nil && len(lifecycle.Evict(after.Context(), c, is)) > 0 {
+			t.Fatalf("S12: %+v is deleted twice", is)
+		}
+	}
+}
+
 // checkFinish: a built-in finalizer is done when no dependent that counts is
 // left (invariant 5); false references do not count (S8, invariant 6).
 func checkFinish(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
-	all, blocking := (oracle{r}).dependents(n)
-	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": blocking, custom: 0} {
+	o := oracle{r}
+	all, blocking := o.dependents(n)
+	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": blocking, "coppice.dev/contents": o.contents(n), custom: 0} {
 		events := lifecycle.Finish(r.Context(), n, f)
 		want := n.Terminating() && n.HasFinalizer(f) && lifecycle.IsBuiltinFinalizer(f) && left == 0
 		if (len(events) > 0) != want {
@@ -189,6 +215,9 @@ func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 		return len(lifecycle.OrphanFrom(r.Context(), n, r.Node(d))) > 0
 	}) {
 		t.Fatalf("%s owes %+v, and nobody can be orphaned", u, owed)
+	}
+	if owed.Evict != (n != nil && evicting(n)) {
+		t.Fatalf("%s owes %+v, and is %+v", u, owed, n)
 	}
 	if owed.Finish != "" && len(lifecycle.Finish(r.Context(), n, owed.Finish)) == 0 {
 		t.Fatalf("%s owes %+v, and it is not done", u, owed)

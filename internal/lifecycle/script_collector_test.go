@@ -36,6 +36,17 @@ func (s *script) finish(a *args) string {
 	return s.did(lifecycle.Finish(s.realm.Context(), a.node(s, 0), a.text("finalizer")))
 }
 
+// evict is evict CONTAINER OBJECT; the namespace is the object's.
+func (s *script) evict(a *args) string {
+	at := a.key(s, 0)
+	at.Namespace = ""
+	container, err := lifecycle.Find(s.realm, at)
+	if err != nil {
+		a.d.Fatalf(a.t, "%v", err)
+	}
+	return s.did(lifecycle.Evict(s.realm.Context(), container, a.node(s, 1)))
+}
+
 // settle does everything that is owed, in the order of the uids, until nothing
 // is left that can be done now.
 func (s *script) settle(*args) string {
@@ -127,6 +138,9 @@ func owing(o lifecycle.Owed) string {
 	}
 	if o.Held {
 		all = append(all, "wait for dependents that are being deleted")
+	}
+	if o.Evict {
+		all = append(all, "evict contents")
 	}
 	if o.Terminate {
 		all = append(all, "call the agent")

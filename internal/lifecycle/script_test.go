@@ -62,7 +62,7 @@ var commands = map[string]func(*script, *args) string{
 	"remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"import": (*script).importObject, "close-session": (*script).closeSession,
 	// the collector and the built-in finalizers
-	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish,
+	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish, "evict": (*script).evict,
 	"settle": (*script).settle,
 	// questions
 	"judge": (*script).judge, "classify": (*script).classify, "owed": (*script).owed, "show": (*script).show,

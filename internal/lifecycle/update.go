@@ -41,6 +41,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	causes = append(causes, validateInitialization(was, old, meta.GetInitializers())...)
 	causes = append(causes, validateUnchanged(was, meta)...)
 	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
+	causes = append(causes, validateContentsFinalizer(was, meta.GetFinalizers())...)
 	causes = append(causes, validateContent(ctx.View, at, o, was)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	node := *was // generation, timestamps and uid are the server's (A2.3 to A2.7)
 	node.APIVersion = o.GetApiVersion()
 	node.Owners = ownersOf(owners)
-	node.Finalizers = nonEmpty(meta.GetFinalizers())
+	node.Finalizers = keepContents(was, meta.GetFinalizers())
 	node.Initializers = pendingOf(meta.GetInitializers())
 	node.InitializationFailed = meta.GetInitializers().GetResult() != nil
 	failing := node.InitializationFailed && !was.InitializationFailed
@@ -91,11 +92,7 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		out.Events = []Event{event}
 	}
 	if failing && !was.Terminating() {
-		more, err := failed(ctx, at, &node)
-		if err != nil {
-			return nil, err
-		}
-		out.Events, out.Object = append(out.Events, more...), Object{Node: &node, Body: body}
+		out.Events, out.Object = append(out.Events, failed(ctx, at, &node)...), Object{Node: &node, Body: body}
 	}
 	return out, nil
 }

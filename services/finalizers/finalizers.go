@@ -1,10 +1,11 @@
-// Package finalizers answers the two finalizers that Coppice itself has:
-// orphan, which parts an object's dependents from it, and foregroundDeletion,
-// which waits until those that block are gone.
+// Package finalizers answers the finalizers that Coppice itself has: orphan,
+// which parts an object's dependents from it, foregroundDeletion, which waits
+// until those that block are gone, and coppice.dev/contents, which deletes what
+// is in a namespace or of a kind that is being deleted.
 //
 // It is stateless, and any number of them share the work. That an object's
-// dependents have been dealt with is the writer's to find, in the commit that
-// removes the finalizer.
+// dependents, or a namespace's objects, have been dealt with is the writer's to
+// find, in the commit that removes the finalizer.
 package finalizers
 
 import (
@@ -76,6 +77,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}{
 			{bus.QueueOrphan, bus.DurableOrphan, f.orphan},
 			{bus.QueueFinish, bus.DurableFinish, f.finish},
+			{bus.QueueEvict, bus.DurableEvict, f.evict},
 		} {
 			g.Go(func() error {
 				return worker.Run(ctx, worker.Config{
@@ -109,6 +111,15 @@ func (f *finalizer) orphan(ctx context.Context, m jetstream.Msg) error {
 		return worker.Permanent(fmt.Errorf("not an OrphanChunk: %w", err))
 	}
 	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
+}
+
+// evict deletes what is in namespaces, or of kinds, that are being deleted.
+func (f *finalizer) evict(ctx context.Context, m jetstream.Msg) error {
+	var chunk coppicev1.EvictChunk
+	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+		return worker.Permanent(fmt.Errorf("not an EvictChunk: %w", err))
+	}
+	return f.call(ctx, bus.OpEvict, &coppicev1.EvictRequest{Groups: chunk.GetGroups()}, &coppicev1.EvictReply{})
 }
 
 // finish removes a built-in finalizer that may be done. Where the writer finds

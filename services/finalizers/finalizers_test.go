@@ -106,6 +106,28 @@ func TestOrphan(t *testing.T) {
 	b.waitForEnd()
 }
 
+// What is in namespaces and of kinds is deleted with those that it came with.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	asked := make(chan *coppicev1.EvictRequest, 10)
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpEvict), &coppicev1.EvictRequest{},
+		func(q *coppicev1.EvictRequest) (*coppicev1.EvictReply, *lifecycle.Error) {
+			asked <- proto.Clone(q).(*coppicev1.EvictRequest)
+			return &coppicev1.EvictReply{Evicted: 3}, nil
+		})
+	chunk := &coppicev1.EvictChunk{Groups: []*coppicev1.DependentsOf{
+		{Owner: packed("shop"), Dependents: append(packed("a"), packed("b")...), Revision: 7},
+		{Owner: packed("kind"), Dependents: packed("c"), Revision: 8},
+	}}
+	b.enqueue(bus.QueueEvict, chunk)
+	got := testkit.Receive(t, b.ctx, "a request", asked)
+	if want := (&coppicev1.EvictRequest{Groups: chunk.GetGroups()}); !proto.Equal(got, want) {
+		t.Errorf("asked for %v, want %v", got, want)
+	}
+	b.waitForEnd()
+}
+
 // A built-in finalizer is removed from the objects that may be done with it.
 // One that is not done after all is no error: it will be owed again.
 func TestFinish(t *testing.T) {
@@ -165,8 +187,10 @@ func TestParks(t *testing.T) {
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
 			return nil, &lifecycle.Error{Reason: lifecycle.ReasonBadRequest, Message: "not built in"}
 		})
-	if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, bus.QueueOrphan), []byte("no chunk")); err != nil {
-		t.Fatal(err)
+	for _, queue := range []string{bus.QueueOrphan, bus.QueueEvict} {
+		if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, queue), []byte("no chunk")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: "example.com/x", Uids: packed("a")})
 	b.waitForEnd()
@@ -174,7 +198,7 @@ func TestParks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueFinish} {
+	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueEvict, bus.QueueFinish} {
 		m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, queue), uint64(sequence)+1))
 		if err != nil {
 			t.Fatalf("%s: %v", queue, err)

@@ -43,7 +43,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
 		owed:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
 		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_oldest_seconds", Help: "Age of the oldest row of what is owed, by sort."}, []string{"realm", "sort"}),
-		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, finished."}, []string{"realm", "action"}),
+		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, evicted, finished."}, []string{"realm", "action"}),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
 	}
 }
@@ -59,7 +59,7 @@ type metrics struct {
 // of returns the metrics of a realm. What is counted is there from the start:
 // of a counter that appears with its first count, a rate would miss that.
 func (m *allMetrics) of(realm string) *metrics {
-	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionFinished} {
+	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionEvicted, actionFinished} {
 		m.collected.WithLabelValues(realm, action)
 	}
 	m.refused.WithLabelValues(realm)
@@ -71,6 +71,7 @@ const (
 	actionCollected = "collected"
 	actionStripped  = "stripped"
 	actionOrphaned  = "orphaned"
+	actionEvicted   = "evicted"
 	actionFinished  = "finished"
 )
 
@@ -121,6 +122,8 @@ func (m *metrics) answered(reply proto.Message) {
 		refused = r.GetRefused()
 	case *coppicev1.OrphanReply:
 		add(actionOrphaned, r.GetOrphaned())
+	case *coppicev1.EvictReply:
+		add(actionEvicted, r.GetEvicted())
 	case *coppicev1.FinishReply:
 		add(actionFinished, r.GetFinished())
 		refused = r.GetRefused()

@@ -3,6 +3,7 @@
 package processes_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func TestProcessesPurge(t *testing.T) {
 		},
 		{"orphan", (*purge).toBeOrphaned, (*purge).finalizers, (*purge).youngerOrphan, redrive, false, 200},
 		{"finish", (*purge).toBeFinished, (*purge).finalizers, (*purge).youngerForeground, redrive, false, 0},
+		{"evict", (*purge).toBeEvicted, (*purge).finalizers, (*purge).youngerKind, redrive, false, 0},
 		{"finalize", (*purge).toBeFinalized, (*purge).externalFinalizer, (*purge).youngerHeld, redrive, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,6 +136,9 @@ func (p *purge) left(prefix string) (names []string) {
 	p.d.t.Helper()
 	for _, r := range []client.Resource{deployments, replicasets, pods} {
 		for o, err := range p.client.Objects(r, namespace).List(p.d.ctx, client.ListOptions{}) {
+			if errors.Is(err, client.UnknownKind) {
+				break // it was withdrawn, after its last object
+			}
 			if err != nil {
 				p.d.t.Fatal(err)
 			}

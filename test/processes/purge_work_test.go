@@ -77,6 +77,25 @@ func (p *purge) youngerForeground() {
 	p.remove(deployments, "younger", "Foreground")
 }
 
+// toBeEvicted is a kind that is withdrawn, and waits until its objects are gone.
+func (p *purge) toBeEvicted() {
+	p.create(pods, object("last-1"), object("last-2"))
+	p.withdraw("pods")
+	p.queued("coppice.default.work.evict", 1)
+}
+
+func (p *purge) youngerKind() {
+	p.create(replicasets, object("younger"))
+	p.withdraw("replicasets.apps")
+}
+
+func (p *purge) withdraw(kind string) {
+	p.d.t.Helper()
+	if _, err := p.client.Objects(client.KindsResource, "").Delete(p.d.ctx, kind, nil); err != nil {
+		p.d.t.Fatal(err)
+	}
+}
+
 // toBeFinalized is an object that its external finalizer is called for.
 func (p *purge) toBeFinalized() {
 	p.create(pods, heldObject("last"))

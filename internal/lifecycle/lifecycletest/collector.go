@@ -57,6 +57,12 @@ func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 	if owed.Finish != "" {
 		act(lifecycle.Finish(r.Context(), r.nodes[u], owed.Finish))
 	}
+	if container := r.nodes[u]; owed.Evict && container != nil {
+		for _, d := range r.UIDs() {
+			act(lifecycle.Evict(r.Context(), container, r.nodes[d]))
+		}
+		act(lifecycle.Finish(r.Context(), container, lifecycle.FinalizerContents))
+	}
 	return events
 }
 

@@ -34,6 +34,7 @@ const (
 	VerbStrip           = "strip"
 	VerbOrphan          = "orphan"
 	VerbFinish          = "finish"
+	VerbEvict           = "evict"
 )
 
 // RandomEvents draws one command, decides it by the rules and returns its
@@ -137,6 +138,9 @@ func (r *Realm) drawPatch(t *rapid.T) Command {
 
 func (r *Realm) drawDelete(t *rapid.T) Command {
 	at := r.drawKey(t)
+	if k := r.latecomer(); r.Containers && k != nil && rapid.IntRange(0, 4).Draw(t, "withdraw") == 0 {
+		at = lifecycle.KeyOf(r, r.nodes[k.UID])
+	}
 	o := &coppicev1.DeleteOptions{
 		PropagationPolicy: rapid.SampledFrom([]string{"", lifecycle.Orphan, lifecycle.Background, lifecycle.Foreground}).Draw(t, "policy"),
 	}
@@ -165,7 +169,7 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 			return &lifecycle.Outcome{Events: decide(ctx)}, nil
 		}}
 	}
-	switch rapid.IntRange(0, 4).Draw(t, "work") {
+	switch rapid.IntRange(0, 6).Draw(t, "work") {
 	case 0:
 		return act(VerbCollect, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Collect(ctx, n) })
 	case 1:
@@ -180,6 +184,16 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 		return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
 			return lifecycle.Finish(ctx, n, lifecycle.FinalizerOrphan)
 		})
+	case 4:
+		if c := r.drawContainer(t); c != nil {
+			return act(VerbEvict, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Evict(ctx, c, n) })
+		}
+	case 5:
+		if c := r.drawContainer(t); c != nil {
+			return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
+				return lifecycle.Finish(ctx, c, lifecycle.FinalizerContents)
+			})
+		}
 	}
 	return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
 		return lifecycle.Finish(ctx, n, lifecycle.FinalizerForeground)

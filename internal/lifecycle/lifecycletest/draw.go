@@ -45,6 +45,16 @@ func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
 	return r.nodes[rapid.SampledFrom(uids).Draw(t, "object")]
 }
 
+// drawContainer draws a namespace or a kind that is being deleted with what is
+// in it; nil if there is none.
+func (r *Realm) drawContainer(t *rapid.T) *lifecycle.Node {
+	containers := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return !r.nodes[u].Evicting() })
+	if len(containers) == 0 {
+		return nil
+	}
+	return r.nodes[rapid.SampledFrom(containers).Draw(t, "container")]
+}
+
 // drawKey draws the key of an object: mostly of one that is there.
 func (r *Realm) drawKey(t *rapid.T) lifecycle.Key {
 	if n := r.drawNode(t); n != nil && rapid.IntRange(0, 3).Draw(t, "any") > 0 {
@@ -95,20 +105,27 @@ func drawInitialized(t *rapid.T, in *coppicev1.Initializers) {
 }
 
 func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
-	list := resources
+	list := slices.Clone(resources)
 	if k := r.latecomer(); k != nil {
-		list = append(slices.Clone(resources), k.Resource())
+		list = append(list, k.Resource())
+	}
+	if r.Containers {
+		list = append(list, "namespaces")
 	}
 	kind := r.kinds.Resource(rapid.SampledFrom(list).Draw(t, "resource"))
 	at := lifecycle.Key{Kind: kind}
 	if kind.Namespaced() {
 		at.Namespace = rapid.SampledFrom(namespaces).Draw(t, "namespace")
 	}
+	pool := names
+	if kind.Resource() == "namespaces" {
+		pool = namespaces
+	}
 	finalizers := append([]string{lifecycle.FinalizerForeground, lifecycle.FinalizerOrphan}, external...)
 	o := &coppicev1.Object{
 		ApiVersion: kind.APIVersion(), Kind: kind.Kind,
 		Metadata: &coppicev1.ObjectMeta{
-			Name:       rapid.SampledFrom(names).Draw(t, "name"),
+			Name:       rapid.SampledFrom(pool).Draw(t, "name"),
 			Finalizers: rapid.SliceOfN(rapid.SampledFrom(finalizers), 0, 2).Draw(t, "finalizers"),
 		},
 		Spec: drawJSON(t, "spec"),

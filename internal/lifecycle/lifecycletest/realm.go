@@ -24,6 +24,8 @@ type Realm struct {
 	Latecomers bool
 	// Restless lets RandomCommand change the realm's options.
 	Restless bool
+	// Containers lets it make Namespace objects, and withdraw that kind.
+	Containers bool
 
 	kinds    *lifecycle.Kinds
 	options  lifecycle.Options

@@ -1520,7 +1520,10 @@ type GraphNode struct {
 	// Those of them whose reference blocks a foreground deletion.
 	BlockingDependents uint64 `protobuf:"varint,5,opt,name=blocking_dependents,json=blockingDependents,proto3" json:"blocking_dependents,omitempty"`
 	// Asked for by name or uid, not found on the way.
-	Requested     bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
+	Requested bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
+	// Objects that are left in a namespace, or of a kind, that is being deleted;
+	// counted up to 1,000.
+	Contents      uint32 `protobuf:"varint,7,opt,name=contents,proto3" json:"contents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1595,6 +1598,13 @@ func (x *GraphNode) GetRequested() bool {
 		return x.Requested
 	}
 	return false
+}
+
+func (x *GraphNode) GetContents() uint32 {
+	if x != nil {
+		return x.Contents
+	}
+	return 0
 }
 
 type GraphOwner struct {
@@ -1768,7 +1778,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x13ResolveObjectsReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xf2\x01\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x8e\x02\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +
@@ -1777,7 +1787,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"dependents\x18\x04 \x01(\x04R\n" +
 	"dependents\x12/\n" +
 	"\x13blocking_dependents\x18\x05 \x01(\x04R\x12blockingDependents\x12\x1c\n" +
-	"\trequested\x18\x06 \x01(\bR\trequested\"q\n" +
+	"\trequested\x18\x06 \x01(\bR\trequested\x12\x1a\n" +
+	"\bcontents\x18\a \x01(\rR\bcontents\"q\n" +
 	"\n" +
 	"GraphOwner\x12,\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x16.coppice.v1.OwnerClassR\x05class\x12\x10\n" +

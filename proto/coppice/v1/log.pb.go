@@ -44,6 +44,8 @@ const (
 	Reason_REASON_CYCLE Reason = 7
 	// An initializer of the object has failed.
 	Reason_REASON_INITIALIZATION_FAILED Reason = 8
+	// Its namespace is being deleted, or its kind withdrawn.
+	Reason_REASON_CONTAINER Reason = 10
 	// The objects of a cycle own each other, and nothing outside of it owns any of
 	// them; the realm has such cycles collected.
 	Reason_REASON_UNREACHABLE Reason = 9
@@ -52,16 +54,17 @@ const (
 // Enum value maps for Reason.
 var (
 	Reason_name = map[int32]string{
-		0: "REASON_UNSPECIFIED",
-		1: "REASON_REQUESTED",
-		2: "REASON_OWNER_ABSENT",
-		3: "REASON_OWNER_WAITING",
-		4: "REASON_OWNER_ORPHANS",
-		5: "REASON_SOLID_OWNER_REMAINS",
-		6: "REASON_FINALIZED",
-		7: "REASON_CYCLE",
-		8: "REASON_INITIALIZATION_FAILED",
-		9: "REASON_UNREACHABLE",
+		0:  "REASON_UNSPECIFIED",
+		1:  "REASON_REQUESTED",
+		2:  "REASON_OWNER_ABSENT",
+		3:  "REASON_OWNER_WAITING",
+		4:  "REASON_OWNER_ORPHANS",
+		5:  "REASON_SOLID_OWNER_REMAINS",
+		6:  "REASON_FINALIZED",
+		7:  "REASON_CYCLE",
+		8:  "REASON_INITIALIZATION_FAILED",
+		10: "REASON_CONTAINER",
+		9:  "REASON_UNREACHABLE",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":           0,
@@ -73,6 +76,7 @@ var (
 		"REASON_FINALIZED":             6,
 		"REASON_CYCLE":                 7,
 		"REASON_INITIALIZATION_FAILED": 8,
+		"REASON_CONTAINER":             10,
 		"REASON_UNREACHABLE":           9,
 	}
 )
@@ -1073,7 +1077,7 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x06causes\x18\x05 \x03(\x12R\x06causes\">\n" +
 	"\x14ImportSessionChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06closed\x18\x02 \x01(\bR\x06closed*\x85\x02\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed*\x9b\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_REQUESTED\x10\x01\x12\x17\n" +
@@ -1083,7 +1087,9 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x1aREASON_SOLID_OWNER_REMAINS\x10\x05\x12\x14\n" +
 	"\x10REASON_FINALIZED\x10\x06\x12\x10\n" +
 	"\fREASON_CYCLE\x10\a\x12 \n" +
-	"\x1cREASON_INITIALIZATION_FAILED\x10\b\x12\x16\n" +
+	"\x1cREASON_INITIALIZATION_FAILED\x10\b\x12\x14\n" +
+	"\x10REASON_CONTAINER\x10\n" +
+	"\x12\x16\n" +
 	"\x12REASON_UNREACHABLE\x10\tB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (

@@ -232,6 +232,52 @@ func (x *FinishChunk) GetUids() []byte {
 	return nil
 }
 
+// EvictChunk, on work.evict: what is in namespaces, or of kinds, that are being
+// deleted. Their Namespace objects and registrations are the owners.
+type EvictChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictChunk) Reset() {
+	*x = EvictChunk{}
+	mi := &file_coppice_v1_work_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictChunk) ProtoMessage() {}
+
+func (x *EvictChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictChunk.ProtoReflect.Descriptor instead.
+func (*EvictChunk) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EvictChunk) GetGroups() []*DependentsOf {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // FinalizeCall, on finalize.<group>.<plural>.<uid>.<finalizer>: an object is
 // terminating and waits for this finalizer. It is sent as JSON.
 type FinalizeCall struct {
@@ -247,7 +293,7 @@ type FinalizeCall struct {
 
 func (x *FinalizeCall) Reset() {
 	*x = FinalizeCall{}
-	mi := &file_coppice_v1_work_proto_msgTypes[4]
+	mi := &file_coppice_v1_work_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +305,7 @@ func (x *FinalizeCall) String() string {
 func (*FinalizeCall) ProtoMessage() {}
 
 func (x *FinalizeCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[4]
+	mi := &file_coppice_v1_work_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +318,7 @@ func (x *FinalizeCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeCall.ProtoReflect.Descriptor instead.
 func (*FinalizeCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FinalizeCall) GetResource() string {
@@ -318,7 +364,7 @@ type TerminateCall struct {
 
 func (x *TerminateCall) Reset() {
 	*x = TerminateCall{}
-	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	mi := &file_coppice_v1_work_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +376,7 @@ func (x *TerminateCall) String() string {
 func (*TerminateCall) ProtoMessage() {}
 
 func (x *TerminateCall) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[5]
+	mi := &file_coppice_v1_work_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +389,7 @@ func (x *TerminateCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateCall.ProtoReflect.Descriptor instead.
 func (*TerminateCall) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TerminateCall) GetResource() string {
@@ -383,7 +429,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[6]
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +441,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[6]
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +454,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ResolveRequest) GetUids() []byte {
@@ -447,7 +493,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +505,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +518,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolveReply) GetRevision() uint64 {
@@ -510,7 +556,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +568,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +581,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProposeRequest) GetCollect() []byte {
@@ -566,7 +612,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +624,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +637,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProposeReply) GetRevision() uint64 {
@@ -632,7 +678,7 @@ type OrphanRequest struct {
 
 func (x *OrphanRequest) Reset() {
 	*x = OrphanRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +690,7 @@ func (x *OrphanRequest) String() string {
 func (*OrphanRequest) ProtoMessage() {}
 
 func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +703,7 @@ func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanRequest.ProtoReflect.Descriptor instead.
 func (*OrphanRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OrphanRequest) GetGroups() []*DependentsOf {
@@ -677,7 +723,7 @@ type OrphanReply struct {
 
 func (x *OrphanReply) Reset() {
 	*x = OrphanReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +735,7 @@ func (x *OrphanReply) String() string {
 func (*OrphanReply) ProtoMessage() {}
 
 func (x *OrphanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +748,7 @@ func (x *OrphanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanReply.ProtoReflect.Descriptor instead.
 func (*OrphanReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OrphanReply) GetRevision() uint64 {
@@ -730,7 +776,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +788,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +801,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FinishRequest) GetFinalizer() string {
@@ -784,7 +830,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +842,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +855,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FinishReply) GetRevision() uint64 {
@@ -833,6 +879,103 @@ func (x *FinishReply) GetRefused() []byte {
 	return nil
 }
 
+// EvictRequest, to internal.evict: as EvictChunk.
+type EvictRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictRequest) Reset() {
+	*x = EvictRequest{}
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictRequest) ProtoMessage() {}
+
+func (x *EvictRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictRequest.ProtoReflect.Descriptor instead.
+func (*EvictRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EvictRequest) GetGroups() []*DependentsOf {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+type EvictReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Evicted       uint32                 `protobuf:"varint,2,opt,name=evicted,proto3" json:"evicted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EvictReply) Reset() {
+	*x = EvictReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EvictReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EvictReply) ProtoMessage() {}
+
+func (x *EvictReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EvictReply.ProtoReflect.Descriptor instead.
+func (*EvictReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EvictReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *EvictReply) GetEvicted() uint32 {
+	if x != nil {
+		return x.Evicted
+	}
+	return 0
+}
+
 // UnblockReply is the writer's answer to the propagator, within the graph
 // service, where objects wait for each other.
 type UnblockReply struct {
@@ -846,7 +989,7 @@ type UnblockReply struct {
 
 func (x *UnblockReply) Reset() {
 	*x = UnblockReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1001,7 @@ func (x *UnblockReply) String() string {
 func (*UnblockReply) ProtoMessage() {}
 
 func (x *UnblockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1014,7 @@ func (x *UnblockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnblockReply.ProtoReflect.Descriptor instead.
 func (*UnblockReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnblockReply) GetRevision() uint64 {
@@ -902,7 +1045,7 @@ type WalkRequest struct {
 
 func (x *WalkRequest) Reset() {
 	*x = WalkRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1057,7 @@ func (x *WalkRequest) String() string {
 func (*WalkRequest) ProtoMessage() {}
 
 func (x *WalkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1070,7 @@ func (x *WalkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkRequest.ProtoReflect.Descriptor instead.
 func (*WalkRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WalkRequest) GetResource() string {
@@ -962,7 +1105,7 @@ type WalkReply struct {
 
 func (x *WalkReply) Reset() {
 	*x = WalkReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1117,7 @@ func (x *WalkReply) String() string {
 func (*WalkReply) ProtoMessage() {}
 
 func (x *WalkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1130,7 @@ func (x *WalkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkReply.ProtoReflect.Descriptor instead.
 func (*WalkReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WalkReply) GetObjects() *ResolveReply {
@@ -1015,7 +1158,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1170,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1183,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RedriveRequest) GetMinAgeMilliseconds() uint32 {
@@ -1060,7 +1203,7 @@ type RedriveReply struct {
 
 func (x *RedriveReply) Reset() {
 	*x = RedriveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1215,7 @@ func (x *RedriveReply) String() string {
 func (*RedriveReply) ProtoMessage() {}
 
 func (x *RedriveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1228,7 @@ func (x *RedriveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveReply.ProtoReflect.Descriptor instead.
 func (*RedriveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RedriveReply) GetRevision() uint64 {
@@ -1114,7 +1257,7 @@ type OwedCount struct {
 
 func (x *OwedCount) Reset() {
 	*x = OwedCount{}
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1269,7 @@ func (x *OwedCount) String() string {
 func (*OwedCount) ProtoMessage() {}
 
 func (x *OwedCount) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1282,7 @@ func (x *OwedCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwedCount.ProtoReflect.Descriptor instead.
 func (*OwedCount) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OwedCount) GetSort() string {
@@ -1178,7 +1321,7 @@ type CyclesReply struct {
 
 func (x *CyclesReply) Reset() {
 	*x = CyclesReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1333,7 @@ func (x *CyclesReply) String() string {
 func (*CyclesReply) ProtoMessage() {}
 
 func (x *CyclesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1346,7 @@ func (x *CyclesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CyclesReply.ProtoReflect.Descriptor instead.
 func (*CyclesReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CyclesReply) GetRevision() uint64 {
@@ -1250,7 +1393,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1405,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1418,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1334,7 +1477,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1489,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1502,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Warning) GetResource() string {
@@ -1428,7 +1571,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1583,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1596,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1517,7 +1660,10 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"dependents\"?\n" +
 	"\vFinishChunk\x12\x1c\n" +
 	"\tfinalizer\x18\x01 \x01(\tR\tfinalizer\x12\x12\n" +
-	"\x04uids\x18\x02 \x01(\fR\x04uids\"\x90\x01\n" +
+	"\x04uids\x18\x02 \x01(\fR\x04uids\">\n" +
+	"\n" +
+	"EvictChunk\x120\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"\x90\x01\n" +
 	"\fFinalizeCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1c\n" +
@@ -1554,7 +1700,13 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\vFinishReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\rR\bfinished\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\fR\arefused\"H\n" +
+	"\arefused\x18\x03 \x01(\fR\arefused\"@\n" +
+	"\fEvictRequest\x120\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"B\n" +
+	"\n" +
+	"EvictReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
+	"\aevicted\x18\x02 \x01(\rR\aevicted\"H\n" +
 	"\fUnblockReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tunblocked\x18\x02 \x01(\rR\tunblocked\"W\n" +
@@ -1615,47 +1767,52 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
 	(*DependentsOf)(nil),   // 2: coppice.v1.DependentsOf
 	(*FinishChunk)(nil),    // 3: coppice.v1.FinishChunk
-	(*FinalizeCall)(nil),   // 4: coppice.v1.FinalizeCall
-	(*TerminateCall)(nil),  // 5: coppice.v1.TerminateCall
-	(*ResolveRequest)(nil), // 6: coppice.v1.ResolveRequest
-	(*ResolveReply)(nil),   // 7: coppice.v1.ResolveReply
-	(*ProposeRequest)(nil), // 8: coppice.v1.ProposeRequest
-	(*ProposeReply)(nil),   // 9: coppice.v1.ProposeReply
-	(*OrphanRequest)(nil),  // 10: coppice.v1.OrphanRequest
-	(*OrphanReply)(nil),    // 11: coppice.v1.OrphanReply
-	(*FinishRequest)(nil),  // 12: coppice.v1.FinishRequest
-	(*FinishReply)(nil),    // 13: coppice.v1.FinishReply
-	(*UnblockReply)(nil),   // 14: coppice.v1.UnblockReply
-	(*WalkRequest)(nil),    // 15: coppice.v1.WalkRequest
-	(*WalkReply)(nil),      // 16: coppice.v1.WalkReply
-	(*RedriveRequest)(nil), // 17: coppice.v1.RedriveRequest
-	(*RedriveReply)(nil),   // 18: coppice.v1.RedriveReply
-	(*OwedCount)(nil),      // 19: coppice.v1.OwedCount
-	(*CyclesReply)(nil),    // 20: coppice.v1.CyclesReply
-	(*VerifyReply)(nil),    // 21: coppice.v1.VerifyReply
-	(*Warning)(nil),        // 22: coppice.v1.Warning
-	(*Parked)(nil),         // 23: coppice.v1.Parked
-	(*Object)(nil),         // 24: coppice.v1.Object
+	(*EvictChunk)(nil),     // 4: coppice.v1.EvictChunk
+	(*FinalizeCall)(nil),   // 5: coppice.v1.FinalizeCall
+	(*TerminateCall)(nil),  // 6: coppice.v1.TerminateCall
+	(*ResolveRequest)(nil), // 7: coppice.v1.ResolveRequest
+	(*ResolveReply)(nil),   // 8: coppice.v1.ResolveReply
+	(*ProposeRequest)(nil), // 9: coppice.v1.ProposeRequest
+	(*ProposeReply)(nil),   // 10: coppice.v1.ProposeReply
+	(*OrphanRequest)(nil),  // 11: coppice.v1.OrphanRequest
+	(*OrphanReply)(nil),    // 12: coppice.v1.OrphanReply
+	(*FinishRequest)(nil),  // 13: coppice.v1.FinishRequest
+	(*FinishReply)(nil),    // 14: coppice.v1.FinishReply
+	(*EvictRequest)(nil),   // 15: coppice.v1.EvictRequest
+	(*EvictReply)(nil),     // 16: coppice.v1.EvictReply
+	(*UnblockReply)(nil),   // 17: coppice.v1.UnblockReply
+	(*WalkRequest)(nil),    // 18: coppice.v1.WalkRequest
+	(*WalkReply)(nil),      // 19: coppice.v1.WalkReply
+	(*RedriveRequest)(nil), // 20: coppice.v1.RedriveRequest
+	(*RedriveReply)(nil),   // 21: coppice.v1.RedriveReply
+	(*OwedCount)(nil),      // 22: coppice.v1.OwedCount
+	(*CyclesReply)(nil),    // 23: coppice.v1.CyclesReply
+	(*VerifyReply)(nil),    // 24: coppice.v1.VerifyReply
+	(*Warning)(nil),        // 25: coppice.v1.Warning
+	(*Parked)(nil),         // 26: coppice.v1.Parked
+	(*Object)(nil),         // 27: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	24, // 2: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	24, // 3: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
-	2,  // 4: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
-	7,  // 5: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
-	19, // 6: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	2,  // 2: coppice.v1.EvictChunk.groups:type_name -> coppice.v1.DependentsOf
+	27, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	27, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	2,  // 5: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
+	2,  // 6: coppice.v1.EvictRequest.groups:type_name -> coppice.v1.DependentsOf
+	8,  // 7: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
+	22, // 8: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_work_proto_init() }
@@ -1670,7 +1827,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -76,6 +76,7 @@ func (s *writerServer) endpoints() error {
 		{bus.OpPropose, bus.RoleProcessor, propose},
 		{bus.OpOrphan, bus.RoleFinalizers, orphan},
 		{bus.OpFinish, bus.RoleFinalizers, finish},
+		{bus.OpEvict, bus.RoleFinalizers, evict},
 	} {
 		err := s.add("internal-"+e.op, bus.InternalSubject(s.Realm, e.op), func(q *request) {
 			work, err := e.work(q)
@@ -246,6 +247,14 @@ func finish(q *request) (writer.Work, *lifecycle.Error) {
 		return nil, err
 	}
 	return work(command.NewFinish(&r))
+}
+
+func evict(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.EvictRequest
+	if err := q.read(&r); err != nil {
+		return nil, err
+	}
+	return work(command.NewEvict(&r))
 }
 
 // work makes a Work of a command that was read, or of the failure to read it.

@@ -103,46 +103,66 @@ func (p *Propose) Reply(d *writer.Decision) proto.Message {
 // NewReply implements writer.Work.
 func (*Propose) NewReply() proto.Message { return &coppicev1.ProposeReply{} }
 
-// Orphan is the orphan finalizer's request to part dependents from their owners.
-type Orphan struct {
+// grouped is a batch of which each object is another's.
+type grouped struct {
 	batch
 	owners []uid.UID // of each in todo
-	reply  coppicev1.OrphanReply
+}
+
+func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle.Error) {
+	for i, g := range groups {
+		owner, rest, err := uid.CutBytes(g.GetOwner())
+		if err != nil || len(rest) > 0 {
+			return b, lifecycle.ErrBadRequest("groups[%d].owner: %v", i, uid.ErrMalformed)
+		}
+		if b.todo, err = uid.Unpack(b.todo, g.GetDependents()); err != nil {
+			return b, lifecycle.ErrBadRequest("groups[%d].dependents: %v", i, err)
+		}
+		for len(b.owners) < len(b.todo) {
+			b.owners = append(b.owners, owner)
+		}
+	}
+	return b, nil
+}
+
+// eachOwned is each, with the owner of each object. Objects whose owner is gone
+// are passed over.
+func (b *grouped) eachOwned(d *writer.Decision, decide func(owner, n *lifecycle.Node) []lifecycle.Event, acted func()) (finished bool) {
+	return b.each(d, func(n *lifecycle.Node) []lifecycle.Event {
+		owner := d.Tx.Node(b.owners[len(b.owners)-len(b.todo)])
+		if owner == nil {
+			return nil
+		}
+		return decide(owner, n)
+	}, func(_ uid.UID, did bool) {
+		if did {
+			acted()
+		}
+	})
+}
+
+// Orphan is the orphan finalizer's request to part dependents from their owners.
+type Orphan struct {
+	grouped
+	reply coppicev1.OrphanReply
 }
 
 var _ writer.Work = (*Orphan)(nil)
 
 // NewOrphan reads the request.
 func NewOrphan(r *coppicev1.OrphanRequest) (*Orphan, *lifecycle.Error) {
-	o := &Orphan{}
-	for i, g := range r.GetGroups() {
-		owner, rest, err := uid.CutBytes(g.GetOwner())
-		if err != nil || len(rest) > 0 {
-			return nil, lifecycle.ErrBadRequest("groups[%d].owner: %v", i, uid.ErrMalformed)
-		}
-		if o.todo, err = uid.Unpack(o.todo, g.GetDependents()); err != nil {
-			return nil, lifecycle.ErrBadRequest("groups[%d].dependents: %v", i, err)
-		}
-		for len(o.owners) < len(o.todo) {
-			o.owners = append(o.owners, owner)
-		}
+	b, err := newGrouped(r.GetGroups())
+	if err != nil {
+		return nil, err
 	}
-	return o, nil
+	return &Orphan{grouped: b}, nil
 }
 
 // Do implements writer.Work.
 func (o *Orphan) Do(d *writer.Decision) (bool, *lifecycle.Error) {
-	return o.each(d, func(n *lifecycle.Node) []lifecycle.Event {
-		owner := d.Tx.Node(o.owners[len(o.owners)-len(o.todo)])
-		if owner == nil {
-			return nil
-		}
+	return o.eachOwned(d, func(owner, n *lifecycle.Node) []lifecycle.Event {
 		return lifecycle.OrphanFrom(d.Ctx, owner, n)
-	}, func(_ uid.UID, acted bool) {
-		if acted {
-			o.reply.Orphaned++
-		}
-	}), nil
+	}, func() { o.reply.Orphaned++ }), nil
 }
 
 // Reply implements writer.Work.

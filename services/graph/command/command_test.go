@@ -186,6 +186,37 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
+// Objects are deleted with the namespace or the kind that they are named with,
+// if they are in it and it is being deleted.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, pod := b.create("deployments.apps", "web"), b.create("pods", "pod")
+	withdraw := command.Objects{
+		Resource: "kinds.coppice.dev", Count: 1,
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+			at.Name = "pods"
+			return lifecycle.Delete(ctx, at, "", nil)
+		},
+	}
+	kind := must[*coppicev1.ObjectsReply](b, &withdraw, nil).GetResults()[0].GetObject()
+	request := &coppicev1.EvictRequest{Groups: []*coppicev1.DependentsOf{
+		{Owner: pack(kind), Dependents: pack(web, pod, pod)}, {Owner: pack(web), Dependents: pack(web, pod)}, {Owner: pack(pod), Dependents: pack(web)},
+	}}
+	w, err := command.NewEvict(request)
+	reply := must[*coppicev1.EvictReply](b, w, err)
+	if reply.GetEvicted() != 1 || reply.GetRevision() != b.s.Checkpoint().GetRevision() {
+		t.Errorf("the reply is %v, and the realm is at %d", reply, b.s.Checkpoint().GetRevision())
+	}
+	if b.node(web) == nil || b.node(pod) != nil {
+		t.Errorf("left: %v, %v", b.node(web), b.node(pod))
+	}
+	finish, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerContents, Uids: pack(kind)})
+	if reply := must[*coppicev1.FinishReply](b, finish, err); reply.GetFinished() != 1 || b.node(kind) != nil {
+		t.Errorf("the reply is %v; left: %v", reply, b.node(kind))
+	}
+}
+
 // A built-in finalizer goes when it is done, and not before.
 func TestFinish(t *testing.T) {
 	t.Parallel()
@@ -226,6 +257,10 @@ func TestMalformed(t *testing.T) {
 		},
 		"groups[0].owner": func() *lifecycle.Error {
 			_, err := command.NewOrphan(&coppicev1.OrphanRequest{Groups: []*coppicev1.DependentsOf{{Owner: bad}}})
+			return err
+		},
+		"groups[0].dependents": func() *lifecycle.Error {
+			_, err := command.NewEvict(&coppicev1.EvictRequest{Groups: []*coppicev1.DependentsOf{{Owner: []byte(uid.MustParse("a")), Dependents: bad}}})
 			return err
 		},
 	} {

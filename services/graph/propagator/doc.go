@@ -2,12 +2,13 @@
 //
 // What is owed are rows of the state (lifecycle.Owed): dependents of an owner
 // that is absent or waits for them, built-in finalizers that may be done,
-// external finalizers to be called. A row is there until it is no longer true,
+// external finalizers to be called, the contents of namespaces and kinds that
+// are being deleted. A row is there until it is no longer true,
 // so messages are only for speed: when one is lost, the row is published again.
 //
 // Hints say which rows have changed. They are bounded: when there are too many,
 // all rows are read instead. Owners with few dependents share chunks; those
-// with many are walked beside, from a cursor, in snapshots that do not live
+// with many, and namespaces and kinds, are walked beside, from a cursor, in snapshots that do not live
 // long. The stream bounds how much work is out: a chunk that it does not take
 // waits.
 //

@@ -12,6 +12,9 @@ import (
 // BreakCircles looks once for circles.
 func (p *Propagator) BreakCircles(ctx context.Context) (bool, error) { return p.breakCircles(ctx) }
 
+// HintEmpty looks once for what has become empty.
+func (p *Propagator) HintEmpty() error { return p.hintEmpty() }
+
 // Look does once what Run does again and again, and waits for the walks that
 // this has begun.
 func (p *Propagator) Look(ctx context.Context) error {

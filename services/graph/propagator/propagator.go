@@ -67,6 +67,7 @@ type Propagator struct {
 	held      map[uid.UID]bool           // objects that wait: see circles
 	allHeld   bool                       // there are too many to remember
 	stuckFrom uid.UID                    // behind which stuck objects are looked for next
+	evicting  map[uid.UID]bool           // containers; whether what is in them is walked: see evict
 	wake      chan struct{}
 	walks     chan struct{}
 }
@@ -93,6 +94,7 @@ func New(c Config) *Propagator {
 		published: map[uid.UID]lifecycle.Time{},
 		walking:   map[uid.UID]bool{},
 		held:      map[uid.UID]bool{},
+		evicting:  map[uid.UID]bool{},
 		wake:      make(chan struct{}, 1),
 		walks:     make(chan struct{}, maxWalks),
 	}
@@ -110,6 +112,7 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.hints, c.UID)
 			delete(p.published, c.UID)
 			delete(p.held, c.UID)
+			delete(p.evicting, c.UID)
 			continue
 		}
 		p.hint(c.UID, false)
@@ -151,6 +154,7 @@ func (p *Propagator) poke() {
 func (p *Propagator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.circles(ctx) })
+	g.Go(func() error { return p.emptied(ctx) })
 	g.Go(func() error {
 		for {
 			if err := p.outcome(ctx, p.round(ctx, g)); err != nil {
@@ -277,7 +281,7 @@ func (p *Propagator) touch(u uid.UID) {
 func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error) {
 	age := time.Duration(r.GetMinAgeMilliseconds()) * time.Millisecond
 	ages := map[string]time.Duration{}
-	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish} {
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
 		ages[queue] = age
 		if n, err := p.c.Queued(ctx, queue); err != nil {
 			return nil, err
@@ -339,9 +343,9 @@ func (p *Propagator) count(visit func(uid.UID, state.OwedRow) bool) (*coppicev1.
 }
 
 // AllSorts are the sorts of what is owed, as metrics name them.
-var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate", "held"}
+var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate", "held", "evict"}
 
-var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish}
+var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish, "evict": bus.QueueEvict}
 
 // Sorts are the sorts of what a row says is owed.
 func Sorts(row state.OwedRow) []string {
@@ -366,6 +370,9 @@ func Sorts(row state.OwedRow) []string {
 	}
 	if row.Held {
 		sorts = append(sorts, "held")
+	}
+	if row.Evict {
+		sorts = append(sorts, "evict")
 	}
 	return sorts
 }

@@ -54,6 +54,13 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	n := snap.Node(u)
 	// When judging is due is told anew: kinds may have been registered since.
 	fresh := lifecycle.OwedBy(snap, u, n)
+	if fresh.Evict && lifecycle.AnyContent(snap, n) == "" {
+		if err := r.finished(ctx, lifecycle.FinalizerContents, u); err != nil {
+			return err
+		}
+	} else if fresh.Evict {
+		r.p.evict(ctx, r.g, u, again)
+	}
 	if fresh.Judge && fresh.JudgeAt > lifecycle.TimeOf(r.p.c.Now()) {
 		r.p.dueAt(fresh.JudgeAt)
 		fresh.Judge = false

@@ -33,6 +33,7 @@ import (
 //
 //	dirty: [a b] of web@103          dependents to judge, and what made them dirty
 //	orphan: [a b] of web@103         dependents to part from their owner
+//	evict: [a b] of shop@103         what is in a namespace or of a kind, to be deleted
 //	finish foregroundDeletion: [web] built-in finalizers that may be done
 //	call example.com/x: pods/a       an external finalizer to be called
 //
@@ -101,7 +102,7 @@ var commands = map[string]func(*script, *datadriven.TestData) string{
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"options": (*script).options,
 	// the propagator, and those that it works for
-	"look": (*script).look, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
+	"look": (*script).look, "second": (*script).second, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
 	// the story itself
 	"advance": (*script).advance, "queued": (*script).queue, "park": (*script).park, "unpark": (*script).park,
 	"restart": (*script).again, "full": (*script).full,
@@ -231,6 +232,14 @@ func (s *script) look(*datadriven.TestData) string {
 		text += w.text + "\n"
 	}
 	return text
+}
+
+// second is what happens every second: a look at what is being emptied.
+func (s *script) second(d *datadriven.TestData) string {
+	if err := s.p.HintEmpty(); err != nil {
+		return err.Error() + "\n"
+	}
+	return s.look(d)
 }
 
 func (s *script) doWork(*datadriven.TestData) string {

@@ -21,13 +21,7 @@ func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID) {
 		return
 	}
 	p.walking[u] = false
-	g.Go(func() error {
-		select {
-		case p.walks <- struct{}{}:
-			defer func() { <-p.walks }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	p.walkBeside(ctx, g, func() error {
 		for {
 			if err := p.outcome(ctx, p.walkOnce(ctx, u)); err != nil {
 				return err
@@ -36,6 +30,19 @@ func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID) {
 				return nil
 			}
 		}
+	})
+}
+
+// walkBeside walks beside the rounds, when there is room for one more walk.
+func (p *Propagator) walkBeside(ctx context.Context, g *errgroup.Group, walk func() error) {
+	g.Go(func() error {
+		select {
+		case p.walks <- struct{}{}:
+			defer func() { <-p.walks }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return walk()
 	})
 }
 

@@ -49,6 +49,17 @@ func read(t *testing.T, m *nats.Msg) work {
 				})
 			}
 		}}
+	case bus.WorkSubject(bus.DefaultRealm, bus.QueueEvict):
+		var c coppicev1.EvictChunk
+		decode(t, m, &c)
+		sorted(c.GetGroups())
+		return work{"evict: " + groups(t, c.GetGroups()), func(r *statetest.Realm) {
+			for _, g := range c.GetGroups() {
+				r.Work(unpack(t, g.GetDependents()), func(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
+					return lifecycle.Evict(ctx, ctx.Node(uid.UID(g.GetOwner())), n)
+				})
+			}
+		}}
 	case bus.WorkSubject(bus.DefaultRealm, bus.QueueFinish):
 		var c coppicev1.FinishChunk
 		decode(t, m, &c)

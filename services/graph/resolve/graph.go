@@ -40,6 +40,9 @@ func Graph(snap *state.Snapshot, uids []uid.UID, o GraphOptions) *coppicev1.Reso
 	return g.reply
 }
 
+// maxContents is how far what is left in a container is counted.
+const maxContents = 1000
+
 type grapher struct {
 	snap  *state.Snapshot
 	o     GraphOptions
@@ -104,6 +107,12 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		c := lifecycle.Classify(g.snap, n, &n.Owners[i], g.o.Now)
 		node.Owners = append(node.Owners, &coppicev1.GraphOwner{
 			Class: c.Class, Why: c.Why(g.snap, n, &n.Owners[i]), UnknownUntil: int64(c.Until),
+		})
+	}
+	if n.Evicting() {
+		g.snap.Contents(n, state.Content{}, func(state.Content, uid.UID) bool {
+			node.Contents++
+			return node.Contents < maxContents
 		})
 	}
 	g.bytes += proto.Size(node)

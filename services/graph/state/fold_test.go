@@ -83,7 +83,7 @@ func TestFold(t *testing.T) {
 		defer one.s.Close()
 		defer many.s.Close()
 		realm := lifecycletest.New()
-		realm.Restless = true
+		realm.Latecomers, realm.Containers, realm.Restless = true, true, true
 		first := genesis(realm)
 		sequence := uint64(0)
 		commit := func(events []lifecycle.Event, revision uint64) {

@@ -110,15 +110,16 @@ const (
 	owedFinalize
 	owedTerminate
 	owedHeld
+	owedEvict
 )
 
 func appendOwed(b []byte, r OwedRow) []byte {
-	flags := byte(0)
+	flags := uint64(0)
 	for _, f := range []struct {
 		set bool
-		bit byte
+		bit uint64
 	}{
-		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate}, {r.Held, owedHeld},
+		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate}, {r.Held, owedHeld}, {r.Evict, owedEvict},
 		{r.Finish == lifecycle.FinalizerOrphan, owedFinishOrphan},
 		{r.Finish == lifecycle.FinalizerForeground, owedFinishForeground},
 	} {
@@ -126,7 +127,7 @@ func appendOwed(b []byte, r OwedRow) []byte {
 			flags |= f.bit
 		}
 	}
-	b = append(b, flags)
+	b = binary.AppendUvarint(b, flags)
 	b = binary.AppendUvarint(b, uint64(r.JudgeAt))
 	b = binary.AppendUvarint(b, uint64(r.Since))
 	return binary.AppendUvarint(b, r.Revision)
@@ -134,21 +135,18 @@ func appendOwed(b []byte, r OwedRow) []byte {
 
 func decodeOwed(b []byte) (OwedRow, error) {
 	var r OwedRow
-	if len(b) == 0 {
-		return r, errCorrupt
+	var flags, at, since uint64
+	if err := decodeUvarints(b, &flags, &at, &since, &r.Revision); err != nil {
+		return r, err
 	}
-	flags := b[0]
 	r.Judge, r.Orphan = flags&owedJudge != 0, flags&owedOrphan != 0
 	r.Finalize, r.Terminate, r.Held = flags&owedFinalize != 0, flags&owedTerminate != 0, flags&owedHeld != 0
+	r.Evict = flags&owedEvict != 0
 	switch {
 	case flags&owedFinishOrphan != 0:
 		r.Finish = lifecycle.FinalizerOrphan
 	case flags&owedFinishForeground != 0:
 		r.Finish = lifecycle.FinalizerForeground
-	}
-	var at, since uint64
-	if err := decodeUvarints(b[1:], &at, &since, &r.Revision); err != nil {
-		return r, err
 	}
 	r.JudgeAt, r.Since = lifecycle.Time(at), lifecycle.Time(since)
 	return r, nil

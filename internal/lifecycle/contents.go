@@ -1,0 +1,123 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// A Namespace and the registration of a kind are containers: there are objects
+// in a namespace, and of a kind. A container that is deleted stays, with the
+// contents finalizer, until the last of them is gone; nothing new comes into it
+// meanwhile (A5.7, C052). A namespace need not have an object: then nothing of
+// this applies to it.
+
+// FinalizerContents holds a namespace or a kind until its objects are gone. It
+// is set by the deletion, and is nobody else's to set or to remove.
+const FinalizerContents = Group + "/contents"
+
+// IsNamespace reports whether the node is a Namespace object.
+func IsNamespace(n *Node) bool { return n.Kind == "Namespace" && n.Group() == "" && n.Namespace == "" }
+
+// Evicting reports whether a container is being deleted, and its contents with it.
+func (n *Node) Evicting() bool { return n.Terminating() && n.HasFinalizer(FinalizerContents) }
+
+// Contains reports whether n is in the namespace, or of the kind, that c stands for.
+func Contains(v View, c, n *Node) bool {
+	switch {
+	case IsNamespace(c):
+		return n.Namespace == c.Name
+	case IsRegistration(c):
+		k := v.Kinds().RegisteredBy(c)
+		return k != nil && k == v.Kinds().OfNode(n)
+	}
+	return false
+}
+
+// AnyContent names one object in a container, "" if there is none.
+func AnyContent(v View, c *Node) string {
+	switch {
+	case IsNamespace(c):
+		return v.AnyIn(c.Name)
+	case IsRegistration(c):
+		if k := v.Kinds().RegisteredBy(c); k != nil {
+			return v.AnyOf(k)
+		}
+	}
+	return ""
+}
+
+// Evict decides the contents finalizer's request to delete n because the
+// container that it is in is being deleted. It is the one deletion for which it
+// does not matter whether an owner holds the object. As a collected one the
+// object goes as its own finalizers and its grace period say.
+func Evict(ctx *Context, container, n *Node) []Event {
+	if n.Terminating() || !container.Evicting() || !Contains(ctx.View, container, n) {
+		return nil
+	}
+	return deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
+		policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_CONTAINER, cause: container.DeletionRevision,
+	})
+}
+
+// withContents adds the contents finalizer to the list of a container that is
+// marked, if something is in it.
+func withContents(v View, c *Node, list []string) []string {
+	if slices.Contains(list, FinalizerContents) || AnyContent(v, c) == "" {
+		return list
+	}
+	return slices.Concat(list, []string{FinalizerContents})
+}
+
+// keepContents adds the contents finalizer to the list that a client sends for
+// a container that has it: who has not seen it does not mean to remove it.
+func keepContents(was *Node, list []string) []string {
+	if !was.HasFinalizer(FinalizerContents) || slices.Contains(list, FinalizerContents) {
+		return nonEmpty(list)
+	}
+	return slices.Concat(list, []string{FinalizerContents})
+}
+
+// validateContentsFinalizer refuses the contents finalizer from clients. was is the node
+// before an update, nil for a creation.
+func validateContentsFinalizer(was *Node, list []string) []Cause {
+	i := slices.Index(list, FinalizerContents)
+	if i < 0 || was != nil && was.HasFinalizer(FinalizerContents) {
+		return nil
+	}
+	return []Cause{forbidden(fmt.Sprintf("metadata.finalizers[%d]", i),
+		FinalizerContents+" is set by the deletion of a namespace or kind that has objects")}
+}
+
+// checkContentsGone refuses to take the contents finalizer from a container with
+// objects: those of a kind could not be read without it.
+func checkContentsGone(v View, at Key, n *Node, finalizer string) *Error {
+	if finalizer != FinalizerContents || !n.HasFinalizer(finalizer) {
+		return nil
+	}
+	if any := AnyContent(v, n); any != "" {
+		return errConflict(at, "finalizer %s goes with the last object; there still is %s", finalizer, any)
+	}
+	return nil
+}
+
+// checkStays refuses a new object that is about to lose its kind or its
+// namespace. The refusal for the namespace is worded as Kubernetes'.
+func checkStays(v View, at Key) *Error {
+	if n := v.Node(at.Kind.UID); n != nil && n.Terminating() {
+		return at.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", at, n.Name)
+	}
+	namespaces := v.Kinds().Of("", "Namespace")
+	if at.Namespace == "" || namespaces == nil {
+		return nil
+	}
+	if u := v.Lookup(namespaces, "", at.Namespace); u != "" && v.Node(u).Terminating() {
+		e := at.err(ReasonForbidden, "%s is forbidden: unable to create new content in namespace %s because it is being terminated", at, at.Namespace)
+		e.Causes = []Cause{{
+			Reason: "NamespaceTerminating", Field: "metadata.namespace", Message: fmt.Sprintf("namespace %s is being terminated", at.Namespace),
+		}}
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+var (
+	namespaces = client.Resource{Plural: "namespaces"}
+	configmaps = client.Resource{Plural: "configmaps"}
+	nodes      = client.Resource{Plural: "nodes"}
+	buckets    = client.Resource{Group: "example.com", Plural: "buckets"}
+)
+
+// createAll creates many objects in one request.
+func (r *realm) createAll(resource client.Resource, namespace string, count int, of func(i int) *coppicev1.Object) {
+	r.t.Helper()
+	objects := make([]*coppicev1.Object, count)
+	for i := range objects {
+		objects[i] = of(i)
+	}
+	if _, err := r.Objects(resource, namespace).CreateAll(r.ctx, objects, client.WriteOptions{Atomic: true}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// left counts the objects of a kind in a namespace.
+func (r *realm) left(resource client.Resource, namespace string) (count int) {
+	r.t.Helper()
+	for _, err := range r.Objects(resource, namespace).List(r.ctx, client.ListOptions{}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		count++
+	}
+	return count
+}
+
+// contents is how many objects are left in a namespace or of a kind.
+func (r *realm) contents(resource client.Resource, name string) uint32 {
+	r.t.Helper()
+	reply, err := r.Objects(resource, "").Resolve(r.ctx, []string{name}, client.GraphOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reply.GetNodes()[0].GetContents()
+}
+
+// A namespace is deleted with what is in it: three thousand objects of several
+// kinds, with and without owners, of which some wait for an external finalizer.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const held = 20
+	r.create(namespaces, "", named("shop"))
+	node := r.create(nodes, "", named("node"))
+	web := r.create(deployments, "shop", named("web"))
+	orphans := named("orphans")
+	orphans.Metadata.Finalizers = []string{lifecycle.FinalizerOrphan}
+	orphans = r.create(replicasets, "shop", orphans)
+	r.createAll(configmaps, "shop", 1000, func(i int) *coppicev1.Object { return named(fmt.Sprintf("plain-%d", i)) })
+	r.createAll(pods, "shop", 1000, func(i int) *coppicev1.Object {
+		return named(fmt.Sprintf("owned-%d", i), []*coppicev1.Object{web, orphans, node}[i%3])
+	})
+	r.createAll(replicasets, "shop", 1000, func(i int) *coppicev1.Object {
+		o := named(fmt.Sprintf("held-%d", i))
+		if i < held {
+			o.Metadata.Finalizers = []string{"example.com/x"}
+		}
+		return o
+	})
+	r.create(pods, "market", named("elsewhere"))
+
+	if res := r.delete(namespaces, "", "shop", ""); res.Code != 202 {
+		t.Errorf("code %d, want 202: it waits for what is in it", res.Code)
+	}
+	_, err := r.Objects(pods, "shop").Create(r.ctx, named("late"), client.WriteOptions{})
+	if !errors.Is(err, client.Forbidden) {
+		t.Fatalf("created in a namespace that is being deleted: %v", err)
+	}
+	contains(t, "the refusal", err.Error(), `pods "late"`, "unable to create new content in namespace shop because it is being terminated")
+
+	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.contents(namespaces, "shop") == held })
+	if n := r.left(replicasets, "shop"); n != held {
+		t.Errorf("%d replicasets are left, want %d", n, held)
+	}
+	for i := range held {
+		if _, err := r.Objects(replicasets, "shop").RemoveFinalizer(r.ctx, fmt.Sprintf("held-%d", i), "example.com/x", "by hand", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.gone(namespaces, "", "shop")
+	for _, resource := range []client.Resource{configmaps, pods, replicasets, deployments} {
+		if n := r.left(resource, "shop"); n != 0 {
+			t.Errorf("%d %s are left", n, resource)
+		}
+	}
+	r.get(pods, "market", "elsewhere")
+	r.get(nodes, "", "node")
+	r.create(namespaces, "", named("shop"))
+	r.create(pods, "shop", named("again"))
+}
+
+// A kind is withdrawn with its objects, and their dependents of another kind
+// follow them; then it comes again, and all is as it was the first time (C052).
+// What names an owner that nobody has seen is kept meanwhile (X14).
+func TestKindTwice(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	kind := func() {
+		t.Helper()
+		o := named("buckets.example.com")
+		o.Spec = []byte(`{"group":"example.com","kind":"Bucket","plural":"buckets","scope":"Namespaced","versions":[{"name":"v1"}]}`)
+		r.create(client.KindsResource, "", o)
+	}
+	stranger := named("stranger")
+	stranger.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "example.com/v1", Kind: "Bucket", Name: "never", Uid: "never"}}
+	r.create(pods, "shop", stranger)
+	for range 2 {
+		kind()
+		for _, namespace := range []string{"shop", "market"} {
+			owner := r.create(buckets, namespace, named("owner"))
+			r.createAll(configmaps, namespace, 50, func(i int) *coppicev1.Object { return named(fmt.Sprintf("of-owner-%d", i), owner) })
+		}
+		held := named("held")
+		held.Metadata.Finalizers = []string{"example.com/x"}
+		waits := r.create(buckets, "shop", held)
+		r.create(configmaps, "shop", named("of-held", waits))
+
+		r.delete(client.KindsResource, "", "buckets.example.com", "")
+		testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool {
+			return r.contents(client.KindsResource, "buckets.example.com") == 1 && r.left(configmaps, "shop") == 1 && r.left(configmaps, "market") == 0
+		})
+		if _, err := r.Objects(buckets, "shop").Create(r.ctx, named("late"), client.WriteOptions{}); !errors.Is(err, client.MethodNotAllowed) {
+			t.Errorf("created of a kind that is being withdrawn: %v", err)
+		}
+		if _, err := r.Objects(client.KindsResource, "").RemoveFinalizer(r.ctx, "buckets.example.com", lifecycle.FinalizerContents, "", nil); !errors.Is(err, client.Conflict) {
+			t.Errorf("its finalizer was removed while there are objects: %v", err)
+		}
+		if _, err := r.Objects(buckets, "shop").RemoveFinalizer(r.ctx, "held", "example.com/x", "by hand", nil); err != nil {
+			t.Fatal(err)
+		}
+		r.gone(client.KindsResource, "", "buckets.example.com")
+		r.gone(configmaps, "shop", "of-held")
+		if _, err := r.Objects(buckets, "shop").Get(r.ctx, "owner"); !errors.Is(err, client.UnknownKind) {
+			t.Errorf("the kind is still known: %v", err)
+		}
+		if o := r.get(pods, "shop", "stranger"); o.GetMetadata().GetDeletionTimestamp() != nil {
+			t.Error("unknown is not absent")
+		}
+	}
+}
