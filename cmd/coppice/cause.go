@@ -85,6 +85,8 @@ func phrase(e, cause *client.LogEvent) string {
 			return "it waited for itself"
 		case coppicev1.Reason_REASON_UNREACHABLE:
 			return "only what it owns itself owned it"
+		case coppicev1.Reason_REASON_CONTAINER:
+			return "its namespace was being deleted, or its kind withdrawn"
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:
@@ -104,6 +106,8 @@ func phrase(e, cause *client.LogEvent) string {
 			return said + ", orphaning its dependents"
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return said + ", and another owner remains"
+		case coppicev1.Reason_REASON_CONTAINER:
+			return said + containing(cause)
 		}
 		return said
 	}
@@ -114,8 +118,18 @@ func phrase(e, cause *client.LogEvent) string {
 		return cause.Key() + " was orphaning its dependents"
 	case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 		return cause.Key() + " was going, and another owner remains"
+	case coppicev1.Reason_REASON_CONTAINER:
+		return cause.Key() + " was being deleted" + containing(cause)
 	}
 	return cause.Key() + " was gone"
+}
+
+// containing says how a namespace or a kind was deleted, of which an object was.
+func containing(container *client.LogEvent) string {
+	if container.Resource == client.KindsResource.String() {
+		return ", with all objects of the kind"
+	}
+	return ", with all objects in the namespace"
 }
 
 // reasonOf is what a reason says by itself.

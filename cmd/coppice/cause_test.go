@@ -17,6 +17,7 @@ const (
 	reasonWaiting   = coppicev1.Reason_REASON_OWNER_WAITING
 	reasonOrphans   = coppicev1.Reason_REASON_OWNER_ORPHANS
 	reasonRemains   = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
+	reasonContainer = coppicev1.Reason_REASON_CONTAINER
 	reasonFinalized = coppicev1.Reason_REASON_FINALIZED
 	reasonFailed    = coppicev1.Reason_REASON_INITIALIZATION_FAILED
 )
@@ -42,6 +43,12 @@ func logEvent(revision uint64, typ, name string, reason coppicev1.Reason, cause 
 func testLog() map[uint64]client.LogEvent {
 	byHand := logEvent(31, "ObjectDeleted", "stuck", reasonFinalized, 30, "ana", "removefinalizer", "the bucket is gone")
 	byHand.Detail = "last finalizers example.com/bucket"
+	shop := logEvent(50, "DeletionMarked", "shop", reasonContainer, 51)
+	shop.Resource, shop.Namespace = "namespaces", ""
+	namespaces := logEvent(51, "DeletionMarked", "namespaces", reasonRequested, 0, "ana", "delete")
+	namespaces.Resource, namespaces.Namespace = "kinds.coppice.dev", ""
+	market := logEvent(53, "DeletionMarked", "market", reasonRequested, 0, "ana", "delete")
+	market.Resource, market.Namespace = "namespaces", ""
 	log := map[uint64]client.LogEvent{}
 	for _, e := range []client.LogEvent{
 		logEvent(10, "DeletionMarked", "a", reasonRequested, 0, "ana", "delete"),
@@ -63,7 +70,9 @@ func testLog() map[uint64]client.LogEvent {
 		logEvent(27, "ObjectDeleted", "failed", reasonFinalized, 26, "controller", "removefinalizer"),
 		logEvent(28, "ObjectDeleted", "failedchild", reasonAbsent, 27),
 		logEvent(30, "DeletionMarked", "stuck", reasonAbsent, 20),
-		byHand,
+		byHand, shop, namespaces, market,
+		logEvent(52, "ObjectDeleted", "inshop", reasonContainer, 50),
+		logEvent(54, "ObjectDeleted", "inmarket", reasonContainer, 53),
 		logEvent(40, "ObjectDeleted", "loop", reasonAbsent, 41),
 		logEvent(41, "ObjectDeleted", "pool", reasonAbsent, 40),
 	} {
@@ -102,6 +111,9 @@ func TestBecause(t *testing.T) {
 		26: "its initialization failed",
 		27: "its initialization failed",
 		28: "pods/failed was gone, its initialization failed",
+		50: "ana deleted kinds.coppice.dev/namespaces, with all objects of the kind",
+		52: "namespaces/shop was being deleted, with all objects in the namespace, ana deleted kinds.coppice.dev/namespaces, with all objects of the kind",
+		54: "ana deleted namespaces/market, with all objects in the namespace",
 		31: `ana removed example.com/bucket from it ("the bucket is gone"), ana deleted pods/root`,
 	} {
 		got, err := because(t.Context(), log[revision], find(log))
@@ -132,6 +144,7 @@ func TestPhrase(t *testing.T) {
 		{reasonRemains, nil, "another owner remains"},
 		{reasonFinalized, nil, "nothing held it any more"},
 		{reasonFailed, nil, "its initialization failed"},
+		{reasonContainer, nil, "its namespace was being deleted, or its kind withdrawn"},
 		{reasonRequested, nil, ""},
 		{reasonAbsent, &cause, "pods/x was gone"},
 		{reasonWaiting, &cause, "pods/x was deleting in the foreground"},

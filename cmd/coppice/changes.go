@@ -78,13 +78,17 @@ func initializerChanges(was, is *coppicev1.Initializers) []string {
 
 // policyOf is how an object goes that was marked and has these finalizers.
 func policyOf(finalizers []string) string {
+	how := ""
 	switch {
 	case slices.Contains(finalizers, lifecycle.FinalizerForeground):
-		return ", in the foreground"
+		how = ", in the foreground"
 	case slices.Contains(finalizers, lifecycle.FinalizerOrphan):
-		return ", orphaning its dependents"
+		how = ", orphaning its dependents"
 	}
-	return ""
+	if slices.Contains(finalizers, lifecycle.FinalizerContents) {
+		how += ", with what is in it"
+	}
+	return how
 }
 
 func ownerChanges(was, is *coppicev1.ObjectMeta, ownerKey func(*coppicev1.OwnerReference) string) []string {

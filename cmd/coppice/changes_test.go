@@ -46,6 +46,10 @@ func TestChangesOf(t *testing.T) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "orphan")
 		}, "marked for deletion, orphaning its dependents; its owner was deleting in the foreground"},
+		{"marked, with its contents", nil, modified, reasonContainer, func(o *coppicev1.Object) {
+			o.Metadata.DeletionTimestamp = timestamppb.Now()
+			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion", "coppice.dev/contents")
+		}, "marked for deletion, in the foreground, with what is in it; its namespace was being deleted, or its kind withdrawn"},
 		{"finalizers", nil, modified, reasonFinalized, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
 			"finalizer x/a removed; finalizer x/c added; nothing held it any more"},
 		{"owners", nil, modified, reasonRemains, func(o *coppicev1.Object) {

@@ -253,6 +253,8 @@ func (d *description) finalizer(ctx context.Context, name string) string {
 		return "built in: waits until dependents that hold it up are gone"
 	case lifecycle.FinalizerOrphan:
 		return "built in: waits until dependents are parted from the object"
+	case lifecycle.FinalizerContents:
+		return "built in: removes what is in it, " + left(d.node)
 	}
 	if d.parked(ctx, bus.Finalize{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid(), Finalizer: name}.Subject()) {
 		return saysParked

@@ -114,6 +114,8 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 			waits = "waits for " + count(int(n.GetBlockingDependents()), "dependent")
 		case lifecycle.FinalizerOrphan:
 			waits = "parts from " + count(int(n.GetDependents()), "dependent")
+		case lifecycle.FinalizerContents:
+			waits = "removes what is in it: " + left(n)
 		default:
 			by = append(by, f+c.finalizer(ctx, f).note())
 		}
@@ -128,6 +130,14 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 		return waits
 	}
 	return ""
+}
+
+// left is how much is left in a namespace, or of a kind, that is being deleted.
+func left(n *coppicev1.GraphNode) string {
+	if n.GetContents() >= 1000 { // it was counted up to here
+		return "1000 objects or more left"
+	}
+	return count(int(n.GetContents()), "object") + " left"
 }
 
 // ending says who has to end an object, and until when.
