@@ -55,7 +55,7 @@ func (c *Client) terminateOne(ctx context.Context, m jetstream.Msg, terminate fu
 		return err
 	}
 	of, was := ParseResource(p.GetResource()), p.GetObject().GetMetadata()
-	objects := c.Objects(of, was.GetNamespace())
+	objects := c.Objects(of, was.GetNamespace()).IncludeUninitialized()
 	// A call may be late: the object may be gone, or its time may have been
 	// shortened since.
 	now, err := objects.Get(ctx, was.GetName())

@@ -133,7 +133,7 @@ func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer str
 	call := &Call{
 		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(meta.NumDelivered),
 	}
-	objects := c.Objects(call.Resource, p.GetObject().GetMetadata().GetNamespace())
+	objects := c.Objects(call.Resource, p.GetObject().GetMetadata().GetNamespace()).IncludeUninitialized()
 	name, pre := p.GetObject().GetMetadata().GetName(), &coppicev1.Preconditions{Uid: p.GetObject().GetMetadata().GetUid()}
 	// A call may be late: the finalizer may have been removed by hand, and the
 	// name taken by another object.

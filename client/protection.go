@@ -49,7 +49,7 @@ func (c *Client) RunProtection(ctx context.Context, of Resource, finalizer strin
 // protect adds the finalizer to objects as they are and as they come.
 func (c *Client) protect(ctx context.Context, of Resource, finalizer string) error {
 	for ctx.Err() == nil {
-		for e, err := range c.Objects(of, "").Watch(ctx, WatchOptions{}) {
+		for e, err := range c.Objects(of, "").IncludeUninitialized().Watch(ctx, WatchOptions{}) {
 			if errors.Is(err, Expired) {
 				break // watch anew, all of them first
 			}
@@ -69,7 +69,7 @@ func (c *Client) protect(ctx context.Context, of Resource, finalizer string) err
 
 // addFinalizer adds a finalizer to an object, unless it is being deleted.
 func (c *Client) addFinalizer(ctx context.Context, of Resource, o *coppicev1.Object, finalizer string) error {
-	objects := c.Objects(of, o.GetMetadata().GetNamespace())
+	objects := c.Objects(of, o.GetMetadata().GetNamespace()).IncludeUninitialized()
 	for {
 		m := o.GetMetadata()
 		if m.GetDeletionTimestamp() != nil || hasFinalizer(o, finalizer) {

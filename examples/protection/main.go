@@ -44,7 +44,8 @@ func run() error {
 // podOf is a Pod that mounts a claim, "" if none does.
 func podOf(ctx context.Context, c *client.Client, claim *coppicev1.Object) (string, error) {
 	m := claim.GetMetadata()
-	for pod, err := range c.Objects(client.Resource{Plural: "pods"}, m.GetNamespace()).List(ctx, client.ListOptions{}) {
+	pods := c.Objects(client.Resource{Plural: "pods"}, m.GetNamespace())
+	for pod, err := range pods.IncludeUninitialized().List(ctx, client.ListOptions{}) {
 		if err != nil {
 			return "", err
 		}

@@ -1,0 +1,63 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// uninitialized is an object that waits for an initializer.
+func uninitialized(name string, finalizers ...string) *coppicev1.Object {
+	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
+		Name: name, Finalizers: finalizers,
+		Initializers: &coppicev1.Initializers{Pending: []*coppicev1.Initializer{{Name: "vaccine.example.com"}}},
+	}}
+}
+
+// removed deletes an object that was created, and waits for its end.
+func removed(t *testing.T, s *stack, objects *client.Objects, o *coppicev1.Object) {
+	t.Helper()
+	objects = objects.IncludeUninitialized()
+	if _, err := objects.Create(s.ctx, o, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := o.GetMetadata().GetName()
+	if r, err := objects.Delete(s.ctx, name, nil); err != nil || r.Code != 202 {
+		t.Fatalf("%s: code %d, %v; want 202", name, r.Code, err)
+	}
+	testkit.WaitFor(t, s.ctx, "the end of "+name, func() bool {
+		_, err := objects.Get(s.ctx, name)
+		return errors.Is(err, client.NotFound)
+	})
+}
+
+// The calls of finalizers and agents are answered also for objects that nobody
+// has seen yet: what is hidden is not gone.
+func TestCallsForUninitialized(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.run(func(context.Context, *client.Call) error { return nil }, nil)
+	removed(t, s, client.New(s.nc).Objects(configMaps, "shop"), uninitialized("bucket", bus.ExampleFinalizer))
+
+	pods := client.Resource{Plural: bus.ExampleAgent}
+	c := client.New(s.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunAgent(ctx, pods, func(context.Context, *client.Termination) error { return nil }, nil)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	pod := uninitialized("web")
+	pod.Spec = []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`)
+	removed(t, s, client.New(s.nc).Objects(pods, "shop"), pod)
+}
