@@ -15,6 +15,8 @@ import (
 
 // TestSafety plays random commands and holds every event against what must
 // never happen (S1 to S6, S10, S13, S15, and what events promise).
+//
+// C074: no command modifies its request.
 func TestSafety(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -47,6 +47,15 @@ func (s *script) evict(a *args) string {
 	return s.did(lifecycle.Evict(s.realm.Context(), container, a.node(s, 1)))
 }
 
+// unblock is unblock pods/a pods/b: the circle that was found.
+func (s *script) unblock(a *args) string {
+	var circle []*lifecycle.Node
+	for i := range a.targets {
+		circle = append(circle, a.node(s, i))
+	}
+	return s.did(lifecycle.Unblock(circle))
+}
+
 // settle does everything that is owed, in the order of the uids, until nothing
 // is left that can be done now.
 func (s *script) settle(*args) string {

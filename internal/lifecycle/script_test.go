@@ -63,7 +63,8 @@ var commands = map[string]func(*script, *args) string{
 	"import": (*script).importObject, "close-session": (*script).closeSession,
 	// the collector and the built-in finalizers
 	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish, "evict": (*script).evict,
-	"settle": (*script).settle,
+	"unblock": (*script).unblock,
+	"settle":  (*script).settle,
 	// questions
 	"judge": (*script).judge, "classify": (*script).classify, "owed": (*script).owed, "show": (*script).show,
 	"read": (*script).read,

@@ -193,7 +193,7 @@ func TestNothingToPropose(t *testing.T) {
 	}
 }
 
-// What the writer refuses has changed since the look: it is judged again, at
+// C035: what the writer refuses has changed since the look: it is judged again, at
 // the revision at which it was refused, and only that.
 func TestRefusedIsJudgedAgain(t *testing.T) {
 	t.Parallel()

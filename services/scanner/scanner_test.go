@@ -205,7 +205,7 @@ func (b *bench) metric(name string) float64 {
 	return 0
 }
 
-// All kinds are walked, those that were registered among them, page by page,
+// A17: all kinds are walked, those that were registered among them, page by page,
 // and what is dirty is enqueued.
 func TestWalk(t *testing.T) {
 	t.Parallel()
@@ -225,12 +225,13 @@ func TestWalk(t *testing.T) {
 	if got := fmt.Sprint(b.enqueued(3)); got != "[a d w]" {
 		t.Errorf("enqueued %s, want what is dirty: [a d w]", got)
 	}
+	// A18: the metrics tell of it.
 	for name, want := range map[string]float64{"coppice_scanner_walked_total": 7, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
 		testkit.WaitFor(t, b.ctx, fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
 	}
 }
 
-// A kind that fails keeps no other from being walked, and is tried again.
+// C053: a kind that fails keeps no other from being walked, and is tried again.
 func TestOneKindFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -275,7 +276,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// What is owed for long is published again, at intervals. The scanner is ready
+// A17: what is owed for long is published again, at intervals. The scanner is ready
 // when somebody answers.
 func TestRedrive(t *testing.T) {
 	t.Parallel()

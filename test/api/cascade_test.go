@@ -22,8 +22,8 @@ func (r *realm) delete(resource client.Resource, namespace, name, policy string)
 	return result
 }
 
-// A family of three generations goes with its root, in the background and in
-// the foreground; what has a second owner stays, without the reference.
+// C042, C058: a family of three generations goes with its root, in the background
+// and in the foreground; what has a second owner stays, without the reference.
 func TestCascades(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Background", "Foreground"} {
@@ -52,6 +52,7 @@ func TestCascades(t *testing.T) {
 	}
 }
 
+// C045: the references go, then the owner.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -70,7 +71,7 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// An owner in the foreground waits for what an external finalizer holds.
+// C049, A13: an owner in the foreground waits for what an external finalizer holds.
 func TestForegroundWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -97,8 +98,8 @@ func waitTerminating(r *realm, resource client.Resource, namespace, name string)
 	})
 }
 
-// A reference that is not true counts as absent for its object, and has no
-// effect on the object that has the uid.
+// X05, A16: a reference that is not true counts as absent for its object, and has
+// no effect on the object that has the uid.
 func TestInvalidReferences(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -122,7 +123,7 @@ func TestInvalidReferences(t *testing.T) {
 	}
 }
 
-// Owners may come after their dependents while an import is under way.
+// C008: owners may come after their dependents while an import is under way.
 func TestImportInAnyOrder(t *testing.T) {
 	t.Parallel()
 	r := start(t)

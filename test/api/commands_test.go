@@ -170,6 +170,7 @@ func TestListAndDeleteCollection(t *testing.T) {
 			t.Errorf("list of %q with %+v has %d objects, want %d", tc.ns, tc.opts, got, tc.want)
 		}
 	}
+	// A6.1: what is listed is deleted, and nothing else.
 	results, err := r.Objects(pods, "one").DeleteCollection(r.ctx, "odd=no", nil)
 	if err != nil || len(results) != 15 {
 		t.Fatalf("deletecollection: %d results, %v", len(results), err)

@@ -25,7 +25,7 @@ func (r *realm) own(resource client.Resource, namespace, name string, owners ...
 	}
 }
 
-// Objects that own each other in a circle go when one is deleted in the
+// A14, X08: objects that own each other in a circle go when one is deleted in the
 // foreground. Where one of them is held, those that wait for it wait on, also
 // an owner outside of the circle.
 func TestCircle(t *testing.T) {

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // watched collects what a watch tells, in a goroutine of its own.
@@ -73,7 +76,8 @@ func TestWatch(t *testing.T) {
 	label("a", "db")
 	r.delete(pods, "shop", "a", "")
 	r.expect(all, "ADDED a", "MODIFIED a", "MODIFIED a", "DELETED a")
-	r.expect(web, "ADDED a", "DELETED a") // as it enters and leaves the selector
+	// A9: as it enters and leaves the selector.
+	r.expect(web, "ADDED a", "DELETED a")
 	r.delete(pods, "shop", "before", "")
 	r.expect(all, "DELETED before")
 	r.expect(web, "DELETED before")
@@ -101,4 +105,67 @@ func TestWatchFromRevision(t *testing.T) {
 	r.expect(events, "ADDED c", "ADDED d")
 	again, _ := r.watched(shop, client.WatchOptions{FromRevision: page.Revision})
 	r.expect(again, "ADDED c", "ADDED d")
+}
+
+// An object with a finalizer is removed by the update that takes it away.
+func TestWatchRemoval(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	shop := r.Objects(pods, "shop")
+	events := make(chan client.WatchEvent, 10)
+	ready := make(chan struct{})
+	ctx, cancel := context.WithCancel(r.ctx)
+	done := make(chan struct{})
+	defer func() {
+		cancel()
+		<-done
+	}()
+	go func() {
+		defer close(done)
+		first := true
+		for e, err := range shop.Watch(ctx, client.WatchOptions{}) {
+			switch {
+			case err != nil:
+				return
+			case e.Object != nil:
+				events <- e
+			case first:
+				first = false
+				close(ready)
+			}
+		}
+	}()
+	testkit.Receive(t, r.ctx, "the first state", ready)
+	held := named("held")
+	held.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", held)
+	r.delete(pods, "shop", "held", "")
+	last := r.get(pods, "shop", "held")
+	update := proto.Clone(last).(*coppicev1.Object)
+	update.Metadata.Finalizers, update.Metadata.Labels = nil, map[string]string{"app": "web"}
+	if _, err := shop.Update(r.ctx, update, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.create(pods, "shop", named("next"))
+	var told []client.WatchEvent
+	for range 4 {
+		told = append(told, testkit.Receive(t, r.ctx, "an event", events))
+	}
+	var types []string
+	for _, e := range told {
+		types = append(types, e.Type.String()+" "+e.Object.GetMetadata().GetName())
+	}
+	// A2.15: marked is not removed, and removed is told once.
+	if got, want := fmt.Sprint(types), "[TYPE_ADDED held TYPE_MODIFIED held TYPE_DELETED held TYPE_ADDED next]"; got != want {
+		t.Fatalf("the watch tells %s, want %s", got, want)
+	}
+	removed := proto.Clone(told[2].Object).(*coppicev1.Object)
+	// A2.11, A9: the object is the one that was stored, at the revision of its removal.
+	if rv := removed.GetMetadata().GetResourceVersion(); rv <= last.GetMetadata().GetResourceVersion() {
+		t.Errorf("removed at %d, and stored at %d", rv, last.GetMetadata().GetResourceVersion())
+	}
+	removed.Metadata.ResourceVersion = last.GetMetadata().GetResourceVersion()
+	if !proto.Equal(removed, last) {
+		t.Errorf("the watch tells of the removal of %v, stored was %v", removed, last)
+	}
 }

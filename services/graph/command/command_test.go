@@ -137,8 +137,8 @@ func pack(objects ...*coppicev1.Object) []byte {
 	return b
 }
 
-// A proposal that no longer holds has no effect and is told; what is gone, or
-// was collected before, is neither.
+// A12.3, A12.10: a proposal that no longer holds has no effect and is told; what is
+// gone, or was collected before, is neither.
 func TestPropose(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -73,9 +73,13 @@ func (f *folded) flush(t *rapid.T) {
 }
 
 // TestFold plays random commands, and holds the state against the realm in
-// memory after every commit. A second state folds the same commits in batches
-// of another size and must become the same, key by key. In the first, commands
-// are also applied and rolled back before.
+// memory after every commit.
+//
+// A second state folds the same commits in batches of another size and must
+// become the same, key by key. In the first, commands are also applied and
+// rolled back before.
+//
+// A10.1, A10.10: nodes, edges and counts are those of the realm at every revision.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -110,8 +110,8 @@ func TestOwedToOthers(t *testing.T) {
 	}
 }
 
-// That an owner was removed is remembered beside the window for as long as a
-// dependent names it, and not for longer.
+// A10.11, C010: that an owner was removed is remembered beside the window for as
+// long as a dependent names it, and not for longer.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

@@ -342,7 +342,7 @@ func TestLeaseLost(t *testing.T) {
 	b := start(t, nil)
 	b.do(create("x")).objects(t)
 	b.lease.holds.Store(false) // expired, and not noticed yet
-	read := b.submit(create("x"))
+	read, absent := b.submit(create("x")), b.submit(deletionOf("never", ""))
 	if err := b.wait(); !errors.Is(err, writer.ErrLeaseLost) {
 		t.Errorf("the writer ended with %v", err)
 	}
@@ -352,6 +352,10 @@ func TestLeaseLost(t *testing.T) {
 			t.Errorf("without the lease a refusal was answered: %v, %v", a.reply, a.err)
 		}
 	default:
+	}
+	// X15: nor does it say that anything is not there.
+	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, lifecycle.ReasonNotReady) {
+		t.Errorf("without the lease: %v, %v", a.reply, a.err)
 	}
 	if a := b.do(create("y")); !errors.Is(a.err, lifecycle.ReasonNotReady) {
 		t.Errorf("submitted behind the end: %v", a)

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/selector"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// heldLog is a log in memory whose appends wait for a token.
+type heldLog struct{ arrived, tokens chan struct{} }
+
+func (heldLog) Created() int64                              { return 1 }
+func (heldLog) Get(context.Context, uint64) ([]byte, error) { return nil, errors.New("not asked for") }
+func (heldLog) Holds() bool                                 { return true }
+func (heldLog) Lost() <-chan struct{}                       { return nil }
+
+func (l heldLog) Append(ctx context.Context, _ uint64, _ [16]byte, _ []byte) error {
+	l.arrived <- struct{}{}
+	select {
+	case <-l.tokens:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waiter is the context of somebody who says when he begins to wait.
+type waiter struct {
+	context.Context
+	begins func()
+}
+
+func (w waiter) Done() <-chan struct{} {
+	w.begins()
+	return w.Context.Done()
+}
+
+// Between the look at a collection and its deletion one of its objects goes,
+// and another is made anew under its name.
+func TestCollectionChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	st, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := heldLog{arrived: make(chan struct{}, 100), tokens: make(chan struct{}, 100)}
+	ready := make(chan struct{})
+	w := writer.New(writer.Config{
+		Realm: "test", State: st, Log: log, Lease: log, MaxPayload: 1 << 20, Ready: func() { close(ready) },
+	})
+	writing, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(writing) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, st.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	log.tokens <- struct{}{}
+	testkit.Receive(t, ctx, "the writer to begin", ready)
+	for len(log.arrived) > 0 {
+		<-log.arrived
+	}
+
+	type step = func(*lifecycle.Context, lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error)
+	creation := func(name string) step {
+		return func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}})
+		}
+	}
+	deletion := func(name string) step {
+		return func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+			at.Name = name
+			return lifecycle.Delete(ctx, at, "", nil)
+		}
+	}
+	submit := func(steps ...step) <-chan *coppicev1.ObjectsReply {
+		done := make(chan *coppicev1.ObjectsReply, 1)
+		w.Submit(&writer.Request{Actor: "ana", Verb: "test", Work: &command.Objects{
+			Resource: "pods", Namespace: "shop", Count: len(steps),
+			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+				return steps[i](ctx, at)
+			},
+		}, Done: func(m proto.Message, err *lifecycle.Error) {
+			reply, _ := m.(*coppicev1.ObjectsReply)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- reply
+		}})
+		return done
+	}
+	log.tokens <- struct{}{}
+	testkit.Receive(t, ctx, "three objects", submit(creation("anew"), creation("gone"), creation("stays")))
+	testkit.Receive(t, ctx, "their append", log.arrived)
+
+	changed := submit(deletion("anew"), creation("anew"), deletion("gone"))
+	testkit.Receive(t, ctx, "the append of what changes", log.arrived)
+	labels, err := selector.Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &writerServer{server: &server{Config: Config{State: st, Log: slog.New(slog.DiscardHandler)}}, w: Writer{Writer: w}}
+	reply, _, refusal := s.deletePage(
+		waiter{ctx, func() { log.tokens <- struct{}{}; log.tokens <- struct{}{} }}, // listed, and submitted
+		bus.API{Actor: "ana", Verb: bus.VerbDeleteCollection, Plural: "pods", Namespace: "shop"},
+		&page{kind: st.Kinds().Resource("pods"), namespace: "shop", labels: labels, limit: 100, maxBytes: 1 << 20, maxLooks: 100},
+		&coppicev1.DeleteCollectionRequest{},
+	)
+	if refusal != nil || len(reply.GetResults()) != 3 {
+		t.Fatalf("the reply is %v, %v", reply, refusal)
+	}
+	// A6.2: one that is gone meanwhile is no error.
+	for i, r := range reply.GetResults() {
+		if r.GetCode() != 200 || r.GetError() != nil {
+			t.Errorf("result %d is %v", i, r)
+		}
+	}
+	// A6.7, X13: one that was made anew under its name stays.
+	created := testkit.Receive(t, ctx, "the reply", changed).GetResults()[1].GetObject().GetMetadata().GetUid()
+	snap := st.Snapshot()
+	defer snap.Close()
+	pods := snap.Kinds().Resource("pods")
+	if got := snap.Lookup(pods, "shop", "anew"); created == "" || got.String() != created {
+		t.Errorf("under the name is %q, want %q", got, created)
+	}
+	if got := snap.Lookup(pods, "shop", "stays"); got != "" {
+		t.Errorf("what was listed, and had not changed, is still there: %s", got)
+	}
+}

@@ -1,0 +1,122 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// Many cascades at once, with each policy.
+func TestManyCascades(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const families, children = 10, 4
+	var owners, stay []string
+	var group sync.WaitGroup
+	for name, policy := range map[string]string{
+		"background": "Background", "foreground": "Foreground", "default": "", "orphans": "Orphan", "undeleted": "none",
+	} {
+		for i := range families {
+			family := fmt.Sprintf("%s-%d", name, i)
+			if policy == "none" {
+				owners = append(owners, family)
+			}
+			for c := range children {
+				if policy == "none" || policy == "Orphan" {
+					stay = append(stay, fmt.Sprintf("%s-%d", family, c))
+				}
+			}
+			group.Go(func() {
+				if err := r.family(family, children, policy); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	group.Wait()
+	slices.Sort(owners)
+	slices.Sort(stay)
+	// C044: exactly those are left whose owner orphaned them, or was not deleted.
+	testkit.WaitFor(t, r.ctx, "the survivors to be alone", func() bool {
+		return slices.Equal(r.left(pods, "shop"), stay) && slices.Equal(r.left(deployments, "shop"), owners)
+	})
+	for _, name := range stay {
+		want := 0
+		if strings.HasPrefix(name, "undeleted") {
+			want = 1
+		}
+		if refs := r.get(pods, "shop", name).GetMetadata().GetOwnerReferences(); len(refs) != want {
+			t.Errorf("%s has owners %v", name, refs)
+		}
+	}
+}
+
+// family creates an owner with dependents, and deletes the owner, unless the
+// policy is none.
+func (r *realm) family(name string, children int, policy string) error {
+	owner, err := r.Objects(deployments, "shop").Create(r.ctx, named(name), client.WriteOptions{})
+	if err != nil {
+		return err
+	}
+	for c := range children {
+		if _, err := r.Objects(pods, "shop").Create(r.ctx, named(fmt.Sprintf("%s-%d", name, c), owner.Object), client.WriteOptions{}); err != nil {
+			return err
+		}
+	}
+	if policy == "none" {
+		return nil
+	}
+	_, err = r.Objects(deployments, "shop").Delete(r.ctx, name, &client.DeleteOptions{PropagationPolicy: policy})
+	return err
+}
+
+// Many objects name an owner in another namespace, over a restart.
+func TestForeignOwners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, stop := startIn(t, dir)
+	defer func() { stop() }()
+	owner := r.create(deployments, "shop", named("web"))
+	var valid []string
+	for i := range 10 {
+		valid = append(valid, fmt.Sprintf("valid-%d", i))
+		r.create(pods, "shop", named(valid[i], owner))
+	}
+	foreign := func(round string) {
+		t.Helper()
+		for i := range 40 {
+			r.create(pods, fmt.Sprintf("elsewhere-%d", i%4), named(fmt.Sprintf("%s-%d", round, i), owner))
+		}
+	}
+	foreign("before")
+	stop()
+	r, stop = startIn(t, dir)
+	foreign("after")
+	// C040: those go that name an owner which is not in their namespace; the valid
+	// ones stay, and so does their owner.
+	testkit.WaitFor(t, r.ctx, "the foreign ones to go", func() bool {
+		return len(r.left(pods, "elsewhere-0"))+len(r.left(pods, "elsewhere-1"))+len(r.left(pods, "elsewhere-2"))+len(r.left(pods, "elsewhere-3")) == 0
+	})
+	if left := r.left(pods, "shop"); !slices.Equal(left, valid) {
+		t.Errorf("left in the owner's namespace are %v", left)
+	}
+	r.get(deployments, "shop", "web")
+}
+
+// left are the names of the objects that are left, in order.
+func (r *realm) left(resource client.Resource, namespace string) []string {
+	r.t.Helper()
+	var names []string
+	for o, err := range r.Objects(resource, namespace).List(r.ctx, client.ListOptions{}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		names = append(names, o.GetMetadata().GetName())
+	}
+	return names
+}

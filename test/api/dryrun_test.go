@@ -1,0 +1,66 @@
+package api_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Dry runs answer as if, and store nothing.
+func TestDryRuns(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	shop := r.Objects(pods, "shop")
+	free := r.create(pods, "shop", named("free"))
+	held := named("held")
+	held.Metadata.Finalizers = []string{"example.com/x"}
+	held = r.create(pods, "shop", held)
+	unchanged := func(what string, want *coppicev1.Object) {
+		t.Helper()
+		if got := r.get(pods, "shop", want.GetMetadata().GetName()); !proto.Equal(got, want) {
+			t.Errorf("%s has made %v of %v", what, got, want)
+		}
+	}
+
+	// A1.15: a creation.
+	if result, err := shop.Create(r.ctx, named("never"), client.WriteOptions{DryRun: true}); err != nil || result.Code != 201 {
+		t.Errorf("create: %+v, %v", result, err)
+	}
+	if _, err := shop.Get(r.ctx, "never"); err == nil {
+		t.Error("a dry run has created an object")
+	}
+	if _, err := shop.Create(r.ctx, named("free"), client.WriteOptions{DryRun: true}); err == nil {
+		t.Error("a name that is taken was not refused")
+	}
+
+	for _, tc := range []struct {
+		object *coppicev1.Object
+		policy string
+		code   int
+		marked int64 // the generation of what would be stored
+	}{
+		{free, "Background", 200, 1}, {free, "Foreground", 202, 2},
+		{held, "Background", 202, 2}, {held, "Orphan", 202, 2},
+	} {
+		// C090, A5.3: a deletion, of what goes at once and of what is held.
+		what := tc.policy + " of " + tc.object.GetMetadata().GetName()
+		result, err := shop.Delete(r.ctx, tc.object.GetMetadata().GetName(), &client.DeleteOptions{PropagationPolicy: tc.policy, DryRun: []string{"All"}})
+		if err != nil || result.Code != tc.code || result.Object.GetMetadata().GetGeneration() != tc.marked {
+			t.Errorf("%s: %+v, %v", what, result, err)
+		}
+		unchanged(what, tc.object)
+	}
+
+	r.delete(pods, "shop", "held", "Background")
+	marked := r.get(pods, "shop", "held")
+	last := proto.Clone(marked).(*coppicev1.Object)
+	last.Metadata.Finalizers = nil
+	// C085: an update that would remove the object.
+	if result, err := shop.Update(r.ctx, last, client.WriteOptions{DryRun: true}); err != nil || result.Code != 200 {
+		t.Errorf("update: %+v, %v", result, err)
+	}
+	unchanged("the update", marked)
+}
