@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle demo up ci
+.PHONY: build test race lint generate baseline oracle conformance demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -27,6 +27,10 @@ baseline:
 # Plays the scripts of internal/oracle against Kubernetes, and records its answers.
 oracle:
 	cd test/oracle && go test -mod=mod -count=1 . -rewrite
+
+# Which test shows which rule: runs those tests, and writes docs/conformance.md.
+conformance:
+	go run ./test/conformance
 
 demo:
 	go run ./cmd/coppice demo

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// citation is a test case that shows a behaviour.
+type citation struct {
+	ID   string
+	Says string // one sentence
+	File string // relative to the module
+	Line int
+	// Package is the directory of the test, and Test its name, with that of
+	// the script that it plays: TestScripts/create.
+	Package, Test string
+}
+
+const (
+	idPattern  = `[ACLRSX]\d+(?:\.\d+)?(?: step [1-3])?`
+	separators = `(?:, | and | to | \[)`
+)
+
+var (
+	citing   = regexp.MustCompile(`^(` + idPattern + `(?:, ` + idPattern + `)*): (\S.*)$`)
+	mistaken = regexp.MustCompile(`^` + idPattern + `(?:` + separators + idPattern + `)*` + separators + `?[^.:]{0,12}:( |$)`)
+)
+
+// mention is a citation before it is known which test it is in.
+type mention struct {
+	ids  []string
+	says string
+	line int // in the block, from 0
+}
+
+// mentions reads a comment, line by line without what marks it as one.
+func mentions(block []string) ([]mention, error) {
+	var all []mention
+	for i, line := range block {
+		m := citing.FindStringSubmatch(line)
+		switch {
+		case m == nil && mistaken.MatchString(line):
+			return nil, fmt.Errorf("%q: ids are separated by commas, and a colon follows them", line)
+		case m == nil:
+			if len(all) > 0 {
+				all[len(all)-1].says += " " + line
+			}
+		case i > 0 && !endsSentence(block[i-1]):
+			return nil, fmt.Errorf("%q: a citation begins a sentence, and a line", line)
+		default:
+			all = append(all, mention{ids: strings.Split(m[1], ", "), says: m[2], line: i})
+		}
+	}
+	for i := range all {
+		all[i].says = sentence(all[i].says)
+	}
+	return all, nil
+}
+
+func endsSentence(line string) bool {
+	line = strings.TrimSpace(line)
+	return line == "" || strings.ContainsAny(line[len(line)-1:], ".:?!")
+}
+
+var sentenceEnd = regexp.MustCompile(`[.?!]( |$)`)
+
+// sentence is the first sentence, without what leads on to the next case.
+func sentence(text string) string {
+	text = strings.TrimPrefix(strings.TrimSpace(text), "... ")
+	if end := sentenceEnd.FindStringIndex(text); end != nil {
+		text = text[:end[0]]
+	}
+	return strings.TrimRight(text, " .,:")
+}
+
+// collect finds all citations of a module, in the order of files and lines.
+func collect(module fs.FS) ([]citation, error) {
+	var all []citation
+	players := map[string]player{}
+	var scripts []string
+	err := fs.WalkDir(module, ".", func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if _, err := fs.Stat(module, path.Join(p, "go.mod")); p != "." && err == nil || p == ".git" {
+				return fs.SkipDir // another module
+			}
+		case strings.HasSuffix(p, "_test.go"):
+			found, plays, err := readGo(module, p)
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
+			for _, of := range plays {
+				players[of.of] = of
+			}
+		case strings.Contains(p, "/testdata/") && (path.Ext(p) == ".txt" || path.Ext(p) == ".txtar"):
+			scripts = append(scripts, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range scripts {
+		found, err := readScript(module, p, players)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b citation) int { return strings.Compare(a.File, b.File) })
+	return all, nil
+}

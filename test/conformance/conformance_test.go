@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/test/internal/module"
+)
+
+func TestPageIsCurrent(t *testing.T) {
+	t.Parallel()
+	root, err := module.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, citations, err := build(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(citations) < 200 {
+		t.Errorf("%d citations were found", len(citations))
+	}
+	if err := compare(filepath.Join(root, filepath.FromSlash(pageFile)), page); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMentions(t *testing.T) {
+	t.Parallel()
+	for comment, want := range map[string]string{
+		"A5.2: removed at once.":                        "[A5.2] removed at once",
+		"C070, A5 step 3: marked,\nand kept. And more.": "[C070 A5 step 3] marked, and kept",
+		"First this.\nX01: ... and that, ...":           "[X01] and that",
+		"A1.1: one.\nA1.2: two.":                        "[A1.1] one; [A1.2] two",
+		"What A1.1 says: nothing.":                      "",
+		"Removed at once (A5.2).":                       "",
+		"A5.2 is not cited here.":                       "",
+		"A1.1 to A1.3: several.":                        "error",
+		"A12.6 [T8]: solid.":                            "error",
+		"so says\nA1.1: in the midst.":                  "error",
+		"A1.1:":                                         "error",
+		"Aims: none.":                                   "",
+	} {
+		found, err := mentions(strings.Split(comment, "\n"))
+		var parts []string
+		for _, m := range found {
+			parts = append(parts, fmt.Sprint(m.ids, " ", m.says))
+		}
+		got := strings.Join(parts, "; ")
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("%q is %q, want %q", comment, got, want)
+		}
+	}
+}
+
+const playing = `package p
+
+func TestScripts(t *testing.T) { datadriven.Walk(t, "testdata", nil) }
+`
+
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		path, text, want string
+	}{
+		"a case":              {"p/testdata/a.txt", "# A1.1: wiped.\n\ncreate\n----\nwiped\n", "A1.1 p TestScripts/a"},
+		"several commands":    {"p/testdata/a.txt", "# A1.1: wiped.\nnew\n----\n\ncreate\n----\nwiped\n", "A1.1 p TestScripts/a"},
+		"output":              {"p/testdata/a.txt", "create\n----\n----\n# A1.1: printed.\n\n# A1.2: printed.\n----\n----\n", ""},
+		"nothing is expected": {"p/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\n\n# Other.\nget\n----\nx\n", "no case that expects anything"},
+		"no case":             {"p/testdata/a.txt", "create\n----\nx\n\n# A1.1: wiped.\n", "no case that expects anything"},
+		"nobody plays it":     {"q/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\nx\n", "no test plays this script"},
+		"another module":      {"r/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\nx\n", ""},
+		"a statement":         {"p/b_test.go", "package p\n\nfunc TestB() {\n\t// A1.1: wiped.\n\tf()\n}\n", "A1.1 p TestB"},
+		"a whole test":        {"p/b_test.go", "package p\n\n// A1.1: wiped.\nfunc TestB() {}\n", "A1.1 p TestB"},
+		"a string":            {"p/b_test.go", "package p\n\nfunc TestB() { f(`\n// A1.1: wiped.\n`) }\n", ""},
+		"not a test":          {"p/b_test.go", "package p\n\nfunc check() {\n\t// A1.1: wiped.\n\tf()\n}\n", "not by a test"},
+		"not at a statement":  {"p/b_test.go", "package p\n\nfunc TestB() {\n\tf()\n\t// A1.1: wiped.\n}\n", "not above one of its statements"},
+	} {
+		found, err := collect(fstest.MapFS{
+			"p/p_test.go": {Data: []byte(playing)}, "r/go.mod": {Data: []byte("module r\n")}, tc.path: {Data: []byte(tc.text)},
+		})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = ""
+			for _, c := range found {
+				got += fmt.Sprint(c.ID, " ", c.Package, " ", c.Test)
+			}
+		}
+		if (tc.want == "" || err == nil) && got != tc.want || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// The page refuses to be written where the catalogue and the tests disagree.
+func TestDisagreement(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		item item
+		ids  []string
+		want string
+	}{
+		"shown":             {item{id: "A1.1"}, []string{"A1.1"}, ""},
+		"not shown":         {item{id: "A1.1"}, nil, "no test shows it"},
+		"open":              {item{id: "A1.1", remark: open}, nil, ""},
+		"open, but shown":   {item{id: "A1.1", remark: open}, []string{"A1.1"}, `says "open"`},
+		"none, but shown":   {item{id: "A1.1", remark: none}, []string{"A1.1"}, `says "none"`},
+		"partly, not shown": {item{id: "A1.1", remark: partly}, nil, "no test shows it"},
+		"no such id":        {item{id: "A1.1"}, []string{"A1.1", "A1.16"}, "no behaviour A1.16"},
+		"a property":        {item{id: "A1.1"}, []string{"A1.1", "S1"}, ""},
+	} {
+		var citations []citation
+		for _, id := range tc.ids {
+			citations = append(citations, citation{ID: id})
+		}
+		_, err := render([]section{{items: []item{tc.item}}}, citations)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	t.Parallel()
+	without := func(id string) string {
+		var lines []string
+		for line := range strings.Lines(catalogueText) {
+			if !strings.HasPrefix(line, id+"  ") {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}
+	for name, tc := range map[string]struct{ text, want string }{
+		"an id is missing":     {without("C042"), "C042 is missing"},
+		"an id is there twice": {catalogueText + "C042  Again.\n", "C042 is there twice"},
+		"no such id":           {catalogueText + "C102  More.\n", "C102 is there twice, or is no id"},
+		"no such remark":       {catalogueText + "  later: Perhaps.\n", "neither gateway"},
+		"too many": {
+			strings.ReplaceAll(catalogueText, "  gateway: ", "  none: "), "behaviours without a counterpart; at most 25",
+		},
+	} {
+		if _, err := parseCatalogue(tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// What is cited has to be there, and to pass.
+func TestRunCited(t *testing.T) {
+	t.Parallel()
+	root, err := module.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = runCited(testkit.Context(t), root, []citation{
+		{Package: "internal/selector", Test: "TestMatches"}, {Package: "internal/selector", Test: "TestNever"},
+	}, &out)
+	if err == nil || !strings.Contains(err.Error(), "internal/selector TestNever: not there") || strings.Contains(err.Error(), "TestMatches") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
