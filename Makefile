@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle conformance demo up ci
+.PHONY: build test race lint generate baseline oracle conformance mutation demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -31,6 +31,10 @@ oracle:
 # Which test shows which rule: runs those tests, and writes docs/conformance.md.
 conformance:
 	go run ./test/conformance
+
+# Breaks the rules one at a time, and shows that the tests notice.
+mutation:
+	go run ./test/mutation
 
 demo:
 	go run ./cmd/coppice demo

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mutant is a change of one file of the package.
+type mutant struct {
+	name     string // "A12.7: references to a waiting owner stay"
+	file     string
+	old, new []string // lines
+}
+
+//go:embed mutants/*.txt
+var files embed.FS
+
+var naming = regexp.MustCompile(`^[ACSX]\d+(\.\d+)?( step \d)?: \S`)
+
+// mutants reads mutants/*.txt.
+func mutants() ([]mutant, error) {
+	names, err := fs.Glob(files, "mutants/*.txt")
+	if err != nil {
+		return nil, err
+	}
+	var all []mutant
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, paragraph := range strings.Split(strings.TrimSpace(string(text)), "\n\n") {
+			if strings.HasPrefix(paragraph, "#") {
+				continue
+			}
+			m, err := parse(paragraph)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+func parse(paragraph string) (mutant, error) {
+	lines := strings.Split(paragraph, "\n")
+	if len(lines) < 3 || !naming.MatchString(lines[0]) {
+		return mutant{}, fmt.Errorf("%q: a mutant is an id with what it breaks, a file, and lines", lines[0])
+	}
+	m := mutant{name: lines[0], file: lines[1]}
+	for _, line := range lines[2:] {
+		switch line[0] {
+		case ' ':
+			m.old, m.new = append(m.old, line[1:]), append(m.new, line[1:])
+		case '-':
+			m.old = append(m.old, line[1:])
+		case '+':
+			m.new = append(m.new, line[1:])
+		default:
+			return m, fmt.Errorf("%s: a line begins neither with a space nor with + or -: %q", m.name, line)
+		}
+	}
+	if slices.Equal(m.old, m.new) {
+		return m, fmt.Errorf("%s: nothing changes", m.name)
+	}
+	return m, nil
+}
+
+// apply returns the file with the change.
+func (m mutant) apply(src string) (string, error) {
+	old := "\n" + strings.Join(m.old, "\n") + "\n"
+	if n := strings.Count(src, old); n != 1 {
+		return "", fmt.Errorf("%s: what it changes occurs %d times in %s/%s", m.name, n, pkg, m.file)
+	}
+	changed := "\n"
+	for _, line := range m.new {
+		changed += line + "\n"
+	}
+	return strings.Replace(src, old, changed, 1), nil
+}
+
+// test runs the tests on the mutant, and returns what noticed it.
+func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err error) {
+	path := filepath.Join(root, filepath.FromSlash(pkg), m.file)
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", m.name, err)
+	}
+	changed, err := m.apply(string(src))
+	if err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: filepath.Join(dir, "mutant.go")}})
+	if err != nil {
+		return "", err
+	}
+	//nolint:gosec // in a temporary directory of its own
+	err = errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "mutant.go"), []byte(changed), 0o600),
+		os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+	if err != nil {
+		return "", err
+	}
+	// Scripts first: they say best what is wrong. The others take longer.
+	for _, tests := range []string{"-run=^TestScripts$", "-skip=^TestScripts$"} {
+		failed, output, err := goTest(ctx, root, "-overlay="+filepath.Join(dir, "overlay.json"), tests)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", m.name, err, firstLines(output))
+		}
+		if failed != "" {
+			return failed, nil
+		}
+	}
+	return "", fmt.Errorf("%s: no test notices", m.name)
+}
+
+// unbroken checks that the tests pass before anything is broken.
+func unbroken(ctx context.Context, root string) error {
+	failed, output, err := goTest(ctx, root)
+	if err == nil && failed != "" {
+		err = fmt.Errorf("%s fails without any mutant", failed)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	return nil
+}
+
+var (
+	failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	timeout = regexp.MustCompile(`panic: test timed out after \S+\n\s*running tests:\n\s*(\S+)`)
+	place   = regexp.MustCompile(`testdata/\S+\.txt:\d+`)
+)
+
+// goTest runs the tests of the package, and names the first that fails, with
+// the case of the script that does.
+func goTest(ctx context.Context, root string, flags ...string) (failed string, output []byte, err error) {
+	args := append([]string{"test", "-count=1", "-vet=off", "-failfast", "-timeout=2m", "-ldflags=-s -w"}, flags...)
+	//nolint:gosec // the flags are those above
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg, "-rapid.nofailfile", "-rapid.shrinktime=0s")...)
+	cmd.Dir = root
+	output, err = cmd.CombinedOutput()
+	if err == nil {
+		return "", output, nil
+	}
+	if at := timeout.FindSubmatch(output); at != nil {
+		return string(at[1]) + " (does not end)", output, nil
+	}
+	tests := failure.FindAllSubmatch(output, -1)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || len(tests) == 0 || bytes.Contains(output, []byte("[build failed]")) {
+		return "", output, err
+	}
+	failed = string(tests[len(tests)-1][1])
+	for _, t := range tests {
+		if name := string(t[1]); strings.Contains(name, "/") {
+			failed = name
+			break
+		}
+	}
+	if at := place.Find(output); at != nil && strings.Contains(failed, "/") {
+		failed += " (" + string(at) + ")"
+	}
+	return failed, output, nil
+}
+
+func firstLines(output []byte) []byte {
+	const most = 20
+	lines := bytes.SplitAfterN(output, []byte("\n"), most+1)
+	return bytes.Join(lines[:min(most, len(lines))], nil)
+}
