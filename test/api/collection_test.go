@@ -39,20 +39,20 @@ func TestDeleteCollection(t *testing.T) {
 	names := r.many("pages", 10)
 	// A6.3, C073: a limit is one page, and tells how to go on.
 	page := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", `{"limit":4}`).Data)
-	if len(page.Results) != 4 || page.Continue == "" || !slices.Equal(r.left(pods, "pages"), names[4:]) {
-		t.Fatalf("the first page is %+v, left are %v", page, r.left(pods, "pages"))
+	if len(page.Results) != 4 || page.Continue == "" || !slices.Equal(r.names(pods, "pages"), names[4:]) {
+		t.Fatalf("the first page is %+v, left are %v", page, r.names(pods, "pages"))
 	}
 	rest := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", fmt.Sprintf(`{"continue":%q}`, page.Continue)).Data)
-	if len(rest.Results) != 6 || rest.Continue != "" || len(r.left(pods, "pages")) != 0 {
-		t.Errorf("the rest is %+v, left are %v", rest, r.left(pods, "pages"))
+	if len(rest.Results) != 6 || rest.Continue != "" || len(r.names(pods, "pages")) != 0 {
+		t.Errorf("the rest is %+v, left are %v", rest, r.names(pods, "pages"))
 	}
 
 	names = r.many("one", 3)
 	second := r.get(pods, "one", names[1]).GetMetadata().GetUid()
 	// A6.6: a uid precondition holds for each object.
 	of := decode[collectionReply](t, r.request("deletecollection", "_.pods.one", fmt.Sprintf(`{"options":{"preconditions":{"uid":%q}}}`, second)).Data)
-	if got := fmt.Sprint(of.Results); got != "[{409} {200} {409}]" || len(r.left(pods, "one")) != 2 {
-		t.Errorf("the results are %s, left are %v", got, r.left(pods, "one"))
+	if got := fmt.Sprint(of.Results); got != "[{409} {200} {409}]" || len(r.names(pods, "one")) != 2 {
+		t.Errorf("the results are %s, left are %v", got, r.names(pods, "one"))
 	}
 
 	names = r.many("watched", 3)
@@ -86,7 +86,7 @@ func TestCollectionsAtOnce(t *testing.T) {
 	if err := errors.Join(fails...); err != nil {
 		t.Error(err)
 	}
-	if left := r.left(pods, "shop"); len(left) != 0 {
+	if left := r.names(pods, "shop"); len(left) != 0 {
 		t.Errorf("%d are left", len(left))
 	}
 }

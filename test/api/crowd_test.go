@@ -43,7 +43,7 @@ func TestManyCascades(t *testing.T) {
 	slices.Sort(stay)
 	// C044: exactly those are left whose owner orphaned them, or was not deleted.
 	testkit.WaitFor(t, r.ctx, "the survivors to be alone", func() bool {
-		return slices.Equal(r.left(pods, "shop"), stay) && slices.Equal(r.left(deployments, "shop"), owners)
+		return slices.Equal(r.names(pods, "shop"), stay) && slices.Equal(r.names(deployments, "shop"), owners)
 	})
 	for _, name := range stay {
 		want := 0
@@ -100,16 +100,16 @@ func TestForeignOwners(t *testing.T) {
 	// C040: those go that name an owner which is not in their namespace; the valid
 	// ones stay, and so does their owner.
 	testkit.WaitFor(t, r.ctx, "the foreign ones to go", func() bool {
-		return len(r.left(pods, "elsewhere-0"))+len(r.left(pods, "elsewhere-1"))+len(r.left(pods, "elsewhere-2"))+len(r.left(pods, "elsewhere-3")) == 0
+		return len(r.names(pods, "elsewhere-0"))+len(r.names(pods, "elsewhere-1"))+len(r.names(pods, "elsewhere-2"))+len(r.names(pods, "elsewhere-3")) == 0
 	})
-	if left := r.left(pods, "shop"); !slices.Equal(left, valid) {
+	if left := r.names(pods, "shop"); !slices.Equal(left, valid) {
 		t.Errorf("left in the owner's namespace are %v", left)
 	}
 	r.get(deployments, "shop", "web")
 }
 
-// left are the names of the objects that are left, in order.
-func (r *realm) left(resource client.Resource, namespace string) []string {
+// names are those of the objects that are left, in order.
+func (r *realm) names(resource client.Resource, namespace string) []string {
 	r.t.Helper()
 	var names []string
 	for o, err := range r.Objects(resource, namespace).List(r.ctx, client.ListOptions{}) {
