@@ -66,8 +66,8 @@ func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 	return events
 }
 
-// unblock breaks a circle of objects that wait for each other, if there is one.
-func (r *Realm) unblock() []lifecycle.Event {
+// Unblock breaks a circle of objects that wait for each other, if there is one.
+func (r *Realm) Unblock() []lifecycle.Event {
 	var search func(path []*lifecycle.Node) []lifecycle.Event
 	search = func(path []*lifecycle.Node) []lifecycle.Event {
 		last := path[len(path)-1]
@@ -107,7 +107,7 @@ func (r *Realm) Settle() []lifecycle.Event {
 			events = append(events, r.Work(u)...)
 		}
 		if len(events) == before {
-			events = append(events, r.unblock()...)
+			events = append(events, r.Unblock()...)
 		}
 		if len(events) == before {
 			return events

@@ -2,13 +2,11 @@ package propagator
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/scc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/waiters"
 )
 
 // Objects that are deleted in the foreground wait for their dependents, and can
@@ -71,24 +69,25 @@ func (p *Propagator) breakCircles(ctx context.Context) (broken bool, err error) 
 	if all {
 		some = heldRows(snap)
 	}
-	w := waitersAmong(snap, some)
+	snap.Prefetch(some)
+	w := waiters.Among(snap, some)
 	if err := closeSnapshot(snap); err != nil {
 		return false, err
 	}
 	p.mu.Lock()
 	for _, u := range some {
-		if w.index[u] == 0 {
+		if !w.Has(u) {
 			delete(p.held, u)
 		}
 	}
-	if all && len(w.nodes) < maxHints/2 {
+	if all && len(w.Nodes) < maxHints/2 {
 		p.allHeld = false
-		for _, n := range w.nodes {
+		for _, n := range w.Nodes {
 			p.held[n.UID] = true
 		}
 	}
 	p.mu.Unlock()
-	for _, circle := range w.circles() {
+	for _, circle := range w.Circles() {
 		unblocked, err := p.c.Unblock(ctx, circle)
 		if err != nil {
 			return false, err
@@ -107,76 +106,4 @@ func heldRows(snap *state.Snapshot) []uid.UID {
 		return true
 	})
 	return held
-}
-
-// waiters is a graph of objects that wait: from each to those owners of it that
-// it holds up.
-type waiters struct {
-	nodes []*lifecycle.Node
-	index map[uid.UID]int // of nodes, plus one
-	next  [][]int
-}
-
-func waitersAmong(snap *state.Snapshot, uids []uid.UID) *waiters {
-	slices.Sort(uids)
-	snap.Prefetch(uids)
-	w := &waiters{index: map[uid.UID]int{}}
-	for _, u := range uids {
-		if n := snap.Node(u); n != nil && n.Waiting() && lifecycle.Dependents(snap, n).Blocking > 0 {
-			w.nodes = append(w.nodes, n)
-			w.index[u] = len(w.nodes)
-		}
-	}
-	w.next = make([][]int, len(w.nodes))
-	for i, n := range w.nodes {
-		for o := range n.Owners {
-			if k := w.index[n.Owners[o].UID] - 1; k >= 0 && !slices.Contains(w.next[i], k) && lifecycle.Holds(n, w.nodes[k]) {
-				w.next[i] = append(w.next[i], k)
-			}
-		}
-	}
-	return w
-}
-
-// circles returns one circle of each strongly connected component: one of the
-// shortest through its first object.
-func (w *waiters) circles() [][]uid.UID {
-	var circles [][]uid.UID
-	all := scc.Components(w.next)
-	of := make([]int, len(w.nodes))
-	for c, component := range all {
-		for _, i := range component {
-			of[i] = c
-		}
-	}
-	for _, component := range all {
-		if circle := w.through(slices.Min(component), of); circle != nil {
-			circles = append(circles, circle)
-		}
-	}
-	return circles
-}
-
-// through returns a shortest circle through an object, nil if there is none. of
-// are the components; a circle does not leave its own.
-func (w *waiters) through(start int, of []int) []uid.UID {
-	from := map[int]int{}
-	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-		at := queue[0]
-		for _, to := range w.next[at] {
-			if to == start {
-				circle := []uid.UID{w.nodes[at].UID}
-				for ; at != start; at = from[at] {
-					circle = append(circle, w.nodes[from[at]].UID)
-				}
-				slices.Reverse(circle)
-				return circle
-			}
-			if _, seen := from[to]; !seen && of[to] == of[start] {
-				from[to] = at
-				queue = append(queue, to)
-			}
-		}
-	}
-	return nil
 }
