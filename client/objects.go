@@ -134,6 +134,15 @@ func (o *Objects) Delete(ctx context.Context, name string, opts *DeleteOptions) 
 	return one(&reply, o.c.call(ctx, o.api(bus.VerbDelete), true, &coppicev1.DeleteRequest{Names: []string{name}, Options: opts}, &reply))
 }
 
+// DeletePlanned deletes objects, all or none, if that does what a plan says:
+// name is its PlanReply's Plan. Otherwise it fails with Conflict, and with what
+// has changed.
+func (o *Objects) DeletePlanned(ctx context.Context, names []string, opts *DeleteOptions, name string) ([]Result, error) {
+	var reply coppicev1.ObjectsReply
+	err := o.c.call(ctx, o.api(bus.VerbDelete), true, &coppicev1.DeleteRequest{Names: names, Options: opts, Plan: name}, &reply)
+	return results(&reply), err
+}
+
 // DeleteAll deletes objects by name in one request, each with its own outcome.
 func (o *Objects) DeleteAll(ctx context.Context, names []string, opts *DeleteOptions) ([]Result, error) {
 	var reply coppicev1.ObjectsReply

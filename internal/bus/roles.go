@@ -136,7 +136,7 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 	for _, realm := range realms {
 		stream := FinalizeStream(realm)
 		filter := TerminateFilter(realm, group, plural)
-		for _, verb := range []string{VerbGet, VerbResolve, VerbDelete} {
+		for _, verb := range []string{VerbGet, VerbResolve, VerbPlan, VerbDelete} {
 			r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: verb, Group: group, Plural: plural, Namespace: "*"}.Subject())
 		}
 		r.Publish = append(r.Publish, under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))),
@@ -159,7 +159,9 @@ func ApplicationRole(user string, realms ...string) Role {
 func ReaderRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{"$SRV.>"}}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, api(realm, user, VerbGet), api(realm, user, VerbList), api(realm, user, VerbWatch), api(realm, user, VerbResolve))
+		for _, verb := range []string{VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan} {
+			r.Publish = append(r.Publish, api(realm, user, verb))
+		}
 		r.Publish = append(r.Publish, look(realm)...)
 	}
 	return r.withInbox()

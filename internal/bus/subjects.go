@@ -28,13 +28,14 @@ const (
 	VerbDeleteCollection = "deletecollection"
 	VerbRemoveFinalizer  = "removefinalizer"
 	VerbResolve          = "resolve"
+	VerbPlan             = "plan"
 )
 
 // Verbs are all verbs of the object API.
 func Verbs() []string {
 	return []string{
 		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
-		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve,
+		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 	}
 }
 

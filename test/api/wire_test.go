@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	for _, verb := range bus.Verbs() {
 		want := "coppice-writer"
-		if verb == bus.VerbResolve || verb == bus.VerbWatch {
+		if slices.Contains([]string{bus.VerbResolve, bus.VerbWatch, bus.VerbPlan}, verb) {
 			want = "coppice-replica"
 		}
 		if endpoints[verb] != want {

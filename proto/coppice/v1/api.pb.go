@@ -83,6 +83,73 @@ func (OwnerClass) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
+type PlanOutcome int32
+
+const (
+	PlanOutcome_PLAN_OUTCOME_UNSPECIFIED PlanOutcome = 0
+	// Removed as soon as Coppice comes to it.
+	PlanOutcome_PLAN_OUTCOME_REMOVED PlanOutcome = 1
+	// Removed once its own holders, or those of others, have done their part.
+	PlanOutcome_PLAN_OUTCOME_REMOVED_LATER PlanOutcome = 2
+	// Being deleted, and still there after everybody has done their part.
+	PlanOutcome_PLAN_OUTCOME_HELD PlanOutcome = 3
+	// Stays, parted from an owner that orphans its dependents.
+	PlanOutcome_PLAN_OUTCOME_ORPHANED PlanOutcome = 4
+	// Stays, as another owner holds it, and loses references that do not.
+	PlanOutcome_PLAN_OUTCOME_STRIPPED PlanOutcome = 5
+	// Stays, as one of its owners is unknown.
+	PlanOutcome_PLAN_OUTCOME_KEPT PlanOutcome = 6
+)
+
+// Enum value maps for PlanOutcome.
+var (
+	PlanOutcome_name = map[int32]string{
+		0: "PLAN_OUTCOME_UNSPECIFIED",
+		1: "PLAN_OUTCOME_REMOVED",
+		2: "PLAN_OUTCOME_REMOVED_LATER",
+		3: "PLAN_OUTCOME_HELD",
+		4: "PLAN_OUTCOME_ORPHANED",
+		5: "PLAN_OUTCOME_STRIPPED",
+		6: "PLAN_OUTCOME_KEPT",
+	}
+	PlanOutcome_value = map[string]int32{
+		"PLAN_OUTCOME_UNSPECIFIED":   0,
+		"PLAN_OUTCOME_REMOVED":       1,
+		"PLAN_OUTCOME_REMOVED_LATER": 2,
+		"PLAN_OUTCOME_HELD":          3,
+		"PLAN_OUTCOME_ORPHANED":      4,
+		"PLAN_OUTCOME_STRIPPED":      5,
+		"PLAN_OUTCOME_KEPT":          6,
+	}
+)
+
+func (x PlanOutcome) Enum() *PlanOutcome {
+	p := new(PlanOutcome)
+	*p = x
+	return p
+}
+
+func (x PlanOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PlanOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_api_proto_enumTypes[1].Descriptor()
+}
+
+func (PlanOutcome) Type() protoreflect.EnumType {
+	return &file_coppice_v1_api_proto_enumTypes[1]
+}
+
+func (x PlanOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PlanOutcome.Descriptor instead.
+func (PlanOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{1}
+}
+
 type WatchEvent_Type int32
 
 const (
@@ -119,11 +186,11 @@ func (x WatchEvent_Type) String() string {
 }
 
 func (WatchEvent_Type) Descriptor() protoreflect.EnumDescriptor {
-	return file_coppice_v1_api_proto_enumTypes[1].Descriptor()
+	return file_coppice_v1_api_proto_enumTypes[2].Descriptor()
 }
 
 func (WatchEvent_Type) Type() protoreflect.EnumType {
-	return &file_coppice_v1_api_proto_enumTypes[1]
+	return &file_coppice_v1_api_proto_enumTypes[2]
 }
 
 func (x WatchEvent_Type) Number() protoreflect.EnumNumber {
@@ -133,6 +200,73 @@ func (x WatchEvent_Type) Number() protoreflect.EnumNumber {
 // Deprecated: Use WatchEvent_Type.Descriptor instead.
 func (WatchEvent_Type) EnumDescriptor() ([]byte, []int) {
 	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18, 0}
+}
+
+type PlanHolder_Type int32
+
+const (
+	PlanHolder_TYPE_UNSPECIFIED PlanHolder_Type = 0
+	// An external finalizer.
+	PlanHolder_TYPE_FINALIZER PlanHolder_Type = 1
+	// The agent of the object's kind.
+	PlanHolder_TYPE_AGENT PlanHolder_Type = 2
+	// The object's controller, which has to report that it has seen the deletion.
+	PlanHolder_TYPE_GENERATION PlanHolder_Type = 3
+	// Blocking dependents, or those that have to be parted from it.
+	PlanHolder_TYPE_DEPENDENTS PlanHolder_Type = 4
+	// An owner of which nothing is known.
+	PlanHolder_TYPE_OWNER PlanHolder_Type = 5
+	// What is in the namespace, or of the kind.
+	PlanHolder_TYPE_CONTENTS PlanHolder_Type = 6
+)
+
+// Enum value maps for PlanHolder_Type.
+var (
+	PlanHolder_Type_name = map[int32]string{
+		0: "TYPE_UNSPECIFIED",
+		1: "TYPE_FINALIZER",
+		2: "TYPE_AGENT",
+		3: "TYPE_GENERATION",
+		4: "TYPE_DEPENDENTS",
+		5: "TYPE_OWNER",
+		6: "TYPE_CONTENTS",
+	}
+	PlanHolder_Type_value = map[string]int32{
+		"TYPE_UNSPECIFIED": 0,
+		"TYPE_FINALIZER":   1,
+		"TYPE_AGENT":       2,
+		"TYPE_GENERATION":  3,
+		"TYPE_DEPENDENTS":  4,
+		"TYPE_OWNER":       5,
+		"TYPE_CONTENTS":    6,
+	}
+)
+
+func (x PlanHolder_Type) Enum() *PlanHolder_Type {
+	p := new(PlanHolder_Type)
+	*p = x
+	return p
+}
+
+func (x PlanHolder_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PlanHolder_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_api_proto_enumTypes[3].Descriptor()
+}
+
+func (PlanHolder_Type) Type() protoreflect.EnumType {
+	return &file_coppice_v1_api_proto_enumTypes[3]
+}
+
+func (x PlanHolder_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PlanHolder_Type.Descriptor instead.
+func (PlanHolder_Type) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // ObjectsRequest is the request of create, update, updatestatus and apply. All
@@ -724,7 +858,10 @@ type DeleteRequest struct {
 	Options *DeleteOptions         `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
 	// The version of the kind whose default policy holds where nothing else
 	// decides; empty: the kind's first.
-	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// The plan that the deletion is to carry out, as PlanReply names it: all of
+	// the request is refused with Conflict if its plan is another by now.
+	Plan          string `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,6 +913,13 @@ func (x *DeleteRequest) GetOptions() *DeleteOptions {
 func (x *DeleteRequest) GetVersion() string {
 	if x != nil {
 		return x.Version
+	}
+	return ""
+}
+
+func (x *DeleteRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
 	}
 	return ""
 }
@@ -1523,9 +1667,16 @@ type GraphNode struct {
 	Requested bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
 	// Objects that are left in a namespace, or of a kind, that is being deleted;
 	// counted up to 1,000.
-	Contents      uint32 `protobuf:"varint,7,opt,name=contents,proto3" json:"contents,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Contents uint32 `protobuf:"varint,7,opt,name=contents,proto3" json:"contents,omitempty"`
+	// What has still to happen because of an object that was asked for; absent
+	// if nothing.
+	Owed *Owed `protobuf:"bytes,8,opt,name=owed,proto3" json:"owed,omitempty"`
+	// The generation that status.observedGeneration has to reach before the
+	// built-in finalizers act, zero if they do not wait, and what it is.
+	AwaitedGeneration  int64 `protobuf:"varint,9,opt,name=awaited_generation,json=awaitedGeneration,proto3" json:"awaited_generation,omitempty"`
+	ObservedGeneration int64 `protobuf:"varint,10,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GraphNode) Reset() {
@@ -1607,13 +1758,37 @@ func (x *GraphNode) GetContents() uint32 {
 	return 0
 }
 
+func (x *GraphNode) GetOwed() *Owed {
+	if x != nil {
+		return x.Owed
+	}
+	return nil
+}
+
+func (x *GraphNode) GetAwaitedGeneration() int64 {
+	if x != nil {
+		return x.AwaitedGeneration
+	}
+	return 0
+}
+
+func (x *GraphNode) GetObservedGeneration() int64 {
+	if x != nil {
+		return x.ObservedGeneration
+	}
+	return 0
+}
+
 type GraphOwner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Class OwnerClass             `protobuf:"varint,1,opt,name=class,proto3,enum=coppice.v1.OwnerClass" json:"class,omitempty"`
 	// Why it is in this class.
 	Why string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	// Unix microseconds, where an unknown owner counts as absent from then on.
-	UnknownUntil  int64 `protobuf:"varint,3,opt,name=unknown_until,json=unknownUntil,proto3" json:"unknown_until,omitempty"`
+	UnknownUntil int64 `protobuf:"varint,3,opt,name=unknown_until,json=unknownUntil,proto3" json:"unknown_until,omitempty"`
+	// What has still to happen because of the owner, of an object that was asked
+	// for; absent if nothing.
+	Owed          *Owed `protobuf:"bytes,4,opt,name=owed,proto3" json:"owed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1669,6 +1844,558 @@ func (x *GraphOwner) GetUnknownUntil() int64 {
 	return 0
 }
 
+func (x *GraphOwner) GetOwed() *Owed {
+	if x != nil {
+		return x.Owed
+	}
+	return nil
+}
+
+// Owed is what has still to happen because of one uid.
+type Owed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unix microseconds, since when anything has.
+	Since int64 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	// Dependents are to be judged.
+	Judge bool `protobuf:"varint,2,opt,name=judge,proto3" json:"judge,omitempty"`
+	// Unix microseconds, when that is due; zero for now, absent if time alone
+	// does not bring it about.
+	JudgeAt *int64 `protobuf:"varint,3,opt,name=judge_at,json=judgeAt,proto3,oneof" json:"judge_at,omitempty"`
+	// Dependents are to be parted from it.
+	Orphan bool `protobuf:"varint,4,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	// The built-in finalizer that may be done.
+	Finish string `protobuf:"bytes,5,opt,name=finish,proto3" json:"finish,omitempty"`
+	// Its agent, and its external finalizers, are to be called.
+	Terminate     bool `protobuf:"varint,6,opt,name=terminate,proto3" json:"terminate,omitempty"`
+	Finalize      bool `protobuf:"varint,7,opt,name=finalize,proto3" json:"finalize,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Owed) Reset() {
+	*x = Owed{}
+	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Owed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Owed) ProtoMessage() {}
+
+func (x *Owed) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Owed.ProtoReflect.Descriptor instead.
+func (*Owed) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Owed) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Owed) GetJudge() bool {
+	if x != nil {
+		return x.Judge
+	}
+	return false
+}
+
+func (x *Owed) GetJudgeAt() int64 {
+	if x != nil && x.JudgeAt != nil {
+		return *x.JudgeAt
+	}
+	return 0
+}
+
+func (x *Owed) GetOrphan() bool {
+	if x != nil {
+		return x.Orphan
+	}
+	return false
+}
+
+func (x *Owed) GetFinish() string {
+	if x != nil {
+		return x.Finish
+	}
+	return ""
+}
+
+func (x *Owed) GetTerminate() bool {
+	if x != nil {
+		return x.Terminate
+	}
+	return false
+}
+
+func (x *Owed) GetFinalize() bool {
+	if x != nil {
+		return x.Finalize
+	}
+	return false
+}
+
+// PlanRequest is the request of plan: what a deletion would do.
+type PlanRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The deletion, all of it in one commit. A plan in it is ignored.
+	Delete *DeleteRequest `protobuf:"bytes,1,opt,name=delete,proto3" json:"delete,omitempty"`
+	// Not before this revision.
+	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// How many objects of the plan to leave out at the beginning, and how many to
+	// list at the most; zero: as many as fit into a message.
+	Offset        uint32 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRequest) Reset() {
+	*x = PlanRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRequest) ProtoMessage() {}
+
+func (x *PlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
+func (*PlanRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlanRequest) GetDelete() *DeleteRequest {
+	if x != nil {
+		return x.Delete
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetMinRevision() uint64 {
+	if x != nil {
+		return x.MinRevision
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// PlanReply is what a deletion would do, if nothing else happened and whoever
+// holds an object did their part.
+type PlanReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state that it was computed at.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Sixteen hexadecimal digits: a hash over what becomes of which objects. Two
+	// plans that do the same have the same hash, whatever their revisions.
+	Hash string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// What DeleteRequest.plan takes: hash and revision.
+	Plan   string      `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Counts *PlanCounts `protobuf:"bytes,4,opt,name=counts,proto3" json:"counts,omitempty"`
+	// In the order of resource, namespace and name, which is the same for plans of
+	// the same hash.
+	Objects []*PlannedObject `protobuf:"bytes,5,rep,name=objects,proto3" json:"objects,omitempty"`
+	// There are more objects behind these.
+	Truncated     bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanReply) Reset() {
+	*x = PlanReply{}
+	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanReply) ProtoMessage() {}
+
+func (x *PlanReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
+func (*PlanReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PlanReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *PlanReply) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *PlanReply) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *PlanReply) GetCounts() *PlanCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *PlanReply) GetObjects() []*PlannedObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *PlanReply) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// PlanCounts counts the objects of a plan by their outcomes.
+type PlanCounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Removed       uint32                 `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	RemovedLater  uint32                 `protobuf:"varint,2,opt,name=removed_later,json=removedLater,proto3" json:"removed_later,omitempty"`
+	Held          uint32                 `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`
+	Orphaned      uint32                 `protobuf:"varint,4,opt,name=orphaned,proto3" json:"orphaned,omitempty"`
+	Stripped      uint32                 `protobuf:"varint,5,opt,name=stripped,proto3" json:"stripped,omitempty"`
+	Kept          uint32                 `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanCounts) Reset() {
+	*x = PlanCounts{}
+	mi := &file_coppice_v1_api_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanCounts) ProtoMessage() {}
+
+func (x *PlanCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanCounts.ProtoReflect.Descriptor instead.
+func (*PlanCounts) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PlanCounts) GetRemoved() uint32 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+func (x *PlanCounts) GetRemovedLater() uint32 {
+	if x != nil {
+		return x.RemovedLater
+	}
+	return 0
+}
+
+func (x *PlanCounts) GetHeld() uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *PlanCounts) GetOrphaned() uint32 {
+	if x != nil {
+		return x.Orphaned
+	}
+	return 0
+}
+
+func (x *PlanCounts) GetStripped() uint32 {
+	if x != nil {
+		return x.Stripped
+	}
+	return 0
+}
+
+func (x *PlanCounts) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+type PlannedObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "pods" or "replicasets.apps".
+	Resource  string      `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Namespace string      `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string      `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Uid       string      `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Outcome   PlanOutcome `protobuf:"varint,5,opt,name=outcome,proto3,enum=coppice.v1.PlanOutcome" json:"outcome,omitempty"`
+	// Named by the request.
+	Requested bool `protobuf:"varint,6,opt,name=requested,proto3" json:"requested,omitempty"`
+	// It is being deleted already.
+	Terminating bool `protobuf:"varint,7,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	// The uid of the object of the plan on account of which it is here; empty for
+	// those that the request names.
+	Because string `protobuf:"bytes,8,opt,name=because,proto3" json:"because,omitempty"`
+	// The references that it loses, of an object that stays.
+	References []*OwnerReference `protobuf:"bytes,9,rep,name=references,proto3" json:"references,omitempty"`
+	// Who has to do something before it goes, or why it stays.
+	Holders       []*PlanHolder `protobuf:"bytes,10,rep,name=holders,proto3" json:"holders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedObject) Reset() {
+	*x = PlannedObject{}
+	mi := &file_coppice_v1_api_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedObject) ProtoMessage() {}
+
+func (x *PlannedObject) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedObject.ProtoReflect.Descriptor instead.
+func (*PlannedObject) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PlannedObject) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetOutcome() PlanOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return PlanOutcome_PLAN_OUTCOME_UNSPECIFIED
+}
+
+func (x *PlannedObject) GetRequested() bool {
+	if x != nil {
+		return x.Requested
+	}
+	return false
+}
+
+func (x *PlannedObject) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
+func (x *PlannedObject) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetReferences() []*OwnerReference {
+	if x != nil {
+		return x.References
+	}
+	return nil
+}
+
+func (x *PlannedObject) GetHolders() []*PlanHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+type PlanHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  PlanHolder_Type        `protobuf:"varint,1,opt,name=type,proto3,enum=coppice.v1.PlanHolder_Type" json:"type,omitempty"`
+	// The finalizer; or the owner that is unknown, as "Deployment/web".
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Unix microseconds, where an unknown owner counts as absent from then on.
+	Until int64 `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	// How many dependents.
+	Count         uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanHolder) Reset() {
+	*x = PlanHolder{}
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanHolder) ProtoMessage() {}
+
+func (x *PlanHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanHolder.ProtoReflect.Descriptor instead.
+func (*PlanHolder) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PlanHolder) GetType() PlanHolder_Type {
+	if x != nil {
+		return x.Type
+	}
+	return PlanHolder_TYPE_UNSPECIFIED
+}
+
+func (x *PlanHolder) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlanHolder) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *PlanHolder) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_coppice_v1_api_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_api_proto_rawDesc = "" +
@@ -1713,11 +2440,12 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\tListReply\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1a\n" +
-	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"t\n" +
+	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"\x88\x01\n" +
 	"\rDeleteRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x123\n" +
 	"\aoptions\x18\x02 \x01(\v2\x19.coppice.v1.DeleteOptionsR\aoptions\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"\xc1\x01\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
+	"\x04plan\x18\x04 \x01(\tR\x04plan\"\xc1\x01\n" +
 	"\x17DeleteCollectionRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x123\n" +
 	"\aoptions\x18\x02 \x01(\v2\x19.coppice.v1.DeleteOptionsR\aoptions\x12\x14\n" +
@@ -1778,7 +2506,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x13ResolveObjectsReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x8e\x02\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x94\x03\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +
@@ -1788,19 +2516,91 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"dependents\x12/\n" +
 	"\x13blocking_dependents\x18\x05 \x01(\x04R\x12blockingDependents\x12\x1c\n" +
 	"\trequested\x18\x06 \x01(\bR\trequested\x12\x1a\n" +
-	"\bcontents\x18\a \x01(\rR\bcontents\"q\n" +
+	"\bcontents\x18\a \x01(\rR\bcontents\x12$\n" +
+	"\x04owed\x18\b \x01(\v2\x10.coppice.v1.OwedR\x04owed\x12-\n" +
+	"\x12awaited_generation\x18\t \x01(\x03R\x11awaitedGeneration\x12/\n" +
+	"\x13observed_generation\x18\n" +
+	" \x01(\x03R\x12observedGeneration\"\x97\x01\n" +
 	"\n" +
 	"GraphOwner\x12,\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x16.coppice.v1.OwnerClassR\x05class\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12#\n" +
-	"\runknown_until\x18\x03 \x01(\x03R\funknownUntil*\x8c\x01\n" +
+	"\runknown_until\x18\x03 \x01(\x03R\funknownUntil\x12$\n" +
+	"\x04owed\x18\x04 \x01(\v2\x10.coppice.v1.OwedR\x04owed\"\xc9\x01\n" +
+	"\x04Owed\x12\x14\n" +
+	"\x05since\x18\x01 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05judge\x18\x02 \x01(\bR\x05judge\x12\x1e\n" +
+	"\bjudge_at\x18\x03 \x01(\x03H\x00R\ajudgeAt\x88\x01\x01\x12\x16\n" +
+	"\x06orphan\x18\x04 \x01(\bR\x06orphan\x12\x16\n" +
+	"\x06finish\x18\x05 \x01(\tR\x06finish\x12\x1c\n" +
+	"\tterminate\x18\x06 \x01(\bR\tterminate\x12\x1a\n" +
+	"\bfinalize\x18\a \x01(\bR\bfinalizeB\v\n" +
+	"\t_judge_at\"\x91\x01\n" +
+	"\vPlanRequest\x121\n" +
+	"\x06delete\x18\x01 \x01(\v2\x19.coppice.v1.DeleteRequestR\x06delete\x12!\n" +
+	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\xd2\x01\n" +
+	"\tPlanReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x12\n" +
+	"\x04plan\x18\x03 \x01(\tR\x04plan\x12.\n" +
+	"\x06counts\x18\x04 \x01(\v2\x16.coppice.v1.PlanCountsR\x06counts\x123\n" +
+	"\aobjects\x18\x05 \x03(\v2\x19.coppice.v1.PlannedObjectR\aobjects\x12\x1c\n" +
+	"\ttruncated\x18\x06 \x01(\bR\ttruncated\"\xab\x01\n" +
+	"\n" +
+	"PlanCounts\x12\x18\n" +
+	"\aremoved\x18\x01 \x01(\rR\aremoved\x12#\n" +
+	"\rremoved_later\x18\x02 \x01(\rR\fremovedLater\x12\x12\n" +
+	"\x04held\x18\x03 \x01(\rR\x04held\x12\x1a\n" +
+	"\borphaned\x18\x04 \x01(\rR\borphaned\x12\x1a\n" +
+	"\bstripped\x18\x05 \x01(\rR\bstripped\x12\x12\n" +
+	"\x04kept\x18\x06 \x01(\rR\x04kept\"\xea\x02\n" +
+	"\rPlannedObject\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x121\n" +
+	"\aoutcome\x18\x05 \x01(\x0e2\x17.coppice.v1.PlanOutcomeR\aoutcome\x12\x1c\n" +
+	"\trequested\x18\x06 \x01(\bR\trequested\x12 \n" +
+	"\vterminating\x18\a \x01(\bR\vterminating\x12\x18\n" +
+	"\abecause\x18\b \x01(\tR\abecause\x12:\n" +
+	"\n" +
+	"references\x18\t \x03(\v2\x1a.coppice.v1.OwnerReferenceR\n" +
+	"references\x120\n" +
+	"\aholders\x18\n" +
+	" \x03(\v2\x16.coppice.v1.PlanHolderR\aholders\"\x8d\x02\n" +
+	"\n" +
+	"PlanHolder\x12/\n" +
+	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.PlanHolder.TypeR\x04type\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"\x8d\x01\n" +
+	"\x04Type\x12\x14\n" +
+	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eTYPE_FINALIZER\x10\x01\x12\x0e\n" +
+	"\n" +
+	"TYPE_AGENT\x10\x02\x12\x13\n" +
+	"\x0fTYPE_GENERATION\x10\x03\x12\x13\n" +
+	"\x0fTYPE_DEPENDENTS\x10\x04\x12\x0e\n" +
+	"\n" +
+	"TYPE_OWNER\x10\x05\x12\x11\n" +
+	"\rTYPE_CONTENTS\x10\x06*\x8c\x01\n" +
 	"\n" +
 	"OwnerClass\x12\x1b\n" +
 	"\x17OWNER_CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OWNER_CLASS_SOLID\x10\x01\x12\x17\n" +
 	"\x13OWNER_CLASS_WAITING\x10\x02\x12\x18\n" +
 	"\x14OWNER_CLASS_DANGLING\x10\x03\x12\x17\n" +
-	"\x13OWNER_CLASS_UNKNOWN\x10\x04B:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x13OWNER_CLASS_UNKNOWN\x10\x04*\xc9\x01\n" +
+	"\vPlanOutcome\x12\x1c\n" +
+	"\x18PLAN_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14PLAN_OUTCOME_REMOVED\x10\x01\x12\x1e\n" +
+	"\x1aPLAN_OUTCOME_REMOVED_LATER\x10\x02\x12\x15\n" +
+	"\x11PLAN_OUTCOME_HELD\x10\x03\x12\x19\n" +
+	"\x15PLAN_OUTCOME_ORPHANED\x10\x04\x12\x19\n" +
+	"\x15PLAN_OUTCOME_STRIPPED\x10\x05\x12\x15\n" +
+	"\x11PLAN_OUTCOME_KEPT\x10\x06B:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_api_proto_rawDescOnce sync.Once
@@ -1814,67 +2614,85 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_api_proto_rawDescData
 }
 
-var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
-	(WatchEvent_Type)(0),            // 1: coppice.v1.WatchEvent.Type
-	(*ObjectsRequest)(nil),          // 2: coppice.v1.ObjectsRequest
-	(*ImportRequest)(nil),           // 3: coppice.v1.ImportRequest
-	(*PatchRequest)(nil),            // 4: coppice.v1.PatchRequest
-	(*Patch)(nil),                   // 5: coppice.v1.Patch
-	(*ObjectsReply)(nil),            // 6: coppice.v1.ObjectsReply
-	(*Result)(nil),                  // 7: coppice.v1.Result
-	(*GetRequest)(nil),              // 8: coppice.v1.GetRequest
-	(*ListRequest)(nil),             // 9: coppice.v1.ListRequest
-	(*ListReply)(nil),               // 10: coppice.v1.ListReply
-	(*DeleteRequest)(nil),           // 11: coppice.v1.DeleteRequest
-	(*DeleteCollectionRequest)(nil), // 12: coppice.v1.DeleteCollectionRequest
-	(*DeleteCollectionReply)(nil),   // 13: coppice.v1.DeleteCollectionReply
-	(*DeleteOptions)(nil),           // 14: coppice.v1.DeleteOptions
-	(*Preconditions)(nil),           // 15: coppice.v1.Preconditions
-	(*RemoveFinalizerRequest)(nil),  // 16: coppice.v1.RemoveFinalizerRequest
-	(*FinalizerHolder)(nil),         // 17: coppice.v1.FinalizerHolder
-	(*WatchRequest)(nil),            // 18: coppice.v1.WatchRequest
-	(*WatchBatch)(nil),              // 19: coppice.v1.WatchBatch
-	(*WatchEvent)(nil),              // 20: coppice.v1.WatchEvent
-	(*ResolveObjectsRequest)(nil),   // 21: coppice.v1.ResolveObjectsRequest
-	(*ResolveObjectsReply)(nil),     // 22: coppice.v1.ResolveObjectsReply
-	(*GraphNode)(nil),               // 23: coppice.v1.GraphNode
-	(*GraphOwner)(nil),              // 24: coppice.v1.GraphOwner
-	(*Object)(nil),                  // 25: coppice.v1.Object
-	(*Status)(nil),                  // 26: coppice.v1.Status
-	(Reason)(0),                     // 27: coppice.v1.Reason
+	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
+	(WatchEvent_Type)(0),            // 2: coppice.v1.WatchEvent.Type
+	(PlanHolder_Type)(0),            // 3: coppice.v1.PlanHolder.Type
+	(*ObjectsRequest)(nil),          // 4: coppice.v1.ObjectsRequest
+	(*ImportRequest)(nil),           // 5: coppice.v1.ImportRequest
+	(*PatchRequest)(nil),            // 6: coppice.v1.PatchRequest
+	(*Patch)(nil),                   // 7: coppice.v1.Patch
+	(*ObjectsReply)(nil),            // 8: coppice.v1.ObjectsReply
+	(*Result)(nil),                  // 9: coppice.v1.Result
+	(*GetRequest)(nil),              // 10: coppice.v1.GetRequest
+	(*ListRequest)(nil),             // 11: coppice.v1.ListRequest
+	(*ListReply)(nil),               // 12: coppice.v1.ListReply
+	(*DeleteRequest)(nil),           // 13: coppice.v1.DeleteRequest
+	(*DeleteCollectionRequest)(nil), // 14: coppice.v1.DeleteCollectionRequest
+	(*DeleteCollectionReply)(nil),   // 15: coppice.v1.DeleteCollectionReply
+	(*DeleteOptions)(nil),           // 16: coppice.v1.DeleteOptions
+	(*Preconditions)(nil),           // 17: coppice.v1.Preconditions
+	(*RemoveFinalizerRequest)(nil),  // 18: coppice.v1.RemoveFinalizerRequest
+	(*FinalizerHolder)(nil),         // 19: coppice.v1.FinalizerHolder
+	(*WatchRequest)(nil),            // 20: coppice.v1.WatchRequest
+	(*WatchBatch)(nil),              // 21: coppice.v1.WatchBatch
+	(*WatchEvent)(nil),              // 22: coppice.v1.WatchEvent
+	(*ResolveObjectsRequest)(nil),   // 23: coppice.v1.ResolveObjectsRequest
+	(*ResolveObjectsReply)(nil),     // 24: coppice.v1.ResolveObjectsReply
+	(*GraphNode)(nil),               // 25: coppice.v1.GraphNode
+	(*GraphOwner)(nil),              // 26: coppice.v1.GraphOwner
+	(*Owed)(nil),                    // 27: coppice.v1.Owed
+	(*PlanRequest)(nil),             // 28: coppice.v1.PlanRequest
+	(*PlanReply)(nil),               // 29: coppice.v1.PlanReply
+	(*PlanCounts)(nil),              // 30: coppice.v1.PlanCounts
+	(*PlannedObject)(nil),           // 31: coppice.v1.PlannedObject
+	(*PlanHolder)(nil),              // 32: coppice.v1.PlanHolder
+	(*Object)(nil),                  // 33: coppice.v1.Object
+	(*Status)(nil),                  // 34: coppice.v1.Status
+	(Reason)(0),                     // 35: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 36: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	25, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	25, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
-	5,  // 2: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
-	15, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
-	7,  // 4: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	25, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	26, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	25, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
-	14, // 8: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
-	14, // 9: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
-	7,  // 10: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
-	15, // 11: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
-	17, // 12: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerHolder
-	15, // 13: coppice.v1.FinalizerHolder.preconditions:type_name -> coppice.v1.Preconditions
-	20, // 14: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	26, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
-	1,  // 16: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	25, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	27, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
-	23, // 19: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	25, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
-	24, // 21: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
-	0,  // 22: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	33, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	33, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	7,  // 2: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
+	17, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
+	9,  // 4: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
+	33, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	34, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	33, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	16, // 8: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
+	16, // 9: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
+	9,  // 10: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
+	17, // 11: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
+	19, // 12: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerHolder
+	17, // 13: coppice.v1.FinalizerHolder.preconditions:type_name -> coppice.v1.Preconditions
+	22, // 14: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
+	34, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	2,  // 16: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
+	33, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	35, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	25, // 19: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
+	33, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	26, // 21: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
+	27, // 22: coppice.v1.GraphNode.owed:type_name -> coppice.v1.Owed
+	0,  // 23: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
+	27, // 24: coppice.v1.GraphOwner.owed:type_name -> coppice.v1.Owed
+	13, // 25: coppice.v1.PlanRequest.delete:type_name -> coppice.v1.DeleteRequest
+	30, // 26: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
+	31, // 27: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
+	1,  // 28: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
+	36, // 29: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	32, // 30: coppice.v1.PlannedObject.holders:type_name -> coppice.v1.PlanHolder
+	3,  // 31: coppice.v1.PlanHolder.type:type_name -> coppice.v1.PlanHolder.Type
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -1886,13 +2704,14 @@ func file_coppice_v1_api_proto_init() {
 	file_coppice_v1_object_proto_init()
 	file_coppice_v1_status_proto_init()
 	file_coppice_v1_api_proto_msgTypes[12].OneofWrappers = []any{}
+	file_coppice_v1_api_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   23,
+			NumEnums:      4,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

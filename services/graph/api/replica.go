@@ -51,6 +51,7 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 		handle        func(*request)
 	}{
 		{bus.VerbResolve, bus.APIPattern(c.Realm, bus.VerbResolve), rs.resolveObjects},
+		{bus.VerbPlan, bus.APIPattern(c.Realm, bus.VerbPlan), rs.plan},
 		{bus.VerbWatch, bus.APIPattern(c.Realm, bus.VerbWatch), rs.watch},
 		{"internal-" + bus.OpResolve, bus.InternalSubject(c.Realm, bus.OpResolve), rs.resolve},
 		{"internal-" + bus.OpWalk, bus.InternalSubject(c.Realm, bus.OpWalk), rs.walk},
@@ -66,6 +67,11 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 
 // atLeast answers from a snapshot that has reached a revision.
 func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
+	s.atLeastWithin(q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
+}
+
+// atLeastWithin is atLeast for what takes long enough to be given up.
+func (s *replicaServer) atLeastWithin(q *request, revision uint64, answer func(context.Context, *state.Snapshot) (proto.Message, *lifecycle.Error)) {
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
@@ -77,7 +83,7 @@ func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.
 		}
 		snap := s.State.Snapshot()
 		defer snap.Close()
-		m, err := answer(snap)
+		m, err := answer(ctx, snap)
 		if fail := snap.Err(); fail != nil {
 			return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
 		}

@@ -198,14 +198,22 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 	if err := checkCount(len(r.GetNames()), "names"); err != nil {
 		return err
 	}
-	return s.submit(q, at, &command.Objects{
+	work := &command.Objects{
 		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetNames()),
 		DryRun: slices.Contains(r.GetOptions().GetDryRun(), "All"),
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Name = r.GetNames()[i]
 			return lifecycle.Delete(ctx, at, r.GetVersion(), r.GetOptions())
 		},
-	}, "")
+	}
+	if r.GetPlan() != "" {
+		var err *lifecycle.Error
+		if work.Check, err = planned(at, &r); err != nil {
+			return err
+		}
+		work.Atomic = true // a plan is of all of it
+	}
+	return s.submit(q, at, work, "")
 }
 
 func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error {

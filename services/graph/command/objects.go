@@ -23,6 +23,10 @@ type Objects struct {
 	Count int
 	// Decide decides the i-th.
 	Decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
+	// Check, if there is one, is asked before anything is decided, in a commit
+	// in which nothing was decided yet: of what the state holds that the last
+	// commit has left.
+	Check func(*writer.Decision) *lifecycle.Error
 	// Atomic: all or none.
 	Atomic bool
 	// DryRun: answer as if, and change nothing.
@@ -44,6 +48,14 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	kind := d.Ctx.Kinds().Resource(o.Resource)
 	if kind == nil {
 		return true, lifecycle.ErrUnknownKind(o.Resource)
+	}
+	if o.Check != nil {
+		if !d.Empty() {
+			return false, nil
+		}
+		if err := o.Check(d); err != nil {
+			return true, err
+		}
 	}
 	at := lifecycle.Key{Kind: kind, Namespace: o.Namespace}
 	if o.Count*smallestResult > o.largest(d) {

@@ -95,12 +95,17 @@ var _ lifecycle.View = (*Tx)(nil)
 func (s *State) Begin() *Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint)
+	tx.s = s
+	return tx
+}
+
+func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint) *Tx {
 	return &Tx{
-		s:          s,
-		r:          reader{db: s.db, removed: s.removed},
-		kinds:      s.kinds,
-		options:    s.options,
-		checkpoint: proto.Clone(s.checkpoint).(*coppicev1.Checkpoint),
+		r:          r,
+		kinds:      kinds,
+		options:    options,
+		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
 		objects:    map[uid.UID]*object{},
 		names:      map[nameRef]uid.UID{},
 		owners:     map[uid.UID]*owner{},
@@ -110,6 +115,15 @@ func (s *State) Begin() *Tx {
 		touched:    map[uid.UID]struct{}{},
 	}
 }
+
+// Begin starts a Tx on the snapshot, to find out what commits would do. It ends
+// with the snapshot and must be dropped: nothing of it can be written.
+func (s *Snapshot) Begin() *Tx {
+	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.options, s.checkpoint)
+}
+
+// Stored is the state without what the Tx has changed.
+func (tx *Tx) Stored() *Snapshot { return tx.s.Snapshot() }
 
 // Err is the first failure of a read. After it the Tx must be dropped.
 func (tx *Tx) Err() error { return tx.r.failure }

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// answer lets everybody who holds an object of the plan do their part. It
+// reports whether there was anybody.
+func (r *run) answer() (anybody bool) {
+	for _, o := range r.order { // no object comes into the plan by this
+		if r.stopped() {
+			return false
+		}
+		n := r.tx.Node(o.Node.UID)
+		if n == nil || !n.Terminating() {
+			continue
+		}
+		before := len(o.Holders)
+		r.acknowledge(o, n)
+		r.confirm(o, n)
+		for _, f := range n.Finalizers {
+			if !lifecycle.IsBuiltinFinalizer(f) {
+				o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_FINALIZER, Name: f})
+				out, err := lifecycle.RemoveFinalizer(r.rules, r.key(n), f, nil)
+				r.outcome(out, err, o.Node.UID)
+			}
+		}
+		anybody = anybody || len(o.Holders) > before
+	}
+	return anybody
+}
+
+// acknowledge lets the controller of an object see its deletion.
+func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
+	if n.Acknowledged() {
+		return
+	}
+	o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_GENERATION})
+	seen := *n
+	seen.ObservedGeneration = n.AwaitedGeneration
+	r.apply([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: n.UID, Object: lifecycle.Object{Node: &seen}}}, n.UID)
+}
+
+// confirm lets the agent of an object end it.
+func (r *run) confirm(o *Object, n *lifecycle.Node) {
+	if !n.Ending() {
+		return
+	}
+	o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_AGENT})
+	none := int64(0)
+	out, err := lifecycle.Delete(r.rules, r.key(n), "", &coppicev1.DeleteOptions{GracePeriodSeconds: &none})
+	r.outcome(out, err, n.UID)
+}
+
+func (r *run) outcome(out *lifecycle.Outcome, err *lifecycle.Error, u uid.UID) {
+	switch {
+	case err != nil && err.Reason == lifecycle.ReasonNotFound: // another holder was the last
+	case err != nil:
+		r.refuse(err)
+	default:
+		r.apply(out.Events, u)
+	}
+}
+
+func (r *run) key(n *lifecycle.Node) lifecycle.Key { return lifecycle.KeyOf(r.tx, n) }

@@ -1,0 +1,89 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// changesSaid is how many objects a refusal names.
+const changesSaid = 10
+
+// Changed refuses a deletion because its plan is not the one that was named. It
+// says what the deletion would do now, and which objects of that are new since
+// the named plan, or have changed; of what is not in it any more it cannot know.
+func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
+	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict, Resource: d.Resource, Namespace: d.Namespace}
+	if len(d.GetNames()) == 1 {
+		e.Name = d.GetNames()[0]
+	}
+	since := slices.DeleteFunc(slices.Clone(p.Objects), func(o *Object) bool {
+		return was.Revision == 0 || o.Node.Revision <= was.Revision
+	})
+	said := "nothing of that has changed since; something that was planned is gone"
+	if was.Revision == 0 {
+		said = "what has changed since is not known, as the plan was named without its revision"
+	}
+	objects := p.Objects
+	if len(since) > 0 {
+		objects, said = since, "of these changed since: "
+		for i, o := range since[:min(len(since), changesSaid)] {
+			if i > 0 {
+				said += ", "
+			}
+			said += o.key()
+		}
+		if more := len(since) - changesSaid; more > 0 {
+			said += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	e.Message = fmt.Sprintf("the plan %s does not hold any more: at revision %d (plan %s) the deletion %s; %s; nothing was done: plan again",
+		was, p.Revision, p.Name(), say(p.Counts()), said)
+	objects = slices.Clone(objects)
+	slices.SortStableFunc(objects, func(a, b *Object) int { return cmp.Compare(b.Node.Revision, a.Node.Revision) })
+	for _, o := range objects[:min(len(objects), changesSaid)] {
+		e.Causes = append(e.Causes, lifecycle.Cause{
+			Reason: "PlanChanged", Field: o.key(),
+			Message: fmt.Sprintf("%s; last changed at revision %d", outcomes[o.Outcome], o.Node.Revision),
+		})
+	}
+	return e
+}
+
+func (o *Object) key() string {
+	s := o.Resource + "/" + o.Node.Name
+	if o.Node.Namespace != "" {
+		s += " (" + o.Node.Namespace + ")"
+	}
+	return s
+}
+
+var outcomes = map[Outcome]string{
+	Removed:      "would be removed",
+	RemovedLater: "would be removed once holders have done their part",
+	Held:         "would be held",
+	Orphaned:     "would be orphaned",
+	Stripped:     "would lose references",
+	Kept:         "would be kept",
+}
+
+// say says what a plan does in a few words.
+func say(c *coppicev1.PlanCounts) string {
+	var said []string
+	for _, part := range []struct {
+		n    uint32
+		what string
+	}{
+		{c.GetRemoved() + c.GetRemovedLater(), "removes"}, {c.GetHeld(), "marks and does not remove"}, {c.GetOrphaned(), "orphans"},
+		{c.GetStripped(), "strips"}, {c.GetKept(), "keeps"},
+	} {
+		if part.n > 0 {
+			said = append(said, fmt.Sprintf("%s %d", part.what, part.n))
+		}
+	}
+	return strings.Join(said, ", ")
+}

@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Deletion is what is planned: the objects of one request, in one commit.
+type Deletion struct {
+	Resource, Namespace string
+	*coppicev1.DeleteRequest
+}
+
+// Plan is what a deletion would do.
+type Plan struct {
+	// Revision is that of the state that the plan was computed at.
+	Revision uint64
+	// Objects are in the order of resource, namespace and name.
+	Objects []*Object
+}
+
+// Outcome is what becomes of an object.
+type Outcome = coppicev1.PlanOutcome
+
+// The outcomes.
+const (
+	Removed      = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED
+	RemovedLater = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER
+	Held         = coppicev1.PlanOutcome_PLAN_OUTCOME_HELD
+	Orphaned     = coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED
+	Stripped     = coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED
+	Kept         = coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT
+)
+
+// Object is an object of a plan.
+type Object struct {
+	// Node is the object before the deletion.
+	Node     *lifecycle.Node
+	Resource string
+	Outcome  Outcome
+	// Requested: the deletion names it. Others are here Because of an object
+	// of the plan.
+	Requested bool
+	Because   uid.UID
+	// Lost are the references that it loses, if it stays.
+	Lost []lifecycle.OwnerReference
+	// Holders have to do something before it goes, or are why it stays.
+	Holders []Holder
+
+	orphaned bool // one of Lost was
+	joined   bool // those were looked for that it waits for and that go already
+	evicted  bool // what is in it was deleted
+}
+
+// Holder is who has to do something before an object goes, or why it stays.
+type Holder struct {
+	Type coppicev1.PlanHolder_Type
+	Name string
+	// Owner is the uid of an unknown owner, and Until when it counts as absent.
+	Owner uid.UID
+	Until lifecycle.Time
+	Count uint64 // of dependents
+}
+
+// Compute plans a deletion at a snapshot and a time. It refuses what the DELETE
+// would be refused for, and plans of more than maxObjects.
+func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycle.Time, maxObjects int) (*Plan, *lifecycle.Error) {
+	kind := snap.Kinds().Resource(d.Resource)
+	if kind == nil {
+		return nil, lifecycle.ErrUnknownKind(d.Resource)
+	}
+	tx := snap.Begin()
+	r := &run{
+		ctx: ctx, snap: snap, tx: tx, max: maxObjects, revision: snap.Revision(),
+		rules:   &lifecycle.Context{View: tx, Now: now},
+		planned: map[uid.UID]*Object{}, queued: map[uid.UID]bool{}, contained: map[uid.UID]bool{},
+	}
+	for i, name := range d.GetNames() {
+		if err := r.delete(lifecycle.Key{Kind: kind, Namespace: d.Namespace, Name: name}, d.DeleteRequest); err != nil {
+			err.Index = i
+			return nil, err
+		}
+	}
+	r.settle()
+	for _, o := range r.order {
+		if n := r.tx.Node(o.Node.UID); n == nil {
+			o.Outcome = Removed
+		} else {
+			o.waits(tx, n)
+		}
+	}
+	for r.answer() {
+		r.settle()
+	}
+	if r.refusal != nil {
+		return nil, r.refusal
+	}
+	for _, o := range r.order {
+		r.conclude(o)
+	}
+	if err := tx.Err(); err != nil {
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()}
+	}
+	slices.SortFunc(r.order, func(a, b *Object) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node.Namespace, b.Node.Namespace), cmp.Compare(a.Node.Name, b.Node.Name))
+	})
+	return &Plan{Revision: snap.Revision(), Objects: r.order}, nil
+}
+
+// delete applies the DELETE of one object.
+func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Error {
+	out, err := lifecycle.Delete(r.rules, at, d.GetVersion(), d.GetOptions())
+	if err != nil {
+		return err
+	}
+	n := out.Object.Node
+	o := r.plan(n, n.UID)
+	o.Requested, o.Because = true, ""
+	r.apply(out.Events, n.UID)
+	r.enqueue(n.UID, n.UID) // also if it is on its way already
+	return nil
+}
+
+// conclude says what has become of an object.
+func (r *run) conclude(o *Object) {
+	n := r.tx.Node(o.Node.UID)
+	switch {
+	case n == nil && o.Outcome == Removed:
+	case n == nil:
+		o.Outcome = RemovedLater
+	case n.Terminating():
+		o.Outcome = Held
+		o.waits(r.tx, n)
+	case o.orphaned:
+		o.Outcome = Orphaned
+	case len(o.Lost) > 0:
+		o.Outcome = Stripped
+	default:
+		o.Outcome = Kept
+		for i := range n.Owners {
+			ref := &n.Owners[i]
+			if c := lifecycle.Classify(r.tx, n, ref, r.rules.Now); c.Class == lifecycle.Unknown {
+				o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
+			}
+		}
+	}
+	if n == nil {
+		o.Lost = nil // they went with it
+	}
+}
+
+// hold notes a holder, once; what was known of it before is replaced.
+func (o *Object) hold(h Holder) {
+	i := slices.IndexFunc(o.Holders, func(was Holder) bool {
+		return was.Type == h.Type && was.Name == h.Name && was.Owner == h.Owner
+	})
+	if i < 0 {
+		o.Holders = append(o.Holders, h)
+		return
+	}
+	o.Holders[i] = h
+}
+
+// waits notes what a terminating object waits for, beside those who hold it.
+func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
+	var count uint64
+	switch of := lifecycle.Dependents(v, n); {
+	case n.Orphaning():
+		count = of.All
+	case n.Waiting():
+		count = of.Blocking
+	}
+	if count > 0 {
+		o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_DEPENDENTS, Count: count})
+	}
+	if n.Evicting() {
+		o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_CONTENTS})
+	}
+}
+
+func tooLarge(max int) *lifecycle.Error {
+	return &lifecycle.Error{
+		Reason:  lifecycle.ReasonTooLarge,
+		Message: fmt.Sprintf("the plan has more than %d objects; plan the deletion of something further down", max),
+	}
+}

@@ -1,0 +1,139 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// hashLength is how many hexadecimal digits of a SHA-256 name a plan.
+const hashLength = 16
+
+// Hash names what a plan does: which objects go, stay, and lose references, and
+// who has to do something before. How many steps it takes, at which revision it
+// was computed, and when unknown owners count as absent, do not show in it.
+func (p *Plan) Hash() string {
+	sorted := slices.Clone(p.Objects)
+	slices.SortFunc(sorted, func(a, b *Object) int { return strings.Compare(string(a.Node.UID), string(b.Node.UID)) })
+	h := sha256.New()
+	for _, o := range sorted {
+		outcome := o.Outcome
+		if outcome == RemovedLater {
+			outcome = Removed
+		}
+		var said []string
+		for _, r := range o.Lost {
+			said = append(said, fmt.Sprintf("lost %s %s %s %s", r.UID, r.Group(), r.Kind, r.Name))
+		}
+		for _, by := range o.Holders {
+			if !by.inPlan() {
+				said = append(said, fmt.Sprintf("holder %d %s %s", by.Type, by.Name, by.Owner))
+			}
+		}
+		slices.Sort(said)
+		_, _ = io.WriteString(h, fmt.Sprintf("%s %d %q\n", o.Node.UID, outcome, slices.Compact(said))) // a hash never fails
+	}
+	return hex.EncodeToString(h.Sum(nil))[:hashLength]
+}
+
+// inPlan reports whether the holder stands for other objects of the plan.
+func (h Holder) inPlan() bool {
+	return h.Type == coppicev1.PlanHolder_TYPE_DEPENDENTS || h.Type == coppicev1.PlanHolder_TYPE_CONTENTS
+}
+
+// Name is how a DELETE names the plan that it is to carry out: by the hash, and
+// by the revision, so that a refusal can tell what has changed since.
+type Name struct {
+	Hash     string
+	Revision uint64 // zero if it is not said
+}
+
+// Name names the plan.
+func (p *Plan) Name() Name { return Name{p.Hash(), p.Revision} }
+
+func (n Name) String() string {
+	if n.Revision == 0 {
+		return n.Hash
+	}
+	return n.Hash + "@" + strconv.FormatUint(n.Revision, 10)
+}
+
+// ParseName reads what String writes.
+func ParseName(s string) (Name, *lifecycle.Error) {
+	hash, revision, said := strings.Cut(s, "@")
+	n := Name{Hash: hash}
+	_, err := hex.DecodeString(hash)
+	if err == nil && said {
+		n.Revision, err = strconv.ParseUint(revision, 10, 64)
+	}
+	if err != nil || len(hash) != hashLength || hash != strings.ToLower(hash) {
+		return n, lifecycle.ErrBadRequest("plan: %q is not the name of a plan, as the verb plan returns it: %d hexadecimal digits, and perhaps @ and a revision", s, hashLength)
+	}
+	return n, nil
+}
+
+// Counts counts the objects by outcome.
+func (p *Plan) Counts() *coppicev1.PlanCounts {
+	c := &coppicev1.PlanCounts{}
+	for _, o := range p.Objects {
+		switch o.Outcome {
+		case Removed:
+			c.Removed++
+		case RemovedLater:
+			c.RemovedLater++
+		case Held:
+			c.Held++
+		case Orphaned:
+			c.Orphaned++
+		case Stripped:
+			c.Stripped++
+		case Kept:
+			c.Kept++
+		}
+	}
+	return c
+}
+
+// Reply is the plan as clients see it, from an object on: at most limit objects,
+// as many as fit if it is zero, and about so many bytes.
+func (p *Plan) Reply(offset, limit, maxBytes int) *coppicev1.PlanReply {
+	name := p.Name()
+	reply := &coppicev1.PlanReply{Revision: p.Revision, Hash: name.Hash, Plan: name.String(), Counts: p.Counts()}
+	size := 0
+	for _, o := range p.Objects[min(offset, len(p.Objects)):] {
+		m := o.message()
+		size += proto.Size(m)
+		if n := len(reply.Objects); n > 0 && (n == limit || size > maxBytes) {
+			reply.Truncated = true
+			break
+		}
+		reply.Objects = append(reply.Objects, m)
+	}
+	return reply
+}
+
+func (o *Object) message() *coppicev1.PlannedObject {
+	m := &coppicev1.PlannedObject{
+		Resource: o.Resource, Namespace: o.Node.Namespace, Name: o.Node.Name, Uid: o.Node.UID.String(),
+		Outcome: o.Outcome, Requested: o.Requested, Terminating: o.Node.Terminating(),
+	}
+	if o.Because != "" {
+		m.Because = o.Because.String()
+	}
+	if len(o.Lost) > 0 {
+		m.References = lifecycle.Object{Node: &lifecycle.Node{Owners: o.Lost}}.API().GetMetadata().GetOwnerReferences()
+	}
+	for _, h := range o.Holders {
+		m.Holders = append(m.Holders, &coppicev1.PlanHolder{Type: h.Type, Name: h.Name, Until: int64(h.Until), Count: uint32(h.Count)})
+	}
+	return m
+}

@@ -1,0 +1,263 @@
+package plan
+
+import (
+	"context"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/waiters"
+)
+
+// run is a plan on its way.
+type run struct {
+	ctx      context.Context
+	snap     *state.Snapshot
+	tx       *state.Tx
+	rules    *lifecycle.Context
+	revision uint64
+	max      int
+	refusal  *lifecycle.Error
+
+	planned map[uid.UID]*Object
+	order   []*Object
+
+	// queue are the uids because of which something may be owed.
+	queue  []entry
+	queued map[uid.UID]bool
+	// containers are the namespaces and kinds that are being deleted, and that
+	// have lost an object: they are looked at when all else is done.
+	containers []entry
+	contained  map[uid.UID]bool
+}
+
+// entry is a uid because of which something may be owed, and the object of the
+// plan that made it so.
+type entry struct{ uid, because uid.UID }
+
+func (r *run) enqueue(u, because uid.UID) {
+	if !r.queued[u] {
+		r.queued[u] = true
+		r.queue = append(r.queue, entry{u, because})
+	}
+}
+
+// plan takes an object into the plan, as it is now.
+func (r *run) plan(n *lifecycle.Node, because uid.UID) *Object {
+	o := r.planned[n.UID]
+	if o == nil {
+		o = &Object{Node: n, Resource: r.tx.Kinds().OfNode(n).Resource(), Because: because}
+		r.planned[n.UID] = o
+		r.order = append(r.order, o)
+	}
+	if len(r.order) > r.max && r.refusal == nil {
+		r.refusal = tooLarge(r.max)
+	}
+	return o
+}
+
+// apply applies events, which happen because of an object of the plan.
+func (r *run) apply(events []lifecycle.Event, because uid.UID) {
+	for i := range events {
+		e := &events[i]
+		n := r.tx.Node(e.UID)
+		o := r.plan(n, because)
+		if e.Type == lifecycle.OwnerReferencesRemoved {
+			o.Lost = append(o.Lost, e.References...)
+			o.orphaned = o.orphaned || e.Reason == coppicev1.Reason_REASON_OWNER_ORPHANS
+		}
+		r.revision++
+		if _, err := r.tx.Apply(e, r.revision, nil); err != nil {
+			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()})
+			return
+		}
+		r.enqueue(e.UID, e.UID)
+		if e.Type == lifecycle.ObjectDeleted {
+			r.left(n)
+		}
+		for j := range n.Owners {
+			// An owner that is on its way may have waited for this.
+			u := n.Owners[j].UID
+			if owner := r.tx.Node(u); r.planned[u] != nil || owner != nil && owner.Terminating() {
+				r.enqueue(u, e.UID)
+			}
+		}
+	}
+}
+
+func (r *run) refuse(err *lifecycle.Error) {
+	if r.refusal == nil {
+		r.refusal = err
+	}
+}
+
+// stopped reports whether there is no plan to be had.
+func (r *run) stopped() bool {
+	if r.ctx.Err() != nil {
+		r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the plan was not finished in time; plan the deletion of something further down"})
+	}
+	return r.refusal != nil
+}
+
+// left takes note that an object has left its namespace and its kind.
+func (r *run) left(n *lifecycle.Node) {
+	var of []uid.UID
+	if namespaces := r.tx.Kinds().Of("", "Namespace"); namespaces != nil && n.Namespace != "" {
+		of = append(of, r.tx.Lookup(namespaces, "", n.Namespace))
+	}
+	if kind := r.tx.Kinds().OfNode(n); kind != nil {
+		of = append(of, kind.UID)
+	}
+	for _, u := range of {
+		if c := r.tx.Node(u); c != nil && c.Evicting() && !r.contained[u] {
+			r.contained[u] = true
+			r.containers = append(r.containers, entry{u, n.UID})
+		}
+	}
+}
+
+// settle does what is owed until nothing is.
+func (r *run) settle() {
+	for !r.stopped() {
+		if len(r.queue) > 0 {
+			next := r.queue[0]
+			r.queue = r.queue[1:]
+			delete(r.queued, next.uid)
+			r.work(next)
+			continue
+		}
+		for _, c := range r.containers {
+			r.enqueue(c.uid, c.because)
+		}
+		r.containers = nil
+		clear(r.contained)
+		if len(r.queue) == 0 && !r.unblock() {
+			return
+		}
+	}
+}
+
+// unblock breaks circles of objects that wait for each other (A14). It reports
+// whether there were any.
+func (r *run) unblock() bool {
+	before := r.revision
+	uids := make([]uid.UID, len(r.order))
+	for i, o := range r.order {
+		uids[i] = o.Node.UID
+	}
+	for _, circle := range waiters.Among(r.tx, uids).Circles() {
+		nodes := make([]*lifecycle.Node, len(circle))
+		for i, u := range circle {
+			nodes[i] = r.tx.Node(u)
+		}
+		r.apply(lifecycle.Unblock(nodes), circle[0])
+	}
+	return r.revision > before
+}
+
+// work does what is owed because of one uid.
+func (r *run) work(next entry) {
+	u, n := next.uid, r.tx.Node(next.uid)
+	o := r.planned[u]
+	because := next.because
+	if o != nil {
+		because = u
+	}
+	owed := lifecycle.OwedBy(r.tx, u, n)
+	due := owed.Judge && owed.JudgeAt <= r.rules.Now
+	// What it waits for may be on its way already, which nobody has to judge.
+	join := o != nil && !o.joined && n != nil && n.Waiting()
+	if due || join {
+		r.eachDependent(u, func(d *lifecycle.Node) {
+			switch {
+			case d.Terminating() && join && lifecycle.Holds(d, n):
+				r.plan(d, because)
+				r.enqueue(d.UID, d.UID)
+			case due:
+				r.judge(d, because)
+			}
+		})
+		if o != nil {
+			o.joined = o.joined || join
+		}
+	}
+	if owed.Orphan {
+		r.eachDependent(u, func(d *lifecycle.Node) {
+			r.apply(lifecycle.OrphanFrom(r.rules, r.tx.Node(u), d), because)
+		})
+	}
+	if owed.Finish != "" {
+		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), owed.Finish), because)
+	}
+	if c := r.tx.Node(u); owed.Evict && c != nil {
+		if o != nil && !o.evicted {
+			o.evicted = true
+			r.evict(c)
+		}
+		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents), because)
+	}
+}
+
+// evict deletes what is in a container.
+func (r *run) evict(c *lifecycle.Node) {
+	const atOnce = 1024
+	for place := (state.Content{}); !r.stopped(); {
+		var found []uid.UID
+		r.snap.Contents(c, place, func(at state.Content, u uid.UID) bool {
+			found, place = append(found, u), at
+			return len(found) < atOnce
+		})
+		r.tx.Prefetch(found)
+		for _, u := range found {
+			n := r.tx.Node(u)
+			switch {
+			case n == nil: // it went before
+			case n.Terminating():
+				r.plan(n, c.UID)
+				r.enqueue(u, u)
+			default:
+				r.apply(lifecycle.Evict(r.rules, c, n), c.UID)
+			}
+		}
+		if len(found) < atOnce {
+			return
+		}
+	}
+}
+
+// judge does what the collector does with a dependent.
+func (r *run) judge(d *lifecycle.Node, because uid.UID) {
+	switch lifecycle.Judge(r.tx, d, r.rules.Now).Verdict {
+	case lifecycle.CollectObject, lifecycle.CollectForeground:
+		r.apply(lifecycle.Collect(r.rules, d), because)
+	case lifecycle.StripReferences:
+		r.apply(lifecycle.Strip(r.rules, d), because)
+	case lifecycle.Wait:
+		r.plan(d, because)
+	}
+}
+
+// eachDependent visits the objects that still have a reference to u. Nothing in
+// a plan adds one, so that the snapshot knows them all.
+func (r *run) eachDependent(u uid.UID, visit func(*lifecycle.Node)) {
+	const atOnce = 1024
+	for place := (state.Edge{}); ; {
+		var found []uid.UID
+		r.snap.Dependents(u, state.ClaimFilter{}, place, func(e state.Edge, d uid.UID) bool {
+			found, place = append(found, d), e
+			return len(found) < atOnce
+		})
+		r.tx.Prefetch(found)
+		for _, f := range found {
+			d := r.tx.Node(f)
+			if d != nil && slices.ContainsFunc(d.Owners, func(ref lifecycle.OwnerReference) bool { return ref.UID == u }) {
+				visit(d)
+			}
+		}
+		if len(found) < atOnce || r.stopped() {
+			return
+		}
+	}
+}

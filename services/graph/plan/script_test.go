@@ -1,0 +1,169 @@
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/plan"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+// TestScripts plays the stories in testdata/script.
+//
+//	create pods/a owners=(deployments/web) blocking finalizers=(example.com/x)
+//	import pods/a ...             the same, with the owner grace
+//	patch pods/a                  a merge patch, in the next line
+//	kind widgets                  registers a kind whose objects observe generations
+//	delete deployments/web policy=Foreground
+//	plan deployments/web deployments/api policy=Foreground max=10
+//
+// A plan is printed as its counts, and then a line for each object: what becomes
+// of it, because of which other, what it loses and who holds it. A star is an
+// object that the deletion names. Uids are names.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "testdata/script", func(t *testing.T, path string) {
+		t.Helper()
+		t.Parallel()
+		s := &script{realm: statetest.New(t)}
+		datadriven.RunTest(t, path, s.run)
+	})
+}
+
+type script struct{ realm *statetest.Realm }
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	target, values := "", func(key string) []string {
+		for _, a := range d.CmdArgs {
+			if a.Key == key {
+				return a.Vals
+			}
+		}
+		return nil
+	}
+	var targets []string
+	for _, a := range d.CmdArgs {
+		if strings.Contains(a.Key, "/") || d.Cmd == "kind" {
+			target = a.Key
+			targets = append(targets, a.Key)
+		}
+	}
+	policy := strings.Join(values("policy"), "")
+	switch d.Cmd {
+	case "create", "import":
+		m := &coppicev1.ObjectMeta{Finalizers: values("finalizers")}
+		for _, o := range values("owners") {
+			m.OwnerReferences = append(m.OwnerReferences, s.realm.Reference(o, d.HasArg("blocking")))
+		}
+		for _, w := range values("stranger") { // of a kind that nobody registered
+			m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "example.com/v1", Kind: "Stranger", Name: w, Uid: w})
+		}
+		if d.Cmd == "import" {
+			s.realm.Import(target, m)
+		} else {
+			s.realm.Create(target, m)
+		}
+	case "patch":
+		k := s.realm.Key(target)
+		s.realm.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Patch(ctx, k, &coppicev1.Patch{Name: k.Name, Patch: []byte(d.Input)})
+		})
+	case "kind":
+		s.realm.Register(lifecycle.KindSpec{
+			Group: "example.com", Kind: strings.ToUpper(target[:1]) + target[1:len(target)-1], Plural: target, Scope: lifecycle.ScopeNamespaced,
+			Versions: []lifecycle.KindVersion{{Name: "v1"}}, ObservesGeneration: true,
+		})
+	case "delete":
+		s.realm.Delete(target, policy)
+	case "plan":
+		limit := 1000
+		if v := values("max"); v != nil {
+			var err error
+			if limit, err = strconv.Atoi(v[0]); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+		}
+		p, err := compute(t, s.realm, limit, policy, targets...)
+		if err != nil {
+			return fmt.Sprintf("%s: %s\n", err.Reason, err.Message)
+		}
+		return describe(p)
+	default:
+		d.Fatalf(t, "there is no command %q", d.Cmd)
+	}
+	return ""
+}
+
+// deletion is the deletion of objects of one resource and namespace.
+func deletion(r *statetest.Realm, policy string, targets ...string) plan.Deletion {
+	at := r.Key(targets[0])
+	d := plan.Deletion{Resource: at.Kind.Resource(), Namespace: at.Namespace, DeleteRequest: &coppicev1.DeleteRequest{
+		Options: &coppicev1.DeleteOptions{PropagationPolicy: policy},
+	}}
+	for _, target := range targets {
+		d.Names = append(d.Names, r.Key(target).Name)
+	}
+	return d
+}
+
+func compute(t *testing.T, r *statetest.Realm, limit int, policy string, targets ...string) (*plan.Plan, *lifecycle.Error) {
+	t.Helper()
+	snap := r.Snapshot()
+	defer snap.Close()
+	return plan.Compute(context.Background(), snap, deletion(r, policy, targets...), r.Clock, limit)
+}
+
+func describe(p *plan.Plan) string {
+	var b strings.Builder
+	b.WriteString(strings.Join(strings.Fields(p.Counts().String()), " ") + "\n")
+	for _, o := range p.Objects {
+		star := ""
+		if o.Requested {
+			star = "*"
+		}
+		_, _ = fmt.Fprintf(&b, "%s/%s%s: %s", o.Resource, o.Node.Name, star, outcome(o.Outcome))
+		if o.Because != "" {
+			_, _ = fmt.Fprintf(&b, " because of %s", o.Because)
+		}
+		for _, r := range o.Lost {
+			_, _ = fmt.Fprintf(&b, "; loses %s", r.UID)
+		}
+		for _, h := range o.Holders {
+			b.WriteString("; " + holder(h))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func outcome(o plan.Outcome) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(o.String(), "PLAN_OUTCOME_"), "_", " "))
+}
+
+func holder(h plan.Holder) string {
+	switch h.Type {
+	case coppicev1.PlanHolder_TYPE_DEPENDENTS:
+		return fmt.Sprintf("waits for %d", h.Count)
+	case coppicev1.PlanHolder_TYPE_OWNER:
+		return "unknown owner " + h.Name
+	case coppicev1.PlanHolder_TYPE_FINALIZER:
+		return "finalizer " + h.Name
+	}
+	return strings.ToLower(strings.TrimPrefix(h.Type.String(), "TYPE_"))
+}
+
+func owned(r *statetest.Realm, owners ...string) *coppicev1.ObjectMeta {
+	m := &coppicev1.ObjectMeta{}
+	for _, o := range owners {
+		m.OwnerReferences = append(m.OwnerReferences, r.Reference(o, true))
+	}
+	return m
+}

@@ -1,0 +1,168 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+var foreground = &client.DeleteOptions{PropagationPolicy: lifecycle.Foreground}
+
+// family creates a deployment above a replicaset above pods, of which the first
+// has a finalizer that nobody answers.
+func (r *realm) family(podNames ...string) *coppicev1.Object {
+	r.t.Helper()
+	web := r.create(deployments, "shop", named("web"))
+	rs := r.create(replicasets, "shop", named("rs", web))
+	for i, name := range podNames {
+		pod := named(name, rs)
+		if i == 0 {
+			pod.Metadata.Finalizers = []string{"example.com/bucket"}
+		}
+		r.create(pods, "shop", pod)
+	}
+	return rs
+}
+
+func (r *realm) plan(names ...string) *client.Plan {
+	r.t.Helper()
+	p, err := r.Objects(deployments, "shop").Plan(r.ctx, names, foreground, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// A deletion that names its plan does what the plan says, and the plan itself
+// changes nothing.
+func TestPlanned(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.family("a", "b")
+	p := r.plan("web")
+	if c := p.GetCounts(); c.GetRemoved() != 1 || c.GetRemovedLater() != 3 || len(p.GetObjects()) != 4 {
+		t.Fatalf("the plan is %v", p)
+	}
+	if again := r.plan("web"); again.GetPlan() != p.GetPlan() {
+		t.Errorf("the plan was %s, and then %s", p.GetPlan(), again.GetPlan())
+	}
+	results, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, p.GetPlan())
+	if err != nil || len(results) != 1 || results[0].Code != 202 {
+		t.Fatalf("%v, %v", results, err)
+	}
+	r.gone(pods, "shop", "b")
+	if _, err := r.Objects(pods, "shop").Delete(r.ctx, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	// What remains of the plan is another plan.
+	if rest := r.plan("web"); rest.GetHash() == p.GetHash() || len(rest.GetObjects()) != 3 {
+		t.Errorf("then the plan is %v", rest)
+	}
+}
+
+// A deletion whose plan has changed is refused, says what is new, and does
+// nothing.
+func TestPlanChanged(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	rs := r.family("a", "b")
+	p := r.plan("web")
+	late := named("late", rs)
+	late.Metadata.OwnerReferences[0].BlockOwnerDeletion = nil
+	r.create(pods, "shop", late)
+	for _, name := range []string{p.GetPlan(), p.GetHash()} {
+		_, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, name)
+		var e *client.Error
+		if !asError(err, &e) || e.Reason != client.Conflict || len(e.Causes) == 0 {
+			t.Fatalf("with plan %s: %v", name, err)
+		}
+		if e.Causes[0].Field != "pods/late (shop)" {
+			t.Errorf("with plan %s the first cause is %v", name, e.Causes[0])
+		}
+		contains(t, "the refusal", e.Message, name, "plan again")
+	}
+	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+		t.Errorf("it was done all the same: %v", m)
+	}
+	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, r.plan("web").GetPlan()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A plan is of all objects that the request names, which are deleted together
+// or not at all.
+func TestPlanOfSeveral(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	web, api := r.create(deployments, "shop", named("web")), r.create(deployments, "shop", named("api"))
+	r.create(pods, "shop", named("shared", web, api))
+	if c := r.plan("web").GetCounts(); c.GetRemoved() != 1 || c.GetStripped() != 1 {
+		t.Errorf("of one: %v", c)
+	}
+	both := r.plan("web", "api")
+	if c := both.GetCounts(); c.GetRemoved() != 3 {
+		t.Errorf("of both: %v", c)
+	}
+	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, both.GetPlan()); !errors.Is(err, client.Conflict) {
+		t.Errorf("one, with the plan of both: %v", err)
+	}
+	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web", "api"}, foreground, both.GetPlan()); err != nil {
+		t.Error(err)
+	}
+	r.gone(pods, "shop", "shared")
+}
+
+func TestPlanRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	_, err := r.Objects(deployments, "shop").Plan(r.ctx, []string{"nope"}, nil, 0)
+	if !errors.Is(err, client.NotFound) {
+		t.Errorf("what is not there: %v", err)
+	}
+	_, err = r.Objects(deployments, "shop").Plan(r.ctx, nil, nil, 0)
+	if !errors.Is(err, client.BadRequest) {
+		t.Errorf("nothing: %v", err)
+	}
+	r.create(deployments, "shop", named("web"))
+	_, err = r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, nil, "nonsense")
+	if !errors.Is(err, client.BadRequest) {
+		t.Errorf("no plan: %v", err)
+	}
+	reply := r.request("plan", "apps.deployments.shop", `{"delete": {"names": ["web"], "options": {"propagationPolicy": "Foreground"}}}`)
+	contains(t, "the plan as JSON", strings.ReplaceAll(string(reply.Data), " ", ""), `"outcome":"PLAN_OUTCOME_REMOVED"`, `"counts":{"removed":1}`, `"requested":true`)
+}
+
+// A large plan comes in pages, and is too large for the writer.
+func TestLargePlan(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	web := r.create(deployments, "shop", named("web"))
+	const n, batch = 21000, 3000
+	for first := 0; first < n; first += batch {
+		list := make([]*coppicev1.Object, batch)
+		for i := range list {
+			list[i] = named(fmt.Sprintf("pod-%05d-"+strings.Repeat("x", 150), first+i), web)
+		}
+		if _, err := r.Objects(pods, "shop").CreateAll(r.ctx, list, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.plan("web")
+	if len(p.GetObjects()) != n+1 || p.GetCounts().GetRemoved() != n+1 {
+		t.Fatalf("the plan has %d objects, and counts %v", len(p.GetObjects()), p.GetCounts())
+	}
+	_, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, p.GetPlan())
+	var e *client.Error
+	if !asError(err, &e) || e.Reason != client.TooLarge {
+		t.Fatalf("the writer was asked to plan %d objects: %v", n, err)
+	}
+	contains(t, "the refusal", e.Message, "20,000 objects", "nothing was done")
+	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
+		t.Errorf("it was done all the same: %v", m)
+	}
+}
