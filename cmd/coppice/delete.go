@@ -27,6 +27,7 @@ type deleteFlags struct {
 	wait           bool
 	timeout        time.Duration
 	ignoreNotFound bool
+	plan           string
 }
 
 func (a *app) deleteCommand() *cobra.Command {
@@ -38,11 +39,16 @@ func (a *app) deleteCommand() *cobra.Command {
 		Long: `Delete deletes objects. What depends on them goes with them in the background;
 with --cascade=foreground before them; with --cascade=orphan it stays.
 
+With --dry-run=cascade it shows all that would follow, as 'coppice plan' does.
+With --plan it deletes if that still does what was shown; otherwise it is refused,
+and says what has changed.
+
 With --wait it waits until the objects and everything that is expected to go
 with them is gone, and says how many remain and who holds them. Interrupting it
 does not stop the deletion.`,
 		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
   coppice delete pods -n shop -l app=web --dry-run=server
+  coppice delete deploy/web -n shop --plan=8a3c8b8e61cf3e52@87
   coppice delete -f web.yaml --ignore-not-found`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
@@ -53,16 +59,24 @@ does not stop the deletion.`,
 	f.fileFlags.flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
-	c.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of dependents: background, foreground or orphan")
-	c.Flags().Lookup("cascade").NoOptDefVal = "background"
-	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds in which an object may end by itself; negative: as it says")
-	completeFlag(c, "cascade", "background", "foreground", "orphan")
+	f.policyFlags(c)
 	dryRunFlag(c, &f.dryRun)
+	completeFlag(c, "dry-run", "server", "cascade", "none")
+	c.Flags().Lookup("dry-run").Usage = "server: answer as if, and change nothing; cascade: plan all that would follow; or none"
+	c.Flags().StringVar(&f.plan, "plan", "", "delete if that does what this plan says, which 'coppice plan' has shown")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until everything that goes is gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: as long as it takes")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no failure")
 	a.clientFlags(c)
 	return c
+}
+
+// policyFlags are those that say how to delete.
+func (f *deleteFlags) policyFlags(c *cobra.Command) {
+	c.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of dependents: background, foreground or orphan")
+	c.Flags().Lookup("cascade").NoOptDefVal = "background"
+	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds in which an object may end by itself; negative: as it says")
+	completeFlag(c, "cascade", "background", "foreground", "orphan")
 }
 
 // options are what the server is told.
@@ -99,6 +113,10 @@ type victim struct {
 }
 
 func (s *session) delete(ctx context.Context, args []string, f deleteFlags) error {
+	if f.dryRun == "cascade" {
+		f.dryRun = "none"
+		return s.planDeletion(ctx, args, planFlags{deleteFlags: f, output: formatText})
+	}
 	options, err := f.options()
 	if err != nil {
 		return err
@@ -109,6 +127,9 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 		return err
 	}
 	d := &deletion{session: s, f: f, options: options, failed: failed, dry: len(options.DryRun) > 0}
+	if f.plan != "" {
+		return d.planned(ctx, victims)
+	}
 	if f.wait && !d.dry {
 		return d.waiting(ctx, victims)
 	}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// planDrawing makes branches of a plan.
+type planDrawing struct {
+	plan     *coppicev1.PlanReply
+	below    map[string][]*coppicev1.PlannedObject // by the uid because of which they are here
+	ownerKey func(*coppicev1.OwnerReference) string
+	holder   func(h *coppicev1.PlanHolder, resource string) string
+	all      bool
+}
+
+func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, holder func(*coppicev1.PlanHolder, string) string, all bool) *planDrawing {
+	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, holder: holder, all: all}
+	for _, o := range p.GetObjects() {
+		if !o.GetRequested() {
+			d.below[o.GetBecause()] = append(d.below[o.GetBecause()], o)
+		}
+	}
+	return d
+}
+
+// trees has one for each object that the deletion names.
+func (d *planDrawing) trees() []*branch {
+	var list []*branch
+	for _, o := range d.plan.GetObjects() {
+		if o.GetRequested() {
+			list = append(list, d.down(o, o.GetNamespace(), 0))
+		}
+	}
+	return list
+}
+
+func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *branch {
+	b := &branch{key: o.GetResource() + "/" + o.GetName()}
+	if o.GetNamespace() != namespace {
+		b.key = withNamespace(b.key, o.GetNamespace())
+	}
+	if o.GetTerminating() {
+		b.notes = append(b.notes, "Terminating")
+	}
+	b.ending = d.outcome(o)
+	below := d.below[o.GetUid()]
+	if depth >= maxDepth && len(below) > 0 {
+		b.below = append(b.below, &branch{key: "… " + count(len(below), "object") + ", and what is below"})
+		return b
+	}
+	plain := map[string][]*coppicev1.PlannedObject{} // by resource
+	var rest []*coppicev1.PlannedObject
+	for _, c := range below {
+		if d.plain(c) {
+			plain[c.GetResource()] = append(plain[c.GetResource()], c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	var groups []*branch
+	for resource, group := range plain {
+		if len(group) == 1 {
+			rest = append(rest, group...)
+			continue
+		}
+		groups = append(groups, &branch{key: fmt.Sprintf("%d %s", len(group), resource), ending: d.outcome(group[0])})
+	}
+	slices.SortFunc(groups, func(a, b *branch) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(rest, func(a, b *coppicev1.PlannedObject) int {
+		leaf := func(o *coppicev1.PlannedObject) int { return min(len(d.below[o.GetUid()]), 1) }
+		return cmp.Or(leaf(b)-leaf(a), cmp.Compare(a.GetResource(), b.GetResource()), cmp.Compare(a.GetName(), b.GetName()),
+			cmp.Compare(a.GetNamespace(), b.GetNamespace()))
+	})
+	for _, c := range rest {
+		b.below = append(b.below, d.down(c, o.GetNamespace(), depth+1))
+	}
+	b.below = append(b.below, groups...)
+	return b
+}
+
+// plain reports whether there is nothing to say of an object but that it goes.
+func (d *planDrawing) plain(o *coppicev1.PlannedObject) bool {
+	return !d.all && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
+}
+
+// outcome says what becomes of an object.
+func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
+	var holders, lost []string
+	for _, h := range o.GetHolders() {
+		holders = append(holders, d.holder(h, o.GetResource()))
+	}
+	for _, r := range o.GetReferences() {
+		lost = append(lost, d.ownerKey(r))
+	}
+	by := strings.Join(holders, ", ")
+	switch o.GetOutcome() {
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED:
+		return "removed"
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER:
+		if by == "" {
+			return "removed after that"
+		}
+		return "removed after " + by
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_HELD:
+		return "held" + prefixed(" by ", by)
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED:
+		return "orphaned by " + strings.Join(lost, ", ")
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED:
+		return "stays, stripped of " + strings.Join(lost, ", ")
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT:
+		return "stays, as " + by
+	}
+	return o.GetOutcome().String()
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+// planJSON is a plan for programs.
+type planJSON struct {
+	Revision uint64              `json:"revision"`
+	Hash     string              `json:"hash"`
+	Plan     string              `json:"plan"`
+	Counts   planCountsJSON      `json:"counts"`
+	Objects  []plannedObjectJSON `json:"objects"`
+}
+
+type planCountsJSON struct {
+	Removed      uint32 `json:"removed"`
+	RemovedLater uint32 `json:"removedLater"`
+	Held         uint32 `json:"held"`
+	Orphaned     uint32 `json:"orphaned"`
+	Stripped     uint32 `json:"stripped"`
+	Kept         uint32 `json:"kept"`
+}
+
+type plannedObjectJSON struct {
+	Resource    string           `json:"resource"`
+	Namespace   string           `json:"namespace,omitempty"`
+	Name        string           `json:"name"`
+	UID         string           `json:"uid"`
+	Outcome     string           `json:"outcome"`
+	Requested   bool             `json:"requested,omitempty"`
+	Terminating bool             `json:"terminating,omitempty"`
+	Because     string           `json:"because,omitempty"`
+	References  []referenceJSON  `json:"references,omitempty"`
+	Holders     []planHolderJSON `json:"holders,omitempty"`
+}
+
+type referenceJSON struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+type planHolderJSON struct {
+	Type  string     `json:"type"`
+	Name  string     `json:"name,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+	Count uint32     `json:"count,omitempty"`
+}
+
+func planJSONOf(p *client.Plan) planJSON {
+	c := p.GetCounts()
+	j := planJSON{
+		Revision: p.GetRevision(), Hash: p.GetHash(), Plan: p.GetPlan(),
+		Counts: planCountsJSON{c.GetRemoved(), c.GetRemovedLater(), c.GetHeld(), c.GetOrphaned(), c.GetStripped(), c.GetKept()},
+	}
+	for _, o := range p.GetObjects() {
+		as := plannedObjectJSON{
+			Resource: o.GetResource(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUid(),
+			Outcome: camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
+		}
+		for _, r := range o.GetReferences() {
+			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})
+		}
+		for _, h := range o.GetHolders() {
+			by := planHolderJSON{Type: camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
+			if h.GetUntil() != 0 {
+				until := time.UnixMicro(h.GetUntil()).UTC()
+				by.Until = &until
+			}
+			as.Holders = append(as.Holders, by)
+		}
+		j.Objects = append(j.Objects, as)
+	}
+	return j
+}
+
+// camel is an enum's value as JSON for programs has it: "RemovedLater".
+func camel(value, prefix string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(strings.TrimPrefix(value, prefix), "_") {
+		b.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return b.String()
+}
