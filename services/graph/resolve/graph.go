@@ -100,13 +100,23 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		Resource:  g.snap.Kinds().OfNode(n).Resource(),
 		Object:    lifecycle.Object{Node: n}.API(),
 		Requested: requested,
+
+		AwaitedGeneration: n.AwaitedGeneration, ObservedGeneration: n.ObservedGeneration,
 	}
+	owed := func(u uid.UID) *coppicev1.Owed {
+		if !requested {
+			return nil
+		}
+		return g.owed(u)
+	}
+	node.Owed = owed(u)
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
 	for i := range n.Owners {
 		c := lifecycle.Classify(g.snap, n, &n.Owners[i], g.o.Now)
 		node.Owners = append(node.Owners, &coppicev1.GraphOwner{
 			Class: c.Class, Why: c.Why(g.snap, n, &n.Owners[i]), UnknownUntil: int64(c.Until),
+			Owed: owed(n.Owners[i].UID),
 		})
 	}
 	if n.Evicting() {
@@ -117,4 +127,19 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	g.bytes += proto.Size(node)
 	g.reply.Nodes = append(g.reply.Nodes, node)
+}
+
+// owed is what has still to happen because of a uid, nil if nothing.
+func (g *grapher) owed(u uid.UID) *coppicev1.Owed {
+	row, ok := g.snap.Owed(u)
+	if !ok {
+		return nil
+	}
+	o := &coppicev1.Owed{
+		Since: int64(row.Since), Judge: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Terminate: row.Terminate, Finalize: row.Finalize,
+	}
+	if at := int64(row.JudgeAt); row.Judge && row.JudgeAt != lifecycle.Never {
+		o.JudgeAt = &at
+	}
+	return o
 }

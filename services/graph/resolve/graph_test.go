@@ -109,3 +109,25 @@ func TestGraphTellsClasses(t *testing.T) {
 		t.Errorf("the second owner: %q", why)
 	}
 }
+
+// What is asked for is told with what is owed because of it and of its owners.
+func TestGraphTellsOwed(t *testing.T) {
+	t.Parallel()
+	r := family(t)
+	r.Delete("deployments/web", lifecycle.Foreground)
+	r.Delete("deployments/api", lifecycle.Background)
+	reply := graph(t, r, resolve.GraphOptions{Owners: true}, "web", "b")
+	web, b := reply.GetNodes()[0], reply.GetNodes()[1]
+	if o := web.GetOwed(); !o.GetJudge() || o.JudgeAt == nil || o.GetJudgeAt() != 0 || o.GetSince() != int64(r.Clock) {
+		t.Errorf("because of web, which waits, is owed %v", o)
+	}
+	if o := b.GetOwners()[1].GetOwed(); !o.GetJudge() {
+		t.Errorf("because of api, which is gone, is owed %v", o)
+	}
+	if o := b.GetOwners()[0].GetOwed(); o != nil || b.GetOwed() != nil {
+		t.Errorf("because of b and rs is owed %v, %v", b.GetOwed(), o)
+	}
+	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetOwed() != nil {
+		t.Errorf("rs was not asked for, and is told with %v", rs)
+	}
+}

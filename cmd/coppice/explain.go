@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) explainCommand() *cobra.Command {
+	var w where
+	var output string
+	c := &cobra.Command{
+		Use:     "explain TYPE NAME | TYPE/NAME",
+		GroupID: "objects",
+		Short:   "Say why an object is not deleted, or why it was",
+		Long: `Explain says why an object is there: who owns it, and who owns those; and if it is
+being deleted, who has still to do something: finalizers and agents, and whether
+anybody answers their calls, dependents that it waits for, its controller. Of an
+object that is gone it says why, from the log, back to whoever wanted it.`,
+		Example: `  coppice explain pods/web-1 -n shop
+  coppice explain deploy/web -n shop -o json`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeTargets(&w),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.explain(ctx, args, w, output)
+		}),
+	}
+	w.flags(c, false)
+	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
+	completeFlag(c, "output", textFormats()...)
+	a.clientFlags(c)
+	return c
+}
+
+// explanation is why an object is not deleted, or why it was. It is also what
+// programs get.
+type explanation struct {
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// State is Active, Terminating or Removed.
+	State   string `json:"state"`
+	Summary string `json:"summary"`
+	// Since is when the object was marked, or removed.
+	Since *time.Time `json:"since,omitempty"`
+	// Because are the reasons, from the nearest to the command of whoever
+	// wanted it; Causes are the events that they are from.
+	Because    []string             `json:"because,omitempty"`
+	Causes     []causeJSON          `json:"causes,omitempty"`
+	Owners     []explainedOwner     `json:"owners,omitempty"`
+	Finalizers []explainedFinalizer `json:"finalizers,omitempty"`
+	Agent      *explainedAgent      `json:"agent,omitempty"`
+	Dependents *explainedDependents `json:"dependents,omitempty"`
+	Generation *awaitedGeneration   `json:"generation,omitempty"`
+	Owed       []explainedOwed      `json:"owed,omitempty"`
+}
+
+const (
+	stateActive      = "Active"
+	stateTerminating = "Terminating"
+	stateRemoved     = "Removed"
+)
+
+// causeJSON is an event on the way to an object's deletion.
+type causeJSON struct {
+	Revision  uint64    `json:"revision"`
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type"`
+	Resource  string    `json:"resource"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Actor     string    `json:"actor"`
+	Verb      string    `json:"verb"`
+	Reason    string    `json:"reason"`
+}
+
+// explainedOwner is an owner of the object, at depth 0, or of its owners.
+type explainedOwner struct {
+	Depth        int        `json:"depth"`
+	Of           string     `json:"of"`
+	Owner        string     `json:"owner"`
+	UID          string     `json:"uid"`
+	Class        string     `json:"class"`
+	Why          string     `json:"why"`
+	UnknownUntil *time.Time `json:"unknownUntil,omitempty"`
+	Controller   bool       `json:"controller,omitempty"`
+	Blocking     bool       `json:"blocking,omitempty"`
+	Terminating  bool       `json:"terminating,omitempty"`
+
+	class coppicev1.OwnerClass
+}
+
+type explainedFinalizer struct {
+	Name    string     `json:"name"`
+	BuiltIn bool       `json:"builtIn,omitempty"`
+	Since   *time.Time `json:"since,omitempty"` // it holds the object
+	answering
+}
+
+type explainedAgent struct {
+	Until time.Time `json:"until"`
+	answering
+}
+
+// answering is who takes calls, if anybody does.
+type answering struct {
+	// Consumer is None, Busy or Alive; Unseen if nobody could look.
+	Consumer string `json:"consumer,omitempty"`
+	Holder   string `json:"holder,omitempty"`
+	Calls    uint64 `json:"calls,omitempty"`
+	Parked   bool   `json:"parked,omitempty"`
+
+	is   consumer
+	says string
+}
+
+func answers(is consumer, says string) answering {
+	return answering{
+		Consumer: [...]string{"Unseen", "None", "Busy", "Alive"}[is.state], Holder: is.holder, Calls: is.calls,
+		Parked: says == saysParked, is: is, says: says,
+	}
+}
+
+type explainedDependents struct {
+	All      uint64 `json:"all"`
+	Blocking uint64 `json:"blocking"`
+	// Blockers are those that hold the deletion up, in the end.
+	Blockers  []blocker `json:"blockers,omitempty"`
+	Truncated bool      `json:"truncated,omitempty"`
+}
+
+type blocker struct {
+	Object string `json:"object"`
+	UID    string `json:"uid"`
+	Held   string `json:"held,omitempty"`
+}
+
+type awaitedGeneration struct {
+	Awaited  int64 `json:"awaited"`
+	Observed int64 `json:"observed"`
+}
+
+// explainedOwed is what has still to happen because of an object, or of an
+// owner: since when, and when it is due.
+type explainedOwed struct {
+	Object string     `json:"object"`
+	What   string     `json:"what"`
+	Since  time.Time  `json:"since"`
+	Due    *time.Time `json:"due,omitempty"`
+}
+
+func (s *session) explain(ctx context.Context, args []string, w where, output string) error {
+	if err := checkFormat(output, textFormats()...); err != nil {
+		return err
+	}
+	k, name, err := s.one(args)
+	if err != nil {
+		return err
+	}
+	e := &explainer{session: s, kind: k, namespace: w.of(k)}
+	e.explanation = explanation{Resource: client.ResourceOf(k).String(), Namespace: e.namespace, Name: name}
+	if e.consumers, err = s.consumers(); err != nil {
+		return err
+	}
+	o, node, above, err := e.look(ctx, name)
+	switch {
+	case errors.Is(err, client.NotFound):
+		err = e.removed(ctx, err)
+	case err == nil:
+		err = e.present(ctx, o, node, above)
+	}
+	if err != nil {
+		return err
+	}
+	if output == formatJSON {
+		enc := json.NewEncoder(s.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "    ")
+		return enc.Encode(e.explanation)
+	}
+	return e.write()
+}
+
+// explainer finds out what there is to explain.
+type explainer struct {
+	*session
+	explanation
+	kind      client.Kind
+	namespace string
+	consumers *consumers
+}
+
+// look reads an object, how it hangs together with others, and all owners above.
+func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *family, error) {
+	objects := e.objects(e.kind, e.namespace).IncludeUninitialized()
+	o, err := objects.Get(ctx, name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{Owners: true, MinRevision: o.GetMetadata().GetResourceVersion()})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	above := newFamily()
+	for _, n := range reply.GetNodes() {
+		above.add(n)
+	}
+	return o, reply.GetNodes()[0], above, nil
+}
+
+// present explains an object that is there.
+func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode, above *family) error {
+	m := n.GetObject().GetMetadata()
+	e.UID, e.State = m.GetUid(), stateActive
+	e.owners(n, above, 0, map[string]bool{})
+	e.Dependents = &explainedDependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents()}
+	if m.GetDeletionTimestamp() != nil {
+		e.State = stateTerminating
+		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
+		e.Since = &since
+		e.marked(ctx)
+	}
+	d := &description{session: e.session, kind: e.kind, o: o, node: n, consumers: e.consumers}
+	e.holders(ctx, d)
+	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
+		e.Generation = &awaitedGeneration{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
+	}
+	if e.State == stateTerminating && n.GetBlockingDependents() > 0 {
+		if err := e.blockers(ctx, n); err != nil {
+			return err
+		}
+	}
+	e.owedBy(keyOfNode(n), n.GetOwed())
+	for i, r := range m.GetOwnerReferences() {
+		e.owedBy(e.ownerKey(r), n.GetOwners()[i].GetOwed())
+	}
+	e.Summary = e.summary(n)
+	return nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// maxExplainedOwners is how many owners are told. Nobody reads more.
+const maxExplainedOwners = 100
+
+// owners tells the owners of an object, and below each its own.
+func (e *explainer) owners(n *coppicev1.GraphNode, above *family, depth int, told map[string]bool) {
+	told[uidOf(n)] = true
+	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
+		if len(e.Owners) >= maxExplainedOwners {
+			return
+		}
+		class := n.GetOwners()[i]
+		as := explainedOwner{
+			Depth: depth, Of: keyOfNode(n), Owner: e.ownerKey(r), UID: r.GetUid(), Class: camel(class.GetClass().String(), "OWNER_CLASS_"),
+			Why: class.GetWhy(), Controller: r.GetController(), Blocking: r.GetBlockOwnerDeletion(), class: class.GetClass(),
+		}
+		if class.GetUnknownUntil() != 0 {
+			until := time.UnixMicro(class.GetUnknownUntil()).UTC()
+			as.UnknownUntil = &until
+		}
+		owner := above.nodes[r.GetUid()]
+		if owner == nil || !present(class.GetClass()) {
+			e.Owners = append(e.Owners, as)
+			continue
+		}
+		as.Terminating = owner.GetObject().GetMetadata().GetDeletionTimestamp() != nil
+		e.Owners = append(e.Owners, as)
+		if !told[r.GetUid()] {
+			e.owners(owner, above, depth+1, told)
+		}
+	}
+}
+
+// holders tells the finalizers of the object and its agent, and who answers.
+func (e *explainer) holders(ctx context.Context, d *description) {
+	for _, name := range d.o.GetMetadata().GetFinalizers() {
+		f := explainedFinalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
+		if f.says = d.finalizer(ctx, name); !f.BuiltIn {
+			f.answering = answers(e.consumers.finalizer(ctx, name), f.says)
+		}
+		e.Finalizers = append(e.Finalizers, f)
+	}
+	if d.o.GetMetadata().GetDeletionGracePeriodSeconds() > 0 {
+		e.Agent = &explainedAgent{
+			Until:     d.o.GetMetadata().GetDeletionTimestamp().AsTime(),
+			answering: answers(e.consumers.agent(ctx, client.ResourceOf(e.kind)), d.agent(ctx)),
+		}
+	}
+}
+
+// explainedBelow is how many objects below one are looked at for what holds it up.
+const explainedBelow = 2000
+
+// blockers finds those in whose hands it is that the object goes: dependents
+// that it waits for, or that those wait for, and that wait for nobody.
+func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
+	reply, err := e.anything().ResolveUIDs(ctx, []string{uidOf(n)}, client.GraphOptions{Dependents: true, Limit: explainedBelow})
+	if err != nil {
+		return err
+	}
+	below := newFamily()
+	for _, d := range reply.GetNodes() {
+		below.add(d)
+	}
+	e.Dependents.Truncated = reply.GetTruncated()
+	seen := map[string]bool{}
+	var visit func(n *coppicev1.GraphNode)
+	visit = func(n *coppicev1.GraphNode) {
+		seen[uidOf(n)] = true
+		for _, uid := range below.below[uidOf(n)] {
+			d := below.nodes[uid]
+			if seen[uid] || !blocksDeletion(d, n) {
+				continue
+			}
+			waits := d.GetObject().GetMetadata().GetDeletionTimestamp() != nil && !external(d) && d.GetBlockingDependents() > 0
+			if waits {
+				visit(d)
+				continue
+			}
+			seen[uid] = true
+			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: keyOfNode(d), UID: uid, Held: e.heldUp(ctx, d)})
+		}
+	}
+	visit(n)
+	slices.SortFunc(e.Dependents.Blockers, func(a, b blocker) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.UID, b.UID)) })
+	return nil
+}
+
+// blocksDeletion reports whether a dependent holds up its owner's deletion in
+// the foreground.
+func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
+	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
+		if r.GetUid() == uidOf(owner) && r.GetBlockOwnerDeletion() && present(d.GetOwners()[i].GetClass()) {
+			return true
+		}
+	}
+	return false
+}
+
+// heldUp says why a dependent is still there that somebody waits for.
+func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
+	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
+		return e.consumers.held(ctx, d)
+	}
+	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
+		if o := d.GetOwners()[i]; o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
+			return "kept, as its owner " + e.ownerKey(r) + " is unknown" + e.keptUntil(o)
+		}
+	}
+	return "about to be deleted"
+}
+
+// owedBy tells what has still to happen because of an object.
+func (e *explainer) owedBy(key string, o *coppicev1.Owed) {
+	if o == nil {
+		return
+	}
+	tell := func(what string, due *time.Time) {
+		e.Owed = append(e.Owed, explainedOwed{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
+	}
+	if o.GetJudge() {
+		what := "dependents are to be judged"
+		var due *time.Time
+		switch {
+		case o.JudgeAt == nil:
+			what += ", once more is known of their owners"
+		case o.GetJudgeAt() > 0:
+			at := time.UnixMicro(o.GetJudgeAt()).UTC()
+			due = &at
+		}
+		tell(what, due)
+	}
+	if o.GetOrphan() {
+		tell("dependents are to be parted from it", nil)
+	}
+	if o.GetFinish() != "" {
+		tell(o.GetFinish()+" is to be removed", nil)
+	}
+	if o.GetTerminate() {
+		tell("its agent is to confirm", nil)
+	}
+	if o.GetFinalize() {
+		tell("finalizers are to be answered", nil)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+// removed explains an object that is not there, from the log; if that does not
+// tell of one, missing says so.
+func (e *explainer) removed(ctx context.Context, missing error) error {
+	h, err := e.history(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
+	}
+	found, _, err := h.tail(ctx, 1, maxCommits, func(ev *client.LogEvent) bool {
+		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
+	})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%w, and the last %d commits of the log do not tell of one", missing, maxCommits)
+	}
+	last := found[0]
+	e.UID, e.State, e.Since = last.UID, stateRemoved, &last.Time
+	if err := e.causes(ctx, h, last); err != nil {
+		return err
+	}
+	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), clock(last.Time, e.now()), e.becauseSaid())
+	return nil
+}
+
+// marked finds out since when the object is on its way, and why. Whoever may not
+// read the log is told the rest.
+func (e *explainer) marked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.dial.Timeout)
+	defer cancel()
+	h, err := e.history(ctx)
+	if err != nil {
+		return
+	}
+	found, _, err := h.tail(ctx, describeEvents, describeCommits, func(ev *client.LogEvent) bool {
+		return ev.UID == e.UID && ev.Type == "DeletionMarked"
+	})
+	if err != nil || len(found) == 0 {
+		return
+	}
+	first := found[0] // later ones changed it
+	e.Since = &first.Time
+	_ = e.causes(ctx, h, first) // what was found until then is told
+}
+
+// causes follows an event back to the command of whoever wanted it.
+func (e *explainer) causes(ctx context.Context, h *history, last client.LogEvent) (err error) {
+	e.Because, err = because(ctx, last, h.find)
+	for ev := &last; ev != nil && err == nil && len(e.Causes) < maxCauses; {
+		e.Causes = append(e.Causes, causeJSON{
+			Revision: ev.Revision, Time: ev.Time, Type: ev.Type, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,
+			Actor: ev.Actor, Verb: ev.Verb, Reason: reasonName(ev.Reason),
+		})
+		cause := ev.Cause
+		if cause == 0 || cause >= ev.Revision {
+			break
+		}
+		ev, err = h.find(ctx, cause)
+	}
+	return err
+}

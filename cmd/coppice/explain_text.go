@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// summary says in a sentence why the object is there.
+func (e *explainer) summary(n *coppicev1.GraphNode) string {
+	if e.State == stateTerminating {
+		return e.terminating(n)
+	}
+	own := func(class coppicev1.OwnerClass) (list []string) {
+		for _, o := range e.Owners {
+			if o.Depth == 0 && o.class == class {
+				said := fmt.Sprintf("%s (%s)", o.Owner, strings.ToLower(o.Class))
+				if o.Terminating {
+					said = fmt.Sprintf("%s (%s, and being deleted itself)", o.Owner, strings.ToLower(o.Class))
+				}
+				if o.UnknownUntil != nil {
+					said = fmt.Sprintf("%s (%s until %s)", o.Owner, strings.ToLower(o.Class), clock(*o.UnknownUntil, e.now()))
+				}
+				list = append(list, said)
+			}
+		}
+		return list
+	}
+	key := keyOfNode(n)
+	solid, unknown := own(coppicev1.OwnerClass_OWNER_CLASS_SOLID), own(coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN)
+	switch {
+	case len(solid) == 1:
+		return fmt.Sprintf("%s is not deleted: %s owns it", key, solid[0])
+	case len(solid) > 1:
+		return fmt.Sprintf("%s is not deleted: %s own it", key, short(solid, 3))
+	case len(unknown) > 0:
+		return fmt.Sprintf("%s is not deleted: %s may own it", key, short(unknown, 3))
+	case len(e.Owners) == 0:
+		return key + " is not deleted: it has no owners, and nobody has deleted it"
+	}
+	return key + " is about to be deleted: none of its owners holds it"
+}
+
+// terminating says who has to do something before the object goes.
+func (e *explainer) terminating(n *coppicev1.GraphNode) string {
+	how := ""
+	var holders, waits []string
+	for _, f := range e.Finalizers {
+		switch f.Name {
+		case lifecycle.FinalizerForeground:
+			how = " in the foreground"
+			waits = append(waits, e.waits()...)
+		case lifecycle.FinalizerOrphan:
+			how = ", orphaning its dependents,"
+			if e.Dependents.All > 0 {
+				waits = append(waits, "parts from "+count(int(e.Dependents.All), "dependent"))
+			}
+		case lifecycle.FinalizerContents:
+			waits = append(waits, "removes what is in it: "+left(n))
+		default:
+			holders = append(holders, f.Name+f.is.note())
+		}
+	}
+	if e.Agent != nil {
+		holders = append(holders, "its agent"+e.Agent.is.note()+" until "+clock(e.Agent.Until, e.now()))
+	}
+	if e.Generation != nil {
+		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))
+	}
+	if len(holders) > 0 {
+		waits = slices.Insert(waits, 0, "is held by "+short(holders, 3))
+	}
+	if len(waits) == 0 {
+		waits = []string{"is about to be removed"}
+	}
+	return fmt.Sprintf("%s is being deleted%s since %s and %s", keyOfNode(n), how, clock(*e.Since, e.now()), strings.Join(waits, ", and "))
+}
+
+// waits says for which dependents the object waits.
+func (e *explainer) waits() []string {
+	if e.Dependents.Blocking == 0 {
+		return nil
+	}
+	var by []string
+	for _, b := range e.Dependents.Blockers {
+		by = append(by, b.Object+prefixed(", ", b.Held))
+	}
+	return []string{"waits for " + count(int(e.Dependents.Blocking), "dependent") + prefixed(": ", short(by, 1))}
+}
+
+func (e *explainer) becauseSaid() string {
+	return prefixed(", because ", strings.Join(e.Because, ", because "))
+}
+
+// write writes the explanation for people.
+func (e *explainer) write() error {
+	_, err := fmt.Fprintln(e.stdout, printable(e.Summary))
+	if err != nil {
+		return err
+	}
+	d := &description{session: e.session}
+	if e.State == stateTerminating && len(e.Because) > 0 {
+		d.field("Why", strings.Join(e.Because, ", because "))
+	}
+	if e.State != stateRemoved {
+		d.section("Owners", e.ownerRows())
+		dependents := "<none>"
+		if e.Dependents.All > 0 {
+			dependents = fmt.Sprintf("%s (%d blocking)", count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
+		}
+		d.field("Dependents", dependents)
+		d.section("Finalizers", e.finalizerRows())
+	}
+	e.writeBlockers()
+	if e.Agent != nil {
+		d.field("Agent", e.Agent.says)
+	}
+	if len(e.Owed) > 0 {
+		d.section("Owed", e.owedRows())
+	}
+	if len(e.Causes) > 0 {
+		d.section("Causes", e.causeRows())
+	}
+	return nil
+}
+
+// blockersSaid is how many are told one by one.
+const blockersSaid = 20
+
+func (e *explainer) writeBlockers() {
+	if e.Dependents == nil || len(e.Dependents.Blockers) == 0 {
+		return
+	}
+	list := e.Dependents.Blockers
+	_, _ = fmt.Fprintln(e.stdout, "Held up by:")
+	for _, b := range list[:min(len(list), blockersSaid)] {
+		_, _ = fmt.Fprintf(e.stdout, "  %s\n", printable(b.Object+prefixed("  ", b.Held)))
+	}
+	switch more := len(list) - blockersSaid; {
+	case e.Dependents.Truncated:
+		_, _ = fmt.Fprintln(e.stdout, "  and more")
+	case more > 0:
+		_, _ = fmt.Fprintf(e.stdout, "  and %d more\n", more)
+	}
+}
+
+func (e *explainer) ownerRows() (rows [][]string) {
+	for _, o := range e.Owners {
+		var says []string
+		if o.Controller {
+			says = append(says, "controller")
+		}
+		if o.Blocking {
+			says = append(says, "blocking")
+		}
+		if len(says) == 0 {
+			says = append(says, "owner")
+		}
+		class := strings.ToLower(o.Class) + prefixed(": ", o.Why)
+		if o.UnknownUntil != nil {
+			class += " (kept until " + clock(*o.UnknownUntil, e.now()) + ")"
+		}
+		rows = append(rows, []string{strings.Repeat("  ", o.Depth) + o.Owner, strings.Join(says, ", "), class})
+	}
+	return rows
+}
+
+func (e *explainer) finalizerRows() (rows [][]string) {
+	for _, f := range e.Finalizers {
+		row := []string{f.Name, f.says}
+		if f.Since != nil {
+			row = slices.Insert(row, 1, "for "+age(e.now().Sub(*f.Since)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (e *explainer) owedRows() (rows [][]string) {
+	for _, o := range e.Owed {
+		due := "since " + clock(o.Since, e.now())
+		if o.Due != nil {
+			due += ", due " + clock(*o.Due, e.now())
+		}
+		rows = append(rows, []string{o.Object, o.What, due})
+	}
+	return rows
+}
+
+func (e *explainer) causeRows() (rows [][]string) {
+	for _, c := range e.Causes {
+		who := ""
+		if c.Reason == "Requested" {
+			who = c.Actor + ": " + c.Verb
+		}
+		rows = append(rows, []string{fmt.Sprint(c.Revision), clock(c.Time, e.now()), c.Type, withNamespace(c.Resource+"/"+c.Name, c.Namespace), who})
+	}
+	return rows
+}
