@@ -13,9 +13,9 @@ import (
 
 var foreground = &client.DeleteOptions{PropagationPolicy: lifecycle.Foreground}
 
-// family creates a deployment above a replicaset above pods, of which the first
+// planned creates a deployment above a replicaset above pods, of which the first
 // has a finalizer that nobody answers.
-func (r *realm) family(podNames ...string) *coppicev1.Object {
+func (r *realm) planned(podNames ...string) *coppicev1.Object {
 	r.t.Helper()
 	web := r.create(deployments, "shop", named("web"))
 	rs := r.create(replicasets, "shop", named("rs", web))
@@ -43,7 +43,7 @@ func (r *realm) plan(names ...string) *client.Plan {
 func TestPlanned(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.family("a", "b")
+	r.planned("a", "b")
 	p := r.plan("web")
 	if c := p.GetCounts(); c.GetRemoved() != 1 || c.GetRemovedLater() != 3 || len(p.GetObjects()) != 4 {
 		t.Fatalf("the plan is %v", p)
@@ -70,7 +70,7 @@ func TestPlanned(t *testing.T) {
 func TestPlanChanged(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	rs := r.family("a", "b")
+	rs := r.planned("a", "b")
 	p := r.plan("web")
 	late := named("late", rs)
 	late.Metadata.OwnerReferences[0].BlockOwnerDeletion = nil
