@@ -124,7 +124,7 @@ func (s *session) followEvents(ctx context.Context, h *history, from uint64, mat
 			}
 		}
 		if slices.ContainsFunc(p.events, func(e client.LogEvent) bool { return e.Resource == client.KindsResource.String() }) {
-			if err := s.relearn(ctx); err != nil {
+			if err := s.relearnAt(ctx, p.events[len(p.events)-1].Revision); err != nil {
 				return err
 			}
 			h.resources = s.kinds.ResourceName

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/poll"
 )
 
 // fileFlags say where manifests are.
@@ -166,4 +167,16 @@ func (s *session) relearn(ctx context.Context) (err error) {
 		s.kinds = kinds
 	}
 	return err
+}
+
+// relearnAt learns the kinds as they are at a revision, or after it: who reads
+// the log may be ahead of who answers.
+func (s *session) relearnAt(ctx context.Context, revision uint64) error {
+	if err := poll.Until(ctx, func() (bool, error) {
+		page, err := s.c.Objects(client.KindsResource, "").Page(ctx, client.ListOptions{Limit: 1}, "")
+		return page.Revision >= revision, err
+	}); err != nil {
+		return err
+	}
+	return s.relearn(ctx)
 }
