@@ -1,17 +1,14 @@
-// Package bench measures Coppice by its ordinary path: objects made and
-// deleted through the API, judged by processors, over NATS, on disk.
 package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -19,178 +16,155 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Result is what a benchmark found.
-type Result struct {
-	Name             string  `json:"name"`
-	Objects          int     `json:"objects"`
-	Seconds          float64 `json:"seconds"`
-	ObjectsPerSecond float64 `json:"objects_per_second"`
-	// CreateSeconds is how long it took to make the objects.
-	CreateSeconds float64 `json:"create_seconds"`
-}
-
-// Cascade is the deletion of one owner with many dependents.
-//
-// Dependents have random names, about 400 bytes, two labels and one owner. One
-// in a hundred survives by a second owner; one in a thousand is held by an
-// external finalizer, which is answered.
+// Cascade is the deletion of an object that others belong to.
 type Cascade struct {
-	// Objects is how many dependents there are.
+	// Objects is how many belong to it, about.
 	Objects int
+	// Shape is how they belong to each other: one of Shapes.
+	Shape string
 	// Policy is Background, Foreground or Orphan.
 	Policy string
-	// Progress is told how many of the objects have been made.
-	Progress func(made int)
-
-	namespace string // of this run: what others have left behind stays theirs
 }
 
-const (
-	batch     = 500
-	callers   = 4
-	finalizer = "bench.coppice.dev/answered"
-	survives  = 100
-	held      = 1000
-)
-
-var (
-	deployments = client.Resource{Group: "apps", Plural: "deployments"}
-	pods        = client.Resource{Plural: "pods"}
-)
-
-// Run makes the objects, deletes their owner, and waits until a fresh list
-// shows only the survivors and all work is acknowledged. A wrong outcome is an
-// error.
-func (b Cascade) Run(ctx context.Context, c *client.Client) (Result, error) {
-	r := Result{Name: "cascade-wide-" + b.Policy, Objects: b.Objects}
-	b.namespace = "bench-" + randomName()
-	owners := c.Objects(deployments, b.namespace)
-	victim, err := owners.Create(ctx, owner(), client.WriteOptions{})
-	if err != nil {
-		return r, err
+// Run makes the objects, deletes the one that the others belong to, and takes
+// the time until a fresh list shows only the survivors and all work is
+// acknowledged. It checks what is left, and that each removal is in the log
+// with its cause.
+func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if err := b.Check(); err != nil {
+		return nil, err
 	}
-	keeper, err := owners.Create(ctx, owner(), client.WriteOptions{})
-	if err != nil {
-		return r, err
+	f := newFamily(b.Shape, b.Objects)
+	r := &Result{Name: fmt.Sprintf("cascade %s %s", b.Shape, b.Policy), Objects: f.n}
+	run := &cascade{d: d, f: f, policy: b.Policy, namespace: "bench-" + randomName()}
+	var err error
+	if run.root, err = createOwner(ctx, d.Client, run.namespace); err != nil {
+		return nil, err
+	}
+	if run.keeper, err = createOwner(ctx, d.Client, run.namespace); err != nil {
+		return nil, err
 	}
 	start := time.Now()
-	if err := b.populate(ctx, c, victim.Object, keeper.Object); err != nil {
-		return r, err
+	if err := f.make(ctx, d, run.namespace, run.root, run.keeper); err != nil {
+		return nil, err
 	}
-	r.CreateSeconds = time.Since(start).Seconds()
+	r.detail("seconds_to_make_them", time.Since(start).Seconds())
+	answering, err := run.answer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = run.measure(ctx, r)
+	return r, errors.Join(err, answering())
+}
 
-	answering, stop := context.WithCancel(ctx)
+const orphan = "Orphan"
+
+// Check returns an error if there is no such cascade.
+func (b Cascade) Check() error {
+	switch {
+	case !slices.Contains(Shapes, b.Shape):
+		return fmt.Errorf("shape %q: choose one of %s", b.Shape, strings.Join(Shapes, ", "))
+	case b.Policy == orphan && b.Shape != "wide":
+		return fmt.Errorf("shape %s: policy orphan parts objects from one owner, which is shape wide", b.Shape)
+	case b.Objects < 1:
+		return fmt.Errorf("%d objects: at least 1 is needed", b.Objects)
+	}
+	return nil
+}
+
+// cascade is one run. Its objects are in a namespace of their own: what others
+// have left behind stays theirs.
+type cascade struct {
+	d            *Deployment
+	f            *family
+	policy       string
+	namespace    string
+	root, keeper *coppicev1.Object
+}
+
+// answer answers the external finalizer, until it is called.
+func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
+	answering, cancel := context.WithCancel(ctx)
 	answered := make(chan error, 1)
 	go func() {
-		answered <- c.RunFinalizer(answering, finalizer, func(context.Context, *client.Call) error { return nil }, &client.FinalizerOptions{Concurrency: 64})
+		answered <- c.d.Client.RunFinalizer(answering, finalizer, func(context.Context, *client.Call) error { return nil }, &client.FinalizerOptions{Concurrency: 64})
 	}()
-	defer stop()
-	if err := awaitConsumer(ctx, c); err != nil {
-		return r, err
+	stop = func() error {
+		cancel()
+		return <-answered
 	}
-
-	start = time.Now()
-	_, err = owners.Delete(ctx, victim.Object.GetMetadata().GetName(), &client.DeleteOptions{PropagationPolicy: b.Policy})
-	if err != nil {
-		return r, err
-	}
-	if err := b.await(ctx, c, victim.Object); err != nil {
-		return r, err
-	}
-	r.Seconds = time.Since(start).Seconds()
-	r.ObjectsPerSecond = float64(b.Objects) / r.Seconds
-	stop()
-	return r, errors.Join(b.check(ctx, c, keeper.Object), <-answered)
-}
-
-func randomName() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-func owner() *coppicev1.Object {
-	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}}
-}
-
-// spec brings an object to about 400 bytes.
-const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"schedulerName":"batch"}`
-
-func (b Cascade) populate(ctx context.Context, c *client.Client, victim, keeper *coppicev1.Object) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(callers)
-	for made := 0; made < b.Objects; made += batch {
-		n := min(batch, b.Objects-made)
-		g.Go(func() error {
-			objects := make([]*coppicev1.Object, n)
-			for i := range objects {
-				objects[i] = b.dependent(made+i, victim, keeper)
-			}
-			results, err := c.Objects(pods, b.namespace).CreateAll(ctx, objects, client.WriteOptions{})
-			for _, r := range results {
-				err = errors.Join(err, r.Err)
-			}
-			if b.Progress != nil {
-				b.Progress(made + n)
-			}
-			return err
+	js, err := jetstream.New(c.d.Client.Conn())
+	if err == nil {
+		err = poll.Until(ctx, func() (bool, error) {
+			_, err := js.Consumer(ctx, bus.FinalizeStream(c.d.Client.Realm()), bus.FinalizerDurable(finalizer))
+			return err == nil, nil
 		})
 	}
-	return g.Wait()
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return stop, nil
 }
 
-func (b Cascade) dependent(i int, victim, keeper *coppicev1.Object) *coppicev1.Object {
-	o := &coppicev1.Object{
-		ApiVersion: "v1", Kind: "Pod",
-		Metadata: &coppicev1.ObjectMeta{
-			Name:            randomName(),
-			Labels:          map[string]string{"app": "bench", "fate": "collected"},
-			OwnerReferences: []*coppicev1.OwnerReference{client.OwnerReferenceOf(victim, true, true)},
-		},
-		Spec: []byte(spec),
-	}
-	switch {
-	case i%survives == 1:
-		o.Metadata.Labels["fate"] = "kept"
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(keeper, false, true))
-	case i%held == 2:
-		o.Metadata.Finalizers = []string{finalizer}
-	}
-	return o
-}
-
-// kept is how many dependents survive, each with references to how many owners.
-func (b Cascade) kept() int {
-	if b.Policy == "Orphan" {
-		return b.Objects
-	}
-	n := 0
-	for i := range b.Objects {
-		if i%survives == 1 {
-			n++
-		}
-	}
-	return n
-}
-
-// await waits until the owner and what had to go with it are gone, and nothing
-// is left to be done.
-func (b Cascade) await(ctx context.Context, c *client.Client, victim *coppicev1.Object) error {
-	js, err := jetstream.New(c.Conn())
+func (c *cascade) measure(ctx context.Context, r *Result) error {
+	m, err := c.d.start(ctx)
 	if err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, bus.WorkStream(c.Realm()))
+	deployments := c.d.Client.Objects(deployments, c.namespace)
+	if _, err := deployments.Delete(ctx, c.root.GetMetadata().GetName(), &client.DeleteOptions{PropagationPolicy: c.policy}); err != nil {
+		return err
+	}
+	// It was over when a list, which takes its time, shows that it was. What
+	// the last objects have made due may not be published yet when the work
+	// that was is done.
+	var until time.Time
+	for {
+		if err := c.await(ctx); err != nil {
+			return err
+		}
+		if err := m.read(ctx, r); err != nil {
+			return err
+		}
+		err := c.check(ctx)
+		if err == nil {
+			break
+		}
+		if until.IsZero() {
+			until = time.Now().Add(patience)
+		}
+		if ctx.Err() != nil || time.Now().After(until) {
+			return err
+		}
+	}
+	return errors.Join(m.end(), c.history(ctx, r, m))
+}
+
+// patience is for how long the outcome may be wrong that looked like the end.
+const patience = 30 * time.Second
+
+// await waits until the root and what had to go with it are gone, and nothing
+// is left to be done.
+func (c *cascade) await(ctx context.Context) error {
+	js, err := jetstream.New(c.d.Client.Conn())
+	if err != nil {
+		return err
+	}
+	stream, err := js.Stream(ctx, bus.WorkStream(c.d.Client.Realm()))
 	if err != nil {
 		return err
 	}
 	return poll.Until(ctx, func() (bool, error) {
-		_, err := c.Objects(deployments, b.namespace).Get(ctx, victim.GetMetadata().GetName())
+		// The cheap question first: a list looks at all that is left.
+		if info, err := stream.Info(ctx); err != nil || info.State.Msgs > 0 {
+			return false, err
+		}
+		_, err := c.d.Client.Objects(deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
 		if !errors.Is(err, client.NotFound) {
 			return false, err
 		}
-		if b.Policy != "Orphan" {
-			page, err := c.Objects(pods, b.namespace).Page(ctx, client.ListOptions{LabelSelector: "fate=collected", Limit: 1}, "")
+		if c.policy != orphan {
+			page, err := c.d.Client.Objects(pods, c.namespace).Page(ctx, client.ListOptions{LabelSelector: fate + "=" + collected, Limit: 1}, "")
 			if err != nil || len(page.Objects) > 0 {
 				return false, err
 			}
@@ -200,39 +174,71 @@ func (b Cascade) await(ctx context.Context, c *client.Client, victim *coppicev1.
 	})
 }
 
-// awaitConsumer waits until the external finalizer is there.
-func awaitConsumer(ctx context.Context, c *client.Client) error {
-	js, err := jetstream.New(c.Conn())
-	if err != nil {
-		return err
-	}
-	return poll.Until(ctx, func() (bool, error) {
-		_, err := js.Consumer(ctx, bus.FinalizeStream(c.Realm()), bus.FinalizerDurable(finalizer))
-		return err == nil, nil
-	})
-}
-
 // check lists what is left: as many as should be, none terminating, each with
 // just the references that should be left.
-func (b Cascade) check(ctx context.Context, c *client.Client, keeper *coppicev1.Object) error {
-	found := 0
-	for o, err := range c.Objects(pods, b.namespace).List(ctx, client.ListOptions{}) {
+func (c *cascade) check(ctx context.Context) error {
+	left := 0
+	for o, err := range c.d.Client.Objects(pods, c.namespace).List(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
 		}
-		found++
+		left++
 		m := o.GetMetadata()
-		refs := 0
-		if m.GetLabels()["fate"] == "kept" {
-			refs = 1
+		owners := m.GetOwnerReferences()
+		ok := len(owners) == 0
+		if m.GetLabels()[fate] == kept {
+			ok = len(owners) == 1 && owners[0].GetUid() == c.keeper.GetMetadata().GetUid()
 		}
-		if m.GetDeletionTimestamp() != nil || len(m.GetOwnerReferences()) != refs ||
-			refs == 1 && m.GetOwnerReferences()[0].GetUid() != keeper.GetMetadata().GetUid() {
+		if !ok || m.GetDeletionTimestamp() != nil {
 			return fmt.Errorf("wrong outcome: pod %s is left with %v", m.GetName(), m)
 		}
 	}
-	if want := b.kept(); found != want {
-		return fmt.Errorf("wrong outcome: %d pods are left, want %d", found, want)
+	want := c.f.survivors()
+	if c.policy == orphan {
+		want = c.f.n
 	}
+	if left != want {
+		return fmt.Errorf("wrong outcome: %d pods are left, want %d", left, want)
+	}
+	return nil
+}
+
+// history reads the log: each object that is gone has an entry of its own, with
+// its cause. It tells after what time they went.
+func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
+	log, err := c.d.Client.OpenLog(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	want := c.f.n - c.f.survivors()
+	after := make([]time.Duration, 0, want)
+	sequence := m.firstSequence()
+	for commit, err := range log.Follow(ctx, sequence) {
+		if err != nil {
+			return err
+		}
+		for _, e := range client.Events(commit, func(string, string) string { return "" }) {
+			if e.Namespace == c.namespace && e.Type == "ObjectDeleted" && e.Name != c.root.GetMetadata().GetName() {
+				if e.Cause == 0 && e.Verb != bus.VerbRemoveFinalizer {
+					return fmt.Errorf("wrong outcome: pod %s was removed without a cause", e.Name)
+				}
+				after = append(after, e.Time.Sub(m.start))
+			}
+		}
+		if sequence++; sequence > last {
+			break
+		}
+	}
+	if c.policy == orphan {
+		want = 0
+	}
+	if len(after) != want {
+		return fmt.Errorf("wrong outcome: the log has %d removals, want %d", len(after), want)
+	}
+	r.latencies("until removed", after)
 	return nil
 }

@@ -133,11 +133,20 @@ func (s *Service) heard(realm string, err error) {
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, realm := range s.c.Realms {
-		r := &scanner{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
+		r := s.of(realm)
 		g.Go(func() error { return r.every(ctx, s.c.RedriveInterval, r.redrive) })
 		g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
 	}
 	return g.Wait()
+}
+
+// Walk walks once through all objects of all realms, without Run.
+func (s *Service) Walk(ctx context.Context) error {
+	var err error
+	for _, realm := range s.c.Realms {
+		err = errors.Join(err, s.of(realm).walk(ctx))
+	}
+	return err
 }
 
 // scanner scans one realm.
@@ -145,6 +154,10 @@ type scanner struct {
 	*Service
 	realm string
 	log   *slog.Logger
+}
+
+func (s *Service) of(realm string) *scanner {
+	return &scanner{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
 }
 
 // every calls do, and again an interval after it began. A failure is logged

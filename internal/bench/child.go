@@ -1,0 +1,106 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// child is another process of this program.
+type child struct {
+	name  string
+	cmd   *exec.Cmd
+	out   output
+	ended chan struct{}
+	err   error // when it has ended
+}
+
+// startChild starts this program with other arguments.
+func startChild(args []string, env ...string) (*child, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...) //nolint:gosec // it is this program
+	c := &child{name: args[0], cmd: cmd, ended: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	go func() {
+		defer close(c.ended)
+		c.err = c.cmd.Wait()
+	}()
+	return c, nil
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// alive returns an error if the process has ended.
+func (c *child) alive() error {
+	select {
+	case <-c.ended:
+		return fmt.Errorf("%s ended: %w: %s", c.name, errors.Join(c.err, errors.New("before it should")), c.out.last())
+	default:
+		return nil
+	}
+}
+
+// stop asks the process to end, and waits until it has.
+func (c *child) stop() error {
+	if err := c.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop %s: %w", c.name, err)
+	}
+	<-c.ended
+	if c.err != nil {
+		return fmt.Errorf("%s: %w: %s", c.name, c.err, c.out.last())
+	}
+	return nil
+}
+
+// kill ends the process, which has no chance to do anything about it.
+func (c *child) kill() error {
+	err := c.cmd.Process.Kill()
+	<-c.ended
+	return err
+}
+
+// output keeps the end of what a process has written.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	const enough = 64 << 10
+	if o.b.Len() > enough {
+		o.b.Reset()
+	}
+	return o.b.Write(p)
+}
+
+// last is the last that was written, in one line.
+func (o *output) last() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(o.b.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], "; ")
+}
+
+// freePort is a port of the loopback interface on which nobody listens now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}

@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/poll"
+)
+
+// Config is how to deploy what is measured.
+type Config struct {
+	// Dir is where to keep data; it should be empty. Required.
+	Dir string
+	// Processors is how many garbage processors there are; 1.
+	Processors int
+	// Processes runs each service as a process of its own, and the NATS
+	// server in this one.
+	Processes bool
+	Version   string
+	Log       *slog.Logger
+	Progress  Progress
+	// Measuring, unless nil, is called when what is measured begins, and what
+	// it returns when that ends.
+	Measuring func() (end func() error, err error)
+}
+
+// Progress is told how much of something is done.
+type Progress func(what string, done, total int)
+
+// Deployment is what is measured: everything in this process, or its services
+// as processes of their own, or what runs elsewhere.
+type Deployment struct {
+	Client *client.Client
+
+	c        Config
+	conn     func(role string) (*nats.Conn, error)
+	children []*child
+	close    []func() error // in this order
+	onClose  []func() error // after that
+}
+
+// Elsewhere is a deployment that runs already, as a client sees it.
+// c.Dir must be empty.
+func Elsewhere(cl *client.Client, c Config) *Deployment {
+	c.defaults()
+	return &Deployment{Client: cl, c: c}
+}
+
+// Deploy starts an embedded NATS server, which syncs every commit to disk, and
+// the services. Close ends them.
+func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
+	c.defaults()
+	d := &Deployment{c: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if c.Processes {
+		return d, d.startProcesses(ctx)
+	}
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: c.Dir, Processors: c.Processors, Version: c.Version, Log: c.Log})
+	if err != nil {
+		return nil, err
+	}
+	d.close = append(d.close, stack.Stop)
+	if err := stack.Await(ctx); err != nil {
+		return nil, err
+	}
+	d.conn = stack.Conn
+	nc, err := stack.Conn(bus.LocalUser)
+	if err != nil {
+		return nil, err
+	}
+	d.Client = client.New(nc, client.WithActor(actor))
+	return d, nil
+}
+
+// actor is who the benchmarks are, in the log.
+const actor = "bench"
+
+func (c *Config) defaults() {
+	if c.Processors == 0 {
+		c.Processors = 1
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Measuring == nil {
+		c.Measuring = func() (func() error, error) { return func() error { return nil }, nil }
+	}
+}
+
+// Close ends what Deploy has started.
+func (d *Deployment) Close() error {
+	err := d.end()
+	for _, f := range d.onClose {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+// OnClose adds what Close does last.
+func (d *Deployment) OnClose(f func() error) { d.onClose = append(d.onClose, f) }
+
+// end ends what runs, and leaves its data.
+func (d *Deployment) end() error {
+	var err error
+	for _, end := range d.close {
+		err = errors.Join(err, end())
+	}
+	d.close, d.children = nil, nil
+	return err
+}
+
+// local reports whether what is measured runs here.
+func (d *Deployment) local() bool { return d.c.Dir != "" }
+
+func (d *Deployment) progress(what string, done, total int) {
+	if d.c.Progress != nil {
+		d.c.Progress(what, done, total)
+	}
+}
+
+// startProcesses starts the services as children of this process.
+func (d *Deployment) startProcesses(ctx context.Context) error {
+	roles := append(bus.Roles(bus.DefaultRealm), bus.LocalRole(bus.DefaultRealm))
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: roles})
+	if err != nil {
+		return err
+	}
+	defer func() { d.close = append(d.close, server.Shutdown) }() // last
+	start := func(role string, args ...string) error {
+		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
+		c, err := startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role))
+		if err != nil {
+			return err
+		}
+		d.children = append(d.children, c)
+		d.close = append(d.close, c.stop)
+		return nil
+	}
+	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph")), start(bus.RoleScanner), start(bus.RoleFinalizers))
+	for range d.c.Processors {
+		err = errors.Join(err, start(bus.RoleProcessor))
+	}
+	if err != nil {
+		return err
+	}
+	d.conn = func(role string) (*nats.Conn, error) {
+		nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(role)...)
+		if err == nil {
+			d.close = append([]func() error{func() error { nc.Close(); return nil }}, d.close...)
+		}
+		return nc, err
+	}
+	nc, err := d.conn(bus.LocalUser)
+	if err != nil {
+		return err
+	}
+	d.Client = client.New(nc, client.WithActor(actor))
+	return d.awaitProcesses(ctx, nc)
+}
+
+// awaitProcesses waits until a command is answered and the queue has as many
+// who wait for work as there are processors.
+func (d *Deployment) awaitProcesses(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	return poll.Until(ctx, func() (bool, error) {
+		for _, c := range d.children {
+			if err := c.alive(); err != nil {
+				return false, err
+			}
+		}
+		consumer, err := js.Consumer(ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
+		if err != nil || consumer.CachedInfo().NumWaiting < d.c.Processors {
+			return false, nil //nolint:nilerr // not there yet
+		}
+		_, err = d.Client.Kinds(ctx)
+		return err == nil, nil
+	})
+}
+
+// pids are the processes that are measured, this one first.
+func (d *Deployment) pids() []int {
+	list := []int{os.Getpid()}
+	for _, c := range d.children {
+		list = append(list, c.pid())
+	}
+	return list
+}
+
+// upArgs are the arguments of a child that runs everything.
+func upArgs(dir string, port int) []string {
+	return []string{"up", "--data", dir, "--port", strconv.Itoa(port), "--http", ""}
+}
+
+// up starts everything in one child, and returns once it is there.
+func up(dir string, port int, env ...string) (*child, error) {
+	c, err := startChild(upArgs(dir, port), env...)
+	if err != nil {
+		return nil, fmt.Errorf("start everything: %w", err)
+	}
+	return c, nil
+}

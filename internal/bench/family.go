@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// family is the root of a cascade with all that is below it. Its members have
+// numbers; 0 is the root.
+//
+// One member in a hundred has a second owner outside of the family, and
+// survives by it. Others whose owner it would be belong to its owner instead:
+// they would survive with it. One in a thousand is held by an external
+// finalizer.
+type family struct {
+	n      int             // members below the root
+	parent func(i int) int // is below i
+	// generations are where each begins, with n+1 at the end: members of one
+	// belong to earlier ones. Nil if each is its own; then they are imported.
+	generations []int
+}
+
+const (
+	survives = 100
+	held     = 1000
+)
+
+func survivor(i int) bool { return i%survives == 1 }
+func holder(i int) bool   { return i%held == 2 }
+
+// owner is the number of a member's owner in the family.
+func (f *family) owner(i int) int {
+	p := f.parent(i)
+	if p > 0 && survivor(p) {
+		p = f.parent(p)
+	}
+	return p
+}
+
+// survivors is how many survive a background or foreground cascade.
+func (f *family) survivors() int { return (f.n + survives - 1) / survives }
+
+// Shapes are the shapes of a cascade.
+var Shapes = []string{"wide", "tree", "chain", "random"}
+
+// newFamily is a family of about n members.
+func newFamily(shape string, n int) *family {
+	switch shape {
+	case "wide":
+		return &family{n: n, parent: func(int) int { return 0 }, generations: []int{1, n + 1}}
+	case "tree": // three levels, each member with as many below it
+		w := int(math.Round(math.Cbrt(float64(n))))
+		f := &family{n: w + w*w + w*w*w, parent: func(i int) int { return (i - 1) / w }}
+		f.generations = []int{1, 1 + w, 1 + w + w*w, f.n + 1}
+		return f
+	case "chain":
+		return &family{n: n, parent: func(i int) int { return i - 1 }}
+	default: // random
+		draw := rand.New(rand.NewPCG(1, 2)) // the same in every run
+		parents := make([]int32, n+1)
+		for i := 1; i <= n; i++ {
+			parents[i] = draw.Int32N(int32(i))
+		}
+		return &family{n: n, parent: func(i int) int { return int(parents[i]) }}
+	}
+}
+
+// finalizer holds some members, until it is answered.
+const finalizer = "bench.coppice.dev/answered"
+
+// identity is what refers to an object.
+type identity struct{ name, uid string }
+
+func identityOf(o *coppicev1.Object) identity {
+	return identity{o.GetMetadata().GetName(), o.GetMetadata().GetUid()}
+}
+
+// member is the manifest of one below the root. ids are those of its owners.
+func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *coppicev1.Object {
+	owner := client.OwnerReferenceOf(root, true, true)
+	if p := f.owner(i); p != 0 {
+		owner.ApiVersion, owner.Kind, owner.Name, owner.Uid = "v1", "Pod", ids[p].name, ids[p].uid
+	}
+	o := dependent(collected, owner)
+	switch {
+	case survivor(i):
+		o.Metadata.Labels[fate] = kept
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(keeper, false, true))
+	case holder(i):
+		o.Metadata.Finalizers = []string{finalizer}
+	}
+	return o
+}
+
+// make makes the members, a generation after the other.
+func (f *family) make(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
+	if f.generations == nil {
+		return f.bring(ctx, d, namespace, root, keeper)
+	}
+	objects := d.Client.Objects(pods, namespace)
+	last := f.generations[len(f.generations)-2]
+	ids := make([]identity, last) // of all but the last generation
+	for g := range len(f.generations) - 1 {
+		first := f.generations[g]
+		if err := d.inBatches(ctx, "making objects", f.generations[g+1]-first, func(ctx context.Context, from, to int) error {
+			list := make([]*coppicev1.Object, 0, to-from)
+			for i := first + from; i < first+to; i++ {
+				list = append(list, f.member(i, ids, root, keeper))
+			}
+			results, err := objects.CreateAll(ctx, list, client.WriteOptions{})
+			if err := firstError(results, err); err != nil || first == last {
+				return err
+			}
+			for k, r := range results {
+				ids[first+from+k] = identityOf(r.Object)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bring imports the members: their uids are known beforehand, so that it takes
+// no round trip for each generation.
+func (f *family) bring(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
+	objects := d.Client.Objects(pods, namespace)
+	session := "bench-" + randomName()
+	ids := make([]identity, f.n+1)
+	for i := range ids {
+		ids[i] = identity{randomName(), uid.New().String()}
+	}
+	err := d.inBatches(ctx, "importing objects", f.n, func(ctx context.Context, from, to int) error {
+		list := make([]*coppicev1.Object, 0, to-from)
+		for i := 1 + from; i < 1+to; i++ {
+			o := f.member(i, ids, root, keeper)
+			o.Metadata.Name, o.Metadata.Uid = ids[i].name, ids[i].uid
+			list = append(list, o)
+		}
+		return firstError(objects.ImportAll(ctx, session, list, false, client.WriteOptions{}))
+	})
+	if err != nil {
+		return err
+	}
+	return firstError(objects.ImportAll(ctx, session, nil, true, client.WriteOptions{}))
+}

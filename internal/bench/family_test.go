@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// A family of each shape is a tree: owners come first, none of them survives,
+// and it has as many survivors as it says.
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	for _, shape := range Shapes {
+		for _, n := range []int{1, 2, 100, 101, 1000, 4321} {
+			f := newFamily(shape, n)
+			if shape != "tree" && f.n != n {
+				t.Errorf("%s of %d has %d members", shape, n, f.n)
+			}
+			survivors := 0
+			for i := 1; i <= f.n; i++ {
+				o := f.owner(i)
+				if o < 0 || o >= i || o > 0 && survivor(o) {
+					t.Fatalf("%s of %d: %d belongs to %d", shape, n, i, o)
+				}
+				if survivor(i) {
+					survivors++
+				}
+				if g := f.generations; g != nil && generation(g, o) >= generation(g, i) {
+					t.Fatalf("%s of %d: %d and its owner %d are of one generation", shape, n, i, o)
+				}
+			}
+			if survivors != f.survivors() {
+				t.Errorf("%s of %d: %d survive, not %d", shape, n, survivors, f.survivors())
+			}
+		}
+	}
+}
+
+// generation is where a member is; the root is before all.
+func generation(begins []int, i int) int {
+	at, found := slices.BinarySearch(begins, i)
+	if found {
+		at++
+	}
+	return at
+}
+
+func TestTreeHasThreeLevels(t *testing.T) {
+	t.Parallel()
+	f := newFamily("tree", 1_000_000)
+	if want := 100 + 100*100 + 100*100*100; f.n != want {
+		t.Errorf("%d members, want %d", f.n, want)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	var list []time.Duration
+	for i := range 200 {
+		list = append(list, time.Duration(200-i))
+	}
+	for p, want := range map[int]time.Duration{50: 100, 99: 198, 100: 200} {
+		if got := percentile(list, p); got != want {
+			t.Errorf("percentile %d of 1 to 200 is %d, want %d", p, got, want)
+		}
+	}
+	if got := percentile([]time.Duration{7}, 99); got != 7 {
+		t.Errorf("percentile of one is %d", got)
+	}
+	if got := percentile(nil, 50); got != 0 {
+		t.Errorf("percentile of none is %d", got)
+	}
+}

@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+// Latency is one client that makes one object after the other.
+type Latency struct{ Objects int }
+
+// rounds is how often commands and syncs of the disk alternate, so that both
+// meet the same disturbances.
+const rounds = 50
+
+// Run makes the objects and, of a deployment here, syncs as much to the same
+// disk between them.
+func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	r := &Result{Name: "latency", Objects: b.Objects}
+	namespace := "bench-" + randomName()
+	owner, err := createOwner(ctx, d.Client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects := d.Client.Objects(pods, namespace)
+	m, err := d.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var commands, syncs []time.Duration
+	var disk *disk
+	if d.local() {
+		if disk, err = openDisk(d.c.Dir); err != nil {
+			return nil, err
+		}
+		defer func() { _ = disk.close() }()
+	}
+	size := 0
+	for round := range rounds {
+		for range b.Objects*(round+1)/rounds - b.Objects*round/rounds {
+			o := dependent(kept, client.OwnerReferenceOf(owner, true, true))
+			start := time.Now()
+			if _, err := objects.Create(ctx, o, client.WriteOptions{}); err != nil {
+				return nil, err
+			}
+			commands = append(commands, time.Since(start))
+		}
+		d.progress("commands", len(commands), b.Objects)
+		if disk == nil {
+			continue
+		}
+		if size == 0 {
+			if size, err = m.bytesPerCommit(ctx); err != nil {
+				return nil, err
+			}
+		}
+		for len(syncs) < len(commands) {
+			took, err := disk.sync(size)
+			if err != nil {
+				return nil, err
+			}
+			syncs = append(syncs, took)
+		}
+	}
+	if err := m.stop(ctx, r); err != nil {
+		return nil, err
+	}
+	r.latencies("a command", commands)
+	var total time.Duration // not that of the syncs between them
+	for _, t := range commands {
+		total += t
+	}
+	r.Seconds = total.Seconds()
+	r.ObjectsPerSecond = float64(b.Objects) / r.Seconds
+	if disk != nil {
+		r.syncs(syncs, size)
+		r.detail("p99_to_sync_p99", float64(percentile(commands, 99))/float64(percentile(syncs, 99)))
+	}
+	return r, d.count(ctx, namespace, "", b.Objects)
+}
+
+// bytesPerCommit is how much a commit has taken on average, since the start.
+func (m *meter) bytesPerCommit(ctx context.Context) (int, error) {
+	info, err := m.log.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("the log: %w", err)
+	}
+	return int((info.State.Bytes - m.at.Bytes) / max(1, info.State.LastSeq-m.at.LastSeq)), nil
+}
+
+// syncs notes how long syncs of the disk took, of so many bytes each.
+func (r *Result) syncs(list []time.Duration, size int) {
+	r.detail("sync_p50_ms", milliseconds(percentile(list, 50)))
+	r.detail("sync_p99_ms", milliseconds(percentile(list, 99)))
+	r.detail("sync_bytes", float64(size))
+}
+
+// detailSync measures how long the disk takes to sync so many bytes, if it is
+// here.
+func (d *Deployment) detailSync(r *Result, size int) error {
+	if !d.local() {
+		return nil
+	}
+	disk, err := openDisk(d.c.Dir)
+	if err != nil {
+		return err
+	}
+	list := make([]time.Duration, 0, 200)
+	for range cap(list) {
+		took, err := disk.sync(size)
+		if err != nil {
+			return errors.Join(err, disk.close())
+		}
+		list = append(list, took)
+	}
+	r.syncs(list, size)
+	return disk.close()
+}
+
+// disk is a file that grows by what is synced, as a log does.
+type disk struct {
+	file *os.File
+	b    []byte
+}
+
+func openDisk(dir string) (*disk, error) {
+	f, err := os.CreateTemp(dir, "sync-")
+	return &disk{file: f}, err
+}
+
+// sync appends so many bytes, and returns how long it took until they were on
+// disk.
+func (d *disk) sync(size int) (time.Duration, error) {
+	if len(d.b) != size {
+		d.b = make([]byte, size)
+	}
+	start := time.Now()
+	if _, err := d.file.Write(d.b); err != nil {
+		return 0, err
+	}
+	err := d.file.Sync()
+	return time.Since(start), err
+}
+
+func (d *disk) close() error { return errors.Join(d.file.Close(), os.Remove(d.file.Name())) }

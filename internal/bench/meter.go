@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// meter measures what a benchmark costs between start and stop.
+type meter struct {
+	d     *Deployment
+	log   jetstream.Stream
+	at    jetstream.StreamState
+	cpu   float64
+	start time.Time
+	end   func() error
+}
+
+// start begins to measure.
+func (d *Deployment) start(ctx context.Context) (*meter, error) {
+	js, err := jetstream.New(d.Client.Conn())
+	if err != nil {
+		return nil, err
+	}
+	m := &meter{d: d}
+	if m.log, err = js.Stream(ctx, bus.LogStream(d.Client.Realm())); err != nil {
+		return nil, fmt.Errorf("the log: %w", err)
+	}
+	m.at = m.log.CachedInfo().State
+	if d.local() {
+		if m.cpu, err = cpuSeconds(d.pids()); err != nil {
+			return nil, err
+		}
+	}
+	if m.end, err = d.c.Measuring(); err != nil {
+		return nil, err
+	}
+	m.start = time.Now()
+	return m, nil
+}
+
+// firstSequence is that of the first commit that is measured.
+func (m *meter) firstSequence() uint64 { return m.at.LastSeq + 1 }
+
+// stop ends the measurement, and notes it.
+func (m *meter) stop(ctx context.Context, r *Result) error {
+	err := m.read(ctx, r)
+	return errors.Join(err, m.end())
+}
+
+// read notes the measurement as it is now.
+func (m *meter) read(ctx context.Context, r *Result) error {
+	elapsed := time.Since(m.start)
+	r.Seconds = elapsed.Seconds()
+	r.ObjectsPerSecond = float64(r.Objects) / r.Seconds
+	r.Version = m.d.c.Version
+	info, err := m.log.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("the log: %w", err)
+	}
+	r.Commits, r.BytesLogged = info.State.LastSeq-m.at.LastSeq, info.State.Bytes-m.at.Bytes
+	if !m.d.local() {
+		return nil
+	}
+	r.Sync, r.Processes = true, len(m.d.pids())
+	cpu, err := cpuSeconds(m.d.pids())
+	if err != nil {
+		return err
+	}
+	r.CPUSeconds = cpu - m.cpu
+	r.PeakRSSBytes, err = peakRSS(m.d.pids())
+	return err
+}

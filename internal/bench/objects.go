@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// How objects are made that are not themselves what is measured.
+const (
+	batch   = 500
+	callers = 4
+)
+
+var (
+	deployments = client.Resource{Group: "apps", Plural: "deployments"}
+	pods        = client.Resource{Plural: "pods"}
+)
+
+func randomName() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// The label that says what is to become of an object, and its values.
+const (
+	fate      = "fate"
+	collected = "collected"
+	kept      = "kept"
+)
+
+// spec brings an object to about 400 bytes.
+const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"schedulerName":"batch"}`
+
+// createOwner makes an object that owns others.
+func createOwner(ctx context.Context, c *client.Client, namespace string) (*coppicev1.Object, error) {
+	r, err := c.Objects(deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}}, client.WriteOptions{})
+	return r.Object, err
+}
+
+// dependent is an object with two labels, and owned by others.
+func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
+	return &coppicev1.Object{
+		ApiVersion: "v1", Kind: "Pod",
+		Metadata: &coppicev1.ObjectMeta{
+			Name:            randomName(),
+			Labels:          map[string]string{"app": "bench", fate: what},
+			OwnerReferences: owners,
+		},
+		Spec: []byte(spec),
+	}
+}
+
+// firstError is the error of a batch, or of the first in it that failed.
+func firstError(results []client.Result, err error) error {
+	for _, r := range results {
+		err = errors.Join(err, r.Err)
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// inBatches does something for n in batches, several at once, and tells how far
+// it has come.
+func (d *Deployment) inBatches(ctx context.Context, what string, n int, do func(ctx context.Context, from, to int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(callers)
+	var done atomic.Int64
+	for from := 0; from < n; from += batch {
+		to := min(from+batch, n)
+		g.Go(func() error {
+			err := do(ctx, from, to)
+			d.progress(what, int(done.Add(int64(to-from))), n)
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// populate makes objects with one owner, in a namespace.
+func (d *Deployment) populate(ctx context.Context, namespace string, n int, owner *coppicev1.Object) error {
+	objects := d.Client.Objects(pods, namespace)
+	return d.inBatches(ctx, "making objects", n, func(ctx context.Context, from, to int) error {
+		list := make([]*coppicev1.Object, 0, to-from)
+		for range to - from {
+			list = append(list, dependent(kept, client.OwnerReferenceOf(owner, true, true)))
+		}
+		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+	})
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/scanner"
+)
+
+// List is a client that lists objects, page by page.
+type List struct{ Objects int }
+
+// Run makes the objects, and lists them.
+func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	r := &Result{Name: "list", Objects: b.Objects}
+	namespace, err := d.fill(ctx, b.Objects)
+	if err != nil {
+		return nil, err
+	}
+	objects := d.Client.Objects(pods, namespace)
+	m, err := d.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var took []time.Duration
+	listed, next := 0, ""
+	for {
+		start := time.Now()
+		page, err := objects.Page(ctx, client.ListOptions{Limit: batch}, next)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(start))
+		listed += len(page.Objects)
+		if next = page.Continue; next == "" {
+			break
+		}
+	}
+	if err := m.stop(ctx, r); err != nil {
+		return nil, err
+	}
+	r.latencies(fmt.Sprintf("a page of %d", batch), took)
+	if listed != b.Objects {
+		return nil, fmt.Errorf("wrong outcome: %d objects were listed, want %d", listed, b.Objects)
+	}
+	return r, nil
+}
+
+// fill makes objects in a namespace of their own.
+func (d *Deployment) fill(ctx context.Context, n int) (namespace string, err error) {
+	namespace = "bench-" + randomName()
+	owner, err := createOwner(ctx, d.Client, namespace)
+	if err != nil {
+		return "", err
+	}
+	return namespace, d.populate(ctx, namespace, n, owner)
+}
+
+// Watch is watchers who are told of objects as they are made.
+type Watch struct{ Objects, Watchers int }
+
+// Run makes the objects, and takes the time until each watcher has been told of
+// each.
+func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if b.Watchers < 1 {
+		return nil, errors.New("without a watcher there is nothing to measure")
+	}
+	r := &Result{Name: fmt.Sprintf("watch, %d watchers", b.Watchers), Objects: b.Objects}
+	namespace := "bench-" + randomName()
+	owner, err := createOwner(ctx, d.Client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	objects := d.Client.Objects(pods, namespace)
+	page, err := objects.Page(ctx, client.ListOptions{}, "")
+	if err != nil {
+		return nil, err
+	}
+	var sent sync.Map // when each was sent, by name
+	told := make([][]time.Duration, b.Watchers)
+	m, err := d.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range told {
+		g.Go(func() error {
+			for e, err := range objects.Watch(ctx, client.WatchOptions{FromRevision: page.Revision}) {
+				if err != nil {
+					return err
+				}
+				if e.Type == coppicev1.WatchEvent_TYPE_ADDED {
+					at, _ := sent.Load(e.Object.GetMetadata().GetName())
+					told[i] = append(told[i], time.Since(at.(time.Time)))
+				}
+				if len(told[i]) == b.Objects {
+					return nil
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	g.Go(func() error {
+		return d.inBatches(ctx, "making objects", b.Objects, func(ctx context.Context, from, to int) error {
+			list := make([]*coppicev1.Object, to-from)
+			for i := range list {
+				list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
+				sent.Store(list[i].GetMetadata().GetName(), time.Now())
+			}
+			return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+		})
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if err := m.stop(context.WithoutCancel(ctx), r); err != nil {
+		return nil, err
+	}
+	var all []time.Duration
+	for _, list := range told {
+		all = append(all, list...)
+	}
+	r.latencies("from the command to the watcher", all)
+	return r, nil
+}
+
+// Scan is the scanner's walk through all objects.
+type Scan struct{ Objects int }
+
+// Run makes the objects, and walks through all that are in the realm.
+func (b Scan) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	r := &Result{Name: "scan", Objects: b.Objects}
+	if _, err := d.fill(ctx, b.Objects); err != nil {
+		return nil, err
+	}
+	nc, err := d.conn(bus.RoleScanner)
+	if err != nil {
+		return nil, err
+	}
+	s, err := scanner.New(scanner.Config{Conn: nc, Realms: []string{d.Client.Realm()}, Rate: math.MaxInt, Log: d.c.Log})
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Walk(ctx); err != nil {
+		return nil, err
+	}
+	return r, m.stop(ctx, r)
+}

@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// errElsewhere is returned by benchmarks that do what no client may.
+var errElsewhere = errors.New("this benchmark runs without --server only")
+
+// Replay is the making of a state from its log.
+type Replay struct{ Events int }
+
+// Run makes a log, half of it objects and half their removal by a cascade, and
+// folds it into an empty state. d is not used, beyond what it is configured to.
+func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	if _, err := (Cascade{Objects: b.Events / 2, Shape: "wide", Policy: "Background"}).Run(ctx, d); err != nil {
+		return nil, err
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Roles: bus.Roles(bus.DefaultRealm)})
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.replay(ctx, d, server)
+	return r, errors.Join(err, server.Shutdown())
+}
+
+func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server) (*Result, error) {
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", slog.New(slog.DiscardHandler), server.Options(bus.RoleGraph)...)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	d.Client = client.New(nc)
+	m, err := d.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	replayed, err := graph.Replay(ctx, nc, bus.DefaultRealm, filepath.Join(d.c.Dir, "replayed"))
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Name: "replay", Objects: int(replayed.Events)}
+	if err := m.stop(ctx, r); err != nil {
+		return nil, err
+	}
+	r.detail("commits_replayed", float64(replayed.Commits))
+	r.detail("bytes_replayed", float64(m.at.Bytes))
+	return r, nil
+}
+
+// Restart is a realm that is started again, after it was stopped and after it
+// was killed.
+type Restart struct{ Objects int }
+
+// Run makes the objects with everything in one process of its own, stops it,
+// starts it, kills it, and starts it again: until a command is answered, which
+// includes the recovery of the NATS server. Seconds is that after the kill.
+func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	r := &Result{Name: "restart", Objects: b.Objects}
+	one, err := d.aside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = one.end() }()
+	if err := one.populate(ctx, b.Objects); err != nil {
+		return nil, err
+	}
+	if err := one.child.stop(); err != nil {
+		return nil, err
+	}
+	stopped, err := one.answered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := one.child.kill(); err != nil {
+		return nil, err
+	}
+	killed, err := one.answered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := one.measured(r); err != nil {
+		return nil, err
+	}
+	r.Seconds, r.ObjectsPerSecond = killed.Seconds(), float64(b.Objects)/killed.Seconds()
+	r.detail("seconds_after_stop", stopped.Seconds())
+	r.detail("seconds_after_kill", killed.Seconds())
+	return r, one.count(ctx, b.Objects)
+}
+
+// Memory is the memory of a realm with many objects.
+type Memory struct{ Objects int }
+
+// Run makes the objects with everything in one process of its own. PeakRSSBytes
+// is its largest resident memory.
+func (b Memory) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	r := &Result{Name: "memory", Objects: b.Objects}
+	one, err := d.aside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = one.end() }()
+	start := time.Now()
+	if err := one.populate(ctx, b.Objects); err != nil {
+		return nil, err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	r.ObjectsPerSecond = float64(b.Objects) / r.Seconds
+	if err := one.count(ctx, b.Objects); err != nil {
+		return nil, err
+	}
+	return r, one.measured(r)
+}
+
+// aside is everything in a process beside this one.
+type aside struct {
+	d         *Deployment
+	dir       string
+	port      int
+	child     *child
+	nc        *nats.Conn
+	namespace string
+}
+
+// aside starts everything in a process beside this one.
+func (d *Deployment) aside(ctx context.Context) (*aside, error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	a := &aside{d: d, dir: filepath.Join(d.c.Dir, "aside"), port: port, namespace: "bench-" + randomName()}
+	_, err = a.answered(ctx)
+	return a, err
+}
+
+// answered starts the process, and returns after what time it has answered a
+// command.
+func (a *aside) answered(ctx context.Context) (time.Duration, error) {
+	if a.nc != nil {
+		a.nc.Close()
+	}
+	start := time.Now()
+	var err error
+	if a.child, err = up(a.dir, a.port); err != nil {
+		return 0, err
+	}
+	url := fmt.Sprintf("nats://127.0.0.1:%d", a.port)
+	err = poll.Until(ctx, func() (bool, error) {
+		if a.nc, err = nats.Connect(url); err != nil {
+			return false, a.child.alive()
+		}
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = createOwner(ctx, a.client(), a.namespace)
+	return time.Since(start), err
+}
+
+func (a *aside) client() *client.Client { return client.New(a.nc, client.WithActor(actor)) }
+
+func (a *aside) populate(ctx context.Context, n int) error {
+	owner, err := createOwner(ctx, a.client(), a.namespace)
+	if err != nil {
+		return err
+	}
+	d := *a.d
+	d.Client = a.client()
+	return d.populate(ctx, a.namespace, n, owner)
+}
+
+func (a *aside) count(ctx context.Context, want int) error {
+	d := *a.d
+	d.Client = a.client()
+	return d.count(ctx, a.namespace, "", want)
+}
+
+// measured notes what the process has used.
+func (a *aside) measured(r *Result) (err error) {
+	pids := []int{a.child.pid()}
+	r.Sync, r.Processes, r.Version = true, 2, a.d.c.Version
+	if r.CPUSeconds, err = cpuSeconds(pids); err != nil {
+		return err
+	}
+	r.PeakRSSBytes, err = peakRSS(pids)
+	return err
+}
+
+// end ends the process.
+func (a *aside) end() error {
+	if a.nc != nil {
+		a.nc.Close()
+	}
+	if a.child != nil && a.child.alive() == nil {
+		return a.child.kill()
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ticks is how many of them make a second in /proc, on every architecture.
+const ticks = 100
+
+// cpuSeconds is how long processes have run, in user mode and in the kernel.
+func cpuSeconds(pids []int) (float64, error) {
+	sum := 0.0
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		// The second field is a name in parentheses; user and system time are
+		// the 14th and the 15th.
+		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		for _, f := range fields[11:13] {
+			n, err := strconv.ParseUint(string(f), 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += float64(n) / ticks
+		}
+	}
+	return sum, nil
+}
+
+// peakRSS is the largest resident memory of processes since they began, in
+// bytes, summed up.
+func peakRSS(pids []int) (uint64, error) {
+	var sum uint64
+	for _, pid := range pids {
+		kib, err := status(pid, "VmHWM")
+		if err != nil {
+			return 0, err
+		}
+		sum += kib << 10
+	}
+	return sum, nil
+}
+
+// status is a field of a process's status that is in kB.
+func status(pid int, field string) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			return strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("process %d has no %s", pid, field)
+}
