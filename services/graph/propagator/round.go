@@ -121,6 +121,9 @@ func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
 // dependents publishes an owner's dependents: here if they are few, by a walk
 // beside if they are many.
 func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, owed lifecycle.Owed) error {
+	if r.p.walkOnceMore(u) {
+		return nil // what is before the cursor has been read, and may be gone
+	}
 	into := &r.dirty
 	if owed.Orphan {
 		into = &r.orphan

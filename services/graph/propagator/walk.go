@@ -10,16 +10,24 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
+// walkOnceMore has an owner that is being walked walked once more afterwards,
+// because of dependents that the walk may have passed already. It reports
+// whether it is being walked.
+func (p *Propagator) walkOnceMore(u uid.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, walking := p.walking[u]
+	if walking {
+		p.walking[u] = true
+	}
+	return walking
+}
+
 // walk publishes all dependents of an owner that has many, beside the rounds.
-// An owner that is being walked is walked once more afterwards, because of
-// dependents that the walk may have passed already.
+// Only rounds begin walks, one after the other.
 func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, walking := p.walking[u]; walking {
-		p.walking[u] = true
-		return
-	}
 	p.walking[u] = false
 	p.walkBeside(ctx, g, func() error {
 		for {

@@ -165,7 +165,9 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 		}
 		tx.change(w, &w.all, add)
 		tx.change(w, tx.claim(w, c), add)
-		tx.grow(w)
+		if before == nil || !sameOwners(before.Owners, after.Owners) {
+			tx.grow(w) // a dependent that is terminating now was there before
+		}
 	})
 }
 
