@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,9 +49,6 @@ type call func(ctx context.Context, objects *client.Objects, list []*coppicev1.O
 
 // run measures calls. What prepare does with the same objects is not measured.
 func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call) (*Result, error) {
-	if b.callers < 1 || b.batch < 1 {
-		return nil, fmt.Errorf("%d callers with batches of %d: at least one of each is needed", b.callers, b.batch)
-	}
 	r := &Result{Name: fmt.Sprintf("%s, %d callers, batches of %d", b.name, b.callers, b.batch), Objects: b.objects}
 	namespace := "bench-" + randomName()
 	owner, err := createOwner(ctx, d.Client, namespace)
@@ -58,16 +56,22 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 		return nil, err
 	}
 	objects := d.Client.Objects(pods, namespace)
-	calls := make([][]*coppicev1.Object, 0, b.objects/b.batch+1)
-	for made := 0; made < b.objects; made += b.batch {
-		list := make([]*coppicev1.Object, min(b.batch, b.objects-made))
-		for i := range list {
-			list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
+	names := make([]string, b.objects)
+	for i := range names {
+		names[i] = randomName()
+	}
+	do := func(c call) func(context.Context, []string) error {
+		return func(ctx context.Context, names []string) error {
+			list := make([]*coppicev1.Object, len(names))
+			for i := range list {
+				list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
+				list[i].Metadata.Name = names[i]
+			}
+			return c(ctx, objects, list)
 		}
-		calls = append(calls, list)
 	}
 	if prepare != nil {
-		if _, err := b.each(ctx, d, "preparing", objects, calls, prepare); err != nil {
+		if _, err := b.each(ctx, d, "preparing", names, do(prepare)); err != nil {
 			return nil, err
 		}
 	}
@@ -75,7 +79,7 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 	if err != nil {
 		return nil, err
 	}
-	took, err := b.each(ctx, d, r.Name, objects, calls, measured)
+	took, err := b.each(ctx, d, r.Name, names, do(measured))
 	if err != nil {
 		return nil, err
 	}
@@ -89,37 +93,36 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 	return r, d.count(ctx, namespace, "", b.objects)
 }
 
-// each calls with all batches, so many at once, and returns how long each took.
-func (b commands) each(ctx context.Context, d *Deployment, what string, objects *client.Objects, calls [][]*coppicev1.Object, do call) ([]time.Duration, error) {
+// each calls with all batches of names, so many at once, and returns how long
+// each took.
+func (b commands) each(ctx context.Context, d *Deployment, what string, names []string, do func(context.Context, []string) error) ([]time.Duration, error) {
 	var (
 		mu   sync.Mutex
-		took = make([]time.Duration, 0, len(calls))
-		next = make(chan []*coppicev1.Object)
+		took = make([]time.Duration, 0, len(names)/b.batch+1)
+		next = make(chan []string)
 	)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(next)
-		for i, list := range calls {
+		for names := range slices.Chunk(names, b.batch) {
 			select {
-			case next <- list:
+			case next <- names:
 			case <-ctx.Done():
 				return ctx.Err()
-			}
-			if i%64 == 0 {
-				d.progress(what, i, len(calls))
 			}
 		}
 		return nil
 	})
 	for range b.callers {
 		g.Go(func() error {
-			for list := range next {
+			for names := range next {
 				start := time.Now()
-				if err := do(ctx, objects, list); err != nil {
+				if err := do(ctx, names); err != nil {
 					return err
 				}
 				mu.Lock()
 				took = append(took, time.Since(start))
+				d.progress(what, len(took)*b.batch, b.objects)
 				mu.Unlock()
 			}
 			return nil

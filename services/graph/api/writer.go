@@ -148,6 +148,7 @@ func (s *writerServer) objects(decide decideObject) func(*request, bus.API) *lif
 			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 				return decide(ctx, at, r.GetObjects()[i])
 			},
+			Name: func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
 }
@@ -165,6 +166,7 @@ func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Patch(ctx, at, r.GetPatches()[i])
 		},
+		Name: func(i int) string { return r.GetPatches()[i].GetName() },
 	}, "")
 }
 
@@ -187,6 +189,7 @@ func (s *writerServer) importObjects(q *request, at bus.API) *lifecycle.Error {
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Import(ctx, at, r.GetSession(), r.GetObjects()[i])
 		},
+		Name: func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 	}, "")
 }
 
@@ -205,6 +208,7 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 			at.Name = r.GetNames()[i]
 			return lifecycle.Delete(ctx, at, r.GetVersion(), r.GetOptions())
 		},
+		Name: func(i int) string { return r.GetNames()[i] },
 	}
 	if r.GetPlan() != "" {
 		var err *lifecycle.Error

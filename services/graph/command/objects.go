@@ -23,6 +23,9 @@ type Objects struct {
 	Count int
 	// Decide decides the i-th.
 	Decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
+	// Name is the name of the i-th, so that many are looked up at once; nil if
+	// that is not worth it.
+	Name func(i int) string
 	// Check, if there is one, is asked before anything is decided, in a commit
 	// in which nothing was decided yet: of what the state holds that the last
 	// commit has left.
@@ -91,8 +94,12 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 
 // each decides the objects that are still to be decided, as far as they fit.
 func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
+	ahead := len(o.results)
 	for len(o.results) < o.Count {
 		i := len(o.results)
+		if i == ahead {
+			ahead = o.readAhead(d, at, i)
+		}
 		out, err := o.Decide(d.Ctx, at, i)
 		if err != nil {
 			if o.Count == 1 || o.Atomic {
@@ -127,6 +134,20 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		o.add(o.fit(d, o.result(out, change)))
 	}
 	return true, nil
+}
+
+// readAhead looks up the names of objects from the i-th on, and returns up to
+// where.
+func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
+	behind := min(o.Count, i+readAhead)
+	if o.Name != nil && o.Count > 1 {
+		names := make([]string, 0, behind-i)
+		for k := i; k < behind; k++ {
+			names = append(names, o.Name(k))
+		}
+		d.PrefetchNames(at.Kind, at.Namespace, names)
+	}
+	return behind
 }
 
 // wholeSize is what the result of a batch of one takes beside its body, at the

@@ -38,7 +38,7 @@ func (c *Change) Record(resource string, before *coppicev1.Body) {
 // event's body, if it has one. It fails if the event does not fit the state,
 // which then is not a fold of its log.
 func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, error) {
-	o := tx.object(e.UID)
+	o := tx.subject(e)
 	before := o.now
 	if (before == nil) != (e.Type == lifecycle.ObjectCreated) {
 		return Change{}, fmt.Errorf("state: revision %d: event %d of %s does not fit: the object is there: %t", revision, e.Type, e.UID, before != nil)
@@ -75,6 +75,21 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 		tx.grow(tx.owner(e.UID))
 	}
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
+}
+
+// subject is the entry of the object of an event. Of one that is created it is
+// not read whether it is there already: its uid was drawn for it. Only import
+// brings uids.
+func (tx *Tx) subject(e *lifecycle.Event) *object {
+	if e.Type != lifecycle.ObjectCreated || e.Object.Node.ImportTime != 0 {
+		return tx.object(e.UID)
+	}
+	o, ok := tx.objects[e.UID]
+	if !ok {
+		o = &object{}
+		tx.objects[e.UID] = o
+	}
+	return o
 }
 
 func (tx *Tx) touch(u uid.UID) {

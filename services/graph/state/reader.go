@@ -200,6 +200,35 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.N
 	}
 }
 
+// prefetchNames calls visit with the uids that names have, "" for those that
+// nothing has. The names are sorted.
+func (r *reader) prefetchNames(resource, namespace string, sorted []string, visit func(name string, u uid.UID)) {
+	if len(sorted) == 0 {
+		return
+	}
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableName}, UpperBound: []byte{tableName + 1}, UseL6Filters: true})
+	if err != nil {
+		r.fail("names", err)
+		return
+	}
+	for _, name := range sorted {
+		r.key = nameKey(r.key[:0], resource, namespace, name)
+		if !it.SeekPrefixGE(r.key) { // by the filters, most names that are new are in no table
+			visit(name, "")
+			continue
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			r.fail("names", err)
+			break
+		}
+		visit(name, uid.UID(value))
+	}
+	if err := it.Close(); err != nil {
+		r.fail("names", err)
+	}
+}
+
 // any names one object below the prefix of names, "" if there is none.
 func (r *reader) any(prefix []byte) (name string) {
 	r.scan("names", prefix, nil, func(key, _ []byte) bool {

@@ -61,7 +61,7 @@ func Open(dir string, c Config) (*State, error) {
 
 func open(dir string, c Config) (*State, error) {
 	if c.CacheSize == 0 {
-		c.CacheSize = 64 << 20
+		c.CacheSize = 256 << 20
 	}
 	if c.MemTableSize == 0 {
 		c.MemTableSize = 32 << 20

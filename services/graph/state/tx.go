@@ -24,6 +24,7 @@ type Tx struct {
 
 	objects  map[uid.UID]*object
 	names    map[nameRef]uid.UID // of objects created here
+	looked   map[nameRef]uid.UID // as stored, of names that were looked up; "" if there is none
 	owners   map[uid.UID]*owner
 	absent   map[uid.UID]*absence
 	owed     map[uid.UID]*owedEntry
@@ -108,6 +109,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
 		objects:    map[uid.UID]*object{},
 		names:      map[nameRef]uid.UID{},
+		looked:     map[nameRef]uid.UID{},
 		owners:     map[uid.UID]*owner{},
 		absent:     map[uid.UID]*absence{},
 		owed:       map[uid.UID]*owedEntry{},
@@ -188,6 +190,26 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	})
 }
 
+// PrefetchNames reads which objects have names, and their nodes, many at once.
+func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
+	missing := make([]string, 0, len(names))
+	for _, name := range names {
+		if _, ok := tx.looked[nameRef{kind.Resource(), namespace, name}]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	var found []uid.UID
+	tx.r.prefetchNames(kind.Resource(), namespace, missing, func(name string, u uid.UID) {
+		tx.looked[nameRef{kind.Resource(), namespace, name}] = u
+		if u != "" {
+			found = append(found, u)
+		}
+	})
+	tx.Prefetch(found)
+}
+
 // Kinds implements lifecycle.View.
 func (tx *Tx) Kinds() *lifecycle.Kinds { return tx.kinds }
 
@@ -199,9 +221,13 @@ func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 
 // Lookup implements lifecycle.View.
 func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
-	u, ok := tx.names[nameRef{kind.Resource(), namespace, name}]
+	ref := nameRef{kind.Resource(), namespace, name}
+	u, ok := tx.names[ref]
 	if !ok {
-		u = tx.r.lookup(kind.Resource(), namespace, name)
+		if u, ok = tx.looked[ref]; !ok {
+			u = tx.r.lookup(ref.resource, namespace, name)
+			tx.looked[ref] = u
+		}
 	}
 	if u == "" || tx.object(u).now == nil {
 		return ""
