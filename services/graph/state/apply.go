@@ -81,7 +81,7 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 // not read whether it is there already: its uid was drawn for it. Only import
 // brings uids.
 func (tx *Tx) subject(e *lifecycle.Event) *object {
-	if e.Type != lifecycle.ObjectCreated || e.Object.Node.ImportTime != 0 {
+	if e.Type != lifecycle.ObjectCreated || e.Object.ImportTime != 0 {
 		return tx.object(e.UID)
 	}
 	o, ok := tx.objects[e.UID]

@@ -22,7 +22,8 @@ import (
 
 // Config is how to open a State. The zero value of a field is its default.
 type Config struct {
-	// CacheSize is the size of Pebble's block cache, in bytes; 64 MiB.
+	// CacheSize is the size of Pebble's block cache, in bytes; 256 MiB.
+	// Memtables are taken out of it, up to four of them.
 	CacheSize int64
 	// MemTableSize is the size of one memtable, in bytes; 32 MiB. What is in
 	// memtables is folded again after a crash.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestThousands(t *testing.T) {
+	t.Parallel()
+	for f, want := range map[float64]string{0: "0", 999.4: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := thousands(f); got != want {
+			t.Errorf("%v is %s, want %s", f, got, want)
+		}
+	}
+}
+
+// The page says of each target whether it was reached.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	fast, slow := targets()[0], targets()[1]
+	p := page{targets: []measured{
+		{target: fast, command: "coppice bench cascade", result: &result{Objects: 1000, ObjectsPerSecond: 150_000, CPUSeconds: 0.01}, split: &result{ObjectsPerSecond: 90_000}},
+		{target: slow, command: "coppice bench cascade --policy foreground", result: &result{Objects: 1000, ObjectsPerSecond: 119_999}},
+	}}
+	var b strings.Builder
+	if err := p.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| cascade wide, background | 1,000 | 150,000 objects/s | 150,000 objects/s | yes | 10.0 us | 90,000 objects/s, 60% |",
+		"| cascade wide, foreground | 1,000 | 120,000 objects/s | 119,999 objects/s | **no** |",
+		"`coppice bench cascade --policy foreground`",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page does not have %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// A restart, a latency and so on are held against what they are about.
+func TestReached(t *testing.T) {
+	t.Parallel()
+	of := map[string]target{}
+	for _, t := range targets() {
+		of[t.name] = t
+	}
+	for _, c := range []struct {
+		name string
+		r    result
+		want bool
+	}{
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 4.9}}, true},
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 2.1, "seconds_after_kill": 4.9}}, false},
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 5.1}}, false},
+		{"memory", result{PeakRSSBytes: 1 << 30}, true},
+		{"memory", result{PeakRSSBytes: 1<<30 + 1}, false},
+		{"latency, one client", result{Details: map[string]float64{"p99_to_sync_p99": 2.01}}, false},
+		{"create, 64 callers with one object each", result{ObjectsPerSecond: 21_400, Details: map[string]float64{"sync_p50_ms": 2}}, true},
+		{"create, 64 callers with one object each", result{ObjectsPerSecond: 21_300, Details: map[string]float64{"sync_p50_ms": 2}}, false},
+		{"replay into an empty state", result{ObjectsPerSecond: 999_999}, false},
+	} {
+		if got := of[c.name].reached(&c.r); got != c.want {
+			t.Errorf("%s with %+v: reached is %t", c.name, c.r, got)
+		}
+	}
+}
+
+// A flame graph has the stacks of a profile, with their times.
+func TestFlame(t *testing.T) {
+	t.Parallel()
+	root := parseTraces(`File: coppice
+Type: cpu
+-----------+-------------------------------------------------------
+     1.20s   runtime.memmove
+             github.com/coppice-gc/coppice/services/graph/writer.(*Writer).run
+             main.main
+-----------+-------------------------------------------------------
+     300ms   github.com/nats-io/nats-server/v2/server.(*stream).processJetStreamMsg (inline)
+             main.main
+-----------+-------------------------------------------------------
+`)
+	main := root.calls["main.main"]
+	if root.value != 1500 || main == nil || main.value != 1500 || len(main.calls) != 2 {
+		t.Fatalf("parsed as %+v", root)
+	}
+	if w := main.calls["github.com/coppice-gc/coppice/services/graph/writer.(*Writer).run"]; w == nil || w.calls["runtime.memmove"].value != 1200 {
+		t.Errorf("the writer is %+v", w)
+	}
+	var b strings.Builder
+	if err := root.draw(&b, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a test: 1.50 s of CPU", "<title>main.main: 1500 ms, 100.0%</title>", "memmove: 1200 ms, 80.0%", "</svg>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the drawing does not have %q:\n%s", want, b.String())
+		}
+	}
+}

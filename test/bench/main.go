@@ -1,0 +1,74 @@
+// Command bench measures every target of docs/performance.md with `coppice
+// bench`, and writes that page.
+//
+// It builds the program, runs each benchmark in a process of its own, one after
+// the other, and keeps what it printed. A target that is missed is said to be
+// so: the page is for those who want to know, and not a test.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+)
+
+type options struct {
+	quick, peers bool
+	rounds       int
+	only         string
+	page         string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.quick, "quick", false, "everything small, and the page to the standard output")
+	flag.BoolVar(&o.peers, "peers", false, "measure PostgreSQL as well, alternating")
+	flag.IntVar(&o.rounds, "rounds", 5, "how often Coppice and a peer alternate; the median counts")
+	flag.StringVar(&o.only, "only", "", "only the targets whose name has this in it; the page to the standard output")
+	flag.StringVar(&o.page, "page", "docs/performance.md", "the page")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	dir, err := os.MkdirTemp("", "coppice-performance-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := &suite{dir: dir, program: filepath.Join(dir, "coppice"), options: o}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.program, "./cmd/coppice").CombinedOutput(); err != nil { //nolint:gosec // this run's own
+		return fmt.Errorf("build: %w: %s", err, out)
+	}
+	p, err := s.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if o.quick || o.only != "" {
+		return p.write(os.Stdout)
+	}
+	if err := s.flames(); err != nil {
+		return err
+	}
+	return writeFile(o.page, p.write)
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

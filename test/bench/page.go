@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// page is what docs/performance.md says.
+type page struct {
+	options
+	machine machine
+	targets []measured
+	linear  []*result // few and many objects
+	limited *result   // with little memory
+	scale   []scaled
+	peers   []compared
+}
+
+// scaled is a cascade with so many processors.
+type scaled struct {
+	processors int
+	result     *result
+}
+
+// writer writes lines, and remembers the first failure.
+type writer struct {
+	w   io.Writer
+	err error
+}
+
+func (w *writer) line(format string, a ...any) {
+	if w.err == nil {
+		_, w.err = fmt.Fprintf(w.w, format+"\n", a...)
+	}
+}
+
+func yes(ok bool) string {
+	if ok {
+		return "yes"
+	}
+	return "**no**"
+}
+
+// write writes the page.
+func (p *page) write(out io.Writer) error {
+	w := &writer{w: out}
+	w.line("# Performance")
+	w.line("")
+	w.line("Made by `test/bench/run`, which anyone can start. What is measured is the ordinary path: objects of about 400 bytes")
+	w.line("with random names, two labels and one owner; in a cascade one in a hundred survives by a second owner, and one in a")
+	w.line("thousand is held by an external finalizer, which is answered. Processors decide over NATS, each removal has an entry of")
+	w.line("its own in the log, with its cause, and every commit is synced to disk before it is acknowledged. The time runs from the")
+	w.line("command until a fresh list shows only the survivors and all work is acknowledged. Outcomes are checked.")
+	w.line("")
+	w.line("%s.", p.machine)
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+		if t, ok := p.machine.syncs[size]; ok {
+			w.line("To append %s bytes to a file and sync it takes %.3g ms (median), %.3g ms (p99).", thousands(float64(size)), t[0].Seconds()*1000, t[1].Seconds()*1000)
+		}
+	}
+	p.writeTargets(w)
+	p.writeLinear(w)
+	p.writeScale(w)
+	p.writePeers(w)
+	p.writeCommands(w)
+	return w.err
+}
+
+func (p *page) writeTargets(w *writer) {
+	w.line("")
+	w.line("## Targets")
+	w.line("")
+	w.line("| benchmark | objects | wanted | measured | reached | CPU an object | services as processes |")
+	w.line("|---|---|---|---|---|---|---|")
+	for _, m := range p.targets {
+		split := ""
+		if m.split != nil {
+			share := m.split.ObjectsPerSecond / m.result.ObjectsPerSecond
+			split = fmt.Sprintf("%s objects/s, %.0f%%", thousands(m.split.ObjectsPerSecond), 100*share)
+		}
+		w.line("| %s | %s | %s | %s | %s | %.1f us | %s |", m.name, thousands(float64(m.result.Objects)), m.wants, m.got(m.result), yes(m.reached(m.result)), m.result.cost(), split)
+	}
+}
+
+func (p *page) writeLinear(w *writer) {
+	if len(p.linear) == 2 {
+		few, many := p.linear[0], p.linear[1]
+		ratio := (many.Seconds / float64(many.Objects)) / (few.Seconds / float64(few.Objects))
+		w.line("| cost of an object in a wide cascade of %s against one of %s | | within 1.3x | %.2fx | %s | %.1f and %.1f us | |",
+			thousands(float64(many.Objects)), thousands(float64(few.Objects)), ratio, yes(ratio <= 1.3), many.cost(), few.cost())
+	}
+	if p.limited != nil {
+		w.line("")
+		w.line("Under GOMEMLIMIT=512MiB a cascade of %s objects takes %.1f s, with %s MiB resident at peak.",
+			thousands(float64(p.limited.Objects)), p.limited.Seconds, thousands(float64(p.limited.PeakRSSBytes)/mib))
+	}
+}
+
+func (p *page) writeScale(w *writer) {
+	if len(p.scale) == 0 {
+		return
+	}
+	w.line("")
+	w.line("## More processors")
+	w.line("")
+	w.line("A wide cascade in the background, each service a process of its own, all on this machine. What more processors can add")
+	w.line("is bounded by the cores that the writer and the NATS server leave to them.")
+	w.line("")
+	w.line("| processors | objects/s | CPU an object | commits | objects in a commit |")
+	w.line("|---|---|---|---|---|")
+	for _, s := range p.scale {
+		w.line("| %d | %s | %.1f us | %d | %s |", s.processors, thousands(s.result.ObjectsPerSecond), s.result.cost(), s.result.Commits,
+			thousands(float64(s.result.Objects)/float64(max(1, s.result.Commits))))
+	}
+}
+
+func (p *page) writePeers(w *writer) {
+	if len(p.peers) == 0 {
+		return
+	}
+	w.line("")
+	w.line("## PostgreSQL")
+	w.line("")
+	w.line("ON DELETE CASCADE with an indexed uuid owner, rows of the same size, default durability, alternating with Coppice in the")
+	w.line("same run; the median of %d. It has no finalizers, no events and no causes, and does it all in one transaction.", p.rounds)
+	w.line("")
+	w.line("| cascade | rows | PostgreSQL | Coppice | ratio |")
+	w.line("|---|---|---|---|---|")
+	for _, c := range p.peers {
+		w.line("| %s | %s | %s rows/s | %s objects/s | %.2f |", c.name, thousands(float64(c.rows)), thousands(c.theirs), thousands(c.ours), c.ours/c.theirs)
+	}
+}
+
+func (p *page) writeCommands(w *writer) {
+	w.line("")
+	w.line("## Commands and outputs")
+	for _, m := range p.targets {
+		w.line("")
+		w.line("`%s`", m.command)
+		w.line("")
+		w.line("%s.", p.output(m.result))
+		if m.split != nil {
+			w.line("")
+			w.line("With `--processes`: %s.", p.output(m.split))
+		}
+	}
+}
+
+// output is what a benchmark printed, in words.
+func (p *page) output(r *result) string {
+	list := []string{fmt.Sprintf("%.3f s", r.Seconds), thousands(r.ObjectsPerSecond) + "/s"}
+	if r.P99 > 0 {
+		list = append(list, fmt.Sprintf("p50 %.3g ms and p99 %.3g ms", r.P50, r.P99))
+	}
+	list = append(list, fmt.Sprintf("%.2f s of CPU", r.CPUSeconds), fmt.Sprintf("%s MiB resident at peak", thousands(float64(r.PeakRSSBytes)/mib)))
+	if r.Commits > 0 {
+		list = append(list, fmt.Sprintf("%s commits with %s MiB", thousands(float64(r.Commits)), thousands(float64(r.BytesLogged)/mib)))
+	}
+	return strings.Join(list, ", ") + ", version " + r.Version
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// suite runs benchmarks.
+type suite struct {
+	options
+	dir, program string
+	flamesOf     []string // directories with profiles
+}
+
+// small is by how much everything is smaller that is quick.
+const small = 200
+
+// sized is a size, or what is quick.
+func (s *suite) sized(n int) int {
+	if s.quick {
+		return max(200, n/small)
+	}
+	return n
+}
+
+// bench runs one benchmark.
+func (s *suite) bench(ctx context.Context, env []string, args ...string) (*result, error) {
+	fmt.Fprintln(os.Stderr, "coppice bench", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, s.program, append(append([]string{"bench"}, args...), "-o", "json", "--dir", s.dir)...) //nolint:gosec // what it has built
+	cmd.Env = append(os.Environ(), env...)
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("coppice bench %s: %w: %s", strings.Join(args, " "), err, errors.String())
+	}
+	var r result
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, fmt.Errorf("coppice bench %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return &r, nil
+}
+
+// wanted reports whether something is to be measured.
+func (s *suite) wanted(name string) bool { return strings.Contains(name, s.only) }
+
+// measured is a target with what came of it.
+type measured struct {
+	target
+	command string
+	result  *result
+	split   *result // with services as processes of their own
+}
+
+func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
+	args := append(append([]string{}, t.args...), strconv.Itoa(s.sized(t.size)))
+	m = measured{target: t, command: "coppice bench " + strings.Join(args, " ")}
+	if m.result, err = s.bench(ctx, nil, args...); err != nil {
+		return m, err
+	}
+	if t.split {
+		if m.split, err = s.bench(ctx, nil, append(args, "--processes")...); err != nil {
+			return m, err
+		}
+	}
+	if t.profile != "" {
+		// In a run of its own: to profile costs something.
+		dir := filepath.Join(s.dir, "profile-"+t.profile)
+		if _, err = s.bench(ctx, nil, append(args, "--profile", dir)...); err != nil {
+			return m, err
+		}
+		s.flamesOf = append(s.flamesOf, dir)
+	}
+	return m, nil
+}
+
+// measure measures everything.
+func (s *suite) measure(ctx context.Context) (*page, error) {
+	p := &page{options: s.options, machine: thisMachine(s.dir)}
+	for _, t := range targets() {
+		if !s.wanted(t.name) {
+			continue
+		}
+		m, err := s.target(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		p.targets = append(p.targets, m)
+	}
+	var err error
+	if s.wanted("cost per object") {
+		if p.linear, err = s.linear(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.wanted("memory limit") {
+		if p.limited, err = s.bench(ctx, []string{"GOMEMLIMIT=512MiB"}, "cascade", "--objects", strconv.Itoa(s.sized(3*million))); err != nil {
+			return nil, err
+		}
+	}
+	if s.wanted("scale-out") {
+		for _, n := range []int{1, 2, 4, 8} {
+			r, err := s.bench(ctx, nil, "cascade", "--processes", "--processors", strconv.Itoa(n), "--objects", strconv.Itoa(s.sized(million)))
+			if err != nil {
+				return nil, err
+			}
+			p.scale = append(p.scale, scaled{n, r})
+		}
+	}
+	if s.peers {
+		if p.peers, err = s.comparePostgres(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// linear is a wide cascade of few and of many objects.
+func (s *suite) linear(ctx context.Context) (l []*result, err error) {
+	for _, n := range []int{10_000, 3 * million} {
+		r, err := s.bench(ctx, nil, "cascade", "--objects", strconv.Itoa(s.sized(n)))
+		if err != nil {
+			return nil, err
+		}
+		l = append(l, r)
+	}
+	return l, nil
+}
