@@ -126,22 +126,15 @@ func appendTernary(b []byte, field protowire.Number, t lifecycle.Ternary) []byte
 // Decode reads a node. It copies b once; all strings of the node share that
 // copy. Fields that it does not know are skipped.
 func Decode(b []byte) (*lifecycle.Node, error) {
-	n := &lifecycle.Node{}
+	var room struct { // most nodes have one owner
+		node  lifecycle.Node
+		owner [1]lifecycle.OwnerReference
+	}
+	at := &room
+	n := &at.node
 	s := string(b)
-	owners := 0
-	err := wire.Fields(b, func(f wire.Field) error {
-		if f.Number == nodeOwners {
-			owners++
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("node: %w", err)
-	}
-	if owners > 0 {
-		n.Owners = make([]lifecycle.OwnerReference, 0, owners)
-	}
-	err = wire.Fields(b, func(f wire.Field) error {
+	r := wire.Read(b)
+	for f, ok := r.Next(); ok; f, ok = r.Next() {
 		switch f.Number {
 		case nodeUID:
 			n.UID = uid.UID(f.String(s))
@@ -160,7 +153,10 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		case nodeOwners:
 			o, err := DecodeOwner(f.Bytes(b), f.String(s))
 			if err != nil {
-				return err
+				return nil, fmt.Errorf("node: %w", err)
+			}
+			if n.Owners == nil {
+				n.Owners = at.owner[:0]
 			}
 			n.Owners = append(n.Owners, o)
 		case nodeFinalizers:
@@ -168,8 +164,7 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		case nodeDeletionTime:
 			n.DeletionTime = lifecycle.Time(f.Value)
 		case nodeGracePeriod:
-			grace := int64(f.Value)
-			n.GracePeriod = &grace
+			n.GracePeriod = optional(f.Value)
 		case nodeDeletionRevision:
 			n.DeletionRevision = f.Value
 		case nodeImportTime:
@@ -177,8 +172,7 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		case nodeImportSession:
 			n.ImportSession = f.String(s)
 		case nodeGrace:
-			grace := int64(f.Value)
-			n.Grace = &grace
+			n.Grace = optional(f.Value)
 		case nodeObserved:
 			n.ObservedGeneration = int64(f.Value)
 		case nodeAwaited:
@@ -188,9 +182,8 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		case nodeFailed:
 			n.InitializationFailed = protowire.DecodeBool(f.Value)
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
 	if !n.UID.Valid() {
@@ -199,11 +192,16 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 	return n, nil
 }
 
+func optional(v uint64) *int64 {
+	i := int64(v)
+	return &i
+}
+
 // DecodeOwner reads a NodeOwner from b. s is the same bytes as a string, which
 // the strings of the result share.
-func DecodeOwner(b []byte, s string) (lifecycle.OwnerReference, error) {
-	var o lifecycle.OwnerReference
-	err := wire.Fields(b, func(f wire.Field) error {
+func DecodeOwner(b []byte, s string) (o lifecycle.OwnerReference, err error) {
+	r := wire.Read(b)
+	for f, ok := r.Next(); ok; f, ok = r.Next() {
 		switch f.Number {
 		case ownerAPIVersion:
 			o.APIVersion = f.String(s)
@@ -218,9 +216,8 @@ func DecodeOwner(b []byte, s string) (lifecycle.OwnerReference, error) {
 		case ownerBlocking:
 			o.Blocking = ternary(f.Value)
 		}
-		return nil
-	})
-	return o, err
+	}
+	return o, r.Err()
 }
 
 func ternary(v uint64) lifecycle.Ternary {

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"errors"
+	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -25,45 +26,76 @@ func (f Field) String(s string) string { return s[f.Start:f.End] }
 // ErrType is for a field that has another wire type than its number says.
 var ErrType = errors.New("wrong wire type")
 
-// Fields calls visit for the fields of a message, in the order in which they
-// stand there. Fixed32 fields and groups are skipped.
-func Fields(b []byte, visit func(Field) error) error {
-	for at := 0; at < len(b); {
-		number, typ, n := protowire.ConsumeTag(b[at:])
+// Reader walks the fields of a message, in the order in which they stand there.
+// Fixed32 fields and groups are skipped.
+type Reader struct {
+	b   []byte
+	at  int
+	err error
+}
+
+// Read returns a reader of the message b.
+func Read(b []byte) Reader { return Reader{b: b} }
+
+// Err is why Next returned false, nil at the end of the message.
+func (r *Reader) Err() error { return r.err }
+
+// Next returns the next field, and false when there is none.
+func (r *Reader) Next() (f Field, ok bool) {
+	for r.at < len(r.b) {
+		number, typ, n := protowire.ConsumeTag(r.b[r.at:])
 		if n < 0 {
-			return protowire.ParseError(n)
+			r.err = protowire.ParseError(n)
+			return f, false
 		}
-		at += n
-		f := Field{Number: number, Type: typ}
-		skip := false
+		r.at += n
+		f.Number, f.Type = number, typ
+		known := true
 		switch typ {
 		case protowire.VarintType:
-			f.Value, n = protowire.ConsumeVarint(b[at:])
-		case protowire.Fixed64Type:
-			f.Value, n = protowire.ConsumeFixed64(b[at:])
+			f.Value, n = protowire.ConsumeVarint(r.b[r.at:])
 		case protowire.BytesType:
-			var v []byte
-			v, n = protowire.ConsumeBytes(b[at:])
+			var length uint64
+			length, n = protowire.ConsumeVarint(r.b[r.at:])
 			if n >= 0 {
-				f.End = at + n
-				f.Start = f.End - len(v)
+				if length > uint64(len(r.b)-r.at-n) {
+					r.err = io.ErrUnexpectedEOF
+					return f, false
+				}
+				f.Start = r.at + n
+				n += int(length)
+				f.End = r.at + n
 			}
+		case protowire.Fixed64Type:
+			f.Value, n = protowire.ConsumeFixed64(r.b[r.at:])
 		default:
-			n = protowire.ConsumeFieldValue(number, typ, b[at:])
-			skip = true
+			n = protowire.ConsumeFieldValue(number, typ, r.b[r.at:])
+			known = false
 		}
 		if n < 0 {
-			return protowire.ParseError(n)
+			r.err = protowire.ParseError(n)
+			return f, false
 		}
-		at += n
-		if skip {
-			continue
+		r.at += n
+		if known {
+			return f, true
+		}
+	}
+	return f, false
+}
+
+// Fields calls visit for the fields of a message, as a Reader has them.
+func Fields(b []byte, visit func(Field) error) error {
+	r := Read(b)
+	for {
+		f, ok := r.Next()
+		if !ok {
+			return r.Err()
 		}
 		if err := visit(f); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // Varints appends the values of a packed repeated varint field to dst.

@@ -25,13 +25,13 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 		view:  assumption{Snapshot: snap, gone: map[uid.UID]*lifecycle.Node{}},
 		now:   now,
 		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
-		seen:  map[uid.UID]bool{},
+		seen:  make(map[uid.UID]bool, len(uids)),
 	}
 	snap.Prefetch(uids)
 	for _, u := range uids {
 		r.seen[u] = true
-		if v := r.add(u); v == lifecycle.CollectObject {
-			r.assume(u)
+		if n, traits, verdict := r.add(u); verdict == lifecycle.CollectObject {
+			r.assume(n, traits)
 		}
 	}
 	for len(r.frontier) > 0 && closure > 0 {
@@ -79,15 +79,15 @@ type resolver struct {
 }
 
 // add appends an object to the reply and returns the verdict on it.
-func (r *resolver) add(u uid.UID) lifecycle.Verdict {
+func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.Verdict) {
 	n := r.view.Node(u)
 	if n == nil {
 		resolution.Append(r.reply, u, 0, nil)
-		return lifecycle.Keep
+		return nil, 0, lifecycle.Keep
 	}
 	traits := r.judge(n)
 	resolution.Append(r.reply, u, traits, r.classes)
-	return lifecycle.Decide(traits, r.classes)
+	return n, traits, lifecycle.Decide(traits, r.classes)
 }
 
 func (r *resolver) judge(n *lifecycle.Node) lifecycle.Traits {
@@ -105,15 +105,11 @@ func (r *resolver) judge(n *lifecycle.Node) lifecycle.Traits {
 	return lifecycle.TraitsOf(r.view, n)
 }
 
-// assume assumes that an object is gone, if its collection removes it at once.
-func (r *resolver) assume(u uid.UID) {
-	n := r.view.Node(u)
-	traits := lifecycle.TraitsOf(r.view, n)
-	if traits&lifecycle.GoesAtOnce == 0 {
-		return
-	}
-	r.view.gone[u] = n
-	if traits&lifecycle.HasDependents != 0 {
+// assume assumes that an object is gone, if its collection removes it at once
+// and anything depends on that.
+func (r *resolver) assume(n *lifecycle.Node, traits lifecycle.Traits) {
+	if traits&lifecycle.GoesAtOnce != 0 && traits&lifecycle.HasDependents != 0 {
+		r.view.gone[n.UID] = n
 		r.frontier = append(r.frontier, n)
 	}
 }
@@ -139,8 +135,8 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 			continue
 		}
 		r.seen[u] = true
-		r.add(u)
-		r.assume(u)
+		_, traits, _ := r.add(u)
+		r.assume(n, traits)
 		added++
 	}
 	return added

@@ -89,6 +89,9 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 		}
 	}
 	slices.Sort(missing)
+	if len(s.nodes) == 0 {
+		s.nodes = make(map[uid.UID]cached, len(missing)+8)
+	}
 	s.r.prefetch(slices.Compact(missing), func(u uid.UID, n *lifecycle.Node, parent bool) {
 		s.nodes[u] = cached{n, parent}
 	})

@@ -182,6 +182,9 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
 	room := make([]object, len(missing))
+	if len(tx.objects) == 0 {
+		tx.objects = make(map[uid.UID]*object, len(missing)+8)
+	}
 	tx.r.prefetch(missing, func(u uid.UID, n *lifecycle.Node, parent bool) {
 		o := &room[0]
 		room = room[1:]
