@@ -157,7 +157,8 @@ func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 		if was != nil {
 			before = v.Kinds().RegisteredBy(was)
 		}
-		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before)...)
+		taken := v.Lookup(k.Kind, k.Namespace, k.Name) != ""
+		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before, taken)...)
 	}
 	return causes
 }

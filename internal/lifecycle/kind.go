@@ -229,8 +229,9 @@ func decodeSpec(spec []byte, into any) error {
 }
 
 // validateKind checks an object of kind Kind. was is the spec before an
-// update, nil for a creation.
-func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
+// update, nil for a creation; taken says that the name is another object's,
+// which is then refused as of any other kind.
+func validateKind(ks *Kinds, name string, spec []byte, was *Kind, taken bool) []Cause {
 	s, err := parseKindSpec(spec)
 	if err != nil {
 		return []Cause{invalidValue("spec", string(spec), err.Error())}
@@ -284,7 +285,8 @@ func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
 		}
 	}
 	add(validateGraceful(s.GracefulDeletion)...)
-	if was != nil {
+	switch {
+	case was != nil:
 		for _, f := range []struct{ field, was, is string }{
 			{"spec.group", was.Group, s.Group}, {"spec.kind", was.Kind, s.Kind},
 			{"spec.plural", was.Plural, s.Plural}, {"spec.scope", was.Scope, s.Scope},
@@ -293,10 +295,21 @@ func validateKind(ks *Kinds, name string, spec []byte, was *Kind) []Cause {
 				add(invalidValue(f.field, f.is, "field is immutable"))
 			}
 		}
-	} else if other := ks.Of(s.Group, s.Kind); other != nil {
-		add(invalidValue("spec.kind", s.Kind, fmt.Sprintf("kind %s is registered already, as %s", APIVersionOf(s.Group, s.Kind), other.resource)))
-	} else if other := ks.Resource(ResourceName(s.Group, s.Plural)); other != nil {
-		add(invalidValue("spec.plural", s.Plural, fmt.Sprintf("%s is registered already, for kind %s", other.resource, other.Kind)))
+	case taken:
+	default:
+		add(validateUnregistered(ks, s)...)
 	}
 	return causes
+}
+
+// validateUnregistered checks that neither the kind nor its resource is
+// registered under another name.
+func validateUnregistered(ks *Kinds, s KindSpec) []Cause {
+	if other := ks.Of(s.Group, s.Kind); other != nil {
+		return []Cause{invalidValue("spec.kind", s.Kind, fmt.Sprintf("kind %s is registered already, as %s", APIVersionOf(s.Group, s.Kind), other.resource))}
+	}
+	if other := ks.Resource(ResourceName(s.Group, s.Plural)); other != nil {
+		return []Cause{invalidValue("spec.plural", s.Plural, fmt.Sprintf("%s is registered already, for kind %s", other.resource, other.Kind))}
+	}
+	return nil
 }
