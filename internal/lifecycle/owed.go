@@ -12,10 +12,9 @@ type Owed struct {
 	// because it waits for them, or because they claim to be owned by
 	// something that it is not.
 	Judge bool
-	// JudgeAt is when judging them is due; zero for now, Never if only
-	// knowledge helps that time does not bring. Where dependents were
-	// imported it is when the grace of the last of them is over, so that an
-	// import is not judged again and again: some may be ready before.
+	// JudgeAt is when judging the first of them is due, or earlier; zero for
+	// now, Never if only knowledge helps that time does not bring. The others
+	// may be due later: see Due.
 	JudgeAt Time
 	// Orphan: dependents of the object are to be parted from it.
 	Orphan bool
@@ -43,16 +42,38 @@ const Never = Time(1<<63 - 1)
 // its dependents are judged one by one in any case.
 const maxClaims = 16
 
+// Due is when dependents of one uid are to be judged, as far as time tells: each
+// has its own grace. Import sessions, while which they wait as well, end sooner
+// or later, and are not told by it.
+type Due struct {
+	// First is when one of them may be due, Last when all are. Between them
+	// Judge tells of each. Never is for what time does not bring.
+	First, Last Time
+	// Imported: some of them were imported, or may have been.
+	Imported bool
+}
+
 // OwedBy returns what is owed because of u. n is the live object, or nil.
 func OwedBy(v View, u uid.UID, n *Node) Owed {
-	var o Owed
+	o, _ := OwedWhen(v, u, n)
+	return o
+}
+
+// OwedWhen is OwedBy, and tells when dependents are to be judged.
+func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	if n == nil {
 		all := v.Count(u, Claims{}) // of any claim
 		if all.Pending() > 0 {
-			o.Judge, o.JudgeAt = true, judgeAbsentAt(v, u)
+			due = judgeAbsent(v, u)
+			o.Judge, o.JudgeAt = true, due.First
 		}
-		return o
+		return o, due
 	}
+	o = owedByLive(v, n)
+	return o, Due{First: o.JudgeAt, Last: o.JudgeAt}
+}
+
+func owedByLive(v View, n *Node) (o Owed) {
 	if n.Terminating() {
 		o.Terminate = n.Ending()
 		for _, f := range n.Finalizers {
@@ -66,7 +87,7 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 			}
 		}
 	}
-	all := v.Count(u, Claims{})
+	all := v.Count(n.UID, Claims{})
 	if all.All == 0 {
 		return o
 	}
@@ -82,40 +103,54 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 	return o
 }
 
-// judgeAbsentAt is when the dependents of an owner that is not there can be
+// judgeAbsent is when the dependents of an owner that is not there can be
 // judged: at once if it was removed or was never to be waited for, after the
 // grace if it may still come, never if nothing is known about its kind.
-func judgeAbsentAt(v View, u uid.UID) Time {
-	at := Never
+func judgeAbsent(v View, u uid.UID) Due {
+	due := Due{First: Never}
 	claims := v.ClaimsOn(u, maxClaims+1)
 	if len(claims) > maxClaims {
-		return 0
+		due = Due{Imported: true}
+		if removal, _ := v.Removed(u, Coordinates{}); removal == 0 {
+			due.Last = Never
+		}
+		return due
 	}
 	for i := range claims {
 		c := &claims[i]
 		if c.Pending() == 0 {
 			continue
 		}
-		at = min(at, claimJudgedAt(v, u, c))
+		first, last := claimDue(v, u, c)
+		due.First = min(due.First, first)
+		if last != Never {
+			due.Last = max(due.Last, last)
+		}
+		due.Imported = due.Imported || c.LastImport != 0
 	}
-	return at
+	return due
 }
 
-func claimJudgedAt(v View, u uid.UID, c *Claimed) Time {
+// claimDue is the same for those that claim the same, and is found without a
+// look at them; see unknownUntil.
+func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	removal, same := removedAs(v, u, c.Coordinates)
 	if same {
-		return 0
+		return 0, 0
 	}
 	kind := v.Kinds().Of(c.Group, c.Kind)
 	switch {
 	case kind == nil, kind.Namespaced() && c.Namespace == "":
-		return Never
+		return Never, Never
 	case removal != 0:
-		return 0 // the uid was another object's
-	case c.LastImport != 0:
-		return max(c.LastImport, kind.RegisteredAt).Add(v.Options().OwnerGrace)
+		return 0, 0 // the uid was another object's
 	}
-	return 0
+	grace := v.Options().OwnerGrace
+	last = max(c.LastImport, kind.RegisteredAt).Add(grace)
+	if c.FirstImport != 0 {
+		first = max(c.FirstImport, kind.RegisteredAt).Add(grace)
+	}
+	return first, last
 }
 
 // judgeMismatchedAt is the same for an owner that is there, but is not what

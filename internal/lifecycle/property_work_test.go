@@ -231,22 +231,16 @@ func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 // checkAsked: what can be done about n is owed by one of its owners, or by n.
 func checkAsked(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	at := lifecycle.Never
-	due := r.Clock
 	for _, u := range owners(n) {
 		owed := lifecycle.OwedBy(r, u, r.Node(u))
 		if owed.Judge {
 			at = min(at, owed.JudgeAt)
 		}
-		for _, d := range r.DependentsOf(u) { // those that came with an import are waited for
-			if imported := r.Node(d).ImportTime; imported != 0 {
-				due = max(due, imported.Add(r.Options().OwnerGrace))
-			}
-		}
 		if owner := r.Node(u); owner != nil && len(lifecycle.OrphanFrom(r.Context(), owner, n)) > 0 && !owed.Orphan {
 			t.Fatalf("A15: %+v can be parted from %s, which owes %+v", n, u, owed)
 		}
 	}
-	if len(lifecycle.Collect(r.Context(), n))+len(lifecycle.Strip(r.Context(), n)) > 0 && at > due {
+	if len(lifecycle.Collect(r.Context(), n))+len(lifecycle.Strip(r.Context(), n)) > 0 && at > r.Clock {
 		t.Fatalf("%+v is to be collected or stripped, and is owed nothing before %s", n, since(at))
 	}
 	for _, f := range []string{"orphan", "foregroundDeletion"} {

@@ -119,9 +119,9 @@ func (s *script) owed(a *args) string {
 	}
 	text := ""
 	for _, u := range uids {
-		o := lifecycle.OwedBy(s.realm, u, s.realm.Node(u))
+		o, due := lifecycle.OwedWhen(s.realm, u, s.realm.Node(u))
 		if o != (lifecycle.Owed{}) {
-			text += fmt.Sprintf("%s: %s\n", s.called(u), owing(o))
+			text += fmt.Sprintf("%s: %s\n", s.called(u), s.owing(o, due))
 		}
 	}
 	if text == "" {
@@ -130,12 +130,15 @@ func (s *script) owed(a *args) string {
 	return text
 }
 
-func owing(o lifecycle.Owed) string {
+func (s *script) owing(o lifecycle.Owed, due lifecycle.Due) string {
 	var all []string
 	if o.Judge {
 		at := "judge dependents"
 		if o.JudgeAt != 0 {
 			at += " at " + since(o.JudgeAt)
+		}
+		if due.Last > due.First && due.Last > s.realm.Clock {
+			at += ", all by " + since(due.Last)
 		}
 		all = append(all, at)
 	}

@@ -99,8 +99,10 @@ func (c Counts) Minus(o Counts) Counts {
 type Claimed struct {
 	Coordinates
 	Counts
-	// LastImport is when the last of them was imported, if any was.
-	LastImport Time
+	// LastImport is when the last of them was imported, zero if none was, and
+	// FirstImport when the first was, zero if there is one that was not. Both
+	// may remember dependents that are gone.
+	LastImport, FirstImport Time
 }
 
 // Session is an import session. The zero Session is closed.

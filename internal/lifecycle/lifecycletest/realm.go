@@ -197,6 +197,9 @@ func (r *Realm) claimants(u uid.UID) map[lifecycle.Coordinates]lifecycle.Claimed
 			if blocking {
 				f.Blocking++
 			}
+			if f.All == 1 || n.ImportTime < f.FirstImport {
+				f.FirstImport = n.ImportTime
+			}
 			f.LastImport = max(f.LastImport, n.ImportTime)
 			found[c] = f
 		}

@@ -8,9 +8,13 @@
 //
 // Hints say which rows have changed. They are bounded: when there are too many,
 // all rows are read instead. Owners with few dependents share chunks; those
-// with many, and namespaces and kinds, are walked beside, from a cursor, in snapshots that do not live
-// long. The stream bounds how much work is out: a chunk that it does not take
-// waits.
+// with many, and namespaces and kinds, are walked beside, from a cursor, in
+// snapshots that do not live long. The stream bounds how much work is out: a
+// chunk that it does not take waits.
+//
+// Dependents of an owner that was never seen wait for it, each for its own time.
+// Where only some of them are due, those are handed out, and the owner is looked
+// at again when more are.
 //
 // The propagator runs beside the writer, on the writer's own state. It keeps
 // nothing that the next one would need.

@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // BreakCircles looks once for circles.
@@ -18,12 +16,7 @@ func (p *Propagator) HintEmpty() error { return p.hintEmpty() }
 // Look does once what Run does again and again, and waits for the walks that
 // this has begun.
 func (p *Propagator) Look(ctx context.Context) error {
-	p.mu.Lock()
-	due := p.due
-	p.mu.Unlock()
-	if due <= lifecycle.TimeOf(p.c.Now()) {
-		p.overdue()
-	}
+	p.overdue()
 	g, ctx := errgroup.WithContext(ctx)
 	return errors.Join(p.outcome(ctx, p.round(ctx, g)), g.Wait())
 }

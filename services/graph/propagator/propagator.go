@@ -61,9 +61,10 @@ type Propagator struct {
 	mu        sync.Mutex
 	hints     map[uid.UID]bool // whether it may have been published before
 	rescan    bool             // read all rows
-	due       lifecycle.Time
+	due       schedule
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
+	resting   map[uid.UID]lifecycle.Time // owners that are not walked again before: see walk
 	held      map[uid.UID]bool           // objects that wait: see circles
 	allHeld   bool                       // there are too many to remember
 	stuckFrom uid.UID                    // behind which stuck objects are looked for next
@@ -90,9 +91,10 @@ func New(c Config) *Propagator {
 		c:         c,
 		hints:     map[uid.UID]bool{},
 		rescan:    true,
-		due:       lifecycle.Never,
+		due:       newSchedule(),
 		published: map[uid.UID]lifecycle.Time{},
 		walking:   map[uid.UID]bool{},
+		resting:   map[uid.UID]lifecycle.Time{},
 		held:      map[uid.UID]bool{},
 		evicting:  map[uid.UID]bool{},
 		wake:      make(chan struct{}, 1),
@@ -113,6 +115,8 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.published, c.UID)
 			delete(p.held, c.UID)
 			delete(p.evicting, c.UID)
+			delete(p.resting, c.UID)
+			p.due.drop(c.UID)
 			continue
 		}
 		p.hint(c.UID, false)
@@ -200,7 +204,7 @@ const retryPause = 250 * time.Millisecond
 // wait waits for hints, or until something that is owed becomes due.
 func (p *Propagator) wait(ctx context.Context) error {
 	p.mu.Lock()
-	due := p.due
+	due := p.due.next
 	p.mu.Unlock()
 	var timer <-chan time.Time
 	if due != lifecycle.Never {
@@ -216,11 +220,22 @@ func (p *Propagator) wait(ctx context.Context) error {
 	return nil
 }
 
-// overdue has all rows looked at, because some have become due.
+// overdue has the rows looked at that have become due.
 func (p *Propagator) overdue() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rescan, p.due = true, lifecycle.Never
+	uids, all := p.due.take(lifecycle.TimeOf(p.c.Now()))
+	p.rescan = p.rescan || all
+	for _, u := range uids {
+		p.hint(u, false)
+	}
+}
+
+// dueAt remembers when something that is owed because of u becomes due, the earliest.
+func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due.add(u, t)
 }
 
 // round publishes what is hinted at, or everything.

@@ -21,6 +21,8 @@ type round struct {
 	dirty  chunk
 	orphan chunk
 	finish map[string]*coppicev1.FinishChunk
+
+	expires lifecycle.Time // see sessionEnd
 }
 
 // snapshotRows is how many rows are looked at in one snapshot.
@@ -53,7 +55,7 @@ func (r *round) all(ctx context.Context) error {
 func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, again bool) error {
 	n := snap.Node(u)
 	// When judging is due is told anew: kinds may have been registered since.
-	fresh := lifecycle.OwedBy(snap, u, n)
+	fresh, due := lifecycle.OwedWhen(snap, u, n)
 	if fresh.Evict && lifecycle.AnyContent(snap, n) == "" {
 		if err := r.finished(ctx, lifecycle.FinalizerContents, u); err != nil {
 			return err
@@ -61,10 +63,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	} else if fresh.Evict {
 		r.p.evict(ctx, r.g, u, again)
 	}
-	if fresh.Judge && fresh.JudgeAt > lifecycle.TimeOf(r.p.c.Now()) {
-		r.p.dueAt(fresh.JudgeAt)
-		fresh.Judge = false
-	}
+	fresh.Judge = fresh.Judge && r.judgeNow(snap, u, due)
 	if fresh.Held {
 		r.p.hold(u)
 		fresh.Held = false
@@ -74,7 +73,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	}
 	r.p.touch(u)
 	if fresh.Judge || fresh.Orphan {
-		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh); err != nil {
+		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {
 			return err
 		}
 	}
@@ -87,13 +86,6 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		return r.calls(ctx, snap, n, again)
 	}
 	return nil
-}
-
-// dueAt remembers when something becomes due, the earliest.
-func (p *Propagator) dueAt(t lifecycle.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.due = min(p.due, t)
 }
 
 // filter selects which dependents of u are owed something: all of one that is
@@ -120,7 +112,7 @@ func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
 
 // dependents publishes an owner's dependents: here if they are few, by a walk
 // beside if they are many.
-func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, owed lifecycle.Owed) error {
+func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, owed lifecycle.Owed, due lifecycle.Due) error {
 	if r.p.walkOnceMore(u) {
 		return nil // what is before the cursor has been read, and may be gone
 	}
@@ -135,9 +127,13 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 		many = len(few) > chunkSize
 		return !many
 	})
+	some := owed.Judge && due.Last > lifecycle.TimeOf(r.p.c.Now())
 	if many {
-		r.p.walk(ctx, r.g, u)
+		r.p.walk(ctx, r.g, u, some)
 		return nil
+	}
+	if some {
+		few = r.p.ripe(snap, u, few)
 	}
 	for _, d := range few {
 		into.add(u, revision, d)

@@ -98,7 +98,7 @@ func since(t lifecycle.Time) string { return "+" + t.Time().Sub(lifecycletest.St
 
 var commands = map[string]func(*script, *datadriven.TestData) string{
 	// clients
-	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents,
+	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents, "imports": (*script).dependents,
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"options": (*script).options,
 	// the propagator, and those that it works for
@@ -165,18 +165,23 @@ func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 
 func (s *script) create(d *datadriven.TestData) string {
 	if d.Cmd == "import" {
-		s.realm.Import(target(d), s.meta(d))
+		s.realm.Must(s.realm.Importation(target(d), value(d, "session"), s.meta(d)))
 	} else {
 		s.realm.Create(target(d), s.meta(d))
 	}
 	return ""
 }
 
-// dependents creates many: dependents pods/a count=3 owners=(deployments/web).
+// dependents creates or imports many: dependents pods/a count=3 owners=(deployments/web).
 func (s *script) dependents(d *datadriven.TestData) string {
 	list := make([]statetest.Decide, number(d, "count"))
 	for i := range list {
-		list[i] = s.realm.Creation(fmt.Sprintf("%s-%04d", target(d), i), s.meta(d))
+		name := fmt.Sprintf("%s-%04d", target(d), i)
+		if d.Cmd == "imports" {
+			list[i] = s.realm.Importation(name, value(d, "session"), s.meta(d))
+		} else {
+			list[i] = s.realm.Creation(name, s.meta(d))
+		}
 	}
 	s.realm.Must(list...)
 	return ""

@@ -2,6 +2,7 @@ package propagator
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,15 +25,26 @@ func (p *Propagator) walkOnceMore(u uid.UID) bool {
 }
 
 // walk publishes all dependents of an owner that has many, beside the rounds.
-// Only rounds begin walks, one after the other.
-func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID) {
+// Only rounds begin walks, one after the other. Where only some of them are due,
+// which has to be found out with each walk, there are pauses between walks.
+func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID, some bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if at, ok := p.resting[u]; ok && some && at > lifecycle.TimeOf(p.c.Now()) {
+		p.due.add(u, at)
+		return
+	}
+	delete(p.resting, u)
 	p.walking[u] = false
 	p.walkBeside(ctx, g, func() error {
 		for {
-			if err := p.outcome(ctx, p.walkOnce(ctx, u)); err != nil {
+			start := p.c.Now()
+			some, err := p.walkOnce(ctx, u)
+			if err := p.outcome(ctx, err); err != nil {
 				return err
+			}
+			if some {
+				p.rest(u, restShares*p.c.Now().Sub(start))
 			}
 			if !p.walkAgain(u) {
 				return nil
@@ -54,6 +66,23 @@ func (p *Propagator) walkBeside(ctx context.Context, g *errgroup.Group, walk fun
 	})
 }
 
+// restShares is how much longer than a walk the pause after it is.
+const restShares = 20
+
+// rest says that u was walked, and is not walked again for a while.
+func (p *Propagator) rest(u uid.UID, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := lifecycle.TimeOf(p.c.Now()).Add(pause)
+	if p.walking[u] {
+		p.walking[u] = false
+		p.due.add(u, at)
+	}
+	if len(p.resting) < maxHints {
+		p.resting[u] = at
+	}
+}
+
 func (p *Propagator) walkAgain(u uid.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,48 +100,64 @@ func (p *Propagator) walkAgain(u uid.UID) bool {
 const pageChunks = 16
 
 // walkOnce walks through an owner's dependents for as long as something is
-// owed to them. What is behind the cursor is not read again.
-func (p *Propagator) walkOnce(ctx context.Context, u uid.UID) error {
+// owed to them, and reports whether only some of them were due. What is behind
+// the cursor is not read again.
+func (p *Propagator) walkOnce(ctx context.Context, u uid.UID) (some bool, err error) {
 	r := &round{p: p, out: outbox{js: p.c.JS}}
 	var cursor state.Edge
 	for {
-		more, err := p.walkPage(ctx, r, u, &cursor)
+		more, part, err := p.walkPage(ctx, r, u, &cursor)
+		some = some || part
 		if err != nil {
-			return err
+			return some, err
 		}
 		if !more {
-			return r.flush(ctx)
+			return some, r.flush(ctx)
 		}
 		p.touch(u)
 		p.c.Failpoint(FailScan)
 	}
 }
 
-func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *state.Edge) (more bool, err error) {
+func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *state.Edge) (more, some bool, err error) {
 	snap := p.c.State.Snapshot()
 	row, ok := snap.Owed(u)
 	if !ok {
-		return false, closeSnapshot(snap)
+		return false, false, closeSnapshot(snap)
 	}
 	n := snap.Node(u)
-	owed := lifecycle.OwedBy(snap, u, n)
+	owed, due := lifecycle.OwedWhen(snap, u, n)
 	into := &r.dirty
 	if owed.Orphan {
 		into = &r.orphan
 	}
+	some = owed.Judge && due.Last > lifecycle.TimeOf(p.c.Now())
 	count := 0
+	var found []uid.UID // where only some are due
 	var fail error
 	if owed.Judge || owed.Orphan {
 		snap.Dependents(u, filter(snap, n), *cursor, func(e state.Edge, d uid.UID) bool {
-			into.add(u, row.Revision, d)
 			*cursor = e
 			count++
-			fail = r.flushFull(ctx)
+			if some {
+				found = append(found, d)
+			} else {
+				into.add(u, row.Revision, d)
+				fail = r.flushFull(ctx)
+			}
 			return fail == nil && count < pageChunks*chunkSize
 		})
+	}
+	if some {
+		for _, d := range p.ripe(snap, u, found) {
+			into.add(u, row.Revision, d)
+			if fail = r.flushFull(ctx); fail != nil {
+				break
+			}
+		}
 	}
 	if err := closeSnapshot(snap); fail == nil {
 		fail = err
 	}
-	return count == pageChunks*chunkSize, fail
+	return count == pageChunks*chunkSize, some, fail
 }

@@ -175,6 +175,9 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 		}
 		w := tx.owner(r.UID)
 		add := func(k *counter) {
+			if k.All == 0 || after.ImportTime < k.firstImport {
+				k.firstImport = after.ImportTime
+			}
 			k.Counts = k.Plus(n)
 			k.lastImport = max(k.lastImport, after.ImportTime)
 		}

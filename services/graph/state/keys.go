@@ -36,7 +36,7 @@ var (
 
 // schema is the version of this layout. A state of another schema is thrown
 // away and folded again.
-const schema = 1
+const schema = 2
 
 const nul = 0
 

@@ -145,7 +145,7 @@ func (s *Snapshot) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Count
 func (s *Snapshot) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
 	var list []lifecycle.Claimed
 	s.r.claims(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
-		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport})
+		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
 		return len(list) < limit
 	})
 	return list
@@ -168,6 +168,24 @@ func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64,
 
 // Session implements lifecycle.View.
 func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s.Options()) }
+
+// SessionEnd is when an import session that is open now ends if nothing more
+// comes, the first of them; lifecycle.Never if none is open.
+func (s *Snapshot) SessionEnd(now lifecycle.Time) lifecycle.Time {
+	first := lifecycle.Never
+	s.r.scan("sessions", []byte{tableSession}, nil, func(_, value []byte) bool {
+		var last uint64
+		if err := decodeUvarints(value, &last); err != nil {
+			s.r.fail("sessions", err)
+			return false
+		}
+		if end := lifecycle.Time(last).Add(s.Options().SessionIdle); end > now {
+			first = min(first, end)
+		}
+		return true
+	})
+	return first
+}
 
 // AnyOf implements lifecycle.View.
 func (s *Snapshot) AnyOf(k *lifecycle.Kind) string { return s.r.any(namePrefix(k.Resource(), "")) }

@@ -355,7 +355,7 @@ func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(life
 func (tx *Tx) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
 	var list []lifecycle.Claimed
 	tx.eachClaim(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
-		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport})
+		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
 		return len(list) < limit
 	})
 	return list

@@ -45,22 +45,23 @@ func isParent(b []byte) bool { return len(b) >= nodeHeader && b[8]&flagParent !=
 // counter is the value of a claim.
 type counter struct {
 	lifecycle.Counts
-	lastImport lifecycle.Time
+	lastImport, firstImport lifecycle.Time // see lifecycle.Claimed
 }
 
 func appendCounter(b []byte, c counter) []byte {
 	b = binary.AppendUvarint(b, c.All)
 	b = binary.AppendUvarint(b, c.Terminating)
 	b = binary.AppendUvarint(b, c.Blocking)
-	return binary.AppendUvarint(b, uint64(c.lastImport))
+	b = binary.AppendUvarint(b, uint64(c.lastImport))
+	return binary.AppendUvarint(b, uint64(c.firstImport))
 }
 
 func decodeCounter(b []byte) (c counter, err error) {
-	var last uint64
-	if err := decodeUvarints(b, &c.All, &c.Terminating, &c.Blocking, &last); err != nil {
+	var last, first uint64
+	if err := decodeUvarints(b, &c.All, &c.Terminating, &c.Blocking, &last, &first); err != nil {
 		return c, err
 	}
-	c.lastImport = lifecycle.Time(last)
+	c.lastImport, c.firstImport = lifecycle.Time(last), lifecycle.Time(first)
 	return c, nil
 }
 

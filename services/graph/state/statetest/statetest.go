@@ -169,15 +169,34 @@ func (r *Realm) Creation(target string, meta *coppicev1.ObjectMeta) Decide {
 // closed.
 func (r *Realm) Import(target string, meta *coppicev1.ObjectMeta) uid.UID {
 	r.tb.Helper()
+	r.Must(r.Importation(target, "", meta))
+	return r.last[target]
+}
+
+// Importation is the command of an import in a session, which it keeps open;
+// "" is one that is closed.
+func (r *Realm) Importation(target, session string, meta *coppicev1.ObjectMeta) Decide {
+	r.tb.Helper()
 	k, o := r.object(target, meta)
 	if o.Metadata.Uid == "" {
 		o.Metadata.Uid = r.draw(target)
 	}
 	r.last[target] = uid.MustParse(o.Metadata.Uid)
+	return func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		if session != "" {
+			ctx.View.(*state.Tx).TouchSession(session, ctx.Now, false)
+		}
+		return lifecycle.Import(ctx, k, session, o)
+	}
+}
+
+// CloseSession closes an import session.
+func (r *Realm) CloseSession(session string) {
+	r.tb.Helper()
 	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
-		return lifecycle.Import(ctx, k, "", o)
+		ctx.View.(*state.Tx).TouchSession(session, ctx.Now, true)
+		return &lifecycle.Outcome{}, nil
 	})
-	return r.last[target]
 }
 
 // Delete deletes an object.
