@@ -324,6 +324,9 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			r.hub.Commit(c.Revision, c.Changes)
 			r.metrics.committed(c)
 			prop.Notify(c.Owed)
+			if c.SessionClosed {
+				prop.SessionClosed()
+			}
 			if k, o := r.state.Kinds(), r.state.Options(); k != kinds || o != options {
 				kinds, options = k, o
 				prop.Reconsider()

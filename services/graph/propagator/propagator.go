@@ -61,6 +61,7 @@ type Propagator struct {
 	mu        sync.Mutex
 	hints     map[uid.UID]bool // whether it may have been published before
 	rescan    bool             // read all rows
+	reabsent  bool             // read the rows of absent owners
 	due       schedule
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
@@ -144,6 +145,15 @@ func (p *Propagator) Reconsider() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rescan = true
+	p.poke()
+}
+
+// SessionClosed has the dependents of absent owners looked at again: an import
+// session was closed, which may have held them.
+func (p *Propagator) SessionClosed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reabsent = true
 	p.poke()
 }
 
@@ -241,15 +251,16 @@ func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 // round publishes what is hinted at, or everything.
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
-	all, hints := p.rescan, p.hints
-	p.rescan, p.hints = false, map[uid.UID]bool{}
+	all, absent, hints := p.rescan, p.reabsent, p.hints
+	p.rescan, p.reabsent, p.hints = false, false, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
-	if all {
-		if err := r.all(ctx); err != nil {
+	if all || absent {
+		if err := r.all(ctx, !all); err != nil {
 			return err
 		}
-	} else if len(hints) > 0 {
+	}
+	if !all && len(hints) > 0 {
 		snap := p.c.State.Snapshot()
 		for u, again := range hints {
 			if row, ok := snap.Owed(u); ok {

@@ -28,8 +28,8 @@ type round struct {
 // snapshotRows is how many rows are looked at in one snapshot.
 const snapshotRows = 4096
 
-// all looks at all rows.
-func (r *round) all(ctx context.Context) error {
+// all looks at all rows, or at those of absent owners alone.
+func (r *round) all(ctx context.Context, absent bool) error {
 	after := uid.UID("")
 	for {
 		snap := r.p.c.State.Snapshot()
@@ -38,6 +38,9 @@ func (r *round) all(ctx context.Context) error {
 		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
 			after = u
 			n++
+			if absent && (!row.Judge || snap.Node(u) != nil) {
+				return n < snapshotRows
+			}
 			fail = r.row(ctx, snap, u, row, true)
 			return fail == nil && n < snapshotRows
 		})

@@ -100,7 +100,7 @@ var commands = map[string]func(*script, *datadriven.TestData) string{
 	// clients
 	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents, "imports": (*script).dependents,
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
-	"options": (*script).options,
+	"options": (*script).options, "close": (*script).closeSession,
 	// the propagator, and those that it works for
 	"look": (*script).look, "second": (*script).second, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
 	// the story itself
@@ -163,6 +163,8 @@ func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 	return m
 }
 
+// create is create or import pods/a, the latter in a session that stays open if
+// it says session=s.
 func (s *script) create(d *datadriven.TestData) string {
 	if d.Cmd == "import" {
 		s.realm.Must(s.realm.Importation(target(d), value(d, "session"), s.meta(d)))
@@ -204,6 +206,13 @@ func (s *script) registerKind(d *datadriven.TestData) string {
 		Versions: []lifecycle.KindVersion{{Name: "v1"}},
 	})
 	s.p.Reconsider()
+	return ""
+}
+
+// closeSession is close session=s, an import session.
+func (s *script) closeSession(d *datadriven.TestData) string {
+	s.realm.CloseSession(value(d, "session"))
+	s.p.SessionClosed()
 	return ""
 }
 

@@ -28,6 +28,8 @@ type Decision struct {
 	changes []state.Change
 	watched func(resource string) bool // whose changes are wanted; nil for none
 
+	sessionClosed bool
+
 	saved savepoint
 }
 
@@ -151,6 +153,7 @@ func (d *Decision) Session(id string, closed bool) {
 	d.beginCommand()
 	d.b.Session(id, closed)
 	d.Tx.TouchSession(id, d.Ctx.Now, closed)
+	d.sessionClosed = d.sessionClosed || closed
 }
 
 // Savepoint sets the place to which Rollback goes back.

@@ -67,6 +67,9 @@ type Committed struct {
 	Requests int
 	Changes  []state.Change // those that are watched
 	Owed     []state.OwedChange
+	// SessionClosed: an import session was closed, whose objects wait no
+	// longer for owners that it might have brought.
+	SessionClosed bool
 	// How long it took to decide, to append and to apply.
 	Decide, Append, Apply time.Duration
 }
@@ -415,7 +418,7 @@ func (w *Writer) write(ctx context.Context, d *Decision, requests int, decided t
 	w.chain = chain
 	w.c.Committed(Committed{
 		Sequence: chain.Sequence, Revision: chain.Revision, Time: chain.Time, Bytes: len(commit), Requests: requests,
-		Changes: d.changes, Owed: owed,
+		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
 		Decide: decided, Append: appended.Sub(start), Apply: time.Since(appended),
 	})
 	return nil
