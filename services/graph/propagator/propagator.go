@@ -62,6 +62,7 @@ type Propagator struct {
 	hints     map[uid.UID]bool // whether it may have been published before
 	rescan    bool             // read all rows
 	reabsent  bool             // read the rows of absent owners
+	holders   map[uid.UID]bool // that have come to hold their dependents: see holder
 	due       schedule
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
@@ -91,6 +92,7 @@ func New(c Config) *Propagator {
 	return &Propagator{
 		c:         c,
 		hints:     map[uid.UID]bool{},
+		holders:   map[uid.UID]bool{},
 		rescan:    true,
 		due:       newSchedule(),
 		published: map[uid.UID]lifecycle.Time{},
@@ -111,6 +113,9 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range changes {
+		if c.Holds {
+			p.holds(c.UID)
+		}
 		if !c.Has {
 			delete(p.hints, c.UID)
 			delete(p.published, c.UID)
@@ -132,11 +137,17 @@ func (p *Propagator) hint(u uid.UID, again bool) {
 		return
 	}
 	if len(p.hints) >= maxHints {
-		p.rescan = true
-		clear(p.hints)
+		p.lookAtAll()
 		return
 	}
 	p.hints[u] = again || p.hints[u]
+}
+
+// lookAtAll has all rows looked at, instead of those that are hinted at.
+func (p *Propagator) lookAtAll() {
+	p.rescan = true
+	clear(p.hints)
+	clear(p.holders)
 }
 
 // Reconsider has everything looked at again: a kind was registered or withdrawn,
@@ -251,8 +262,8 @@ func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 // round publishes what is hinted at, or everything.
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
-	all, absent, hints := p.rescan, p.reabsent, p.hints
-	p.rescan, p.reabsent, p.hints = false, false, map[uid.UID]bool{}
+	all, absent, hints, holders := p.rescan, p.reabsent, p.hints, p.holders
+	p.rescan, p.reabsent, p.hints, p.holders = false, false, map[uid.UID]bool{}, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
 	if all || absent {
@@ -260,8 +271,14 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 			return err
 		}
 	}
-	if !all && len(hints) > 0 {
+	if !all && len(hints)+len(holders) > 0 {
 		snap := p.c.State.Snapshot()
+		for u := range holders {
+			if err := r.holder(ctx, snap, u); err != nil {
+				_ = snap.Close()
+				return err
+			}
+		}
 		for u, again := range hints {
 			if row, ok := snap.Owed(u); ok {
 				if err := r.row(ctx, snap, u, row, again); err != nil {

@@ -150,7 +150,8 @@ func duration(d *datadriven.TestData, key string) time.Duration {
 }
 
 // meta reads owners=(deployments/web) blocking finalizers=(example.com/x), and
-// stranger=example.com/v1.Widget: an owner w of a kind that nobody registered.
+// stranger=example.com/v1.Widget: an owner w of a kind that nobody registered;
+// and unseen=web: a Deployment that was not there yet.
 func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 	m := &coppicev1.ObjectMeta{Finalizers: values(d, "finalizers")}
 	for _, o := range values(d, "owners") {
@@ -159,6 +160,9 @@ func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 	if v := value(d, "stranger"); v != "" {
 		i := strings.LastIndexByte(v, '.')
 		m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: v[:i], Kind: v[i+1:], Name: "w", Uid: "w"})
+	}
+	for _, v := range values(d, "unseen") {
+		m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "apps/v1", Kind: "Deployment", Name: v, Uid: v})
 	}
 	return m
 }

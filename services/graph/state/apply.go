@@ -72,7 +72,12 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 		tx.touch(e.UID)
 	}
 	if o.nowParent && stance(before) != stance(after) {
-		tx.grow(tx.owner(e.UID))
+		w := tx.owner(e.UID)
+		tx.grow(w)
+		if after != nil && !after.Waiting() && !w.holds && (before == nil || before.Waiting()) {
+			tx.onRollback(func() { w.holds = false })
+			w.holds = true
+		}
 	}
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
 }
@@ -342,12 +347,13 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		e.stored = e.ok
 		tx.owed[u] = e
 	}
-	grew := w.grew
-	w.grew = false
+	grew, holds := w.grew, w.holds
+	w.grew, w.holds = false, false
+	e.holds = e.holds || holds
 	owed := lifecycle.OwedBy(tx, u, o.now)
 	if owed == (lifecycle.Owed{}) {
 		if e.ok {
-			*e = owedEntry{stored: e.stored, dirty: true}
+			*e = owedEntry{stored: e.stored, dirty: true, holds: e.holds}
 		}
 		return
 	}
@@ -358,7 +364,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	if e.ok {
 		since = e.row.Since
 	}
-	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true}
+	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds}
 }
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }

@@ -20,6 +20,10 @@ type OwedChange struct {
 	Row OwedRow
 	// Had and Has say whether the row was there before and is there now.
 	Had, Has bool
+	// Holds: the object has come to hold its dependents. Before, it was not
+	// there, or waited for them; so references of theirs to other owners may
+	// be void, where they were needed for nothing until now.
+	Holds bool
 }
 
 // Flush writes the effects of the commits that have ended, in one batch with
@@ -218,7 +222,7 @@ func (tx *Tx) writeOwed(w *writer) []OwedChange {
 		} else {
 			w.delete(w.key)
 		}
-		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok})
+		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Holds: e.holds})
 	}
 	slices.SortFunc(changes, func(a, b OwedChange) int { return cmp.Compare(a.UID, b.UID) })
 	return changes

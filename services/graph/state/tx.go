@@ -63,6 +63,7 @@ type owner struct {
 	claims []*claim
 	index  map[lifecycle.Coordinates]*claim // once there are many
 	grew   bool                             // in this commit: see grow
+	holds  bool                             // since this commit: see OwedChange.Holds
 }
 
 type claim struct {
@@ -84,6 +85,7 @@ type owedEntry struct {
 	ok     bool
 	stored bool
 	dirty  bool
+	holds  bool // see OwedChange.Holds
 }
 
 type rowOp struct {
