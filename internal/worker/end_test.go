@@ -1,0 +1,93 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/worker"
+)
+
+// What was begun is brought to its end when the worker is to end, for a while;
+// then it is given to another.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	for name, grace := range map[string]time.Duration{"in time": testkit.Timeout, "not in time": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t).streams()
+			b.publish(1)
+			begun, finish := make(chan struct{}), make(chan struct{})
+			c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+				close(begun)
+				select {
+				case <-finish:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			c.Grace = grace
+			stop := b.run(c)
+			testkit.Receive(t, b.ctx, "the message", begun)
+			ended := make(chan error, 1)
+			go func() { ended <- stop() }()
+			if name == "in time" {
+				close(finish)
+			}
+			if err := testkit.Receive(t, b.ctx, "the end", ended); err != nil {
+				t.Fatal(err)
+			}
+			if name == "in time" {
+				b.waitForEnd()
+				return
+			}
+			again := make(chan string, 1)
+			b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
+				again <- number(m)
+				return nil
+			}))
+			testkit.Receive(t, b.ctx, "the message, by another", again)
+		})
+	}
+}
+
+// What a worker held that died is delivered to another.
+func TestDeath(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	b.publish(4)
+	other := testkit.Conn(t, b.server, bus.RoleFinalizer)
+	var held atomic.Int32
+	dying := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+		held.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	js, err := jetstream.New(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying.JS, dying.Concurrency, dying.Grace = js, 2, time.Millisecond
+	b.run(dying)
+	testkit.WaitFor(t, b.ctx, "messages to be held", func() bool { return held.Load() == 2 })
+	other.Close()
+	var redelivered, done atomic.Int32
+	c := b.config(func(context.Context, jetstream.Msg) error { return nil })
+	c.Observe = func(o worker.Outcome) {
+		done.Add(1)
+		if o.Redelivered {
+			redelivered.Add(1)
+		}
+	}
+	b.run(c)
+	testkit.WaitFor(t, b.ctx, "all messages", func() bool { return done.Load() == 4 })
+	if n := redelivered.Load(); n != 2 {
+		t.Errorf("%d were delivered again", n)
+	}
+}

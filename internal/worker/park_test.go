@@ -1,0 +1,97 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// What fails for a reason that waiting does not cure is put aside after some
+// attempts, with all that is needed to replay it, and holds up nothing.
+func TestPark(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	b.publish(2)
+	c := b.config(func(_ context.Context, m jetstream.Msg) error {
+		if number(m) == "0" {
+			return fmt.Errorf("handling: %w", worker.Permanent(errors.New("poison")))
+		}
+		return nil
+	})
+	c.ParkAfter = 3
+	outcomes := make(chan worker.Outcome, 100)
+	c.Observe = func(o worker.Outcome) { outcomes <- o }
+	b.run(c)
+	attempts, parked := 0, 0
+	for parked == 0 {
+		o := testkit.Receive(t, b.ctx, "an outcome", outcomes)
+		if o.Err != nil {
+			attempts++
+		}
+		if o.Parked {
+			parked++
+		}
+	}
+	if attempts != 3 {
+		t.Errorf("parked after %d attempts", attempts)
+	}
+	b.waitForEnd()
+	stream, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := subject(0)
+	m, err := stream.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, original, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p coppicev1.Parked
+	if err := proto.Unmarshal(m.Data, &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.GetSubject() != original || string(p.GetMessage()) != "0" || p.GetAttempts() != 3 || p.GetBy() != "worker" ||
+		!strings.Contains(p.GetError(), "poison") || p.GetTime() == 0 {
+		t.Errorf("parked as %v", &p)
+	}
+}
+
+// A message that cannot be parked is not lost.
+func TestParkFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	parked := bus.WorkConfigs(realm, 1)[2]
+	if err := b.js.DeleteStream(b.ctx, parked.Name); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(1)
+	var attempts atomic.Int32
+	c := b.config(func(context.Context, jetstream.Msg) error {
+		attempts.Add(1)
+		return worker.Permanent(errors.New("poison"))
+	})
+	c.ParkAfter = 1
+	b.run(c)
+	testkit.WaitFor(t, b.ctx, "several attempts", func() bool { return attempts.Load() > 3 })
+	if _, err := b.js.CreateStream(b.ctx, parked); err != nil {
+		t.Fatal(err)
+	}
+	b.waitForEnd()
+	stream, err := b.js.Stream(b.ctx, parked.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("%d messages are parked", n)
+	}
+}
