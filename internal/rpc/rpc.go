@@ -65,6 +65,14 @@ func transport(subject string, err error) error {
 	return fmt.Errorf("%s: %w", subject, err)
 }
 
+// Answers reports whether there is somebody who answers requests on a subject:
+// false if it is known that there is nobody, or that there is no connection. It
+// sends an empty request, which must do no harm there.
+func Answers(ctx context.Context, nc *nats.Conn, subject string) bool {
+	_, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject})
+	return !errors.Is(err, nats.ErrNoResponders) && nc.IsConnected()
+}
+
 // Refusal returns the error that a reply says, nil if it says none.
 func Refusal(m *nats.Msg) error {
 	code := m.Header.Get(micro.ErrorCodeHeader)

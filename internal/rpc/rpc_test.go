@@ -151,3 +151,34 @@ func TestRetry(t *testing.T) {
 		t.Errorf("without end: %v after %d attempts", err, n)
 	}
 }
+
+// It is known whether anybody answers, however long they take.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	answers := func(timeout time.Duration) bool {
+		ctx, cancel := context.WithTimeout(b.ctx, timeout)
+		defer cancel()
+		return rpc.Answers(ctx, b.asks, subject)
+	}
+	if answers(testkit.Timeout) {
+		t.Error("somebody answers, and nobody is there")
+	}
+	sub, err := b.graph.SubscribeSync(subject)
+	if err == nil {
+		err = b.graph.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !answers(10 * time.Millisecond) {
+		t.Error("nobody answers, and somebody is there who has not answered yet")
+	}
+	if m, err := sub.NextMsgWithContext(b.ctx); err != nil || len(m.Data) != 0 {
+		t.Errorf("it was asked by %v, %v", m, err)
+	}
+	b.asks.Close()
+	if answers(testkit.Timeout) {
+		t.Error("somebody answers without a connection")
+	}
+}

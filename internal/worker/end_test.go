@@ -91,3 +91,70 @@ func TestDeath(t *testing.T) {
 		t.Errorf("%d were delivered again", n)
 	}
 }
+
+// Whoever is not there is not waited for: what was begun ends at once, and is
+// given back.
+func TestPeerGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	b.publish(1)
+	begun := make(chan struct{})
+	c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	c.Grace = time.Hour
+	asked := 0
+	c.Peer = func(context.Context) bool {
+		asked++
+		return asked < 3 // it is there for a while
+	}
+	stop := b.run(c)
+	testkit.Receive(t, b.ctx, "the message", begun)
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	if err := testkit.Receive(t, b.ctx, "the end", ended); err != nil {
+		t.Fatal(err)
+	}
+	if asked != 3 {
+		t.Errorf("the peer was asked for %d times", asked)
+	}
+	again := make(chan string, 1)
+	b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
+		again <- number(m)
+		return nil
+	}))
+	testkit.Receive(t, b.ctx, "the message, by another", again)
+}
+
+// As long as they are there what was begun is brought to its end.
+func TestPeerThere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	b.publish(1)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+		close(begun)
+		select {
+		case <-finish:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	c.Grace = time.Hour
+	asked := 0
+	c.Peer = func(context.Context) bool {
+		if asked++; asked == 3 {
+			close(finish)
+		}
+		return true
+	}
+	stop := b.run(c)
+	testkit.Receive(t, b.ctx, "the message", begun)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.waitForEnd()
+}

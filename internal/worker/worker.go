@@ -47,6 +47,11 @@ type Config struct {
 	Backoff, MaxBackoff time.Duration
 	// Grace is how long what was begun may go on when ctx has ended; 5 s.
 	Grace time.Duration
+	// Peer reports whether those are there whom Handle needs; nil if it needs
+	// nobody. When ctx has ended and they are not, what was begun does not go
+	// on: it would wait for them for as long as it may. It is asked by one
+	// goroutine, with a context that ends soon.
+	Peer func(ctx context.Context) bool
 	// By names this worker to people.
 	By  string
 	Log *slog.Logger
@@ -194,7 +199,7 @@ func open(ctx context.Context, c *Config) (jetstream.Consumer, error) {
 func work(ctx context.Context, c *Config, consumer jetstream.Consumer) error {
 	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	end := context.AfterFunc(ctx, func() { time.AfterFunc(c.Grace, cancel) })
+	end := context.AfterFunc(ctx, func() { giveUp(handling, cancel, c) })
 	defer end()
 	ackWait := consumer.CachedInfo().Config.AckWait
 	g, pulling := errgroup.WithContext(ctx)
@@ -203,6 +208,30 @@ func work(ctx context.Context, c *Config, consumer jetstream.Consumer) error {
 	}
 	return g.Wait()
 }
+
+// giveUp cancels what was begun when it has had its time, or when nobody is
+// there whom it needs.
+func giveUp(handling context.Context, cancel context.CancelFunc, c *Config) {
+	time.AfterFunc(c.Grace, cancel)
+	for c.Peer != nil && handling.Err() == nil {
+		ctx, done := context.WithTimeout(handling, peerTimeout)
+		there := c.Peer(ctx)
+		done()
+		if !there {
+			cancel()
+		}
+		select {
+		case <-handling.Done():
+		case <-time.After(peerPause):
+		}
+	}
+}
+
+// How long to wait for an answer of Config.Peer, and before it is asked again.
+const (
+	peerTimeout = 250 * time.Millisecond
+	peerPause   = 50 * time.Millisecond
+)
 
 // pull handles messages one after the other. A message is asked for when there
 // is somebody to handle it: one that waited here for its turn would say nothing

@@ -72,17 +72,18 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, realm := range s.c.Realms {
 		f := &finalizer{Service: s, realm: realm}
 		for _, q := range []struct {
-			queue, durable string
-			handle         func(context.Context, jetstream.Msg) error
+			queue, durable, op string
+			handle             func(context.Context, jetstream.Msg) error
 		}{
-			{bus.QueueOrphan, bus.DurableOrphan, f.orphan},
-			{bus.QueueFinish, bus.DurableFinish, f.finish},
-			{bus.QueueEvict, bus.DurableEvict, f.evict},
+			{bus.QueueOrphan, bus.DurableOrphan, bus.OpOrphan, f.orphan},
+			{bus.QueueFinish, bus.DurableFinish, bus.OpFinish, f.finish},
+			{bus.QueueEvict, bus.DurableEvict, bus.OpEvict, f.evict},
 		} {
 			g.Go(func() error {
 				return worker.Run(ctx, worker.Config{
 					JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable,
 					Concurrency: s.c.Concurrency, Handle: q.handle, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
+					Peer:    func(ctx context.Context) bool { return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, q.op)) },
 					Observe: s.metrics.Of(realm, q.queue), Opened: s.metrics.Opened,
 				})
 			})

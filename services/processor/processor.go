@@ -81,6 +81,9 @@ func (s *Service) Run(ctx context.Context) error {
 			return worker.Run(ctx, worker.Config{
 				JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
 				Concurrency: s.c.Concurrency, Handle: p.handle, By: s.c.Instance, Log: p.log,
+				Peer: func(ctx context.Context) bool {
+					return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
+				},
 				Observe: s.metrics.Of(realm, bus.QueueDirty), Opened: s.metrics.Opened,
 			})
 		})
