@@ -101,7 +101,7 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 		if err != nil {
 			return err
 		}
-		for part := range slices.Chunk(found, chunkSize) {
+		for part := range slices.Chunk(found, p.c.ChunkSize) {
 			var c chunk
 			for _, u := range part {
 				c.add(container, revision, u)
@@ -128,7 +128,7 @@ func (p *Propagator) contentsPage(container uid.UID, at *state.Content) (found [
 	snap.Contents(snap.Node(container), *at, func(place state.Content, u uid.UID) bool {
 		*at = place
 		found = append(found, u)
-		more = len(found) == pageChunks*chunkSize
+		more = len(found) == p.page()
 		return !more
 	})
 	snap.Prefetch(found)

@@ -30,14 +30,14 @@ func (p *Propagator) holds(u uid.UID) {
 // here if they are few, beside if they are many.
 func (r *round) holder(ctx context.Context, snap *state.Snapshot, u uid.UID) error {
 	var cursor state.Edge
-	if more, err := r.held(ctx, snap, u, &cursor, chunkSize); err != nil || !more {
+	if more, err := r.held(ctx, snap, u, &cursor, r.p.c.ChunkSize); err != nil || !more {
 		return err
 	}
 	r.p.walkBeside(ctx, r.g, func() error {
 		beside := &round{p: r.p, out: outbox{js: r.p.c.JS}}
 		for {
 			snap := r.p.c.State.Snapshot()
-			more, err := beside.held(ctx, snap, u, &cursor, pageChunks*chunkSize)
+			more, err := beside.held(ctx, snap, u, &cursor, r.p.page())
 			if fail := closeSnapshot(snap); err == nil {
 				err = fail
 			}

@@ -35,8 +35,10 @@ type Config struct {
 	Stuck func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
 	// StuckAfter is after how long; 10 minutes.
 	StuckAfter time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
+	// ChunkSize is how many uids a chunk of work has, at the most as a rule; 1000.
+	ChunkSize int
+	Now       func() time.Time
+	Log       *slog.Logger
 	// Failpoint is called at the named steps; for tests that end the process there.
 	Failpoint func(step string)
 }
@@ -85,6 +87,9 @@ func New(c Config) *Propagator {
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
+	}
+	if c.ChunkSize == 0 {
+		c.ChunkSize = 1000
 	}
 	if c.StuckAfter == 0 {
 		c.StuckAfter = 10 * time.Minute

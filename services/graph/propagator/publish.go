@@ -147,9 +147,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// chunkSize is how many uids a chunk has, at the most as a rule.
-const chunkSize = 1000
-
 // chunk gathers dependents of one or more owners.
 type chunk struct {
 	groups []*coppicev1.DependentsOf
@@ -166,8 +163,6 @@ func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
 	c.groups[last].Dependents = append(c.groups[last].Dependents, dependent...)
 	c.n++
 }
-
-func (c *chunk) full() bool { return c.n >= chunkSize }
 
 // take returns what was gathered.
 func (c *chunk) take() []*coppicev1.DependentsOf {

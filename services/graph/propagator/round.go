@@ -127,7 +127,7 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 	many := false
 	snap.Dependents(u, filter(snap, n), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
 		few = append(few, d)
-		many = len(few) > chunkSize
+		many = len(few) > r.p.c.ChunkSize
 		return !many
 	})
 	some := owed.Judge && due.Last > lifecycle.TimeOf(r.p.c.Now())
@@ -145,12 +145,12 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 }
 
 func (r *round) flushFull(ctx context.Context) error {
-	if r.dirty.full() {
+	if r.dirty.n >= r.p.c.ChunkSize {
 		if err := r.sendDirty(ctx); err != nil {
 			return err
 		}
 	}
-	if r.orphan.full() {
+	if r.orphan.n >= r.p.c.ChunkSize {
 		return r.sendOrphan(ctx)
 	}
 	return nil
@@ -175,7 +175,7 @@ func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error
 		r.finish[finalizer] = c
 	}
 	c.Uids = append(c.Uids, u...)
-	if len(c.Uids) < chunkSize*uid.PackedUUID {
+	if len(c.Uids) < r.p.c.ChunkSize*uid.PackedUUID {
 		return nil
 	}
 	delete(r.finish, finalizer)

@@ -83,6 +83,8 @@ func (s *script) restart() {
 		Queued: func(_ context.Context, queue string) (uint64, error) { return s.queued[queue], nil },
 		Parked: func(_ context.Context, subject string) (bool, error) { return s.parked[subject], nil },
 		Now:    func() time.Time { return s.realm.Clock.Time() },
+		// Few are many here.
+		ChunkSize: 10,
 	})
 }
 

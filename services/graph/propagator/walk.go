@@ -99,6 +99,9 @@ func (p *Propagator) walkAgain(u uid.UID) bool {
 // Pebble from dropping what was deleted meanwhile.
 const pageChunks = 16
 
+// page is how many uids are read from one snapshot.
+func (p *Propagator) page() int { return pageChunks * p.c.ChunkSize }
+
 // walkOnce walks through an owner's dependents for as long as something is
 // owed to them, and reports whether only some of them were due. What is behind
 // the cursor is not read again.
@@ -145,7 +148,7 @@ func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *
 				into.add(u, row.Revision, d)
 				fail = r.flushFull(ctx)
 			}
-			return fail == nil && count < pageChunks*chunkSize
+			return fail == nil && count < p.page()
 		})
 	}
 	if some {
@@ -159,5 +162,5 @@ func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *
 	if err := closeSnapshot(snap); fail == nil {
 		fail = err
 	}
-	return count == pageChunks*chunkSize, some, fail
+	return count == p.page(), some, fail
 }
