@@ -156,3 +156,37 @@ func TestKindTwice(t *testing.T) {
 		}
 	}
 }
+
+// What nobody sees yet, because it waits for its initializers, goes with its
+// namespace like everything else (A5.7, A8), once its finalizers let it.
+func TestUninitializedContents(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.create(namespaces, "", named("shop"))
+	owner := r.create(pods, "shop", waiting("owner", "a.example.com"))
+	r.create(pods, "shop", waiting("alone", "a.example.com", "b.example.com"))
+	r.create(pods, "shop", named("owned", owner))
+	held := waiting("held", "a.example.com")
+	held.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", held)
+
+	r.delete(namespaces, "", "shop", "")
+	all := r.Objects(pods, "shop").IncludeUninitialized()
+	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.listed(all, client.ListOptions{}) == "[held]" })
+	testkit.WaitFor(t, r.ctx, "what is held to be marked", func() bool {
+		o, err := all.Get(r.ctx, "held")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := o.GetMetadata()
+		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // for which it still waits
+	})
+	r.get(namespaces, "", "shop")
+	if _, err := all.RemoveFinalizer(r.ctx, "held", "example.com/x", "by hand", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.gone(namespaces, "", "shop")
+	if _, err := all.Get(r.ctx, "held"); !errors.Is(err, client.NotFound) {
+		t.Errorf("held: %v, want NotFound", err)
+	}
+}
