@@ -47,9 +47,13 @@ type Config struct {
 	// StuckAfter is after how long a finalizer that has not answered is warned
 	// of; 10 minutes.
 	StuckAfter time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
-	Registry   prometheus.Registerer
+	// PlanLimit and PlanTime are up to how many objects, and for how long, a
+	// deletion is held against its plan; 20,000 and 250 ms.
+	PlanLimit int
+	PlanTime  time.Duration
+	Now       func() time.Time
+	Log       *slog.Logger
+	Registry  prometheus.Registerer
 	// Failpoint is called at the steps that packages writer and propagator name.
 	Failpoint func(step string)
 

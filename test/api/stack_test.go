@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -51,6 +52,13 @@ func startIn(t *testing.T, dir string) (r *realm, stop func()) {
 func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 	t.Helper()
 	ctx := testkit.Context(t)
+	change := c.Graph
+	c.Graph = func(g *graph.Config) {
+		g.PlanTime = testkit.Timeout // the machine may be slow
+		if change != nil {
+			change(g)
+		}
+	}
 	s, err := allinone.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)

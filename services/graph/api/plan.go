@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,11 +16,13 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Limits of plans. The writer, which everybody waits for, computes small ones.
+// maxPlan is how many objects a plan has at the most.
+const maxPlan = 200000
+
+// The defaults of what the writer plans: see Config.PlanLimit.
 const (
-	maxPlan       = 200000
-	maxWriterPlan = 20000
-	writerPlanFor = 250 * time.Millisecond
+	defaultPlanLimit = 20000
+	defaultPlanTime  = 250 * time.Millisecond
 )
 
 // plan answers what a deletion would do.
@@ -54,23 +58,24 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) plan.Deletion {
 
 // planned checks a deletion against the plan that it names, at the state of the
 // commit that acts.
-func planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
+func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
 	was, err := plan.ParseName(r.GetPlan())
 	if err != nil {
 		return nil, err
 	}
 	d := deletionOf(at, r)
+	limit, most := cmp.Or(c.PlanLimit, defaultPlanLimit), cmp.Or(c.PlanTime, defaultPlanTime)
 	return func(on *writer.Decision) *lifecycle.Error {
-		ctx, cancel := context.WithTimeout(context.Background(), writerPlanFor)
+		ctx, cancel := context.WithTimeout(context.Background(), most)
 		defer cancel()
 		snap := on.Tx.Stored()
 		defer snap.Close()
-		now, err := plan.Compute(ctx, snap, d, on.Ctx.Now, maxWriterPlan)
+		now, err := plan.Compute(ctx, snap, d, on.Ctx.Now, limit)
 		switch {
 		case err != nil && (err.Reason == lifecycle.ReasonTooLarge || err.Reason == lifecycle.ReasonTimeout):
 			return &lifecycle.Error{
 				Reason: lifecycle.ReasonTooLarge, Resource: d.Resource, Namespace: d.Namespace,
-				Message: "a deletion is held against its plan up to 20,000 objects and 250 ms; this one takes more, and nothing was done: delete without a plan, or something further down",
+				Message: fmt.Sprintf("a deletion is held against its plan up to %d objects and %v; this one takes more, and nothing was done: delete without a plan, or something further down", limit, most),
 			}
 		case err != nil:
 			return err

@@ -30,6 +30,11 @@ type Config struct {
 	Log      *slog.Logger
 	// Warn is told of owner references that somebody should look at; nil for nobody.
 	Warn resolve.Warn
+	// PlanLimit and PlanTime are up to how many objects, and for how long, the
+	// writer holds a deletion against its plan, while everybody waits for it;
+	// 20,000 and 250 ms.
+	PlanLimit int
+	PlanTime  time.Duration
 }
 
 // Writer is what the writer's service needs beside.

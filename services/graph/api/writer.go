@@ -212,7 +212,7 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 	}
 	if r.GetPlan() != "" {
 		var err *lifecycle.Error
-		if work.Check, err = planned(at, &r); err != nil {
+		if work.Check, err = s.planned(at, &r); err != nil {
 			return err
 		}
 		work.Atomic = true // a plan is of all of it
