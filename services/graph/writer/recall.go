@@ -1,15 +1,96 @@
 package writer
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
+
+// inFlight is a command whose outcome is not known yet.
+type inFlight struct {
+	first       *Request
+	repetitions []*Request
+}
+
+// repeated takes care of a request whose command is known: it gets the outcome
+// of the first.
+func (w *Writer) repeated(ctx context.Context, r *Request) bool {
+	if r.ID == (state.CommandID{}) {
+		return false
+	}
+	if f := w.pending[r.ID]; f != nil {
+		if f.first == r {
+			return false
+		}
+		f.repetitions = append(f.repetitions, r)
+		return true
+	}
+	sequence, ok := w.c.State.Command(r.ID)
+	if !ok {
+		return false
+	}
+	select {
+	case w.recalls <- struct{}{}:
+		go func() {
+			defer func() { <-w.recalls }()
+			w.recall(ctx, sequence, r)
+		}()
+	default:
+		r.done(nil, w.overloaded())
+	}
+	return true
+}
+
+func (w *Writer) answer(o outcome) {
+	o.r.done(o.reply, o.err)
+	if f := w.pending[o.r.ID]; f != nil && f.first == o.r {
+		for _, r := range f.repetitions {
+			r.done(o.reply, o.err)
+		}
+		delete(w.pending, o.r.ID)
+	}
+}
+
+// recall answers a repeated command from the log.
+func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	reply := r.Work.NewReply()
+	err := func() error {
+		message, err := w.c.Log.Get(ctx, sequence)
+		if err != nil {
+			return err
+		}
+		c, err := eventlog.Decode(message)
+		if err != nil {
+			return err
+		}
+		for i, id := range c.Commands {
+			if id == r.ID {
+				return recall(c, i, reply)
+			}
+		}
+		return fmt.Errorf("sequence %d does not have the command", sequence)
+	}()
+	if err != nil {
+		w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "error", err)
+		r.done(nil, &lifecycle.Error{
+			Reason:     lifecycle.ReasonNotReady,
+			Message:    fmt.Sprintf("realm %s: the command was carried out before, at sequence %d of the log, which cannot be read now; try again", w.c.Realm, sequence),
+			RetryAfter: time.Second,
+		})
+		return
+	}
+	r.done(reply, nil)
+}
 
 // recall fills in the reply that a command of a commit had: the one that was
 // kept with it, or the one that its events tell.
