@@ -13,7 +13,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// coppice is the rules, with a realm in memory. It is an oracle.Server.
+// coppice is the rules, with a realm in memory. It is an oracle.Settler.
 type coppice struct{ realm *lifecycletest.Realm }
 
 // newCoppice has the kinds registered.
@@ -68,6 +68,12 @@ func (s *coppice) Do(_ context.Context, q oracle.Request) (*oracle.Reply, error)
 		reply.Warned = len(out.Warnings) > 0
 	}
 	return reply, err
+}
+
+// Settle implements oracle.Settler.
+func (s *coppice) Settle(context.Context) error {
+	s.realm.Settle()
+	return nil
 }
 
 // decide calls the rule that a request is for.

@@ -6,7 +6,9 @@
 // The scripts in testdata are played against two servers. The module test/oracle
 // plays them against Kubernetes itself, which is how their outputs were recorded
 // ("make oracle" records again). The tests of this package play them against the
-// rules of internal/lifecycle, whose outputs have to be the same.
+// rules of internal/lifecycle, whose outputs have to be the same. Those in
+// testdata/requests are about requests alone; for those in testdata/collector the
+// garbage collector runs beside.
 //
 // # Commands
 //
@@ -24,6 +26,8 @@
 //
 // and spec, status, apiVersion and kind. "its" is the value that is stored,
 // "none" leaves a field out (in a patch: takes it away), 254*n is n 254 times.
+// Rack/r of=Widget/a is a reference to Rack r with the uid of Widget a. The Widget
+// a@far is called a, and is in another namespace.
 // "dry-run" asks for a dry run. A patch is a merge patch of what is named.
 // Arguments of a DELETE are policy, orphanDependents, grace, uid, rv and dryRun.
 //
@@ -41,6 +45,10 @@
 //	                 "given", and prints them as a table
 //	delete-table     a table of DELETE: its lines are what finalizers the object has
 //	repeat-table     a table of two DELETE after another
+//	settled          plays each line of its input, lets the collector come to an
+//	                 end, there and wherever a line says "settle", and prints what
+//	                 is left of the objects that were created
+//	class-table      a table of what a reference means: see testdata/collector
 //	recorded         says from what, and from which script, outputs were recorded
 //
 // Each line of a table is in a world of its own, and so is what follows one.

@@ -3,11 +3,12 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
 // resolve finds the object that a script names: its name on the server, and its
-// uid, "" if there is no such object.
+// uid.
 type resolve func(k Kind, name string) (called, uid string)
 
 // fill writes what the call says into the object.
@@ -106,7 +107,7 @@ func expanded(list []string) []any {
 }
 
 // reference reads an owner reference: Widget/a blocking=true. Its uid is that
-// of the object, or one that nothing has.
+// of the object, or one that nothing has, or that of=Widget/b.
 func reference(text string, find resolve) (map[string]any, error) {
 	r := map[string]any{"apiVersion": "", "kind": "", "name": "", "uid": ""}
 	for _, word := range strings.Fields(text) {
@@ -118,18 +119,30 @@ func reference(text string, find resolve) (map[string]any, error) {
 			r["blockOwnerDeletion"] = value == "true"
 		case "controller":
 			r["controller"] = value == "true"
+		case "of":
+			o, err := referred(value, find)
+			if err != nil {
+				return nil, err
+			}
+			r["uid"] = o["uid"]
 		default:
-			kind, name, is := strings.Cut(word, "/")
-			k, known := kindOf(func(k Kind) bool { return k.Kind == kind })
-			if said || !is || !known {
+			o, err := referred(word, find)
+			if err != nil || said {
 				return nil, fmt.Errorf("a reference has no %q", word)
 			}
-			called, uid := find(k, name)
-			r["apiVersion"], r["kind"], r["name"], r["uid"] = apiVersion, kind, called, uid
-			if uid == "" {
-				r["uid"] = "nothing-has-this-uid"
-			}
+			maps.Copy(r, o)
 		}
 	}
 	return r, nil
+}
+
+// referred is a reference to the object that is named Widget/a.
+func referred(object string, find resolve) (map[string]any, error) {
+	kind, name, is := strings.Cut(object, "/")
+	k, known := kindOf(func(k Kind) bool { return k.Kind == kind })
+	if !is || !known {
+		return nil, fmt.Errorf("there can be no %s", object)
+	}
+	called, uid := find(k, name)
+	return map[string]any{"apiVersion": apiVersion, "kind": kind, "name": called, "uid": uid}, nil
 }

@@ -86,6 +86,13 @@ func TestScriptMistakes(t *testing.T) {
 		"create widgets/a owners=(Gadget/a)":             `a reference has no "Gadget/a"`,
 		"create widgets/a owners=(Widget/a colour=blue)": `a reference has no "colour=blue"`,
 		"each\ngiven create widgets/a\ndelete widgets/a": "create widgets/a: 404 NotFound",
+		"settled\nsettle":                                "there is no collector",
+		"settled\ncreate widgets/a":                      "create widgets/a: 404 NotFound",
+		"class-table\nlive: create widgets/a":            "create widgets/a: 404 NotFound",
+		"class-table\nlive: dependents Widget/a":         "create racks/holder: 404 NotFound",
+		"class-table\nlive":                              "a colon",
+		"class-table":                                    "there is no collector",
+		"create widgets/a owners=(Widget/a of=Gadget/a)": "there can be no Gadget/a",
 		"each\ncoppice says no":                          "a deviation is",
 		"recorded\n----\n\nrecorded":                     "nothing can follow",
 	} {

@@ -10,36 +10,44 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// TestReplay holds the rules against what was recorded from Kubernetes.
+// TestReplay holds the rules against what was recorded from Kubernetes of requests.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/requests", replay)
+}
+
+// TestReplayCollector holds them against what its collector does.
+func TestReplayCollector(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "testdata/collector", replay)
+}
+
+func replay(t *testing.T, path string) {
+	t.Helper()
+	t.Parallel()
+	checkRecording(t, path)
+	script := oracle.New(filepath.Base(strings.TrimSuffix(path, filepath.Ext(path))), newCoppice(t), "")
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()
-		t.Parallel()
-		checkRecording(t, path)
-		script := oracle.New(filepath.Base(strings.TrimSuffix(path, filepath.Ext(path))), newCoppice(t), "")
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			t.Helper()
-			got, err := script.Run(t.Context(), d)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			if script.Done() {
-				return d.Expected // as has been checked
-			}
-			_, deviations, err := oracle.Deviations(d.Input)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			want, err := oracle.Deviated(d.Expected, deviations)
-			if err != nil {
-				d.Fatalf(t, "%v", err)
-			}
-			if got != want {
-				t.Errorf("\n%s: Coppice answers\n%s\nand not\n%s", d.Pos, got, want)
-			}
-			return d.Expected // whatever -rewrite asks for
-		})
+		got, err := script.Run(t.Context(), d)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		if script.Done() {
+			return d.Expected // as has been checked
+		}
+		_, deviations, err := oracle.Deviations(d.Input)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		want, err := oracle.Deviated(d.Expected, deviations)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		if got != want {
+			t.Errorf("\n%s: Coppice answers\n%s\nand not\n%s", d.Pos, got, want)
+		}
+		return d.Expected // whatever -rewrite asks for
 	})
 }
 

@@ -2,8 +2,10 @@ package oracle
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
@@ -19,10 +21,18 @@ type Script struct {
 	world int
 	// uids are those of objects as they were seen last.
 	uids map[string]string
+	// created are the objects of this world.
+	created []madeObject
 	// version is from what outputs are recorded.
 	version string
 	sum     Sum
 	done    bool
+}
+
+// madeObject is an object as a script names it.
+type madeObject struct {
+	kind Kind
+	name string
 }
 
 // New begins a script. version is that of the server.
@@ -46,6 +56,7 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 	}
 	tables := map[string]func(context.Context, []string) (string, error){
 		"each": s.each, "delete-table": s.deleteTable, "repeat-table": s.repeatTable,
+		"settled": s.settled, "class-table": s.classTable,
 	}
 	if table, is := tables[d.Cmd]; is {
 		defer s.newWorld()
@@ -62,15 +73,24 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 func (s *Script) Done() bool { return s.done }
 
 // newWorld leaves all objects behind.
-func (s *Script) newWorld() { s.world++ }
+func (s *Script) newWorld() {
+	s.world++
+	s.created = nil
+}
 
 // namespace is where namespaced objects are.
 func (s *Script) namespace() string { return fmt.Sprintf("%s-%d", s.name, s.world) }
 
-// at is what a request to the object with this name says.
+// at is what a request to the object with this name says. The one named a@far is
+// called a, and is in another namespace.
 func (s *Script) at(k Kind, name string) Request {
 	if k.Namespaced {
-		return Request{Kind: k, Namespace: s.namespace(), Name: name}
+		namespace := s.namespace()
+		name, other, is := strings.Cut(name, "@")
+		if is {
+			namespace += "-" + other
+		}
+		return Request{Kind: k, Namespace: namespace, Name: name}
 	}
 	return Request{Kind: k, Name: s.namespace() + "." + name}
 }
@@ -107,6 +127,9 @@ func (s *Script) play(ctx context.Context, verb string, args []datadriven.CmdArg
 		return nil, err
 	}
 	if c.verb == Create && o.reply.Object != nil {
+		if of := (madeObject{c.kind, c.name}); !slices.Contains(s.created, of) {
+			s.created = append(s.created, of)
+		}
 		at.Name = o.reply.Object.text("name") // which may be generated
 	}
 	if o.after, err = s.stored(ctx, at); err != nil {
@@ -168,9 +191,15 @@ func (s *Script) request(c *call, at Request, stored Object) (Request, error) {
 	return q, err
 }
 
+// find is a resolve. What was never there has a uid that nothing else has.
 func (s *Script) find(k Kind, name string) (called, uid string) {
 	at := s.at(k, name)
-	return at.Name, s.uids[k.Plural+"/"+at.Namespace+"/"+at.Name]
+	path := k.Plural + "/" + at.Namespace + "/" + at.Name
+	if uid, seen := s.uids[path]; seen {
+		return at.Name, uid
+	}
+	sum := sha256.Sum256([]byte(path))
+	return at.Name, fmt.Sprintf("never-seen-%x", sum[:8])
 }
 
 // failed is an outcome that a table needs to be otherwise.

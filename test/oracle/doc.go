@@ -6,6 +6,10 @@
 //	go test .            are the recordings what Kubernetes answers?
 //	go test . -rewrite   record what it answers ("make oracle")
 //
+// For the scripts of testdata/collector Kubernetes' garbage collector runs beside
+// the server. When it has come to its end cannot be seen of it; collector_test.go
+// says how that is found out. It takes some four minutes.
+//
 // The product does not need Kubernetes for its own tests: they replay the
 // recordings. So this is a module of its own, and its dependencies are not the
 // product's.

@@ -30,6 +30,7 @@ import (
 type kubernetes struct {
 	client *http.Client
 	host   string
+	config *rest.Config
 }
 
 // startKubernetes starts an etcd and an API server that serves oracle.Kinds.
@@ -55,7 +56,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kubernetes{client: client, host: server.ClientConfig.Host}
+	k := &kubernetes{client: client, host: server.ClientConfig.Host, config: server.ClientConfig}
 	k.register(t, clientset.NewForConfigOrDie(server.ClientConfig))
 	return k
 }

@@ -11,13 +11,28 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// TestKubernetes plays the scripts. With -rewrite their outputs are recorded.
+// TestKubernetes plays the scripts of requests. With -rewrite their outputs are
+// recorded.
 func TestKubernetes(t *testing.T) {
-	k, version := startKubernetes(t), version(t)
-	datadriven.Walk(t, "../../internal/oracle/testdata", func(t *testing.T, path string) {
+	k := startKubernetes(t)
+	play(t, "requests", version(t, "k8s.io/apiextensions-apiserver"), func(*testing.T) oracle.Server { return k })
+}
+
+// TestCollector plays those of the garbage collector. Each has a collector of its
+// own: what one tries again for ever is in the way of what it tries a second time.
+func TestCollector(t *testing.T) {
+	play(t, "collector", version(t, "k8s.io/kubernetes"), func(t *testing.T) oracle.Server {
+		t.Helper()
+		return startCollected(t)
+	})
+}
+
+func play(t *testing.T, scripts, version string, serve func(*testing.T) oracle.Server) {
+	t.Helper()
+	datadriven.Walk(t, "../../internal/oracle/testdata/"+scripts, func(t *testing.T, path string) {
 		t.Helper()
 		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		script := oracle.New(name, k, version)
+		script := oracle.New(name, serve(t), version)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			out, err := script.Run(t.Context(), d)
@@ -32,10 +47,10 @@ func TestKubernetes(t *testing.T) {
 	})
 }
 
-// version is that of the API server. (The build info of a test has no modules.)
-func version(t *testing.T) string {
+// version is that of a module. (The build info of a test has no modules.)
+func version(t *testing.T, module string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "k8s.io/apiextensions-apiserver").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}} {{.Version}}", module).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
