@@ -219,10 +219,11 @@ func drawSession(t *rapid.T, r *lifecycletest.Realm) {
 	}
 }
 
-// later lets so much time pass that only knowledge can help what is unknown.
+// later lets so much time pass that only knowledge can help what is unknown, also
+// when options that are being deleted are gone.
 func later(r *lifecycletest.Realm) {
 	r.SetSession("session", lifecycle.Session{})
-	r.Clock = r.Clock.Add(10 * r.Options().OwnerGrace)
+	r.Clock = r.Clock.Add(10 * max(r.Options().OwnerGrace, lifecycle.DefaultOptions().OwnerGrace))
 }
 
 // TestOracle holds the classes against the oracle's.
