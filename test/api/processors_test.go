@@ -1,0 +1,59 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// S14: one processor and four make the same of the same objects, and remove each
+// that goes once.
+func TestProcessors(t *testing.T) {
+	t.Parallel()
+	for _, processors := range []int{1, 4} {
+		t.Run(fmt.Sprint(processors), func(t *testing.T) {
+			t.Parallel()
+			r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Processors: processors})
+			t.Cleanup(stop)
+			a := r.create(deployments, "shop", named("a"))
+			b := r.create(deployments, "shop", named("b"))
+			c := r.create(deployments, "shop", named("c"))
+			var gone, stay []string
+			for i := range 20 {
+				both, held := fmt.Sprintf("both-%02d", i), fmt.Sprintf("held-%02d", i)
+				set := r.create(replicasets, "shop", named(both, a, b))
+				r.create(pods, "shop", named(both, set))
+				r.create(pods, "shop", named(held, a, c))
+				gone, stay = append(gone, both), append(stay, held)
+			}
+			told, ready := r.watched(r.Objects(pods, "shop"), client.WatchOptions{})
+			testkit.Receive(t, r.ctx, "the first state", ready)
+			r.delete(deployments, "shop", "a", "Foreground")
+			r.delete(deployments, "shop", "b", "Background")
+			testkit.WaitFor(t, r.ctx, "what nobody owns to go, and the others to have one owner", func() bool {
+				one := true
+				for _, name := range stay {
+					one = one && len(r.get(pods, "shop", name).GetMetadata().GetOwnerReferences()) == 1
+				}
+				return one && slices.Equal(r.names(pods, "shop"), stay) && len(r.names(replicasets, "shop")) == 0
+			})
+			r.create(pods, "shop", named("last"))
+			var removed []string
+			for event := ""; event != "ADDED last"; {
+				event = testkit.Receive(t, r.ctx, "the last event", told)
+				if name, is := strings.CutPrefix(event, "DELETED "); is {
+					removed = append(removed, name)
+				}
+			}
+			slices.Sort(removed)
+			if !slices.Equal(removed, gone) {
+				t.Errorf("removed were %v, want %v", removed, gone)
+			}
+		})
+	}
+}
