@@ -14,8 +14,16 @@ import (
 )
 
 // TestSafety plays random commands and holds every event against what must
-// never happen (S1 to S6, S10, S13, S15, and what events promise).
+// never happen, and against what events promise.
 //
+// S1, S2: nothing is collected that has an owner, or one of which nothing is known.
+// S3: an object goes only if nothing holds it, or nothing would after the step that removes it.
+// S4: what a deletion has done stays done, and generation does not fall.
+// S5: a terminating object gets no finalizer, but a built-in one by a DELETE.
+// S6: a uid that was used is not used by another object.
+// S10: no object has both built-in finalizers.
+// S12, S15: a command that is repeated does nothing, and has no revision.
+// S13: to decide changes nothing.
 // C074: no command modifies its request.
 func TestSafety(t *testing.T) {
 	t.Parallel()

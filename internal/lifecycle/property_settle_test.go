@@ -13,8 +13,11 @@ import (
 )
 
 // TestSettles: from any state, whatever is owed can be done in any order until
-// nothing is owed any more. Then no garbage is left, and nothing has gone that
-// was none (invariant 7, L1 to L3).
+// nothing is owed any more; and nothing has gone that was no garbage (invariant 7).
+//
+// L1: no garbage is left.
+// L2: no object that an owner holds has references that do not.
+// L3: no built-in finalizer is left that nothing is waited for.
 func TestSettles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -152,9 +155,12 @@ func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
 	}
 }
 
-// TestConfluent: in a forest, where nobody has two owners, and where owners wait
-// for all their dependents, the order in which things are done does not show in
-// what is left (R1). With two owners of which one orphans, or waits, and the other
+// TestConfluent is about a forest, where nobody has two owners, and where owners
+// wait for all their dependents.
+//
+// R1: in it the order in which things are done does not show in what is left.
+//
+// With two owners of which one orphans, or waits, and the other
 // becomes garbage it does, as it does in Kubernetes; and so it does where an owner
 // that waits does not wait for an object which has an orphan finalizer of its own,
 // or where a kind is withdrawn, of which nothing is known from then on.

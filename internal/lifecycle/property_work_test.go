@@ -12,7 +12,13 @@ import (
 )
 
 // TestProposals: the collector's commands act exactly where the rules say so,
-// whatever was proposed (S1, S2, S7, S9, invariants 3, 5 and 6), and once (S12).
+// whatever was proposed (invariants 3, 5 and 6).
+//
+// S1, S2: exactly those are collected of whose owners each is known to be absent, or waits.
+// S7: foregroundDeletion goes exactly when no dependent with a valid, blocking reference is left.
+// S8: references that are not valid count neither for it nor for the orphan finalizer.
+// S9: what is parted from an owner is not garbage thereby.
+// S12: what was done is not done twice.
 func TestProposals(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

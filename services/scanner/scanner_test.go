@@ -231,7 +231,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// C053: a kind that fails keeps no other from being walked, and is tried again.
+// C053, L7: a kind that fails keeps no other from being walked, and is tried again.
 func TestOneKindFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -61,7 +61,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// X06: objects that own each other when their owner is gone are kept and warned
+// X06, L5: objects that own each other when their owner is gone are kept and warned
 // of, or collected with all that is below them, as the realm's options say.
 func TestUnreachableCycle(t *testing.T) {
 	t.Parallel()

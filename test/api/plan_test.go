@@ -40,18 +40,36 @@ func (r *realm) plan(names ...string) *client.Plan {
 	return p
 }
 
+// revision is the realm's.
+func (r *realm) revision() uint64 {
+	r.t.Helper()
+	page, err := r.Objects(pods, "shop").Page(r.ctx, client.ListOptions{}, "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return page.Revision
+}
+
 // A deletion that names its plan does what the plan says, and the plan itself
 // changes nothing.
 func TestPlanned(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.planned("a", "b")
+	before := r.revision()
 	p := r.plan("web")
 	if c := p.GetCounts(); c.GetRemoved() != 1 || c.GetRemovedLater() != 3 || len(p.GetObjects()) != 4 {
 		t.Fatalf("the plan is %v", p)
 	}
 	if again := r.plan("web"); again.GetPlan() != p.GetPlan() {
 		t.Errorf("the plan was %s, and then %s", p.GetPlan(), again.GetPlan())
+	}
+	if _, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{"a"}, client.GraphOptions{Owners: true}); err != nil {
+		t.Fatal(err)
+	}
+	// S13: neither a plan nor an explanation has a revision.
+	if after := r.revision(); after != before {
+		t.Errorf("the revision was %d, and then %d", before, after)
 	}
 	results, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, p.GetPlan())
 	if err != nil || len(results) != 1 || results[0].Code != 202 {

@@ -36,9 +36,9 @@ func passes(step string) int {
 	return 6
 }
 
-// A process that is killed with SIGKILL in the middle of a cascade, wherever
-// that is, and started again, brings it to the end that it would have had:
-// every acknowledged command is in the log, no garbage is left, nothing with a
+// L8: a process that is killed with SIGKILL in the middle of a cascade, wherever
+// that is, and started again, brings it to the end that it would have had. Every
+// acknowledged command is in the log, no garbage is left, nothing with a
 // solid owner is gone, and the state is the fold of the log.
 func TestCrash(t *testing.T) {
 	together := max(1, *kills/8)

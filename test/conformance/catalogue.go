@@ -32,12 +32,14 @@ type item struct {
 	id, title string
 	remark    string // gateway, none, open, partly, or ""
 	why       string
+	also      string // what shows it beside the tests
 }
 
 var itemLine = regexp.MustCompile(`^(` + idPattern + `)  +(\S.*)$`)
 
 // parseCatalogue reads catalogue.txt: sections ("## title"), lines of an id and
-// what it is about, and below it "  gateway: ...", "  none: ...", and so on.
+// what it is about, and below it "  gateway: ...", "  none: ...", and so on, or
+// "  also: ..." of what shows it beside the tests.
 func parseCatalogue(text string) ([]section, error) {
 	var all []section
 	for i, line := range strings.Split(text, "\n") {
@@ -56,8 +58,12 @@ func parseCatalogue(text string) ([]section, error) {
 		case strings.HasPrefix(line, "  ") && len(all[len(all)-1].items) > 0:
 			kind, why, ok := strings.Cut(strings.TrimSpace(line), ": ")
 			last := &all[len(all)-1].items[len(all[len(all)-1].items)-1]
+			if ok && kind == "also" && last.also == "" {
+				last.also = why
+				continue
+			}
 			if !ok || last.remark != "" || !slices.Contains([]string{gateway, none, open, partly}, kind) {
-				return nil, fail("neither gateway nor none, open or partly, or the second of them")
+				return nil, fail("neither gateway nor none, open, partly or also, or the second of them")
 			}
 			last.remark, last.why = kind, why
 		default:
@@ -97,7 +103,7 @@ func complete(all []section) error {
 	return errors.Join(wrong...)
 }
 
-// ids are all ids of behaviours (A) and scenarios (C, X).
+// ids are all ids of behaviours (A), scenarios (C, X) and properties (S, L, R).
 func ids() []string {
 	var all []string
 	many := func(format string, n int) {
@@ -120,9 +126,8 @@ func ids() []string {
 	all = append(all, "A13", "A14", "A15", "A16", "A17", "A18")
 	many("C%03d", 101)
 	many("X%02d", 16)
+	many("S%d", 15)
+	many("L%d", 8)
+	many("R%d", 4)
 	return all
 }
-
-// isProperty reports whether id is one of the properties of docs/semantics.md
-// (S1, L3, R2): tests may cite them, and the page does not list them.
-func isProperty(id string) bool { return strings.ContainsAny(id[:1], "SLR") }

@@ -114,7 +114,7 @@ func TestDisagreement(t *testing.T) {
 		"none, but shown":   {item{id: "A1.1", remark: none}, []string{"A1.1"}, `says "none"`},
 		"partly, not shown": {item{id: "A1.1", remark: partly}, nil, "no test shows it"},
 		"no such id":        {item{id: "A1.1"}, []string{"A1.1", "A1.16"}, "no behaviour A1.16"},
-		"a property":        {item{id: "A1.1"}, []string{"A1.1", "S1"}, ""},
+		"no such property":  {item{id: "A1.1"}, []string{"A1.1", "S16"}, "no behaviour S16"},
 	} {
 		var citations []citation
 		for _, id := range tc.ids {
@@ -143,6 +143,8 @@ func TestCatalogue(t *testing.T) {
 		"an id is there twice": {catalogueText + "C042  Again.\n", "C042 is there twice"},
 		"no such id":           {catalogueText + "C102  More.\n", "C102 is there twice, or is no id"},
 		"no such remark":       {catalogueText + "  later: Perhaps.\n", "neither gateway"},
+		"twice the same":       {catalogueText + "  also: This.\n  also: That.\n", "neither gateway"},
+		"a property":           {without("L6"), "L6 is missing"},
 		"too many": {
 			strings.ReplaceAll(catalogueText, "  gateway: ", "  none: "), "behaviours without a counterpart; at most 25",
 		},

@@ -1,5 +1,6 @@
 // Command conformance writes docs/conformance.md: which test shows which
-// behaviour of docs/semantics.md, and which scenario of Kubernetes' own tests.
+// behaviour and which property of docs/semantics.md, and which scenario of
+// Kubernetes' own tests.
 //
 //	go run ./test/conformance           runs the tests that are named, and writes the page
 //	go run ./test/conformance -check    runs them, and fails if the page is another

@@ -9,8 +9,9 @@ import (
 
 const head = `# Conformance
 
-Which test shows which rule of [semantics.md](semantics.md) (A), which scenario of Kubernetes' own tests of its garbage
-collector, registry and end-to-end suite (C), and which case that Kubernetes gets wrong (X). Every test named here passes.
+Which test shows which rule of [semantics.md](semantics.md) (A) and which of its properties (S, L, R), which scenario of
+Kubernetes' own tests of its garbage collector, registry and end-to-end suite (C), and which case that Kubernetes gets wrong
+(X). Every test named here passes.
 
 This page is generated from the tests by ` + "`make conformance`" + `; a test says itself what it shows, and CI fails if the page
 says something else, or if an id is missing.
@@ -58,7 +59,7 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 		}
 	}
 	for _, c := range citations {
-		if _, left := shown[c.ID]; left && !isProperty(c.ID) {
+		if _, left := shown[c.ID]; left {
 			wrong = append(wrong, fmt.Errorf("%s:%d: there is no behaviour %s", c.File, c.Line, c.ID))
 		}
 	}
@@ -102,8 +103,10 @@ func (it item) cell(tests []citation) string {
 		last = test
 		lines = append(lines, test+": "+escaped(t.Says))
 	}
-	if it.why != "" {
-		lines = append(lines, escaped(it.why))
+	for _, text := range []string{it.also, it.why} {
+		if text != "" {
+			lines = append(lines, escaped(text))
+		}
 	}
 	return strings.Join(lines, "<br>")
 }

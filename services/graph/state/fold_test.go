@@ -79,6 +79,7 @@ func (f *folded) flush(t *rapid.T) {
 // become the same, key by key. In the first, commands are also applied and
 // rolled back before.
 //
+// S11: batches of another size and commands that were rolled back do not show in the state.
 // A10.1, A10.10: nodes, edges and counts are those of the realm at every revision.
 func TestFold(t *testing.T) {
 	t.Parallel()

@@ -139,6 +139,7 @@ func TestDryRun(t *testing.T) {
 	if r[0].GetCode() != 201 || r[0].GetObject().GetMetadata().GetUid() == "" || r[0].GetObject().GetMetadata().GetResourceVersion() != 0 {
 		t.Errorf("the dry run said %v", r[0])
 	}
+	// S13: a dry run is no commit.
 	if b.revision() != revision || b.log.length() != length {
 		t.Errorf("a dry run has advanced the revision from %d to %d, the log from %d to %d", revision, b.revision(), length, b.log.length())
 	}
