@@ -1,0 +1,366 @@
+package model_test
+
+import (
+	"slices"
+)
+
+// effect is what becomes of an object: after is nil if it is removed. uid is
+// empty for an object that is to be created with a uid of the server's.
+type effect struct {
+	uid    string
+	after  *object
+	reason string
+}
+
+// class is what a reference means for the object that has it (A12.6, A16).
+type class int
+
+const (
+	solid class = iota
+	waiting
+	dangling
+	unknown
+)
+
+func (c class) String() string { return [...]string{"solid", "waiting", "dangling", "unknown"}[c] }
+
+// fits tells whether a reference is true of an owner: uid, group, kind, name,
+// and namespace or cluster scope.
+func fits(d *object, r ref, owner *object) bool {
+	return owner != nil && owner.uid == r.uid && owner.group == r.group && owner.kind == r.kind && owner.name == r.name &&
+		(owner.ns == d.ns || owner.ns == "")
+}
+
+// classify is the class of a reference; until is when an unknown owner is
+// absent, 0 if time does not tell; cause is the revision that decided.
+func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, until int64) {
+	owner := m.objects[r.uid]
+	if fits(d, r, owner) {
+		if owner.waiting() {
+			return waiting, owner.marked, 0
+		}
+		return solid, 0, 0
+	}
+	k := m.kinds[[2]string{r.group, r.kind}]
+	removed, was := m.removed[r.uid]
+	if owner == nil && was && (removed.place == place{r.group, r.kind, d.ns, r.name} || removed.place == place{r.group, r.kind, "", r.name}) {
+		if until := m.expires(d.session); d.revision >= removed.revision && now < until {
+			return unknown, 0, until // X11: an import may bring it back
+		}
+		return dangling, removed.revision, 0
+	}
+	switch {
+	case k == nil, slices.ContainsFunc(d.owners, func(o ref) bool { return sameOwner(o, r) && !k.serves(o.version) }):
+		return unknown, 0, 0
+	case k.namespaced() && d.ns == "":
+		return unknown, 0, 0
+	case owner != nil, was:
+		return dangling, 0, 0
+	}
+	since := d.imported
+	if k.since > d.appeared() {
+		since = max(since, k.since)
+	}
+	if since == 0 {
+		return dangling, 0, 0
+	}
+	if until = max(since+m.options.ownerGrace.Microseconds(), m.expires(d.session)); now < until {
+		return unknown, 0, until
+	}
+	return dangling, 0, 0
+}
+
+// sameOwner tells whether two references stand and fall together.
+func sameOwner(a, b ref) bool {
+	return a.uid == b.uid && a.group == b.group && a.kind == b.kind && a.name == b.name
+}
+
+// valid are the dependents with a valid reference, or a valid and blocking one.
+func (m *model) valid(owner *object, blocking bool) (list []*object) {
+	for uid := range m.dependents[owner.uid] {
+		d := m.objects[uid]
+		if slices.ContainsFunc(d.owners, func(r ref) bool { return fits(d, r, owner) && (!blocking || r.blocking == "true") }) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// judge is what the collector does with an object (A12): "collect",
+// "foreground", "strip", or "" for nothing. causes are the revisions that may
+// have made it so; until is when time alone may change the answer, 0 for never.
+func (m *model) judge(d *object, now int64) (verdict string, causes []uint64, until int64) {
+	if d.terminating() || len(d.owners) == 0 {
+		return "", nil, 0
+	}
+	var n [4]int
+	for _, r := range d.owners {
+		c, cause, at := m.classify(d, r, now)
+		n[c]++
+		if c == waiting || c == dangling {
+			causes = append(causes, cause)
+		}
+		if at != 0 && (until == 0 || at < until) {
+			until = at
+		}
+	}
+	switch {
+	case n[solid] > 0 && n[waiting]+n[dangling] > 0:
+		return "strip", causes, until
+	case n[solid] > 0, n[unknown] > 0:
+		return "", nil, until
+	case n[waiting] > 0 && len(m.valid(d, false)) > 0:
+		return "foreground", causes, 0
+	}
+	return "collect", causes, 0
+}
+
+// deletion is what deleting an object does (A5). It is no effect where the
+// object is on that way already.
+func (m *model) deletion(o *object, policy, version string, asked *int64, now int64) []effect {
+	k := m.kindOf(o)
+	at, grace := now, int64(0)
+	switch {
+	case o.ending() && k.GracefulDeletion != nil:
+		if asked == nil || leastGrace(*asked) >= o.grace {
+			return nil
+		}
+		grace = leastGrace(*asked)
+		if at = o.deleted - (o.grace-grace)*1e6; at < now {
+			if at = now; grace > 0 {
+				grace = 1
+			}
+		}
+	case !o.terminating() && o.agent != none:
+		if grace = o.agent; asked != nil {
+			grace = leastGrace(*asked)
+		}
+		at = now + grace*1e6
+	case o.terminating() && o.deleted <= now:
+		at = o.deleted
+	}
+	next := *o
+	next.finalizers = withPolicy(o, policy, k.byDefault(version))
+	if !slices.Contains(next.finalizers, contentsFinalizer) && m.contents(o) > 0 {
+		next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+	}
+	if len(next.finalizers) == 0 && grace == 0 {
+		return []effect{{uid: o.uid}}
+	}
+	next.deleted, next.grace = at, grace
+	if !o.terminating() {
+		if next.generation > 0 {
+			next.generation++
+		}
+		if k.ObservesGeneration {
+			next.awaited = next.generation
+		}
+	}
+	if next.text() == o.text() {
+		return nil
+	}
+	return []effect{{uid: o.uid, after: &next}}
+}
+
+// withPolicy is steps 1 and 2 of A5.
+func withPolicy(o *object, policy, byDefault string) []string {
+	chosen := ""
+	switch {
+	case byDefault == "Unsupported", policy == "Background":
+	case policy == "Orphan":
+		chosen = orphanFinalizer
+	case policy == "Foreground":
+		chosen = foregroundFinalizer
+	case o.has(orphanFinalizer):
+		chosen = orphanFinalizer
+	case o.has(foregroundFinalizer):
+		chosen = foregroundFinalizer
+	case byDefault == "OrphanDependents":
+		chosen = orphanFinalizer
+	}
+	var next []string
+	for _, f := range o.finalizers {
+		if f != orphanFinalizer && f != foregroundFinalizer {
+			next = append(next, f)
+		}
+	}
+	if chosen != "" {
+		next = append(next, chosen)
+	}
+	for _, f := range next {
+		if !o.has(f) {
+			return next
+		}
+	}
+	for _, f := range o.finalizers {
+		if !slices.Contains(next, f) {
+			return next
+		}
+	}
+	return o.finalizers
+}
+
+// contents counts what is in a namespace, or of a kind.
+func (m *model) contents(c *object) (n int) {
+	if !isNamespace(c) && !isRegistration(c) {
+		return 0
+	}
+	for _, o := range m.objects {
+		if m.contains(c, o) {
+			n++
+		}
+	}
+	return n
+}
+
+func isNamespace(o *object) bool    { return o.group == "" && o.kind == "Namespace" }
+func isRegistration(o *object) bool { return o.group == "coppice.dev" && o.kind == "Kind" }
+
+func (m *model) contains(c, o *object) bool {
+	switch {
+	case isNamespace(c):
+		return o.ns == c.name
+	case isRegistration(c):
+		k := m.kindOf(o)
+		return k != nil && k.uid == c.uid
+	}
+	return false
+}
+
+// collect is the collector's DELETE (A12.8, A12.9).
+func (m *model) collect(o *object, foreground bool, now int64) []effect {
+	policy := "Background"
+	switch {
+	case foreground:
+		policy = "Foreground"
+	case m.options.cascade:
+	case o.has(orphanFinalizer):
+		policy = "Orphan"
+	case o.has(foregroundFinalizer):
+		policy = "Foreground"
+	}
+	return m.deletion(o, policy, o.version, nil, now)
+}
+
+// strip removes the references that do not hold an object which another holds (A12.7).
+func (m *model) strip(o *object, now int64) []effect {
+	next := *o
+	next.owners = nil
+	for _, r := range o.owners {
+		if c, _, _ := m.classify(o, r, now); c == solid || c == unknown {
+			next.owners = append(next.owners, r)
+		}
+	}
+	return []effect{{uid: o.uid, after: &next}}
+}
+
+// part removes the valid references to an owner that orphans (A15).
+func part(o, owner *object) []effect {
+	next := *o
+	next.owners = nil
+	for _, r := range o.owners {
+		if !fits(o, r, owner) {
+			next.owners = append(next.owners, r)
+		}
+	}
+	return []effect{{uid: o.uid, after: &next}}
+}
+
+// finishable tells whether a built-in finalizer is done (A13, A15, A5.7).
+func (m *model) finishable(o *object, f string) bool {
+	switch {
+	case !o.terminating() || !o.has(f):
+		return false
+	case f == contentsFinalizer:
+		return m.contents(o) == 0
+	case f == orphanFinalizer:
+		return o.acknowledged() && len(m.valid(o, false)) == 0
+	case f == foregroundFinalizer:
+		return o.acknowledged() && len(m.valid(o, true)) == 0
+	}
+	return false
+}
+
+// unfinalize removes a finalizer, and the object with the last (A2.10).
+func unfinalize(o *object, f string) []effect {
+	next := *o
+	next.finalizers = slices.DeleteFunc(slices.Clone(o.finalizers), func(is string) bool { return is == f })
+	switch {
+	case !o.has(f):
+		return nil
+	case o.terminating() && len(next.finalizers) == 0 && o.grace <= 0:
+		return []effect{{uid: o.uid}}
+	}
+	return []effect{{uid: o.uid, after: &next}}
+}
+
+// unblock has the references of an object stop to hold up one owner (A14).
+func unblock(o, owner *object) []effect {
+	next := *o
+	next.owners = slices.Clone(o.owners)
+	for i, r := range next.owners {
+		if fits(o, r, owner) && r.blocking == "true" {
+			next.owners[i].blocking = "false"
+		}
+	}
+	return []effect{{uid: o.uid, after: &next}}
+}
+
+// holds tells whether an object holds up another that waits.
+func holds(o, owner *object) bool {
+	return owner != nil && owner.waiting() && slices.ContainsFunc(o.owners, func(r ref) bool { return r.blocking == "true" && fits(o, r, owner) })
+}
+
+// circles are sets of objects that reach each other by an edge to owners.
+func (m *model) circles(of []*object, edge func(o, owner *object) bool) (list [][]*object) {
+	reach := func(from *object) map[string]bool {
+		seen := map[string]bool{}
+		next := []*object{from}
+		for len(next) > 0 {
+			o := next[0]
+			next = next[1:]
+			for _, r := range o.owners {
+				if owner := m.objects[r.uid]; owner != nil && !seen[r.uid] && edge(o, owner) {
+					seen[r.uid] = true
+					next = append(next, owner)
+				}
+			}
+		}
+		return seen
+	}
+	reached := map[string]map[string]bool{}
+	for _, o := range of {
+		reached[o.uid] = reach(o)
+	}
+	done := map[string]bool{}
+	for _, o := range of {
+		if done[o.uid] || !reached[o.uid][o.uid] {
+			continue
+		}
+		var circle []*object
+		for _, p := range of {
+			if reached[o.uid][p.uid] && reached[p.uid][o.uid] {
+				circle = append(circle, p)
+				done[p.uid] = true
+			}
+		}
+		list = append(list, circle)
+	}
+	return list
+}
+
+// unreachable tells whether nothing but each other owns the objects of a circle.
+func (m *model) unreachable(circle []*object, now int64) bool {
+	for _, o := range circle {
+		if o.terminating() {
+			return false
+		}
+		for _, r := range o.owners {
+			inside := slices.ContainsFunc(circle, func(p *object) bool { return fits(o, r, p) })
+			if c, _, _ := m.classify(o, r, now); !inside && (c == solid || c == unknown) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,354 @@
+package model_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// command is a request of the object API, as the model takes it.
+type command struct {
+	verb     string
+	resource resource
+	ns       string
+	items    []item
+	dry      bool
+	// session is that of an import, closing whether it ends.
+	session string
+	closing bool
+}
+
+// item is what a command says of one object.
+type item struct {
+	name      string // or empty, for generateName
+	generate  string
+	object    *object         // create, update, updatestatus, apply, import
+	sets      map[string]bool // patch and apply: which of owners, finalizers, labels and spec are mentioned
+	uid       string          // precondition
+	revision  uint64          // precondition
+	policy    string
+	orphan    *bool
+	grace     *int64
+	version   string
+	finalizer string
+}
+
+// outcome is what a command does to one object: an answer, and effects.
+type outcome struct {
+	code    int
+	reason  string // of a refusal
+	effects []effect
+}
+
+func refusal(reason string) outcome { return outcome{reason: reason} }
+
+// decide is what a command does to its i-th object, at a time.
+func (m *model) decide(c *command, i int, now int64) outcome {
+	k := m.byResource(c.resource)
+	if k == nil {
+		return refusal("UnknownKind")
+	}
+	it := &c.items[i]
+	at := place{k.Group, k.Kind, c.ns, it.name}
+	switch c.verb {
+	case bus.VerbCreate:
+		return m.create(k, at, it, now)
+	case bus.VerbApply:
+		if m.at(at) == nil {
+			return m.create(k, at, it, now)
+		}
+	case bus.VerbImport:
+		return m.imports(k, at, it, c.session, now)
+	case bus.VerbDelete:
+		if it.orphan != nil && it.policy != "" || !slices.Contains([]string{"", "Orphan", "Background", "Foreground"}, it.policy) {
+			return refusal("Invalid") // A4.1, A4.2
+		}
+		if it.version != "" && !k.serves(it.version) {
+			return refusal("BadRequest")
+		}
+	case bus.VerbUpdate, bus.VerbUpdateStatus:
+		if !k.serves(it.object.version) {
+			return refusal("BadRequest")
+		}
+	}
+	o := m.at(at)
+	switch {
+	case o == nil:
+		return refusal("NotFound") // A4.8
+	case it.uid != "" && it.uid != o.uid && c.verb != bus.VerbApply, it.revision != 0 && it.revision != o.revision && c.verb != bus.VerbApply:
+		return refusal("Conflict") // A2.1, A2.2, A4.6
+	}
+	switch c.verb {
+	case bus.VerbUpdate:
+		return m.update(k, o, it.object, now)
+	case bus.VerbApply, bus.VerbPatch:
+		return m.update(k, o, merge(o, it), now)
+	case bus.VerbUpdateStatus:
+		next := *o
+		if next.status = it.object.status; next.status == o.status {
+			return outcome{code: 200}
+		}
+		k.derive(&next)
+		return outcome{code: 200, effects: []effect{{uid: o.uid, after: &next}}}
+	case bus.VerbRemoveFinalizer:
+		if it.finalizer == contentsFinalizer && o.has(it.finalizer) && m.contents(o) > 0 {
+			return refusal("Conflict") // A5.7
+		}
+		return outcome{code: 200, effects: unfinalize(o, it.finalizer)}
+	}
+	out := outcome{code: 202, effects: m.deletion(o, it.policyOf(), it.version, it.grace, now)}
+	if len(out.effects) == 1 && out.effects[0].after == nil {
+		out.code = 200
+	}
+	return out
+}
+
+// policyOf is the policy in its newer spelling.
+func (it *item) policyOf() string {
+	switch {
+	case it.orphan == nil:
+		return it.policy
+	case *it.orphan:
+		return "Orphan"
+	}
+	return "Background"
+}
+
+var qualified = regexp.MustCompile(`^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
+
+// invalid tells whether metadata cannot be (A1.5, A1.6, A1.7, A1.10). Equal
+// references were merged before.
+func invalid(o *object) bool {
+	controllers := 0
+	for _, r := range o.owners {
+		if r.version == "" || r.kind == "" || r.name == "" || r.uid == "" || r.group == "" && r.version == "v1" && r.kind == "Event" {
+			return true
+		}
+		if r.controller == "true" {
+			controllers++
+		}
+	}
+	return controllers > 1 || o.has(orphanFinalizer) && o.has(foregroundFinalizer) ||
+		slices.ContainsFunc(o.finalizers, func(f string) bool { return !qualified.MatchString(f) })
+}
+
+// merged has references that are equal in every field once (A1.9).
+func merged(owners []ref) (list []ref) {
+	for _, r := range owners {
+		if !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// closed is the refusal of what comes into a namespace or a kind that is being
+// deleted, "" if neither is (A5.7).
+func (m *model) closed(k *kind, ns string) string {
+	if o := m.objects[k.uid]; o != nil && o.terminating() {
+		return "MethodNotAllowed"
+	}
+	if o := m.at(place{"", "Namespace", "", ns}); ns != "" && o != nil && o.terminating() {
+		return "Forbidden"
+	}
+	return ""
+}
+
+func (m *model) create(k *kind, at place, it *item, now int64) outcome {
+	next := *it.object
+	next.owners = merged(next.owners)
+	governing := k.Group == "coppice.dev"
+	switch {
+	case !k.serves(next.version):
+		return refusal("BadRequest")
+	case invalid(&next), next.failed, next.has(contentsFinalizer), governing && len(next.pending) > 0, k.namespaced() != (at.ns != ""):
+		return refusal("Invalid")
+	case isRegistration(&next) && m.at(at) == nil && m.taken(&next):
+		return refusal("Invalid")
+	case it.generate == "" && m.at(at) != nil:
+		return refusal("AlreadyExists") // A1.4
+	}
+	if why := m.closed(k, at.ns); why != "" {
+		return refusal(why)
+	}
+	next.group, next.kind, next.ns, next.name = k.Group, k.Kind, at.ns, at.name
+	next.uid, next.generation, next.created = "", 1, now
+	next.deleted, next.grace, next.imported, next.session, next.awaited = 0, none, 0, "", 0
+	next.status = ""
+	k.derive(&next)
+	return outcome{code: 201, effects: []effect{{after: &next}}}
+}
+
+// taken tells whether a registration names what another has registered.
+func (m *model) taken(o *object) bool {
+	var k kind
+	_ = json.Unmarshal([]byte(o.spec), &k)
+	return m.kinds[[2]string{k.Group, k.Kind}] != nil || m.byResource(resource{k.Group, k.Plural}) != nil
+}
+
+// merge is a merge patch, or an apply, on an object (RFC 7386).
+func merge(o *object, it *item) *object {
+	next := *o
+	if it.sets["owners"] {
+		next.owners = it.object.owners
+	}
+	if it.sets["fin"] {
+		next.finalizers = it.object.finalizers
+	}
+	if it.sets["labels"] {
+		labels := labelMap(o.labels)
+		for k, v := range labelMap(it.object.labels) {
+			labels[k] = v
+		}
+		next.labels = labelText(labels)
+	}
+	if it.sets["spec"] {
+		spec := fields(o.spec)
+		for k, v := range fields(it.object.spec) {
+			spec[k] = v
+		}
+		b, _ := json.Marshal(spec)
+		next.spec = string(b)
+	}
+	if it.object.version != "" && it.sets["version"] {
+		next.version = it.object.version
+	}
+	return &next
+}
+
+// update replaces what of an object a client says (A2).
+func (m *model) update(k *kind, o, said *object, now int64) outcome {
+	next := *o
+	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), said.finalizers, said.labels, said.spec
+	next.pending, next.failed = said.pending, said.failed
+	added := slices.ContainsFunc(said.finalizers, func(f string) bool { return !o.has(f) })
+	follows := len(next.pending) <= len(o.pending) && slices.Equal(next.pending, o.pending[len(o.pending)-len(next.pending):])
+	switch {
+	case !k.serves(next.version):
+		return refusal("BadRequest")
+	case invalid(&next), o.terminating() && added, !follows, o.failed != next.failed && (o.failed || !o.uninitialized()),
+		next.has(contentsFinalizer) && !o.has(contentsFinalizer):
+		return refusal("Invalid")
+	}
+	if o.has(contentsFinalizer) && !next.has(contentsFinalizer) {
+		next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+	}
+	failing := next.failed && !o.failed
+	if next.spec != o.spec {
+		next.generation++
+	}
+	if next.spec != o.spec || next.labels != o.labels || failing {
+		k.derive(&next)
+	}
+	out := outcome{code: 200}
+	switch {
+	case o.terminating() && len(next.finalizers) == 0 && o.grace <= 0:
+		out.effects = []effect{{uid: o.uid}} // A2.10, A2.11
+		return out
+	case next.text() == o.text():
+		return out // A2.14
+	}
+	out.effects = []effect{{uid: o.uid, after: &next}}
+	if failing && !o.terminating() {
+		out.effects = append(out.effects, m.deletion(&next, "", next.version, nil, now)...)
+	}
+	return out
+}
+
+// imports brings an object as it is.
+func (m *model) imports(k *kind, at place, it *item, session string, now int64) outcome {
+	next := *it.object
+	next.owners = merged(next.owners)
+	next.group, next.kind, next.ns, next.name = k.Group, k.Kind, at.ns, at.name
+	was := m.objects[next.uid]
+	removed, gone := m.removed[next.uid]
+	switch {
+	case !k.serves(next.version):
+		return refusal("BadRequest")
+	case invalid(&next), next.uid == "", k.namespaced() != (at.ns != ""):
+		return refusal("Invalid")
+	case was != nil && was.place() != at, was == nil && gone && removed.place != at:
+		return refusal("Conflict") // S6
+	case m.at(at) != nil && m.at(at).uid != next.uid:
+		return refusal("AlreadyExists")
+	}
+	next.finalizers = slices.DeleteFunc(slices.Clone(next.finalizers), func(f string) bool { return f == contentsFinalizer })
+	next.generation, next.imported, next.session = max(next.generation, 1), now, session
+	k.derive(&next)
+	if was != nil {
+		return m.reimport(k, was, &next)
+	}
+	if why := m.closed(k, at.ns); why != "" {
+		return refusal(why)
+	}
+	next.created = now
+	if next.terminating() && k.ObservesGeneration {
+		next.awaited = next.generation
+	}
+	if next.terminating() && m.contents(&next) > 0 {
+		next.finalizers = append(next.finalizers, contentsFinalizer)
+	}
+	if next.terminating() && len(next.finalizers) == 0 && next.grace <= 0 {
+		return outcome{code: 200}
+	}
+	return outcome{code: 201, effects: []effect{{uid: next.uid, after: &next}}}
+}
+
+// reimport brings an object that is there up to what is imported. Its deletion
+// is not taken back.
+func (m *model) reimport(k *kind, was, next *object) outcome {
+	next.created = was.created
+	if was.terminating() {
+		if !next.terminating() {
+			next.finalizers = was.finalizers
+		} else if slices.ContainsFunc(next.finalizers, func(f string) bool { return !was.has(f) }) {
+			return refusal("Invalid")
+		}
+		if was.has(contentsFinalizer) && !next.has(contentsFinalizer) {
+			next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+		}
+		next.deleted, next.grace, next.awaited = was.deleted, was.grace, was.awaited
+	}
+	next.generation = max(next.generation, was.generation)
+	if !was.terminating() && next.terminating() {
+		if k.ObservesGeneration {
+			next.awaited = next.generation
+		}
+		if m.contents(was) > 0 {
+			next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+		}
+	}
+	if len(next.pending) > len(was.pending) || !slices.Equal(next.pending, was.pending[len(was.pending)-len(next.pending):]) {
+		next.pending = was.pending
+	}
+	if was.failed || !was.uninitialized() {
+		next.failed = was.failed
+	}
+	if next.terminating() && len(next.finalizers) == 0 && next.grace <= 0 {
+		return outcome{code: 200, effects: []effect{{uid: was.uid}}}
+	}
+	if next.labels == was.labels && next.spec == was.spec && next.status == was.status {
+		next.agent, next.observed = was.agent, was.observed
+	}
+	same := *next
+	same.imported, same.session = was.imported, was.session
+	awaits := slices.ContainsFunc(next.owners, func(r ref) bool { return m.objects[r.uid] == nil })
+	if same.text() == was.text() && (next.session == was.session || !awaits) {
+		return outcome{code: 200}
+	}
+	return outcome{code: 200, effects: []effect{{uid: was.uid, after: next}}}
+}
+
+// targets tells whether an object is one of a resource in a namespace, and matches a
+// label "k=v" or none.
+func (m *model) targets(o *object, r resource, ns, label string) bool {
+	k := m.kindOf(o)
+	if k == nil || k.Group != r.group || k.Plural != r.plural || o.ns != ns {
+		return false
+	}
+	key, value, _ := strings.Cut(label, "=")
+	return label == "" || labelMap(o.labels)[key] == value
+}

@@ -1,0 +1,105 @@
+package model_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+var (
+	ops    = flag.Int("ops", 1000, "how many operations TestModel draws, at least")
+	replay = flag.String("script", "", "a file with a script that TestScripts runs beside those in testdata")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Each draws its own scripts until there were enough; a script that fails is
+	// printed, and needs no file.
+	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(min(100, *ops/(4*20))), "rapid.nofailfile": "true", "rapid.shrinktime": "60s"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	testkit.Main(m)
+}
+
+// longest is how many operations a script has at the most, and workers how many
+// scripts run at once.
+const (
+	longest = 40
+	workers = 4
+	// perWorld is after how many operations the world is made anew.
+	perWorld = 20000
+)
+
+// TestModel draws scripts, and runs them in a world of services and in the model.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	for done := int64(0); done < int64(*ops) && !t.Failed(); {
+		t.Run(fmt.Sprint("world ", done/perWorld), func(t *testing.T) {
+			ctx := t.Context()
+			starting, cancel := context.WithTimeout(ctx, testkit.Timeout)
+			defer cancel()
+			w := newWorld(t, starting)
+			want := min(int64(*ops)-done, perWorld)
+			begun := time.Now()
+			t.Run("scripts", func(t *testing.T) {
+				for i := range workers {
+					t.Run(fmt.Sprint(i), func(t *testing.T) {
+						t.Parallel()
+						for w.operations.Load() < want && !t.Failed() {
+							rapid.Check(t, w.property)
+						}
+					})
+				}
+			})
+			if !t.Failed() {
+				if err := w.verify(testkit.Context(t)); err != nil {
+					t.Error(err)
+				}
+			}
+			done += w.operations.Load()
+			t.Logf("%d operations, %d events, %d disturbances in %.1f s; %d settled slowly; %d outcomes were the only one, %d one of several",
+				w.operations.Load(), w.a.events, w.disturbed.Load(), time.Since(begun).Seconds(), w.slow.Load(), w.confluent.Load(), w.racy.Load())
+		})
+	}
+}
+
+// property is that a script that is drawn goes by the model.
+func (w *world) property(t *rapid.T) {
+	lines := drawnScript.Draw(t, "script")
+	if err := w.run(w.tb.Context(), lines); err != nil {
+		tell := func(tb interface{ Logf(string, ...any) }) {
+			tb.Logf("%v\nthe script:\n\n%s\n", err, strings.Join(lines, "\n"))
+		}
+		w.first.Do(func() { tell(w.tb) }) // as it was; what follows is shrunk
+		tell(t)
+		t.Fatal("a script did not go by the model") // the same for all, so that what is shrunk is the same
+	}
+}
+
+// TestScripts runs scripts from files.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	if *replay == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Timeout)
+	defer cancel()
+	w := newWorld(t, ctx)
+	text, err := os.ReadFile(*replay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.run(t.Context(), strings.Split(strings.TrimSpace(string(text)), "\n")); err != nil {
+		t.Error(err)
+	}
+}

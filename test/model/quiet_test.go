@@ -1,0 +1,293 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const (
+	// patience is how long a script may take to settle: liveness.
+	patience = 20 * time.Second
+	// soon is how far away a timer is that is waited for.
+	soon = time.Second
+)
+
+// settle waits until nothing is left to do by itself among the script's objects
+// (L1 to L5, L7), and holds what there is then against the model: what the API
+// tells (S11), what is still owed, and whether the rules lead there (R1).
+func (s *script) settle(ctx context.Context) error {
+	s.w.restore()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	begun := time.Now()
+	for {
+		m, err := s.quiet(ctx)
+		if err != nil {
+			return err
+		}
+		if err = errors.Join(s.confluent(m), s.told(ctx, m)); err == nil {
+			break
+		}
+		s.a.mu.Lock()
+		is := s.a.project(s.tag)
+		s.a.mu.Unlock()
+		if is.final() == m.final() && is.governed == m.governed {
+			return err
+		}
+		// Another script has changed the realm's options meanwhile.
+	}
+	if time.Since(begun) > scanInterval {
+		s.w.slow.Add(1)
+	}
+	return nil
+}
+
+// quiet waits until there is nothing left to do.
+func (s *script) quiet(ctx context.Context) (*model, error) {
+	for {
+		s.a.mu.Lock()
+		m := s.a.project(s.tag)
+		next := s.a.progress
+		s.a.mu.Unlock()
+		if err := s.failed(); err != nil {
+			return nil, err
+		}
+		now := time.Now().UnixMicro()
+		left, due := m.actions(now)
+		timer := time.Hour
+		switch {
+		case len(left) > 0:
+		case due == 0 || due > now+soon.Microseconds():
+			return m, nil
+		default:
+			timer = time.Duration(due-now)*time.Microsecond + time.Millisecond
+		}
+		select {
+		case <-next:
+		case <-time.After(timer):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("L: it does not settle; there is still to do: %v; there is\n%s", left, m.final())
+		}
+	}
+}
+
+// confluent holds the outcome against those to which the model comes from what
+// the last command left (R1).
+func (s *script) confluent(is *model) error {
+	s.a.mu.Lock()
+	start, now := s.snapshot, s.snapped
+	s.a.mu.Unlock()
+	if start == nil || start.governed != is.governed {
+		return nil
+	}
+	// What time alone decides is not for here.
+	if _, due := start.actions(now); due != 0 && due < time.Now().UnixMicro() {
+		return nil
+	}
+	if list, _ := start.actions(now); len(list) == 0 {
+		return nil
+	}
+	start.sessions = is.sessions
+	reached, only, example := reaches(start, s.tag, now, is.final())
+	if reached {
+		s.a.mu.Lock()
+		s.snapshot = nil
+		s.a.mu.Unlock()
+	}
+	switch {
+	case !reached:
+		return fmt.Errorf("R1: the rules do not lead from\n%sto\n%sbut to\n%s", start.final(), is.final(), example)
+	case only:
+		s.w.confluent.Add(1)
+	default:
+		s.w.racy.Add(1)
+	}
+	return nil
+}
+
+// told holds what the API tells of the script's objects against the model.
+func (s *script) told(ctx context.Context, m *model) error {
+	// The log is read sooner than the writer answers by it.
+	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbList, Plural: "pods", Namespace: s.tag}
+	if err := poll.Until(ctx, func() (bool, error) {
+		var page coppicev1.ListReply
+		err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
+			return rpc.Call(ctx, s.w.nc, at.Subject(), nil, &coppicev1.ListRequest{Limit: 1}, &page)
+		})
+		return page.GetRevision() >= m.revision, err
+	}); err != nil {
+		return err
+	}
+	byResource := map[[2]string][]*object{}
+	kinds := map[[2]string]*kind{}
+	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
+		o := m.objects[uid]
+		k := m.kindOf(o)
+		at := [2]string{k.resource(), o.ns}
+		byResource[at], kinds[at] = append(byResource[at], o), k
+	}
+	for at, list := range byResource {
+		if err := s.toldOf(ctx, m, kinds[at], at[1], list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list []*object) error {
+	var names []string
+	for _, o := range list {
+		names = append(names, o.name)
+	}
+	objects := client.New(s.w.nc, client.WithActor(s.tag)).Objects(client.Resource{Group: k.Group, Plural: k.Plural}, ns).IncludeUninitialized()
+	if ns != "" {
+		var there []string
+		for p, err := range objects.List(ctx, client.ListOptions{}) {
+			if err != nil {
+				return err
+			}
+			there = append(there, p.GetMetadata().GetName())
+		}
+		slices.Sort(there)
+		if want := slices.Sorted(slices.Values(names)); !slices.Equal(there, want) {
+			return fmt.Errorf("S11: the list of %s has %v, and the log says %v", k.resource(), there, want)
+		}
+	}
+	for _, o := range list {
+		p, err := objects.Get(ctx, o.name)
+		if err != nil {
+			return err
+		}
+		if is, want := asTold(p), asTold2(o); is != want {
+			return fmt.Errorf("S11: get says of %v\n  %s\nand the log\n  %s", o, is, want)
+		}
+	}
+	var reply *coppicev1.ResolveObjectsReply
+	err := rpc.Retry(ctx, attempt, func(ctx context.Context) (err error) {
+		reply, err = objects.Resolve(ctx, names, client.GraphOptions{MinRevision: m.revision})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	why := ""
+	for _, n := range reply.GetNodes() {
+		if o := m.objects[n.GetObject().GetMetadata().GetUid()]; o != nil && n.GetRequested() {
+			why += resolved(m, o, n, time.Now().UnixMicro())
+		}
+	}
+	if why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// asTold is an object as get tells it.
+func asTold(p *coppicev1.Object) string {
+	m := p.GetMetadata()
+	var owners []ref
+	for _, r := range m.GetOwnerReferences() {
+		group, version := split(r.GetApiVersion())
+		owners = append(owners, ref{group, version, r.GetKind(), r.GetName(), r.GetUid(), tri(r.Controller), tri(r.BlockOwnerDeletion)})
+	}
+	grace := int64(none)
+	if m.DeletionGracePeriodSeconds != nil {
+		grace = m.GetDeletionGracePeriodSeconds()
+	}
+	return fmt.Sprint(m.GetUid(), " ", p.GetApiVersion(), p.GetKind(), m.GetNamespace(), "/", m.GetName(), " generation ", m.GetGeneration(), " revision ", m.GetResourceVersion(),
+		owners, m.GetFinalizers(), " deleted ", m.GetDeletionTimestamp().GetSeconds(), grace, labelText(m.GetLabels()), canonical(p.GetSpec()), canonical(p.GetStatus()), len(m.GetInitializers().GetPending()))
+}
+
+func asTold2(o *object) string {
+	return fmt.Sprint(o.uid, " ", apiVersion(o.group, o.version), o.kind, o.ns, "/", o.name, " generation ", o.generation, " revision ", o.revision,
+		o.owners, o.finalizers, " deleted ", o.deleted/1e6, o.grace, o.labels, o.spec, o.status, len(o.pending))
+}
+
+// resolved says what is wrong with the classes and counts of an object, and with
+// what is owed: at rest that is only what others have to do.
+func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
+	var wrong []string
+	say := func(what string, is, want any) {
+		if fmt.Sprint(is) != fmt.Sprint(want) {
+			wrong = append(wrong, fmt.Sprintf("%s is %v, not %v", what, is, want))
+		}
+	}
+	for i, g := range n.GetOwners() {
+		c, _, _ := m.classify(o, o.owners[i], now)
+		say(fmt.Sprintf("owner %d", i), strings.ToLower(strings.TrimPrefix(g.GetClass().String(), "OWNER_CLASS_")), c)
+	}
+	say("dependents", n.GetDependents(), len(m.valid(o, false)))
+	say("blocking dependents", n.GetBlockingDependents(), len(m.valid(o, true)))
+	w := n.GetOwed()
+	external := slices.ContainsFunc(o.finalizers, func(f string) bool {
+		return f != orphanFinalizer && f != foregroundFinalizer && f != contentsFinalizer
+	})
+	say("owed: finalize", w.GetFinalize(), o.terminating() && external)
+	say("owed: terminate", w.GetTerminate(), o.ending())
+	say("owed: finish", w.GetFinish(), "")
+	say("owed: orphan", w.GetOrphan(), false)
+	if len(wrong) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("S11: of %v: %s; owed is %v\n", o, strings.Join(wrong, "; "), w)
+}
+
+// propose has the collector's own requests sent where nothing calls for them, as
+// a redelivered or stale message would (S1, S12, S14). A "work" is published to
+// the processors.
+func (s *script) propose(ctx context.Context, words []string) error {
+	s.a.mu.Lock()
+	var uids, owners []uid.UID
+	for u := range s.a.of[s.tag] {
+		uids = append(uids, uid.MustParse(u))
+		for _, r := range s.a.m.objects[u].owners {
+			owners = append(owners, uid.MustParse(r.uid))
+		}
+	}
+	s.a.mu.Unlock()
+	slices.Sort(uids)
+	slices.Sort(owners)
+	packed := uid.Pack(nil, uids...)
+	groups := []*coppicev1.DependentsOf{{Dependents: packed}}
+	for _, o := range slices.Compact(append(owners, uids...)) {
+		groups = append(groups, &coppicev1.DependentsOf{Owner: uid.Pack(nil, o), Dependents: packed})
+	}
+	if len(uids) == 0 {
+		return nil
+	}
+	return s.w.propose(ctx, words[0], packed, groups)
+}
+
+// plan asks what a deletion would do, and for explanations: that changes nothing (S13).
+func (s *script) plan(ctx context.Context, words []string) error {
+	s.a.mu.Lock()
+	t, err := s.target(words[1])
+	there := s.a.m.at(t.place) != nil
+	s.a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbPlan, Group: t.alias.group, Plural: t.plural, Namespace: t.ns}
+	var reply coppicev1.PlanReply
+	err = rpc.Retry(ctx, attempt, func(ctx context.Context) error {
+		return rpc.Call(ctx, s.w.nc, at.Subject(), nil, &coppicev1.PlanRequest{
+			Delete: &coppicev1.DeleteRequest{Names: []string{t.name}, Options: &coppicev1.DeleteOptions{PropagationPolicy: parseArguments(words[2:])["policy"]}},
+		}, &reply)
+	})
+	if err != nil && there && !errors.Is(err, client.NotFound) {
+		return err
+	}
+	return nil
+}

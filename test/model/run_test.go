@@ -1,0 +1,402 @@
+package model_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// script is a script that runs, in namespaces of its own: tag and tag-x. Its
+// fields from failures on belong to the auditor's lock.
+type script struct {
+	tag string
+	w   *world
+	a   *auditor
+
+	failures   []string
+	blamed     bool
+	collecting *command // the deletecollection under way
+	snapshot   *model   // as the last command left it
+	snapped    int64
+}
+
+var tags atomic.Int64
+
+// begin begins a script.
+func (w *world) begin() *script {
+	s := &script{tag: fmt.Sprintf("s%d", tags.Add(1)), w: w, a: w.a}
+	w.a.mu.Lock()
+	defer w.a.mu.Unlock()
+	w.a.scripts[s.tag] = s
+	return s
+}
+
+func (s *script) end() {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if !s.blamed {
+		delete(s.a.scripts, s.tag) // what comes of one that failed is still its own fault
+	}
+}
+
+// run runs the lines of a script, and lets it settle. The error is what broke
+// the model's rules.
+func (w *world) run(ctx context.Context, lines []string) error {
+	s := w.begin()
+	defer s.end()
+	for i, line := range append(slices.Clone(lines), "settle") {
+		if err := s.do(ctx, line); err != nil {
+			s.a.mu.Lock()
+			s.blamed = true
+			s.a.mu.Unlock()
+			return fmt.Errorf("line %d, %q of script %s: %w", i+1, line, s.tag, err)
+		}
+		w.operations.Add(1)
+	}
+	return nil
+}
+
+func (s *script) failed() error {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if why := s.a.broken; why != "" {
+		s.a.broken = "" // told once
+		return errors.New(why)
+	}
+	if len(s.failures) > 0 {
+		return errors.New(strings.Join(s.failures, "\n"))
+	}
+	return nil
+}
+
+// do does one line.
+func (s *script) do(ctx context.Context, line string) error {
+	words := strings.Fields(line)
+	var err error
+	switch words[0] {
+	case "settle":
+		err = s.settle(ctx)
+	case "restart", "rebuild", "stop":
+		err = s.w.disturb(ctx, words[0], words[1])
+	case "close":
+		err = s.close(ctx)
+	case "propose", "work":
+		err = s.propose(ctx, words)
+	case "plan":
+		err = s.plan(ctx, words)
+	default:
+		err = s.command1(ctx, words)
+	}
+	return errors.Join(err, s.failed())
+}
+
+// command1 does a line that is a command.
+func (s *script) command1(ctx context.Context, words []string) error {
+	s.a.mu.Lock()
+	c, err := s.command(words)
+	s.a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.perform(ctx, c, slices.Contains(words, "twice"))
+}
+
+// perform sends a command, and holds the answer against the model.
+func (s *script) perform(ctx context.Context, c *command, twice bool) error {
+	s.a.mu.Lock()
+	k := &sent{command: c, script: s, possible: map[string]bool{}}
+	id := uuid.New()
+	if c.verb == bus.VerbDeleteCollection {
+		s.collecting = c
+	} else {
+		s.a.sent[id] = k
+		k.look(s.a.m, time.Now().UnixMicro())
+	}
+	s.a.mu.Unlock()
+	defer func() {
+		s.a.mu.Lock()
+		defer s.a.mu.Unlock()
+		delete(s.a.sent, id)
+		s.collecting = nil
+	}()
+	reply, err := s.send(ctx, id, c)
+	if c.verb == bus.VerbDeleteCollection {
+		return s.collected(ctx, c, reply, err)
+	}
+	if twice && err == nil {
+		again, err := s.send(ctx, id, c)
+		if err != nil || again.GetResults()[0].GetCode() != reply.GetResults()[0].GetCode() {
+			return fmt.Errorf("S12: answered %v, and when it was repeated %v, %w", reply, again, err)
+		}
+	}
+	return s.answered(ctx, k, reply, err)
+}
+
+// collected holds the answer to a deletecollection against the model: what it
+// was to delete is terminating, or gone.
+func (s *script) collected(ctx context.Context, c *command, reply *coppicev1.ObjectsReply, err error) error {
+	if err == nil {
+		err = s.a.reaches(ctx, reply.GetRevision())
+	}
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if s.a.m.byResource(c.resource) == nil && errors.Is(err, lifecycle.ReasonUnknownKind) {
+		return nil
+	}
+	for uid := range s.a.of[s.tag] {
+		if o := s.a.m.objects[uid]; err == nil && !o.terminating() && s.a.m.targets(o, c.resource, c.ns, c.items[0].name) {
+			return fmt.Errorf("A6: %v was not deleted", o)
+		}
+	}
+	return err
+}
+
+// answered holds an answer against the model.
+func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.ObjectsReply, err error) error {
+	var refused *lifecycle.Error
+	got := ""
+	switch {
+	case errors.As(err, &refused):
+		got = string(refused.Reason)
+	case err != nil:
+		return err
+	default:
+		if err := s.a.reaches(ctx, reply.GetRevision()); err != nil {
+			return err
+		}
+		got = fmt.Sprint(reply.GetResults()[0].GetCode())
+	}
+	right := func() bool {
+		s.a.mu.Lock()
+		defer s.a.mu.Unlock()
+		if k.logged != nil {
+			return err == nil && k.logged[0].answer(true) == got
+		}
+		return k.possible[got]
+	}
+	if right() {
+		return nil
+	}
+	// It may be an answer to what the log says and was not read yet.
+	if err := s.w.sync(ctx); err != nil {
+		return err
+	}
+	s.a.mu.Lock()
+	k.look(s.a.m, time.Now().UnixMicro())
+	s.a.mu.Unlock()
+	if right() {
+		return nil
+	}
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if k.logged != nil {
+		return fmt.Errorf("answered %s (%w), and the log has it as %s", got, err, k.logged[0].answer(true))
+	}
+	return fmt.Errorf("answered %s (%w) without an effect in the log; right were %v", got, err, k.possible)
+}
+
+// attempt is how long an attempt of a request waits for its answer.
+const attempt = 5 * time.Second
+
+func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1.ObjectsReply, error) {
+	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: c.verb, Group: c.resource.group, Plural: c.resource.plural, Namespace: c.ns}
+	it := c.items[0]
+	at.Finalizer = it.finalizer
+	header := nats.Header{bus.HeaderCommand: []string{id.String()}}
+	var request proto.Message
+	var reply coppicev1.ObjectsReply
+	options := &coppicev1.DeleteOptions{PropagationPolicy: it.policy, OrphanDependents: it.orphan, GracePeriodSeconds: it.grace}
+	pre := &coppicev1.Preconditions{Uid: it.uid, ResourceVersion: it.revision}
+	if c.dry {
+		options.DryRun = []string{"All"}
+	}
+	switch c.verb {
+	case bus.VerbDelete:
+		options.Preconditions = pre
+		request = &coppicev1.DeleteRequest{Names: []string{it.name}, Options: options, Version: it.version}
+	case bus.VerbDeleteCollection:
+		return s.deleteCollection(ctx, at, &coppicev1.DeleteCollectionRequest{LabelSelector: it.name, Options: options})
+	case bus.VerbRemoveFinalizer:
+		request = &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerHolder{{Name: it.name, Preconditions: pre}}, Reason: "the script says so"}
+	case bus.VerbPatch:
+		request = &coppicev1.PatchRequest{Patches: []*coppicev1.Patch{{Name: it.name, Patch: patchOf(c.resource.group, &it), Preconditions: pre}}, DryRun: c.dry}
+	case bus.VerbImport:
+		request = &coppicev1.ImportRequest{Session: c.session, Objects: []*coppicev1.Object{objectOf(c, &it)}, DryRun: c.dry}
+	default:
+		request = &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{objectOf(c, &it)}, DryRun: c.dry}
+	}
+	err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
+		return rpc.Call(ctx, s.w.nc, at.Subject(), header, request, &reply)
+	})
+	return &reply, err
+}
+
+// deleteCollection deletes page by page; the reply is the last page's.
+func (s *script) deleteCollection(ctx context.Context, at bus.API, request *coppicev1.DeleteCollectionRequest) (*coppicev1.ObjectsReply, error) {
+	for {
+		var reply coppicev1.DeleteCollectionReply
+		if err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
+			return rpc.Call(ctx, s.w.nc, at.Subject(), nil, request, &reply)
+		}); err != nil {
+			return nil, err
+		}
+		if request.Continue = reply.GetContinue(); request.Continue == "" {
+			return &coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()}, nil
+		}
+	}
+}
+
+func ownersOf(owners []ref) (list []*coppicev1.OwnerReference) {
+	flag := func(s string) *bool {
+		if s == "" {
+			return nil
+		}
+		v := s == "true"
+		return &v
+	}
+	for _, r := range owners {
+		list = append(list, &coppicev1.OwnerReference{
+			ApiVersion: apiVersion(r.group, r.version), Kind: r.kind, Name: r.name, Uid: r.uid, Controller: flag(r.controller), BlockOwnerDeletion: flag(r.blocking),
+		})
+	}
+	return list
+}
+
+func apiVersion(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}
+
+// objectOf is an object as a client sends it.
+func objectOf(c *command, it *item) *coppicev1.Object {
+	o := it.object
+	m := &coppicev1.ObjectMeta{
+		Name: it.name, GenerateName: it.generate, Uid: it.uid, ResourceVersion: it.revision,
+		OwnerReferences: ownersOf(o.owners), Finalizers: o.finalizers, Labels: labelMap(o.labels),
+	}
+	p := &coppicev1.Object{Metadata: m, Spec: []byte(o.spec), Status: []byte(o.status)}
+	if c.verb != bus.VerbApply || it.sets["version"] {
+		for _, al := range aliases {
+			if al.plural == c.resource.plural {
+				p.ApiVersion, p.Kind = apiVersion(c.resource.group, o.version), al.kind
+			}
+		}
+	}
+	if c.verb == bus.VerbImport {
+		if m.Uid = o.uid; o.terminating() {
+			m.DeletionTimestamp, m.DeletionGracePeriodSeconds = timestamppb.New(time.UnixMicro(o.deleted)), &o.grace
+		}
+	}
+	if o.uninitialized() {
+		m.Initializers = &coppicev1.Initializers{}
+		for _, name := range o.pending {
+			m.Initializers.Pending = append(m.Initializers.Pending, &coppicev1.Initializer{Name: name})
+		}
+		if o.failed {
+			m.Initializers.Result = &coppicev1.Status{Status: "Failure", Message: "it did not work"}
+		}
+	}
+	return p
+}
+
+// patchOf is a merge patch of what an item mentions.
+func patchOf(group string, it *item) []byte {
+	meta, patch := map[string]any{}, map[string]any{}
+	if it.sets["labels"] {
+		meta["labels"] = labelMap(it.object.labels)
+	}
+	if it.sets["fin"] {
+		meta["finalizers"] = append([]string{}, it.object.finalizers...)
+	}
+	if it.sets["owners"] {
+		list := []map[string]any{}
+		for _, r := range it.object.owners {
+			o := map[string]any{"apiVersion": apiVersion(r.group, r.version), "kind": r.kind, "name": r.name, "uid": r.uid}
+			if r.controller != "" {
+				o["controller"] = r.controller == "true"
+			}
+			if r.blocking != "" {
+				o["blockOwnerDeletion"] = r.blocking == "true"
+			}
+			list = append(list, o)
+		}
+		meta["ownerReferences"] = list
+	}
+	if len(meta) > 0 {
+		patch["metadata"] = meta
+	}
+	if it.sets["version"] {
+		patch["apiVersion"] = apiVersion(group, it.object.version)
+	}
+	if it.sets["spec"] && it.object.spec != "" {
+		patch["spec"] = json.RawMessage(it.object.spec)
+	}
+	b, err := json.Marshal(patch)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// close closes the script's import session.
+func (s *script) close(ctx context.Context) error {
+	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbImport, Plural: "pods", Namespace: s.tag}
+	k := &sent{command: &command{verb: bus.VerbImport, session: s.tag}, script: s}
+	id := uuid.New()
+	s.a.mu.Lock()
+	s.a.sent[id] = k
+	s.a.mu.Unlock()
+	defer func() {
+		s.a.mu.Lock()
+		defer s.a.mu.Unlock()
+		delete(s.a.sent, id)
+	}()
+	var reply coppicev1.ObjectsReply
+	err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
+		return rpc.Call(ctx, s.w.nc, at.Subject(), nats.Header{bus.HeaderCommand: []string{id.String()}},
+			&coppicev1.ImportRequest{Session: s.tag, Close: true}, &reply)
+	})
+	if err != nil {
+		return err
+	}
+	return s.a.await(ctx, "the end of the session in the log", func() bool { return s.a.m.sessions[s.tag].closed })
+}
+
+// reaches waits until the log was read up to a revision.
+func (a *auditor) reaches(ctx context.Context, revision uint64) error {
+	return a.await(ctx, fmt.Sprintf("revision %d in the log", revision), func() bool { return a.m.revision >= revision || a.broken != "" })
+}
+
+// await waits until something holds, which is asked with each commit.
+func (a *auditor) await(ctx context.Context, what string, holds func() bool) error {
+	for {
+		a.mu.Lock()
+		ok, next := holds(), a.progress
+		a.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain for %s: %w", what, ctx.Err())
+		}
+	}
+}

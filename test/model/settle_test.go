@@ -1,0 +1,195 @@
+package model_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// What is left to do by itself, and where it leads (L1 to L5, R1).
+
+// action is something that the collector, a built-in finalizer, or one of those
+// who serve calls can do now.
+type action struct {
+	name    string
+	effects []effect
+}
+
+func (a action) String() string { return a.name }
+
+// actions are all that can be done among the objects of a model. due is when the
+// next timer is, 0 if there is none.
+func (m *model) actions(now int64) (list []action, due int64) {
+	add := func(name string, o *object, effects []effect) {
+		if len(effects) > 0 {
+			list = append(list, action{name + " " + o.String(), effects})
+		}
+	}
+	zero := int64(0)
+	var waits, lives []*object
+	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
+		o := m.objects[uid]
+		if o.waiting() {
+			waits = append(waits, o)
+		}
+		if !o.terminating() {
+			lives = append(lives, o)
+			verdict, _, until := m.judge(o, now)
+			switch verdict {
+			case "strip":
+				add("strip", o, m.strip(o, now))
+			case "collect", "foreground":
+				add("collect", o, m.collect(o, verdict == "foreground", now))
+			}
+			if until != 0 && (due == 0 || until < due) {
+				due = until
+			}
+			continue
+		}
+		if o.orphaning() && o.acknowledged() {
+			for _, d := range m.valid(o, false) {
+				effects := part(d, o)
+				if verdict, _, _ := m.judge(d, now); verdict == "strip" {
+					stripped := m.strip(d, now)
+					effects = part(stripped[0].after, o)
+				}
+				add("part from "+o.String(), d, effects)
+			}
+		}
+		for _, f := range o.finalizers {
+			if m.finishable(o, f) {
+				add("finish "+f+" of", o, unfinalize(o, f))
+			}
+		}
+		if o.has(contentsFinalizer) {
+			for _, d := range m.objects {
+				if m.contains(o, d) && !d.terminating() {
+					add("evict", d, m.collect(d, false, now))
+				}
+			}
+		}
+		if o.has(servedFinalizer) {
+			add("serve", o, unfinalize(o, servedFinalizer))
+		}
+		if o.ending() && o.kind == servedKind {
+			add("end", o, m.deletion(o, "", "", &zero, now))
+		}
+	}
+	for _, circle := range m.circles(waits, holds) {
+		for _, o := range circle {
+			for _, owner := range circle {
+				if holds(o, owner) {
+					add("unblock from "+owner.String(), o, unblock(o, owner))
+				}
+			}
+		}
+	}
+	if m.options.collect {
+		owns := func(o, owner *object) bool {
+			return slices.ContainsFunc(o.owners, func(r ref) bool { return fits(o, r, owner) })
+		}
+		for _, circle := range m.circles(lives, owns) {
+			if !m.unreachable(circle, now) {
+				continue
+			}
+			var effects []effect
+			for _, o := range circle {
+				effects = append(effects, m.collect(o, false, now)...)
+			}
+			add("collect the circle of", circle[0], effects)
+		}
+	}
+	return list, due
+}
+
+// settle does what can be done, in an order that is drawn, to the end.
+func (m *model) settle(now int64, draw *rand.Rand) error {
+	for range 5000 {
+		list, _ := m.actions(now)
+		if len(list) == 0 {
+			return nil
+		}
+		for _, e := range list[draw.IntN(len(list))].effects {
+			if e.after != nil {
+				after := *e.after
+				if after.terminating() && after.marked == 0 {
+					after.marked = m.revision + 1
+				}
+				m.put(e.uid, &after)
+			} else {
+				m.put(e.uid, nil)
+			}
+		}
+	}
+	return fmt.Errorf("it does not come to an end")
+}
+
+// final is what there is, as far as it does not depend on who was first.
+func (m *model) final() string {
+	var b strings.Builder
+	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
+		o := *m.objects[uid]
+		o.created, o.deleted, o.imported = 0, min(o.deleted, 1), min(o.imported, 1)
+		o.owners = slices.Clone(o.owners)
+		for i := range o.owners {
+			if o.terminating() {
+				o.owners[i].blocking = "" // where a circle is broken is free
+			}
+		}
+		fmt.Fprintf(&b, "  %s\n", o.text())
+	}
+	return b.String()
+}
+
+// project is the model of what one script has.
+func (a *auditor) project(tag string) *model {
+	p := newModel()
+	p.kinds, p.sessions, p.options, p.governed, p.revision = maps.Clone(a.m.kinds), maps.Clone(a.m.sessions), a.m.options, a.m.governed, a.m.revision
+	for uid := range a.of[tag] {
+		o := *a.m.objects[uid]
+		p.objects[uid] = &o
+		p.names[o.place()] = uid
+		for _, r := range o.owners {
+			if p.dependents[r.uid] == nil {
+				p.dependents[r.uid] = map[string]bool{}
+			}
+			p.dependents[r.uid][uid] = true
+			if was, gone := a.m.removed[r.uid]; gone {
+				p.removed[r.uid] = was
+			}
+		}
+	}
+	return p
+}
+
+// orders is in how many orders what is left is done before an outcome that none
+// of them had is an error.
+const orders = 3000
+
+// reaches tells whether the outcome is one to which the model comes from start,
+// and whether it is the only one that was found.
+func reaches(start *model, tag string, now int64, outcome string) (reached, only bool, example string) {
+	draw := rand.New(rand.NewPCG(1, uint64(len(outcome))))
+	auditor := &auditor{m: start, of: map[string]map[string]bool{tag: {}}}
+	for uid := range start.objects {
+		auditor.of[tag][uid] = true
+	}
+	only = true
+	for i := range orders {
+		m := auditor.project(tag)
+		if err := m.settle(now, draw); err != nil {
+			return false, false, err.Error()
+		}
+		if is := m.final(); is == outcome {
+			reached = true
+		} else {
+			only, example = false, is
+		}
+		if reached && i >= 4 {
+			break
+		}
+	}
+	return reached, only, example
+}

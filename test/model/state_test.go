@@ -1,0 +1,374 @@
+package model_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The reference model: what SEMANTICS says, over maps. Times are in
+// microseconds since 1970, revisions those of the realm.
+
+const (
+	orphanFinalizer     = "orphan"
+	foregroundFinalizer = "foregroundDeletion"
+	contentsFinalizer   = "coppice.dev/contents"
+)
+
+// ref is an owner reference. controller and blocking are "", "false" or "true".
+type ref struct{ group, version, kind, name, uid, controller, blocking string }
+
+func (r ref) String() string {
+	s := fmt.Sprintf("%s/%s %s (%s)", r.group, r.version, strings.ToLower(r.kind)+" "+r.name, r.uid)
+	if r.controller != "" {
+		s += " controller=" + r.controller
+	}
+	if r.blocking != "" {
+		s += " blocking=" + r.blocking
+	}
+	return s
+}
+
+// place is where an object is, or an owner is claimed to be.
+type place struct{ group, kind, ns, name string }
+
+// object is an object. Slices in it are never modified. The number none stands
+// for a grace period that is absent.
+type object struct {
+	uid, group, version, kind, ns, name string
+
+	generation int64
+	created    int64
+	owners     []ref
+	finalizers []string
+	deleted    int64 // deletionTimestamp; 0: not terminating
+	grace      int64 // deletionGracePeriodSeconds
+	imported   int64
+	session    string
+	agent      int64 // the grace period that a DELETE gives its agent, none: no agent
+	observed   int64 // status.observedGeneration
+	awaited    int64 // what that has to reach
+	pending    []string
+	failed     bool
+	labels     string // as "k=v,k=v", sorted
+	spec       string // as canonical JSON
+	status     string
+
+	revision uint64 // of the last change
+	marked   uint64 // of the mark for deletion
+}
+
+const none = -1
+
+func (o *object) place() place        { return place{o.group, o.kind, o.ns, o.name} }
+func (o *object) terminating() bool   { return o.deleted != 0 }
+func (o *object) has(f string) bool   { return slices.Contains(o.finalizers, f) }
+func (o *object) waiting() bool       { return o.terminating() && o.has(foregroundFinalizer) }
+func (o *object) orphaning() bool     { return o.terminating() && o.has(orphanFinalizer) }
+func (o *object) acknowledged() bool  { return o.observed >= o.awaited }
+func (o *object) ending() bool        { return o.terminating() && o.grace > 0 }
+func (o *object) uninitialized() bool { return len(o.pending) > 0 || o.failed }
+func (o *object) String() string      { return strings.ToLower(o.kind) + " " + o.ns + "/" + o.name }
+
+// appeared is when it came to the realm.
+func (o *object) appeared() int64 {
+	if o.imported != 0 {
+		return o.imported
+	}
+	return o.created
+}
+
+// text is all of the object but its revisions, for comparing and for people.
+func (o *object) text() string {
+	if o == nil {
+		return "gone"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %s uid=%s generation=%d created=%d", o, o.group, o.version, o.uid, o.generation, o.created)
+	for _, f := range []struct {
+		name  string
+		value any
+		zero  bool
+	}{
+		{"owners", o.owners, len(o.owners) == 0}, {"finalizers", o.finalizers, len(o.finalizers) == 0},
+		{"deleted", o.deleted, o.deleted == 0}, {"grace", o.grace, o.grace == none}, {"imported", o.imported, o.imported == 0},
+		{"session", o.session, o.session == ""}, {"agent", o.agent, o.agent == none}, {"observed", o.observed, o.observed == 0},
+		{"awaited", o.awaited, o.awaited == 0}, {"pending", o.pending, len(o.pending) == 0}, {"failed", o.failed, !o.failed},
+		{"labels", o.labels, o.labels == ""}, {"spec", o.spec, o.spec == ""}, {"status", o.status, o.status == ""},
+	} {
+		if !f.zero {
+			fmt.Fprintf(&b, " %s=%v", f.name, f.value)
+		}
+	}
+	return b.String()
+}
+
+// removal is a recorded removal.
+type removal struct {
+	place
+	revision uint64
+}
+
+// kind is what a registration says.
+type kind struct {
+	uid                string
+	since              int64
+	Group, Kind        string
+	Plural, Scope      string
+	ObservesGeneration bool
+	GracefulDeletion   *struct {
+		DefaultSeconds int64
+		Except         []struct {
+			Field string
+			In    []string
+		}
+	}
+	Versions []struct{ Name, DefaultDeletion string }
+}
+
+func (k *kind) namespaced() bool { return k.Scope != "Cluster" }
+func (k *kind) resource() string { return resource{k.Group, k.Plural}.String() }
+
+func (k *kind) serves(version string) bool {
+	for _, v := range k.Versions {
+		if v.Name == version {
+			return true
+		}
+	}
+	return false
+}
+
+// byDefault is the default policy of a version; of the first without one.
+func (k *kind) byDefault(version string) string {
+	for _, v := range k.Versions {
+		if v.Name == version || version == "" {
+			return v.DefaultDeletion
+		}
+	}
+	return ""
+}
+
+// resource is as in a subject.
+type resource struct{ group, plural string }
+
+func (r resource) String() string {
+	if r.group == "" {
+		return r.plural
+	}
+	return r.plural + "." + r.group
+}
+
+// session is an import session.
+type session struct {
+	last   int64 // command
+	closed bool
+}
+
+type options struct {
+	ownerGrace, importIdle time.Duration
+	cascade, collect       bool
+}
+
+func defaults() options { return options{ownerGrace: 10 * time.Minute, importIdle: 10 * time.Minute} }
+
+// model is a realm.
+type model struct {
+	objects    map[string]*object
+	names      map[place]string
+	dependents map[string]map[string]bool // owner's uid to dependents' uids, valid or not
+	removed    map[string]removal
+	kinds      map[[2]string]*kind // group, kind
+	sessions   map[string]session
+	options    options
+	revision   uint64
+	governed   int // counts changes of kinds and options
+}
+
+func newModel() *model {
+	m := &model{
+		objects: map[string]*object{}, names: map[place]string{}, dependents: map[string]map[string]bool{}, removed: map[string]removal{},
+		kinds: map[[2]string]*kind{}, sessions: map[string]session{}, options: defaults(),
+	}
+	of := &kind{} // the kind of kinds, which nobody registers
+	if err := json.Unmarshal([]byte(`{"group":"coppice.dev","kind":"Kind","plural":"kinds","scope":"Cluster","versions":[{"name":"v1"}]}`), of); err != nil {
+		panic(err)
+	}
+	m.kinds[[2]string{of.Group, of.Kind}] = of
+	return m
+}
+
+// at is the object with a name, nil if there is none.
+func (m *model) at(p place) *object { return m.objects[m.names[p]] }
+
+// put makes the object with a uid what it is; nil is its removal. It has the
+// next revision.
+func (m *model) put(uid string, o *object) {
+	m.revision++
+	was := m.objects[uid]
+	if was != nil {
+		for _, r := range was.owners {
+			delete(m.dependents[r.uid], uid)
+			if len(m.dependents[r.uid]) == 0 {
+				delete(m.dependents, r.uid)
+			}
+		}
+	}
+	if o == nil {
+		if was != nil {
+			delete(m.objects, uid)
+			delete(m.names, was.place())
+			m.removed[uid] = removal{was.place(), m.revision}
+			m.govern(was, nil)
+		}
+		return
+	}
+	o.revision = m.revision
+	m.objects[uid] = o
+	m.names[o.place()] = uid
+	delete(m.removed, uid)
+	for _, r := range o.owners {
+		if m.dependents[r.uid] == nil {
+			m.dependents[r.uid] = map[string]bool{}
+		}
+		m.dependents[r.uid][uid] = true
+	}
+	m.govern(was, o)
+}
+
+// govern follows what the realm goes by: kinds and options.
+func (m *model) govern(was, is *object) {
+	o := cmp.Or(is, was)
+	if o.group != "coppice.dev" || o.ns != "" || was != nil && is != nil && was.spec == is.spec {
+		return
+	}
+	switch o.kind {
+	case "Kind":
+		m.governed++
+		k := &kind{}
+		if err := json.Unmarshal([]byte(o.spec), k); err != nil {
+			panic(err)
+		}
+		if delete(m.kinds, [2]string{k.Group, k.Kind}); is != nil {
+			k.uid, k.since = is.uid, is.appeared()
+			m.kinds[[2]string{k.Group, k.Kind}] = k
+		}
+	case "Realm":
+		m.governed++
+		if m.options = defaults(); is != nil {
+			m.options.read(is.spec)
+		}
+	}
+}
+
+func (o *options) read(spec string) {
+	var s struct{ OwnerGrace, ImportIdle, ProcessorPropagation, UnreachableCycles string }
+	if err := json.Unmarshal([]byte(spec), &s); err != nil {
+		panic(err)
+	}
+	if d, err := time.ParseDuration(s.OwnerGrace); err == nil {
+		o.ownerGrace = d
+	}
+	if d, err := time.ParseDuration(s.ImportIdle); err == nil {
+		o.importIdle = d
+	}
+	o.cascade, o.collect = s.ProcessorPropagation == "cascade", s.UnreachableCycles == "collect"
+}
+
+func (m *model) kindOf(o *object) *kind { return m.kinds[[2]string{o.group, o.kind}] }
+
+func (m *model) byResource(r resource) *kind {
+	for _, k := range m.kinds {
+		if k.Group == r.group && k.Plural == r.plural {
+			return k
+		}
+	}
+	return nil
+}
+
+// expires is until when a session is open; 0 if it is not.
+func (m *model) expires(id string) int64 {
+	s, ok := m.sessions[id]
+	if !ok || s.closed || id == "" {
+		return 0
+	}
+	return s.last + m.options.importIdle.Microseconds()
+}
+
+// derive notes what a DELETE has to know of spec and status.
+func (k *kind) derive(o *object) {
+	o.agent, o.observed = none, 0
+	status := fields(o.status)
+	if g, ok := status["observedGeneration"].(float64); ok {
+		o.observed = int64(g)
+	}
+	if k.GracefulDeletion == nil {
+		return
+	}
+	spec := fields(o.spec)
+	for _, c := range k.GracefulDeletion.Except {
+		part, name, _ := strings.Cut(c.Field, ".")
+		value, _ := map[string]map[string]any{"spec": spec, "status": status}[part][name].(string)
+		if slices.Contains(c.In, value) {
+			return
+		}
+	}
+	o.agent = k.GracefulDeletion.DefaultSeconds
+	if own, ok := spec["terminationGracePeriodSeconds"].(float64); ok {
+		o.agent = int64(own)
+	}
+	o.agent = leastGrace(o.agent)
+}
+
+func leastGrace(s int64) int64 {
+	if s < 0 {
+		return 1 // A4.5
+	}
+	return s
+}
+
+func fields(text string) map[string]any {
+	v := map[string]any{}
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			panic(fmt.Sprintf("%s: %v", text, err))
+		}
+	}
+	return v
+}
+
+// canonical is JSON in one spelling.
+func canonical(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		panic(err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func labelText(labels map[string]string) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return strings.Join(list, ",")
+}
+
+func labelMap(text string) map[string]string {
+	labels := map[string]string{}
+	for _, f := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		k, v, _ := strings.Cut(f, "=")
+		labels[k] = v
+	}
+	return labels
+}
