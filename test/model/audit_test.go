@@ -23,8 +23,8 @@ type auditor struct {
 	of       map[string]map[string]bool // uids by tag
 	progress chan struct{}              // closed with each commit
 	broken   string                     // what no script is guilty of
-	now      int64  // the time of the commit
-	events   int
+	now      int64                      // the time of the commit
+	events   map[string]int             // how often there was what
 }
 
 // sent is a command that a script has sent and that was not answered yet.
@@ -42,7 +42,7 @@ type sent struct {
 func newAuditor() *auditor {
 	return &auditor{
 		m: newModel(), commands: map[uuid.UUID]bool{}, sent: map[uuid.UUID]*sent{}, scripts: map[string]*script{},
-		of: map[string]map[string]bool{}, progress: make(chan struct{}),
+		of: map[string]map[string]bool{}, progress: make(chan struct{}), events: map[string]int{},
 	}
 }
 
@@ -187,7 +187,7 @@ func (a *auditor) apply(e *step) *object {
 	if a.of[tag][e.uid] = true; after == nil {
 		delete(a.of[tag], e.uid)
 	}
-	a.events++
+	a.events[e.what+" for "+e.reason]++
 	return after
 }
 

@@ -1,113 +1,201 @@
 package model_test
 
 import (
-	"slices"
+	"math/bits"
 	"strings"
 
 	"pgregory.net/rapid"
 )
 
 // What scripts are drawn from. What is drawn is text, so that what a failure
-// prints can be replayed.
+// prints can be replayed. A line that does not matter is shrunk to an empty one.
 
-var (
-	drawnName  = rapid.SampledFrom([]string{"a", "b", "c"})
-	drawnKind  = rapid.SampledFrom([]string{"cm", "cm", "cm", "cm", "cm", "cm", "cm", "cm", "po", "po", "po", "rc", "wd", "wd", "en", "ev", "lt", "no", "no"})
-	drawnPlace = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "@x"})
-	drawnOwner = rapid.Custom(func(t *rapid.T) string {
-		return drawnTarget(t) + rapid.SampledFrom([]string{"", "!", "!", "!", ".", "*", "!*"}).Draw(t, "flags") +
-			rapid.SampledFrom(append(make([]string, 24), "~name", "~kind", "~uid", "~never", "~old", "~version", "~unheard", "~empty")).Draw(t, "wrong")
+// drawnScript is a script of many lines.
+var drawnScript = rapid.Custom(func(t *rapid.T) (lines []string) {
+	d := drawer{}
+	drawn := rapid.Custom(func(t *rapid.T) string {
+		d.T = t
+		return d.line()
 	})
-	drawnOwners     = some(drawnOwner, 3)
-	drawnFinalizers = some(rapid.SampledFrom([]string{
-		"example.com/x", "example.com/x", "example.com/x", "example.com/y", servedFinalizer, servedFinalizer, "orphan", "orphan", "foregroundDeletion", "foregroundDeletion", "x", "bad..",
-	}), 2)
-	drawnPolicy     = rapid.SampledFrom([]string{"", " policy=Background", " policy=Foreground", " policy=Foreground", " policy=Foreground", " policy=Orphan", " policy=Orphan", " orphan=true", " orphan=false"})
-	drawnRare       = rapid.SampledFrom([]string{"", "", "", "", "", "", "", "", "", "", " dry", " twice", " twice"})
-	drawnPre        = rapid.SampledFrom([]string{"", "", "", "", "", "", "", " rv=now", " rv=stale", " uid=now", " uid=wrong"})
-	drawnSpec       = rapid.SampledFrom([]string{"", "", "", " spec=v:1", " spec=v:2", " spec=nodeName:n", " spec=nodeName:n,terminationGracePeriodSeconds:3"})
-	drawnLabels     = rapid.SampledFrom([]string{"", "", " labels=app=web", " labels=app=db"})
-	drawnVersion    = rapid.SampledFrom(append(make([]string, 12), " version=v1", " version=v2", " version=v9"))
-)
+	for d.n = range longest {
+		if line := drawn.Draw(t, "line"); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+})
 
-func drawnTarget(t *rapid.T) string {
-	kind := drawnKind.Draw(t, "kind")
-	at := kind + "/" + drawnName.Draw(t, "name")
-	if kind != "no" {
-		at += drawnPlace.Draw(t, "namespace")
+// drawer draws lines one after the other.
+type drawer struct {
+	*rapid.T
+	n    int      // the number of the line
+	made []string // targets that were created, or may have been
+}
+
+// pick draws evenly, and is shrunk towards the first.
+func pick[T any](d *drawer, from ...T) T {
+	n := 0
+	for range bits.Len(uint(len(from)-1)) + 3 {
+		n *= 2
+		if rapid.Bool().Draw(d.T, "bit") {
+			n++
+		}
+	}
+	return from[n%len(from)]
+}
+
+// one draws true once in n times.
+func (d *drawer) one(n int) bool {
+	numbers := make([]bool, n)
+	numbers[n-1] = true
+	return pick(d, numbers...)
+}
+
+func (d *drawer) fresh() string {
+	at := pick(d, "cm", "cm", "cm", "cm", "po", "po", "rc", "wd", "wd", "en", "lt", "no", pick(d, "cm", "ev")) + "/" + pick(d, "a", "b", "c", "d")
+	if !strings.HasPrefix(at, "no") && d.one(12) {
+		at += "@x"
 	}
 	return at
 }
 
-// some is a list of up to n, "-" if there is none.
-func some(of *rapid.Generator[string], n int) *rapid.Generator[string] {
-	return rapid.Custom(func(t *rapid.T) string {
-		if list := rapid.SliceOfN(of, 0, n).Draw(t, "list"); len(list) > 0 {
-			return strings.Join(list, ",")
-		}
-		return "-"
-	})
+// target draws something that may be there.
+func (d *drawer) target() string {
+	if len(d.made) > 0 && !d.one(8) {
+		return pick(d, d.made...)
+	}
+	return d.fresh()
 }
 
-func optional(t *rapid.T, name string, of *rapid.Generator[string]) string {
-	if v := of.Draw(t, name); v != "-" {
-		return " " + name + "=" + v
+// owner draws an owner that is most probably there.
+func (d *drawer) owner() string {
+	if len(d.made) > 0 && !d.one(20) {
+		return pick(d, d.made...)
+	}
+	return d.fresh()
+}
+
+func (d *drawer) owners() string {
+	var list []string
+	for range pick(d, 0, 0, 1, 1, 1, 1, 2, 3) {
+		o := d.owner() + pick(d, "", "!", "!", "!", "!", ".")
+		if d.one(8) {
+			o += "*"
+		}
+		if d.one(12) {
+			o += pick(d, "~name", "~kind", "~uid", "~never", "~old", "~version", "~unheard", "~empty")
+		}
+		list = append(list, o)
+	}
+	if len(list) > 0 && d.one(10) {
+		list = append(list, list[0])
+	}
+	return listed(" owners=", list)
+}
+
+func (d *drawer) finalizers() string {
+	var list []string
+	for range pick(d, 0, 0, 0, 1, 1, 2) {
+		list = append(list, pick(d, "example.com/x", "example.com/x", "example.com/y", servedFinalizer, servedFinalizer, orphanFinalizer, foregroundFinalizer))
+	}
+	if d.one(40) {
+		list = append(list, pick(d, "bad..", "plain"))
+	}
+	return listed(" fin=", list)
+}
+
+func listed(what string, list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return what + strings.Join(list, ",")
+}
+
+// now and then draws the word once in n times.
+func (d *drawer) rarely(n int, words ...string) string {
+	if d.one(n) {
+		return " " + pick(d, words...)
 	}
 	return ""
 }
 
-// drawnScript is a script of many lines, which is shrunk to as few as it takes.
-var drawnScript = rapid.Custom(func(t *rapid.T) []string {
-	return slices.DeleteFunc(rapid.SliceOfN(drawnLine, 15, longest).Draw(t, "lines"), func(line string) bool { return line == "" })
-})
+func (d *drawer) labels() string { return d.rarely(3, "labels=app=web", "labels=app=db") }
+func (d *drawer) spec() string {
+	return d.rarely(3, "spec=v:1", "spec=v:2", "spec=nodeName:n", "spec=nodeName:n", "spec=nodeName:n,terminationGracePeriodSeconds:3")
+}
+func (d *drawer) version() string { return d.rarely(15, "version=v1", "version=v2", "version=v9") }
+func (d *drawer) how() string     { return d.rarely(10, "dry", "twice", "twice") }
+func (d *drawer) policy() string {
+	return pick(d, "", "", " policy=Background", " policy=Foreground", " policy=Foreground", " policy=Foreground", " policy=Orphan", " policy=Orphan", " orphan=true", " orphan=false")
+}
+func (d *drawer) precondition() string {
+	return d.rarely(6, "rv=now", "rv=stale", "uid=now", "uid=wrong")
+}
 
-// drawnLine is an operation. The commoner ones are there more often.
-var drawnLine = rapid.Custom(func(t *rapid.T) string {
-	verb := rapid.SampledFrom([]string{
-		"", "create", "create", "create", "create", "create", "create", "create", "create", "create", "create",
-		"delete", "delete", "delete", "delete", "delete", "update", "update", "update", "unfinalize", "unfinalize", "import", "import",
-		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare",
-	}).Draw(t, "verb")
+// line draws an operation. The commoner ones are there more often.
+func (d *drawer) line() string {
+	verb := pick(d, "",
+		"create", "create", "create", "create", "create", "create", "create", "create", "create",
+		"delete", "delete", "delete", "delete", "delete", "delete", "update", "update", "update", "unfinalize", "unfinalize", "unfinalize", "import", "import",
+		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare")
+	if d.n < longest/4 && !d.one(6) {
+		verb = "create" // there has to be something
+	}
 	switch verb {
-	case "": // nothing: what a line of a failing script is shrunk to
-	case "create", "apply", "import", "patch", "update", "generate":
-		line := verb + " " + drawnTarget(t) + optional(t, "owners", drawnOwners) + optional(t, "fin", drawnFinalizers) + drawnLabels.Draw(t, "labels") + drawnSpec.Draw(t, "spec")
-		switch verb {
-		case "create":
-			line += rapid.SampledFrom([]string{"", "", "", "", "", "", "", "", " init=i.example.com", " init=i.example.com,j.example.com"}).Draw(t, "initializers")
-		case "import":
-			line += rapid.SampledFrom([]string{"", "", "", "", " deleting", " uid=live", " uid=live deleting", " uid=old", " uid=any", " status=observedGeneration:1"}).Draw(t, "state")
-		case "update":
-			line += drawnPre.Draw(t, "precondition")
+	case "create", "generate":
+		at := d.fresh()
+		line := verb + " " + at + d.owners() + d.finalizers() + d.labels() + d.spec() + d.rarely(12, "init=i.example.com", "init=i.example.com,j.example.com") +
+			d.version() + d.how()
+		if verb == "create" && !strings.HasPrefix(at, "lt") && !strings.Contains(line, "dry") {
+			d.made = append(d.made, at)
 		}
-		return line + drawnVersion.Draw(t, "version") + drawnRare.Draw(t, "how")
+		return line
+	case "import":
+		at := d.fresh()
+		if d.one(2) {
+			at = d.target()
+		}
+		line := verb + " " + at + d.owners() + d.finalizers() + d.labels() + d.spec() +
+			d.rarely(2, "deleting", "deleting", "uid=live", "uid=live", "uid=live deleting", "uid=old", "uid=any", "status=observedGeneration:1")
+		d.made = append(d.made, at)
+		return line + d.version() + d.how()
+	case "apply", "patch", "update":
+		line := verb + " " + d.target()
+		if d.one(2) {
+			line += d.owners()
+		}
+		if d.one(3) {
+			line += d.finalizers()
+		}
+		if verb == "update" {
+			line += d.precondition() + d.rarely(10, "owners=-") + d.rarely(10, "fin=-")
+		}
+		return line + d.labels() + d.spec() + d.version() + d.how()
 	case "delete":
-		return "delete " + drawnTarget(t) + drawnPolicy.Draw(t, "policy") + drawnPre.Draw(t, "precondition") + drawnVersion.Draw(t, "version") +
-			rapid.SampledFrom([]string{"", "", "", "", "", " grace=0", " grace=2", " grace=-1", " policy=Never", " orphan=true policy=Orphan"}).Draw(t, "options") + drawnRare.Draw(t, "how")
+		return "delete " + d.target() + d.policy() + d.precondition() + d.version() +
+			d.rarely(8, "grace=0", "grace=0", "grace=2", "grace=-1", "policy=Never", "orphan=true policy=Orphan") + d.how()
 	case "confirm":
-		return "delete " + rapid.SampledFrom([]string{"po/a", "po/b", "po/c", "en/a"}).Draw(t, "pod") + " grace=0"
+		return "delete " + pick(d, "po/a", "po/b", "po/c", "po/d", "en/a") + " grace=0"
 	case "unfinalize":
-		return "unfinalize " + drawnTarget(t) + " fin=" + rapid.SampledFrom([]string{"example.com/x", "example.com/x", "example.com/x", "example.com/y", "orphan", "foregroundDeletion"}).Draw(t, "finalizer")
+		return "unfinalize " + d.target() + " fin=" + pick(d, "example.com/x", "example.com/x", "example.com/x", "example.com/y", orphanFinalizer, foregroundFinalizer)
 	case "status":
-		return "status " + rapid.SampledFrom([]string{"wd/a status=observed:now", "wd/b status=observed:now", "wd/c status=observed:now", "po/a status=phase:Succeeded", "po/b status=phase:Failed", "cm/a status=x:1"}).Draw(t, "status")
+		return "status " + pick(d, "wd/a status=observed:now", "wd/b status=observed:now", "wd/c status=observed:now", "wd/d status=observed:now",
+			"po/a status=phase:Succeeded", "po/b status=phase:Failed", "cm/a status=x:1")
 	case "initialize":
-		return rapid.SampledFrom([]string{"initialize ", "initialize ", "fail "}).Draw(t, "initializer") + drawnTarget(t)
+		return pick(d, "initialize ", "initialize ", "fail ") + d.target()
 	case "deletecollection":
-		return "deletecollection " + rapid.SampledFrom([]string{"cm/a", "po/a", "rc/a", "wd/a", "en/a", "lt/a", "cm/a@x"}).Draw(t, "collection") + drawnPolicy.Draw(t, "policy") + drawnLabels.Draw(t, "labels")
+		return "deletecollection " + pick(d, "cm/a", "cm/a", "po/a", "rc/a", "wd/a", "en/a", "lt/a", "cm/a@x") + d.policy() + d.labels()
 	case "plan":
-		return "plan " + drawnTarget(t) + drawnPolicy.Draw(t, "policy")
+		return "plan " + d.target() + d.policy()
 	case "container":
-		return rapid.SampledFrom([]string{
-			"create kind/late", "create kind/late", "delete kind/late", "delete kind/late", "create ns/self", "create ns/x", "delete ns/self", "delete ns/x", "create ns/x fin=example.com/x",
-		}).Draw(t, "container")
+		return pick(d, "create kind/late", "create kind/late", "create kind/late", "delete kind/late", "create ns/self", "create ns/x", "delete ns/self", "delete ns/x", "create ns/x fin=example.com/x")
 	case "rare":
-		if rapid.IntRange(0, 11).Draw(t, "rare") > 0 {
+		if !d.one(12) {
 			return "work"
 		}
-		return rapid.SampledFrom([]string{
-			"restart processor", "stop processor", "restart finalizers", "stop finalizers", "restart scanner", "restart graph", "restart graph", "rebuild graph",
-			"options", "options grace=0s", "options grace=200ms", "options propagation=cascade", "options cycles=collect", "options grace=0s propagation=cascade cycles=collect",
-		}).Draw(t, "disturbance")
+		return pick(d, "restart processor", "stop processor", "restart finalizers", "stop finalizers", "restart scanner", "restart graph", "restart graph", "rebuild graph",
+			"options", "options grace=0s", "options grace=200ms", "options propagation=cascade", "options cycles=collect", "options grace=0s propagation=cascade cycles=collect")
+	default:
+		return verb
 	}
-	return verb
-})
+}

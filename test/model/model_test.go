@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ const (
 	longest = 40
 	workers = 4
 	// perWorld is after how many operations the world is made anew.
-	perWorld = 20000
+	perWorld = 5000
 )
 
 // TestModel draws scripts, and runs them in a world of services and in the model.
@@ -62,13 +63,11 @@ func TestModel(t *testing.T) {
 				}
 			})
 			if !t.Failed() {
-				if err := w.verify(testkit.Context(t)); err != nil {
-					t.Error(err)
-				}
+				w.atRest(t)
 			}
 			done += w.operations.Load()
-			t.Logf("%d operations, %d events, %d disturbances in %.1f s; %d settled slowly; %d outcomes were the only one, %d one of several",
-				w.operations.Load(), w.a.events, w.disturbed.Load(), time.Since(begun).Seconds(), w.slow.Load(), w.confluent.Load(), w.racy.Load())
+			t.Logf("%d operations, %d disturbances in %.1f s; %d settled slowly; %d outcomes were the only one, %d one of several; there was %v",
+				w.operations.Load(), w.disturbed.Load(), time.Since(begun).Seconds(), w.slow.Load(), w.confluent.Load(), w.racy.Load(), w.a.events)
 		})
 	}
 }
@@ -86,20 +85,42 @@ func (w *world) property(t *rapid.T) {
 	}
 }
 
-// TestScripts runs scripts from files.
+// TestScripts runs the scripts in testdata, or one of another file: what a
+// failure of TestModel printed.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	if *replay == "" {
-		return
+	files, err := filepath.Glob("testdata/*.txt")
+	if *replay != "" {
+		files = []string{*replay}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Timeout)
-	defer cancel()
-	w := newWorld(t, ctx)
-	text, err := os.ReadFile(*replay)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	w := newWorld(t, testkit.Context(t))
+	t.Run("files", func(t *testing.T) {
+		for _, file := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+				t.Parallel()
+				if err := w.run(t.Context(), readScript(t, file)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+	w.atRest(t)
+}
+
+// readScript reads the lines of a file but empty ones and comments.
+func readScript(t *testing.T, file string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.run(t.Context(), strings.Split(strings.TrimSpace(string(text)), "\n")); err != nil {
-		t.Error(err)
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
 	}
+	return lines
 }

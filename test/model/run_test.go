@@ -138,7 +138,13 @@ func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	if c.verb == bus.VerbDeleteCollection {
 		return s.collected(ctx, c, reply, err)
 	}
-	if twice && err == nil {
+	if err == nil {
+		err = s.a.reaches(ctx, reply.GetRevision())
+	}
+	s.a.mu.Lock()
+	twice = twice && k.logged != nil // what has no effect is decided anew
+	s.a.mu.Unlock()
+	if twice {
 		again, err := s.send(ctx, id, c)
 		if err != nil || again.GetResults()[0].GetCode() != reply.GetResults()[0].GetCode() {
 			return fmt.Errorf("S12: answered %v, and when it was repeated %v, %w", reply, again, err)
@@ -176,11 +182,11 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	case err != nil:
 		return err
 	default:
-		if err := s.a.reaches(ctx, reply.GetRevision()); err != nil {
-			return err
-		}
 		got = fmt.Sprint(reply.GetResults()[0].GetCode())
 	}
+	s.a.mu.Lock()
+	s.a.events[k.verb+": "+got]++
+	s.a.mu.Unlock()
 	right := func() bool {
 		s.a.mu.Lock()
 		defer s.a.mu.Unlock()

@@ -31,6 +31,9 @@ import (
 // long. What only it finds (docs/semantics.md) takes about so long to settle.
 const scanInterval = 300 * time.Millisecond
 
+// redriveInterval is how often what is owed is published again.
+const redriveInterval = time.Second
+
 // world is a realm with all of its services, on a real JetStream, and the
 // auditor of its log. Scripts run in it one after the other, and beside each
 // other.
@@ -146,7 +149,7 @@ func (w *world) start(ctx context.Context, kind string) {
 		}
 	case "scanner":
 		var s *scanner.Service
-		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RedriveInterval: scanInterval, RedriveAge: scanInterval}); err == nil {
+		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RedriveInterval: redriveInterval, RedriveAge: redriveInterval}); err == nil {
 			run, ready = s.Run, s.Ready
 		}
 	default:
@@ -347,6 +350,30 @@ func (w *world) propose(ctx context.Context, how string, packed []byte, groups [
 		}
 	}
 	return nil
+}
+
+// atRest waits until all work is acknowledged and none comes (L6), and compares
+// the state with the log (S11).
+func (w *world) atRest(tb testing.TB) {
+	tb.Helper()
+	w.restore()
+	ctx := testkit.Context(tb)
+	js, err := jetstream.New(w.graphConn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	testkit.WaitFor(tb, ctx, "the end of all work", func() bool {
+		work, err := js.Stream(ctx, bus.WorkStream(bus.DefaultRealm))
+		return err == nil && work.CachedInfo().State.Msgs == 0
+	})
+	if err := w.verify(ctx); err != nil {
+		tb.Error(err)
+	}
+	w.a.mu.Lock()
+	defer w.a.mu.Unlock()
+	if w.a.broken != "" {
+		tb.Error(w.a.broken)
+	}
 }
 
 // verify compares the state with a fold of the log (S11).
