@@ -179,3 +179,39 @@ func TestStartsBeforeJetStream(t *testing.T) {
 	}
 	s.stop(ctx)
 }
+
+// X15: a replica that makes its state anew says nothing of the realm until it has
+// caught up. It would tell of kinds and objects that they are not there.
+func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	first := serve(t, graphConn(t, server), t.TempDir(), nil).writing(ctx)
+	c := client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	var batch []*coppicev1.Object
+	const objects = 12000 // so many that catching up takes a while
+	for i := range objects {
+		batch = append(batch, configMap(fmt.Sprint("n-", i)))
+		if len(batch) == 3000 {
+			if _, err := c.Objects(configMaps, "a").CreateAll(ctx, batch, client.WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			batch = nil
+		}
+	}
+	first.stop(ctx)
+	anew := serve(t, graphConn(t, server), t.TempDir(), nil)
+	asks := testkit.Conn(t, server, bus.RoleApplication)
+	at := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbResolve, Plural: "configmaps", Namespace: "a"}
+	for {
+		var reply coppicev1.ResolveObjectsReply
+		err := rpc.Call(ctx, asks, at.Subject(), nil, &coppicev1.ResolveObjectsRequest{Names: []string{fmt.Sprint("n-", objects-1)}}, &reply)
+		if err == nil {
+			break
+		}
+		if !rpc.Retryable(err) {
+			t.Fatalf("a replica that has not caught up answers %v", err)
+		}
+	}
+	anew.stop(ctx)
+}

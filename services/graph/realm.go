@@ -84,19 +84,28 @@ func (r *realm) run(ctx context.Context) (err error) {
 	}
 	r.phase.Store(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now)
-	replica, err := api.ServeReplica(r.apiConfig(), api.Replica{
-		Reached:   r.hub.Wait,
-		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
-		Verify:    r.verify,
-		Heartbeat: r.c.Heartbeat,
-		Now:       r.c.Now,
-	})
-	if err != nil {
+	// Whoever asks a replica that has not caught up would be told of a realm as it
+	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
+	var replica api.Stopper
+	serve := func() (err error) {
+		if replica == nil {
+			replica, err = api.ServeReplica(r.apiConfig(), api.Replica{
+				Reached:   r.hub.Wait,
+				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
+				Verify:    r.verify,
+				Heartbeat: r.c.Heartbeat,
+				Now:       r.c.Now,
+			})
+		}
 		return err
 	}
-	defer func() { err = errors.Join(err, replica.Stop()) }()
+	defer func() {
+		if replica != nil {
+			err = errors.Join(err, replica.Stop())
+		}
+	}()
 	for {
-		l, err := r.follow(ctx)
+		l, err := r.follow(ctx, serve)
 		if err != nil {
 			return err
 		}
@@ -239,8 +248,9 @@ func (r *realm) closeState(why error) error {
 	return errors.Join(why, err)
 }
 
-// follow folds the log until this process has the lease and has caught up.
-func (r *realm) follow(ctx context.Context) (*lease.Lease, error) {
+// follow folds the log until this process has the lease and has caught up. It
+// calls serve when it has caught up for the first time.
+func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := newFolder(r.state, r.events.Created())
@@ -257,6 +267,9 @@ func (r *realm) follow(ctx context.Context) (*lease.Lease, error) {
 	}
 	if f.total > 0 {
 		r.log.Info("caught up with the log", "sequence", f.chain.Sequence, "revision", f.chain.Revision, "events", f.total, "seconds", time.Since(start).Seconds())
+	}
+	if err := serve(); err != nil {
+		return nil, err
 	}
 	r.phase.Store(phaseStandby)
 
