@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle conformance mutation demo up ci
+.PHONY: build test race lint generate baseline oracle conformance mutation model demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -35,6 +35,11 @@ conformance:
 # Breaks the rules one at a time, and shows that the tests notice.
 mutation:
 	go run ./test/mutation
+
+# Holds the services against a model, with scripts that are drawn; for hours, if there are many.
+OPS ?= 20000
+model:
+	go test ./test/model -count=1 -timeout 0 -v -run TestModel -ops=$(OPS) | grep -v '^ *--- PASS\|^=== \|rapid. OK'
 
 demo:
 	go run ./cmd/coppice demo

@@ -15,10 +15,14 @@ var drawnScript = rapid.Custom(func(t *rapid.T) (lines []string) {
 	d := drawer{}
 	drawn := rapid.Custom(func(t *rapid.T) string {
 		d.T = t
-		return d.line()
+		line := d.line()
+		if verb, _, _ := strings.Cut(line, " "); d.one(8) && !alone[verb] && verb != "&" {
+			line = "& " + line // with the one after it
+		}
+		return line
 	})
 	for d.n = range longest {
-		if line := drawn.Draw(t, "line"); line != "" {
+		if line := drawn.Draw(t, "line"); line != "" && line != "& " {
 			lines = append(lines, line)
 		}
 	}
@@ -29,7 +33,9 @@ var drawnScript = rapid.Custom(func(t *rapid.T) (lines []string) {
 type drawer struct {
 	*rapid.T
 	n    int      // the number of the line
+	late bool     // the kind Late may be registered
 	made []string // targets that were created, or may have been
+	next []string // lines of a story that was begun
 }
 
 // pick draws evenly, and is shrunk towards the first.
@@ -52,7 +58,11 @@ func (d *drawer) one(n int) bool {
 }
 
 func (d *drawer) fresh() string {
-	at := pick(d, "cm", "cm", "cm", "cm", "po", "po", "rc", "wd", "wd", "en", "lt", "no", pick(d, "cm", "ev")) + "/" + pick(d, "a", "b", "c", "d")
+	kind := pick(d, "cm", "cm", "cm", "cm", "po", "po", "rc", "wd", "wd", "en", "lt", "no", pick(d, "cm", "ev"))
+	if kind == "lt" && !d.late && !d.one(4) {
+		kind = "cm"
+	}
+	at := kind + "/" + pick(d, "a", "b", "c", "d")
 	if !strings.HasPrefix(at, "no") && d.one(12) {
 		at += "@x"
 	}
@@ -134,10 +144,15 @@ func (d *drawer) precondition() string {
 
 // line draws an operation. The commoner ones are there more often.
 func (d *drawer) line() string {
+	if len(d.next) > 0 && !d.one(6) {
+		line := d.next[0]
+		d.next = d.next[1:]
+		return line
+	}
 	verb := pick(d, "",
 		"create", "create", "create", "create", "create", "create", "create", "create", "create",
 		"delete", "delete", "delete", "delete", "delete", "delete", "update", "update", "update", "unfinalize", "unfinalize", "unfinalize", "import", "import",
-		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare")
+		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare", "story", "story")
 	if d.n < longest/4 && !d.one(6) {
 		verb = "create" // there has to be something
 	}
@@ -188,14 +203,47 @@ func (d *drawer) line() string {
 	case "plan":
 		return "plan " + d.target() + d.policy()
 	case "container":
+		d.late = true
 		return pick(d, "create kind/late", "create kind/late", "create kind/late", "delete kind/late", "create ns/self", "create ns/x", "delete ns/self", "delete ns/x", "create ns/x fin=example.com/x")
 	case "rare":
-		if !d.one(12) {
+		if !d.one(4) {
 			return "work"
 		}
 		return pick(d, "restart processor", "stop processor", "restart finalizers", "stop finalizers", "restart scanner", "restart graph", "restart graph", "rebuild graph",
 			"options", "options grace=0s", "options grace=200ms", "options propagation=cascade", "options cycles=collect", "options grace=0s propagation=cascade cycles=collect")
+	case "story":
+		return d.story()
 	default:
 		return verb
 	}
+}
+
+// story begins what single lines would hardly come to: shapes that matter.
+func (d *drawer) story() string {
+	kind := pick(d, "cm", "cm", "po", "wd", "no")
+	a, b, c := kind+"/e", kind+"/f", pick(d, "cm", "wd")+"/g"
+	d.made = append(d.made, a, b, c)
+	held := d.rarely(2, "fin=example.com/x")
+	d.next = append([]string{"create " + a + held, "create " + b + " owners=" + a + pick(d, "!", "!", "")}, pick(d,
+		[]string{ // a circle that waits for itself, and somebody outside of it
+			"update " + a + " owners=" + b + "!", "create " + c + " owners=" + a + "!," + b + "!",
+			"delete " + a + " policy=Foreground", "delete " + b + d.policy(), "delete " + c + " policy=Foreground"},
+		[]string{ // a circle that nothing else owns any more
+			"create cm/d", "update " + a + " owners=" + b + ",cm/d", "create " + c + " owners=" + b + "!", "delete cm/d" + d.policy()},
+		[]string{ // two owners, and two policies
+			"create cm/d fin=example.com/y", "create " + c + " owners=" + a + "!,cm/d!", "delete " + a + d.policy(), "delete cm/d" + d.policy(),
+			"create po/h owners=cm/d!", "unfinalize cm/d fin=example.com/y"},
+		[]string{ // three generations, and minds that are changed
+			"create " + c + " owners=" + b + "!" + d.finalizers(), "delete " + a + d.policy(), "& delete " + a + d.policy(), "delete " + a + d.policy(),
+			"create po/h owners=" + a + "!", "update " + b + " owners=-"},
+		[]string{ // an object under a name that another had
+			"delete " + a + " policy=Background grace=0", "unfinalize " + a + " fin=example.com/x", "create " + a, "create " + c + " owners=" + a + "!~old," + a,
+			"import " + a + " uid=old", "delete " + a + d.policy()},
+		[]string{ // a kind that comes and goes
+			"create kind/late", "create lt/a owners=" + a + "!", "create " + c + " owners=lt/a!", "delete kind/late" + d.policy(), "create lt/b", "settle",
+			"create kind/late", "settle", "delete kind/late"},
+		[]string{ // a namespace that goes
+			"create ns/x", "create cm/a@x" + d.finalizers(), "create cm/b@x owners=cm/a@x!", "delete ns/x" + d.policy(), "create cm/c@x", "unfinalize cm/a@x fin=example.com/x"},
+	)...)
+	return "create cm/d"
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Each draws its own scripts until there were enough; a script that fails is
 	// printed, and needs no file.
-	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(min(100, *ops/(4*20))), "rapid.nofailfile": "true", "rapid.shrinktime": "60s"} {
+	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(max(1, min(20, *ops/(workers*longest)))), "rapid.nofailfile": "true", "rapid.shrinktime": "60s"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 // scripts run at once.
 const (
 	longest = 40
-	workers = 4
+	workers = 8
 	// perWorld is after how many operations the world is made anew.
 	perWorld = 5000
 )
@@ -44,6 +46,7 @@ const (
 // TestModel draws scripts, and runs them in a world of services and in the model.
 func TestModel(t *testing.T) {
 	t.Parallel()
+	events := map[string]int{}
 	for done := int64(0); done < int64(*ops) && !t.Failed(); {
 		t.Run(fmt.Sprint("world ", done/perWorld), func(t *testing.T) {
 			ctx := t.Context()
@@ -66,10 +69,30 @@ func TestModel(t *testing.T) {
 				w.atRest(t)
 			}
 			done += w.operations.Load()
-			t.Logf("%d operations, %d disturbances in %.1f s; %d settled slowly; %d outcomes were the only one, %d one of several; there was %v",
-				w.operations.Load(), w.disturbed.Load(), time.Since(begun).Seconds(), w.slow.Load(), w.confluent.Load(), w.racy.Load(), w.a.events)
+			t.Logf("%d operations, %d disturbances in %.1f s; %d settled slowly; %d outcomes were the only one, %d one of several",
+				w.operations.Load(), w.disturbed.Load(), time.Since(begun).Seconds(), w.slow.Load(), w.confluent.Load(), w.racy.Load())
+			for what, n := range w.a.events {
+				events[what] += n
+			}
 		})
 	}
+	for _, what := range slices.Sorted(maps.Keys(events)) {
+		t.Logf("%7d %s", events[what], what)
+	}
+	// In so many operations everything was to happen.
+	for _, what := range happens {
+		if *ops >= perWorld && events[what] == 0 && !t.Failed() {
+			t.Errorf("nothing was %s", what)
+		}
+	}
+}
+
+// happens is what happens in scripts that are drawn: who does not come to it does not test it.
+var happens = []string{
+	"created for REQUESTED", "updated for REQUESTED", "updated for CYCLE", "marked for REQUESTED", "marked for OWNER_ABSENT", "marked for OWNER_WAITING",
+	"marked for FINALIZED", "marked for CONTAINER", "marked for INITIALIZATION_FAILED", "deleted for REQUESTED", "deleted for OWNER_ABSENT", "deleted for OWNER_WAITING",
+	"deleted for FINALIZED", "deleted for CONTAINER", "stripped for OWNER_ORPHANS", "stripped for SOLID_OWNER_REMAINS", "unfinalized for REQUESTED", "unfinalized for FINALIZED",
+	"create: Forbidden", "create: MethodNotAllowed", "create: UnknownKind", "import: Conflict", "import: AlreadyExists", "removefinalizer: 200", "updatestatus: 200",
 }
 
 // property is that a script that is drawn goes by the model.

@@ -31,6 +31,7 @@ type script struct {
 	failures   []string
 	blamed     bool
 	collecting *command // the deletecollection under way
+	importing  bool     // owners are meant as they will be imported
 	snapshot   *model   // as the last command left it
 	snapped    int64
 }
@@ -59,17 +60,36 @@ func (s *script) end() {
 func (w *world) run(ctx context.Context, lines []string) error {
 	s := w.begin()
 	defer s.end()
+	var beside chan error // of the line before, which is still at it
 	for i, line := range append(slices.Clone(lines), "settle") {
-		if err := s.do(ctx, line); err != nil {
+		w.operations.Add(1)
+		if rest, ok := strings.CutPrefix(line, "& "); ok && beside == nil {
+			beside = make(chan error, 1)
+			go func() { beside <- s.do(ctx, rest) }()
+			continue
+		}
+		var err error
+		if beside != nil && !alone[strings.Fields(line)[0]] {
+			err = s.do(ctx, strings.TrimPrefix(line, "& "))
+			err = errors.Join(err, <-beside)
+		} else {
+			if beside != nil {
+				err = <-beside
+			}
+			err = errors.Join(err, s.do(ctx, strings.TrimPrefix(line, "& ")))
+		}
+		if beside = nil; err != nil {
 			s.a.mu.Lock()
 			s.blamed = true
 			s.a.mu.Unlock()
 			return fmt.Errorf("line %d, %q of script %s: %w", i+1, line, s.tag, err)
 		}
-		w.operations.Add(1)
 	}
 	return nil
 }
+
+// alone are the operations that wait for the one before.
+var alone = map[string]bool{"settle": true, "close": true, "deletecollection": true, "restart": true, "rebuild": true, "stop": true}
 
 func (s *script) failed() error {
 	s.a.mu.Lock()

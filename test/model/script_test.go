@@ -16,6 +16,7 @@ import (
 //	update cm/a owners=-            what is not said stays as it is known to be
 //	delete po/b policy=Foreground grace=0 uid=wrong rv=stale dry twice
 //	import cm/a uid=gone deleting owners=po/never
+//	& update cm/b fin=-             at the same time as the line after it
 //	settle
 //
 // A target is a kind and a name; "cm/a@x" is in the script's other namespace. An
@@ -109,6 +110,9 @@ func (s *script) owner(word string) (ref, error) {
 			r.uid = never
 		}
 	}
+	if s.importing {
+		r.uid = s.imported(t)
+	}
 	switch wrong {
 	case "":
 	case "name":
@@ -134,6 +138,9 @@ func (s *script) owner(word string) (ref, error) {
 	}
 	return r, nil
 }
+
+// imported is the uid that an import gives an object.
+func (s *script) imported(t target) string { return "imp-" + s.tag + "-" + t.plural + "-" + t.name }
 
 // gone is the uid of an object that had a place, the one that was removed last.
 func (a *auditor) gone(p place) (uid string) {
@@ -285,7 +292,7 @@ func (s *script) command(words []string) (*command, error) {
 		c.verb, it.generate, it.name = bus.VerbCreate, it.name+"-", ""
 	case "import":
 		c.session = s.tag
-		it.object.uid = "imp-" + s.tag + "-" + t.plural + "-" + t.name
+		it.object.uid = s.imported(t)
 		if args["uid"] == "live" && is != nil {
 			it.object.uid = is.uid
 		} else if args["uid"] == "any" {

@@ -1,0 +1,67 @@
+package model_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// R2: in which order independent imports come does not matter. The same objects,
+// with owners, finalizers and deletions of every kind, are imported in two
+// orders, and come to the same end.
+func TestOrderOfImports(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.Context(t))
+	property := func(t *rapid.T) {
+		d := &drawer{T: t}
+		var lines []string
+		for i := range 8 {
+			at := pick(d, "cm", "po", "rc", "wd", "en") + fmt.Sprint("/", i)
+			line := "import " + at
+			if i > 0 { // what is wrong with an owner must not depend on the order
+				line += strings.NewReplacer("~uid", "~never", "~old", "~name").Replace(d.owners())
+			}
+			lines = append(lines, line+d.finalizers()+d.rarely(3, "deleting"))
+			d.made = append(d.made, at)
+		}
+		other := rapid.Permutation(lines).Draw(t, "order")
+		first, err := w.imported(t, lines)
+		second, err2 := w.imported(t, other)
+		if err != nil || err2 != nil {
+			t.Logf("%v %v\n%s\n\n%s", err, err2, strings.Join(lines, "\n"), strings.Join(other, "\n"))
+			t.Fatal("an import did not go by the model")
+		}
+		if first != second {
+			t.Logf("imported in the orders\n\n%s\n\nand\n\n%s\n\nthere was\n%sand\n%s", strings.Join(lines, "\n"), strings.Join(other, "\n"), first, second)
+			t.Fatal("R2: the order of imports matters")
+		}
+	}
+	for range max(3, *ops/2000) {
+		rapid.Check(t, property)
+	}
+	w.atRest(t)
+}
+
+// numbers are what differs from one run of a script to another.
+var numbers = regexp.MustCompile(`\bs\d+\b`)
+
+// imported imports the lines in one session, with a place for every owner that
+// is named, and tells what is left at the end.
+func (w *world) imported(t *rapid.T, lines []string) (string, error) {
+	s := w.begin()
+	defer s.end()
+	s.importing = true
+	for _, line := range append(append([]string{}, lines...), "close", "settle") {
+		if err := s.do(t.Context(), line); err != nil {
+			return "", err
+		}
+	}
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	return numbers.ReplaceAllString(s.a.project(s.tag).final(), "s"), nil
+}
