@@ -381,6 +381,9 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 		}
 		a.expect(e, m.strip(o, now), "A12.7")
 	case "OWNER_ORPHANS":
+		if verdict, _, _ := m.judge(o, now); verdict == "strip" {
+			a.violation(tag, "S9: %v was parted from an owner before what does not hold it had gone; its owners are %s", o, a.classes(o, now))
+		}
 		for _, r := range o.owners {
 			if owner := m.objects[r.uid]; fits(o, r, owner) && owner.orphaning() && owner.acknowledged() && a.same(e, part(o, owner)[0]) == "" {
 				return

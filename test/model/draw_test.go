@@ -239,6 +239,8 @@ func (d *drawer) story() string {
 		[]string{ // an object under a name that another had
 			"delete " + a + " policy=Background grace=0", "unfinalize " + a + " fin=example.com/x", "create " + a, "create " + c + " owners=" + a + "!~old," + a,
 			"import " + a + " uid=old", "delete " + a + d.policy()},
+		[]string{ // an initialization that fails
+			"create " + c + " owners=" + a + "! init=i.example.com,j.example.com" + d.finalizers(), "initialize " + c, "fail " + c, "delete " + a + d.policy()},
 		[]string{ // a kind that comes and goes
 			"create kind/late", "create lt/a owners=" + a + "!", "create " + c + " owners=lt/a!", "delete kind/late" + d.policy(), "create lt/b", "settle",
 			"create kind/late", "settle", "delete kind/late"},

@@ -81,7 +81,7 @@ func TestModel(t *testing.T) {
 	}
 	// In so many operations everything was to happen.
 	for _, what := range happens {
-		if *ops >= perWorld && events[what] == 0 && !t.Failed() {
+		if *ops >= 4*perWorld && events[what] == 0 && !t.Failed() {
 			t.Errorf("nothing was %s", what)
 		}
 	}

@@ -236,8 +236,9 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	return fmt.Errorf("answered %s (%w) without an effect in the log; right were %v", got, err, k.possible)
 }
 
-// attempt is how long an attempt of a request waits for its answer.
-const attempt = 5 * time.Second
+// attempt is how long an attempt of a request waits for its answer: one that a
+// service did not come to before it was stopped is sent again.
+const attempt = time.Second
 
 func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1.ObjectsReply, error) {
 	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: c.verb, Group: c.resource.group, Plural: c.resource.plural, Namespace: c.ns}

@@ -55,6 +55,8 @@ type world struct {
 	mu     sync.Mutex
 	graphs [2]*service
 	others map[string][]*service
+
+	stopping sync.WaitGroup
 }
 
 // service is a service that runs.
@@ -187,7 +189,7 @@ func (w *world) disturb(ctx context.Context, how, what string) error {
 	}
 	list := w.others[what]
 	if len(list) > 0 {
-		list[0].stop()
+		w.stopping.Go(list[0].stop) // it may be at something
 		w.others[what] = list[1:]
 	}
 	if how == "restart" {
@@ -220,6 +222,7 @@ func (w *world) stop() {
 		}
 	}
 	wg.Wait()
+	w.stopping.Wait()
 	for _, g := range w.graphs {
 		wg.Go(g.stop)
 	}
