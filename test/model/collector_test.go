@@ -7,9 +7,8 @@ import (
 // effect is what becomes of an object: after is nil if it is removed. uid is
 // empty for an object that is to be created with a uid of the server's.
 type effect struct {
-	uid    string
-	after  *object
-	reason string
+	uid   string
+	after *object
 }
 
 // class is what a reference means for the object that has it (A12.6, A16).
@@ -45,7 +44,7 @@ func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, un
 	removed, was := m.removed[r.uid]
 	if owner == nil && was && (removed.place == place{r.group, r.kind, d.ns, r.name} || removed.place == place{r.group, r.kind, "", r.name}) {
 		if until := m.expires(d.session); d.revision >= removed.revision && now < until {
-			return unknown, 0, until // X11: an import may bring it back
+			return unknown, 0, until // an import may bring it back (X11)
 		}
 		return dangling, removed.revision, 0
 	}

@@ -16,9 +16,7 @@ type command struct {
 	ns       string
 	items    []item
 	dry      bool
-	// session is that of an import, closing whether it ends.
-	session string
-	closing bool
+	session  string // of an import
 }
 
 // item is what a command says of one object.

@@ -44,6 +44,8 @@ const (
 )
 
 // TestModel draws scripts, and runs them in a world of services and in the model.
+//
+//nolint:tparallel // worlds come one after the other, and are looked at when their scripts have ended
 func TestModel(t *testing.T) {
 	t.Parallel()
 	events := map[string]int{}
@@ -110,6 +112,8 @@ func (w *world) property(t *rapid.T) {
 
 // TestScripts runs the scripts in testdata, or one of another file: what a
 // failure of TestModel printed.
+//
+//nolint:tparallel // the world is looked at when the scripts have ended
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

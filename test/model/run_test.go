@@ -112,7 +112,7 @@ func (s *script) do(ctx context.Context, line string) error {
 	case "settle":
 		err = s.settle(ctx)
 	case "restart", "rebuild", "stop":
-		err = s.w.disturb(ctx, words[0], words[1])
+		err = s.w.disturb(words[0], words[1])
 	case "close":
 		err = s.close(ctx)
 	case "propose", "work":

@@ -103,7 +103,8 @@ func (s *script) owner(word string) (ref, error) {
 	if err != nil {
 		return r, err
 	}
-	r.group, r.version, r.kind, r.name = t.place.group, t.version, t.place.kind, t.place.name
+	p := t.place
+	r.group, r.version, r.kind, r.name = p.group, t.version, p.kind, p.name
 	never := "never-" + s.tag + "-" + t.plural + "-" + t.name
 	if r.uid = s.a.m.names[t.place]; r.uid == "" {
 		if r.uid = s.a.gone(t.place); r.uid == "" {
@@ -293,12 +294,15 @@ func (s *script) command(words []string) (*command, error) {
 	case "import":
 		c.session = s.tag
 		it.object.uid = s.imported(t)
-		if args["uid"] == "live" && is != nil {
-			it.object.uid = is.uid
-		} else if args["uid"] == "any" {
+		switch old := s.a.gone(t.place); args["uid"] {
+		case "live":
+			if is != nil {
+				it.object.uid = is.uid
+			}
+		case "any":
 			it.object.uid = s.a.any(s.tag, it.object.uid)
-		} else if args["uid"] == "old" {
-			if old := s.a.gone(t.place); old != "" {
+		case "old":
+			if old != "" {
 				it.object.uid = old
 			}
 		}
@@ -312,10 +316,10 @@ func (s *script) command(words []string) (*command, error) {
 		}
 	}
 	if is != nil {
-		switch {
-		case args["uid"] == "wrong":
+		switch args["uid"] {
+		case "wrong":
 			it.uid = "wrong-uid"
-		case args["uid"] == "now":
+		case "now":
 			it.uid = is.uid
 		}
 		switch args["rv"] {

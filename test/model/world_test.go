@@ -167,7 +167,7 @@ func (w *world) start(ctx context.Context, kind string) {
 var wanted = map[string]int{"processor": 2, "finalizers": 1, "scanner": 1}
 
 // disturb restarts, rebuilds or stops services, while whatever is under way goes on.
-func (w *world) disturb(ctx context.Context, how, what string) error {
+func (w *world) disturb(how, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.disturbed.Add(1)
@@ -272,6 +272,7 @@ func (w *world) sync(ctx context.Context) error {
 
 // serve answers the calls of a finalizer and of the agent of a kind.
 func (w *world) serve(tb testing.TB, ctx context.Context) {
+	tb.Helper()
 	c := client.New(w.connect(bus.LocalUser), client.WithActor(served))
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

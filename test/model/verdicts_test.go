@@ -1,0 +1,137 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// collector holds what the collector does against what it may, each event at the
+// state just before (S1, S2, S7, S8, S9).
+func (a *auditor) collector(actor, verb string, steps []step, now int64) {
+	var circle []*object
+	for _, e := range steps {
+		if o := a.m.objects[e.uid]; e.reason == "UNREACHABLE" && o != nil {
+			circle = append(circle, o)
+		}
+	}
+	if len(circle) > 0 {
+		owned := true
+		for _, o := range circle {
+			owned = owned && slices.ContainsFunc(o.owners, func(r ref) bool {
+				return slices.ContainsFunc(circle, func(p *object) bool { return fits(o, r, p) })
+			})
+		}
+		if !a.m.options.collect || !owned || !a.m.unreachable(circle, now) {
+			a.violation(tagOf(circle[0]), "L5: %v was collected as unreachable", circle)
+		}
+	}
+	for i := range steps {
+		e := &steps[i]
+		o := a.m.objects[e.uid]
+		if o == nil {
+			a.violation("", "S14: %s of %s, which is not there", e.what, e.uid)
+			continue
+		}
+		a.collected(actor, verb, e, o, now)
+		a.apply(e)
+	}
+}
+
+func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
+	m, tag := a.m, tagOf(o)
+	switch e.reason {
+	case "OWNER_ABSENT", "OWNER_WAITING":
+		verdict, causes, _ := m.judge(o, now)
+		if verdict != "collect" && verdict != "foreground" {
+			a.violation(tag, "S1: %v was collected; its owners are %s", o, a.classes(o, now))
+			return
+		}
+		if !slices.Contains(causes, e.cause) {
+			a.violation(tag, "S1: %v was collected because of revision %d, not one of %v", o, e.cause, causes)
+		}
+		a.expect(e, m.collect(o, verdict == "foreground", now), "S1")
+	case "SOLID_OWNER_REMAINS":
+		if verdict, _, _ := m.judge(o, now); verdict != "strip" {
+			a.violation(tag, "A12.7: %v was stripped; its owners are %s", o, a.classes(o, now))
+			return
+		}
+		a.expect(e, m.strip(o, now), "A12.7")
+	case "OWNER_ORPHANS":
+		if verdict, _, _ := m.judge(o, now); verdict == "strip" {
+			a.violation(tag, "S9: %v was parted from an owner before what does not hold it had gone; its owners are %s", o, a.classes(o, now))
+		}
+		for _, r := range o.owners {
+			if owner := m.objects[r.uid]; fits(o, r, owner) && owner.orphaning() && owner.acknowledged() && a.same(e, part(o, owner)[0]) == "" {
+				return
+			}
+		}
+		a.violation(tag, "S9: %v was parted from an owner that does not orphan it; its owners are %s", o, a.classes(o, now))
+	case "CYCLE":
+		for _, circle := range m.circles(a.waiting(tag), holds) {
+			for _, owner := range circle {
+				if slices.Contains(circle, o) && holds(o, owner) && a.same(e, unblock(o, owner)[0]) == "" {
+					return
+				}
+			}
+		}
+		a.violation(tag, "X08: %v was unblocked, and is in no circle\n  %s\n  %s", o, o.text(), e.after(o).text())
+	case "CONTAINER":
+		for _, c := range m.objects {
+			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() {
+				a.expect(e, m.collect(o, false, now), "A5.7")
+				return
+			}
+		}
+		a.violation(tag, "A5.7: %v was evicted", o)
+	case "UNREACHABLE":
+		a.expect(e, m.collect(o, false, now), "L5")
+	case "FINALIZED":
+		a.finalized(actor, verb, e, o, now)
+	default:
+		a.violation(tag, "%s of %v by %s for %s", e.what, o, actor, e.reason)
+	}
+}
+
+// finalized is the end of a finalizer: a built-in one, the served one, or that
+// of an agent.
+func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
+	f := ""
+	if len(e.names) > 0 {
+		f = e.names[len(e.names)-1]
+	}
+	zero := int64(0)
+	switch builtin := f == orphanFinalizer || f == foregroundFinalizer || f == contentsFinalizer; {
+	case actor == served && verb == bus.VerbRemoveFinalizer:
+		a.expect(e, unfinalize(o, servedFinalizer), "A2.12")
+	case actor == served:
+		a.expect(e, a.m.deletion(o, "", "", &zero, now), "A5")
+	case builtin && !a.m.finishable(o, f):
+		a.violation(tagOf(o), "S7, S9: %v lost its finalizer %s in spite of %v, generation %d of %d", o, f, a.m.valid(o, f == foregroundFinalizer), o.observed, o.awaited)
+	case builtin:
+		a.expect(e, unfinalize(o, f), "A13")
+	default:
+		a.violation(tagOf(o), "S3: %s took %s from %v", actor, f, o)
+	}
+}
+
+// waiting are the objects of a script that wait for their dependents.
+func (a *auditor) waiting(tag string) (list []*object) {
+	for uid := range a.of[tag] {
+		if o := a.m.objects[uid]; o.waiting() {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func (a *auditor) classes(o *object, now int64) string {
+	var list []string
+	for _, r := range o.owners {
+		c, _, _ := a.m.classify(o, r, now)
+		list = append(list, fmt.Sprintf("%s %s (%s): %s", r.kind, r.name, r.uid, c))
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
