@@ -239,6 +239,9 @@ func (d *drawer) story() string {
 		[]string{ // an object under a name that another had
 			"delete " + a + " policy=Background grace=0", "unfinalize " + a + " fin=example.com/x", "create " + a, "create " + c + " owners=" + a + "!~old," + a,
 			"import " + a + " uid=old", "delete " + a + d.policy()},
+		[]string{ // an agent that is hurried
+			"create po/h spec=nodeName:n owners=" + a + "!" + held, "delete po/h grace=" + pick(d, "-1", "2", "9"), "delete po/h grace=" + pick(d, "-1", "1", "5", "60"),
+			"delete " + a + d.policy(), "unfinalize po/h fin=example.com/x", "delete po/h grace=" + pick(d, "-1", "0")},
 		[]string{ // an initialization that fails
 			"create " + c + " owners=" + a + "! init=i.example.com,j.example.com" + d.finalizers(), "initialize " + c, "fail " + c, "delete " + a + d.policy()},
 		[]string{ // a kind that comes and goes

@@ -167,7 +167,7 @@ func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	if twice {
 		again, err := s.send(ctx, id, c)
 		if err != nil || again.GetResults()[0].GetCode() != reply.GetResults()[0].GetCode() {
-			return fmt.Errorf("S12: answered %v, and when it was repeated %v, %w", reply, again, err)
+			return errors.Join(fmt.Errorf("S12: answered %v, and when it was repeated %v", reply, again), err)
 		}
 	}
 	return s.answered(ctx, k, reply, err)
@@ -228,12 +228,18 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	if right() {
 		return nil
 	}
+	if why := s.failed(); why != nil {
+		return why
+	}
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
-	if k.logged != nil {
-		return fmt.Errorf("answered %s (%w), and the log has it as %s", got, err, k.logged[0].answer(true))
+	if err != nil {
+		got += " (" + err.Error() + ")"
 	}
-	return fmt.Errorf("answered %s (%w) without an effect in the log; right were %v", got, err, k.possible)
+	if k.logged != nil {
+		return fmt.Errorf("answered %s, and the log has it as %s", got, k.logged[0].answer(true))
+	}
+	return fmt.Errorf("answered %s without an effect in the log; right were %v", got, k.possible)
 }
 
 // attempt is how long an attempt of a request waits for its answer: one that a
