@@ -125,14 +125,7 @@ func (s *sent) look(m *model, now int64) {
 	}
 	out := m.decide(s.command, 0, now)
 	s.possible[out.answer(s.dry)] = true
-	if kindsInvalid && s.resource.plural == "kinds" && s.verb == bus.VerbCreate && out.reason == "AlreadyExists" {
-		s.possible["Invalid"] = true
-	}
 }
-
-// kindsInvalid lets the creation of a kind that is registered be Invalid, where
-// AlreadyExists is right. To be removed with the mistake.
-const kindsInvalid = true
 
 // answer is an outcome as an answer that has no effect in the log.
 func (o outcome) answer(dry bool) string {

@@ -59,5 +59,4 @@
 //   - That the order of imports does not matter (R2) is not tried with objects that
 //     have orphan or foregroundDeletion: one that is being deleted, or collected, in
 //     the middle of an import orphans or awaits only those that have come by then.
-//   - The model knows one mistake, kindsInvalid, and excuses it.
 package model
