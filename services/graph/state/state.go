@@ -25,12 +25,16 @@ type Config struct {
 	// CacheSize is the size of Pebble's block cache, in bytes; 256 MiB.
 	// Memtables are taken out of it, up to four of them.
 	CacheSize int64
-	// MemTableSize is the size of one memtable, in bytes; 32 MiB. What is in
+	// MemTableSize is the size of one memtable, in bytes; 64 MiB. What is in
 	// memtables is folded again after a crash.
 	MemTableSize uint64
 	// FS is the file system; the disk's.
 	FS vfs.FS
 }
+
+// separateBodies is from which size on values, which then are bodies, are kept
+// apart from their keys, in bytes.
+const separateBodies = 180
 
 // State is a realm's state. Its methods are safe for concurrent use; a Tx is
 // for one goroutine, one at a time.
@@ -65,7 +69,7 @@ func open(dir string, c Config) (*State, error) {
 		c.CacheSize = 256 << 20
 	}
 	if c.MemTableSize == 0 {
-		c.MemTableSize = 32 << 20
+		c.MemTableSize = 64 << 20
 	}
 	if c.FS == nil {
 		c.FS = vfs.Default
@@ -87,6 +91,7 @@ func open(dir string, c Config) (*State, error) {
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
+		LBaseMaxBytes:               256 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		MaxOpenFiles:                512,
 		Logger:                      failures,
@@ -95,6 +100,16 @@ func open(dir string, c Config) (*State, error) {
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
+	// A cascade reads no bodies: compactions do not carry them along either.
+	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+		return pebble.ValueSeparationPolicy{
+			Enabled: true, MinimumSize: separateBodies, MaxBlobReferenceDepth: 10,
+			RewriteMinimumAge: 5 * time.Minute, TargetGarbageRatio: 0.5,
+		}
+	}
+	// What a cascade deletes is compacted when its turn comes, not at once, while
+	// the cascade goes on: a walk does not come back to where it was.
+	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	var db *pebble.DB
 	err := failures.guard(func() (err error) {
 		db, err = pebble.Open(dir, opts)
