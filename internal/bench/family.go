@@ -36,7 +36,7 @@ func holder(i int) bool   { return i%held == 2 }
 // owner is the number of a member's owner in the family.
 func (f *family) owner(i int) int {
 	p := f.parent(i)
-	if p > 0 && survivor(p) {
+	for p > 0 && survivor(p) {
 		p = f.parent(p)
 	}
 	return p

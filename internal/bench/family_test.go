@@ -11,7 +11,7 @@ import (
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for _, shape := range Shapes {
-		for _, n := range []int{1, 2, 100, 101, 1000, 4321} {
+		for _, n := range []int{1, 2, 100, 101, 1000, 4321, 500_000} {
 			f := newFamily(shape, n)
 			if shape != "tree" && f.n != n {
 				t.Errorf("%s of %d has %d members", shape, n, f.n)
