@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,6 +87,9 @@ Type: cpu
 	if w := main.calls["github.com/coppice-gc/coppice/services/graph/writer.(*Writer).run"]; w == nil || w.calls["runtime.memmove"].value != 1200 {
 		t.Errorf("the writer is %+v", w)
 	}
+	if got := root.budget(); got["writer: the rest"] != 1200 || got["NATS server"] != 300 || len(got) != 2 {
+		t.Errorf("the time goes to %v", got)
+	}
 	var b strings.Builder
 	if err := root.draw(&b, "a test"); err != nil {
 		t.Fatal(err)
@@ -94,5 +98,18 @@ Type: cpu
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the drawing does not have %q:\n%s", want, b.String())
 		}
+	}
+}
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	got := parseStages(`goos: linux
+BenchmarkStages/scan_edges-2   50   760002 ns/op   190.0 ns/object   96000 B/op   4000 allocs/op
+BenchmarkStages/encode-2       50   4485411 ns/op   50.03 B/object   1121 ns/object   8000 B/op   100 allocs/op
+PASS
+`)
+	want := []stage{{"scan edges", 0.19, 24, 1}, {"encode", 1.121, 2, 0.025}}
+	if !slices.Equal(got, want) {
+		t.Errorf("read as %v, want %v", got, want)
 	}
 }

@@ -10,22 +10,74 @@ import (
 	"strings"
 )
 
-// flames draws the CPU profiles, beside the page.
-func (s *suite) flames() error {
-	for _, dir := range s.flamesOf {
-		name := strings.TrimPrefix(filepath.Base(dir), "profile-")
-		out, err := exec.Command("go", "tool", "pprof", "-traces", s.program, filepath.Join(dir, "cpu.pprof")).Output() //nolint:gosec // this run's own
-		if err != nil {
-			return fmt.Errorf("profile of %s: %w", name, err)
-		}
-		root := parseTraces(string(out))
-		if err := writeFile(filepath.Join(filepath.Dir(s.page), "performance-"+name+".svg"), func(w io.Writer) error {
-			return root.draw(w, "coppice bench "+name)
-		}); err != nil {
-			return err
+// profiled is a benchmark with its CPU profile.
+type profiled struct {
+	name   string
+	result *result
+	root   *frame
+}
+
+// profile reads the CPU profile in a directory.
+func (s *suite) profile(name, dir string, r *result) (profiled, error) {
+	out, err := exec.Command("go", "tool", "pprof", "-traces", s.program, filepath.Join(dir, "cpu.pprof")).Output() //nolint:gosec // this run's own
+	if err != nil {
+		return profiled{}, fmt.Errorf("profile of %s: %w", name, err)
+	}
+	return profiled{name, r, parseTraces(string(out))}, nil
+}
+
+// file is the flame graph's, beside the page.
+func (p profiled) file() string { return "performance-" + p.name + ".svg" }
+
+// stages are where the time of a profile goes: the first that has a function
+// which is called on the way.
+var stages = []struct{ name, in string }{
+	{"Pebble: flushes and compactions", "pebble/v2.(*DB).compact"},
+	{"Pebble: flushes and compactions", "pebble/v2.(*DB).flush"},
+	{"writer: decide", "services/graph/writer.(*Writer).do"},
+	{"writer: append", "services/graph/eventlog.(*Log).Append"},
+	{"writer: apply", "services/graph/state.(*Tx).Flush"},
+	{"writer: apply", "services/graph/state.(*State).commit"},
+	{"writer: the rest", "services/graph/writer."},
+	{"replay: decode and fold", "services/graph.(*folder)"},
+	{"propagator: scan edges, publish", "services/graph/propagator."},
+	{"graph service: resolve", "services/graph/resolve."},
+	{"processor: decide", "services/processor."},
+	{"graph service: requests and replies", "services/graph/api."},
+	{"client", "coppice/internal/bench."},
+	{"client", "coppice/client."},
+	{"NATS server", "nats-server/v2"},
+	{"NATS connections", "nats%2ego"},
+	{"NATS connections", "nats.go"},
+	{"garbage collection of memory", "runtime.gcBgMarkWorker"},
+}
+
+// budget is how many milliseconds of a profile go where, the rest under "other".
+func (f *frame) budget() map[string]float64 {
+	sum := map[string]float64{}
+	f.spend(sum, nil)
+	return sum
+}
+
+func (f *frame) spend(sum map[string]float64, path []string) {
+	path = append(path, f.name)
+	own := f.value
+	for _, c := range f.calls {
+		own -= c.value
+		c.spend(sum, path)
+	}
+	if own > 0 {
+		sum[stageOf(path)] += own
+	}
+}
+
+func stageOf(path []string) string {
+	for _, s := range stages {
+		if slices.ContainsFunc(path, func(name string) bool { return strings.Contains(name, s.in) }) {
+			return s.name
 		}
 	}
-	return nil
+	return "other: the scheduler, system calls"
 }
 
 // frame is a function with what it called.

@@ -59,8 +59,15 @@ func run(ctx context.Context, o options) (err error) {
 	if o.quick || o.only != "" {
 		return p.write(os.Stdout)
 	}
-	if err := s.flames(); err != nil {
-		return err
+	for _, m := range p.targets {
+		if m.profiled == nil {
+			continue
+		}
+		if err := writeFile(filepath.Join(filepath.Dir(o.page), m.profiled.file()), func(w io.Writer) error {
+			return m.profiled.root.draw(w, m.command)
+		}); err != nil {
+			return err
+		}
 	}
 	return writeFile(o.page, p.write)
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,7 @@ type page struct {
 	limited *result   // with little memory
 	scale   []scaled
 	peers   []compared
+	stages  []stage
 }
 
 // scaled is a cascade with so many processors.
@@ -61,6 +64,7 @@ func (p *page) write(out io.Writer) error {
 	}
 	p.writeTargets(w)
 	p.writeLinear(w)
+	p.writeBudgets(w)
 	p.writeScale(w)
 	p.writePeers(w)
 	p.writeCommands(w)
@@ -94,6 +98,44 @@ func (p *page) writeLinear(w *writer) {
 		w.line("")
 		w.line("Under GOMEMLIMIT=512MiB a cascade of %s objects takes %.1f s, with %s MiB resident at peak.",
 			thousands(float64(p.limited.Objects)), p.limited.Seconds, thousands(float64(p.limited.PeakRSSBytes)/mib))
+	}
+}
+
+// writeBudgets says where the time of an object goes.
+func (p *page) writeBudgets(w *writer) {
+	for _, m := range p.targets {
+		if m.profiled == nil {
+			continue
+		}
+		r, sum := m.profiled.result, m.profiled.root.budget()
+		w.line("")
+		w.line("## Where the time goes: %s", m.name)
+		w.line("")
+		w.line("CPU of all threads for each of %s objects, by a profile of the run ([flame graph](%s)).", thousands(float64(r.Objects)), m.profiled.file())
+		w.line("")
+		w.line("| stage | us an object | share |")
+		w.line("|---|---|---|")
+		names := make([]string, 0, len(sum))
+		for name := range sum {
+			names = append(names, name)
+		}
+		slices.SortFunc(names, func(a, b string) int { return cmp.Compare(sum[b], sum[a]) })
+		for _, name := range names {
+			w.line("| %s | %.2f | %.0f%% |", name, sum[name]*1000/float64(r.Objects), 100*sum[name]/m.profiled.root.value)
+		}
+		w.line("| together; the process has used %.2f us | %.2f | 100%% |", r.cost(), m.profiled.root.value*1000/float64(r.Objects))
+	}
+	if len(p.stages) > 0 {
+		w.line("")
+		w.line("## Stages, one by one")
+		w.line("")
+		w.line("`go test ./services/graph -bench Stages`: 4,000 objects at a time, on disk, one thread, nothing beside.")
+		w.line("")
+		w.line("| stage | us an object | bytes allocated | allocations |")
+		w.line("|---|---|---|---|")
+		for _, s := range p.stages {
+			w.line("| %s | %.2f | %.0f | %.2f |", s.name, s.us, s.bytes, s.all)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 type suite struct {
 	options
 	dir, program string
-	flamesOf     []string // directories with profiles
 }
 
 // small is by how much everything is smaller that is quick.
@@ -57,6 +56,8 @@ type measured struct {
 	command string
 	result  *result
 	split   *result // with services as processes of their own
+	// profiled is a run of its own: to profile costs something.
+	profiled *profiled
 }
 
 func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
@@ -71,12 +72,16 @@ func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
 		}
 	}
 	if t.profile != "" {
-		// In a run of its own: to profile costs something.
 		dir := filepath.Join(s.dir, "profile-"+t.profile)
-		if _, err = s.bench(ctx, nil, append(args, "--profile", dir)...); err != nil {
+		r, err := s.bench(ctx, nil, append(args, "--profile", dir)...)
+		if err != nil {
 			return m, err
 		}
-		s.flamesOf = append(s.flamesOf, dir)
+		p, err := s.profile(t.profile, dir, r)
+		if err != nil {
+			return m, err
+		}
+		m.profiled = &p
 	}
 	return m, nil
 }
@@ -114,6 +119,11 @@ func (s *suite) measure(ctx context.Context) (*page, error) {
 			p.scale = append(p.scale, scaled{n, r})
 		}
 	}
+	if s.wanted("stages") {
+		if p.stages, err = s.stages(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if s.peers {
 		if p.peers, err = s.comparePostgres(ctx); err != nil {
 			return nil, err
@@ -132,4 +142,55 @@ func (s *suite) linear(ctx context.Context) (l []*result, err error) {
 		l = append(l, r)
 	}
 	return l, nil
+}
+
+// stage is what a micro-benchmark of a stage printed, for each object.
+type stage struct {
+	name           string
+	us, bytes, all float64
+}
+
+// stages runs the micro-benchmarks of the stages.
+func (s *suite) stages(ctx context.Context) (list []stage, err error) {
+	times := "50x"
+	if s.quick {
+		times = "1x"
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "./services/graph", "-run", "^$", "-bench", "Stages", "-benchtime", times) //nolint:gosec // not from outside
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("stages: %w: %s", err, out)
+	}
+	return parseStages(string(out)), nil
+}
+
+// parseStages reads what go test prints of BenchmarkStages, which has 4,000
+// objects in each operation.
+func parseStages(out string) (list []stage) {
+	const objects = 4000
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		name, ok := strings.CutPrefix(line, "BenchmarkStages/")
+		if !ok {
+			continue
+		}
+		name, _, _ = strings.Cut(name, "-")
+		st := stage{name: strings.ReplaceAll(name, "_", " ")}
+		for i := 2; i+1 < len(fields); i += 2 {
+			v, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				continue
+			}
+			switch fields[i+1] {
+			case "ns/object":
+				st.us = v / 1000
+			case "B/op":
+				st.bytes = v / objects
+			case "allocs/op":
+				st.all = v / objects
+			}
+		}
+		list = append(list, st)
+	}
+	return list
 }
