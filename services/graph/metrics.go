@@ -26,6 +26,9 @@ type allMetrics struct {
 	oldest    *prometheus.GaugeVec
 	collected *prometheus.CounterVec
 	refused   *prometheus.CounterVec
+	queued    *prometheus.GaugeVec
+	queueSize *prometheus.GaugeVec
+	work      *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -44,6 +47,9 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		owed:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
 		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_oldest_seconds", Help: "Age of the oldest row of what is owed, by sort."}, []string{"realm", "sort"}),
 		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, evicted, finished."}, []string{"realm", "action"}),
+		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
+		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
+		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
 	}
 }
@@ -95,6 +101,17 @@ func (m *metrics) committed(c writer.Committed) {
 	for stage, d := range map[string]float64{"decide": c.Decide.Seconds(), "append": c.Append.Seconds(), "apply": c.Apply.Seconds()} {
 		m.all.seconds.WithLabelValues(m.realm, stage).Observe(d)
 	}
+}
+
+// queue sets what waits for the writer.
+func (m *metrics) queue(requests, bytes int) {
+	m.all.queued.WithLabelValues(m.realm).Set(float64(requests))
+	m.all.queueSize.WithLabelValues(m.realm).Set(float64(bytes))
+}
+
+// working sets how many messages of work there are.
+func (m *metrics) working(queue string, messages uint64) {
+	m.all.work.WithLabelValues(m.realm, queue).Set(float64(messages))
 }
 
 // owed sets what is owed, as it was counted.

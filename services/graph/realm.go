@@ -330,13 +330,15 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		stopper api.Stopper
 		ready   = make(chan struct{})
 	)
-	w := writer.New(writer.Config{
+	var w *writer.Writer
+	w = writer.New(writer.Config{
 		Realm: r.name, State: r.state, Log: r.events, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
 		Now: r.c.Now, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
 		Ready: func() { close(ready) },
 		Committed: func(c writer.Committed) {
 			r.hub.Commit(c.Revision, c.Changes)
 			r.metrics.committed(c)
+			r.metrics.queue(w.Queued())
 			prop.Notify(c.Owed)
 			if c.SessionClosed {
 				prop.SessionClosed()
@@ -389,6 +391,8 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 				return err
 			}
 			r.metrics.owed(owed.GetOwed(), r.c.Now())
+			r.metrics.queue(w.Queued())
+			r.countWork(watching)
 			select {
 			case <-watching.Done():
 				return nil
@@ -406,6 +410,17 @@ func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 		Queued: r.queued, Parked: r.parked,
 		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unblock: func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
+	}
+}
+
+// countWork counts the messages of work, as far as NATS tells at once.
+func (r *realm) countWork(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
+		if n, err := r.queued(ctx, queue); err == nil {
+			r.metrics.working(queue, n)
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func (s *suite) stages(ctx context.Context) (list []stage, err error) {
 	if s.quick {
 		times = "1x"
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "./services/graph", "-run", "^$", "-bench", "Stages", "-benchtime", times) //nolint:gosec // not from outside
+	cmd := exec.CommandContext(ctx, "go", "test", "./services/graph", "-run", "^$", "-bench", "Stages", "-benchtime", times)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("stages: %w: %s", err, out)

@@ -64,6 +64,13 @@ func (q *queue) take() []*Request {
 	return list
 }
 
+// size is how many requests wait, and how many bytes they have.
+func (q *queue) size() (length, bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list), q.bytes
+}
+
 // close closes the queue, and takes what is in it.
 func (q *queue) close() []*Request {
 	q.mu.Lock()

@@ -153,6 +153,9 @@ func (w *Writer) Submit(r *Request) {
 	}
 }
 
+// Queued is how many requests wait to be decided, and how many bytes they have.
+func (w *Writer) Queued() (requests, bytes int) { return w.queue.size() }
+
 // Do submits a request, and waits for its outcome.
 func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 	type outcome struct {
