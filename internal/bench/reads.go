@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,36 +86,32 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sent sync.Map // when each was sent, by name
-	told := make([][]time.Duration, b.Watchers)
+	w := &watchers{told: make([][]time.Duration, b.Watchers), ready: make(chan struct{}, b.Watchers), want: b.Objects}
+	g, running := errgroup.WithContext(ctx)
+	for i := range w.told {
+		g.Go(func() error { return w.watch(running, objects, page.Revision, i) })
+	}
+	// All of them watch before there is much to be told.
+	if _, err := objects.Create(ctx, dependent(kept, client.OwnerReferenceOf(owner, true, true)), client.WriteOptions{}); err != nil {
+		return nil, err
+	}
+	for range w.told {
+		select {
+		case <-w.ready:
+		case <-running.Done():
+			return nil, g.Wait()
+		}
+	}
 	m, err := d.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	for i := range told {
-		g.Go(func() error {
-			for e, err := range objects.Watch(ctx, client.WatchOptions{FromRevision: page.Revision}) {
-				if err != nil {
-					return err
-				}
-				if e.Type == coppicev1.WatchEvent_TYPE_ADDED {
-					at, _ := sent.Load(e.Object.GetMetadata().GetName())
-					told[i] = append(told[i], time.Since(at.(time.Time)))
-				}
-				if len(told[i]) == b.Objects {
-					return nil
-				}
-			}
-			return ctx.Err()
-		})
-	}
 	g.Go(func() error {
-		return d.inBatches(ctx, "making objects", b.Objects, func(ctx context.Context, from, to int) error {
+		return d.inBatches(running, "making objects", b.Objects, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, to-from)
 			for i := range list {
 				list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
-				sent.Store(list[i].GetMetadata().GetName(), time.Now())
+				w.sent.Store(list[i].GetMetadata().GetName(), time.Now())
 			}
 			return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
 		})
@@ -122,15 +119,40 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	if err := m.stop(context.WithoutCancel(ctx), r); err != nil {
+	if err := m.stop(ctx, r); err != nil {
 		return nil, err
 	}
-	var all []time.Duration
-	for _, list := range told {
-		all = append(all, list...)
-	}
-	r.latencies("from the command to the watcher", all)
+	r.latencies("from the command to the watcher", slices.Concat(w.told...))
 	return r, nil
+}
+
+// watchers are told of objects.
+type watchers struct {
+	ready chan struct{} // has one for each that watches, which it knows by an object that nobody has noted as sent
+	want  int           // how many objects each is to be told of beside
+	sent  sync.Map      // when each was sent, by name
+	told  [][]time.Duration
+}
+
+// watch is the i-th, until it has been told of all.
+func (w *watchers) watch(ctx context.Context, objects *client.Objects, from uint64, i int) error {
+	for e, err := range objects.Watch(ctx, client.WatchOptions{FromRevision: from}) {
+		switch {
+		case err != nil:
+			return err
+		case e.Type != coppicev1.WatchEvent_TYPE_ADDED:
+			continue
+		}
+		at, ok := w.sent.Load(e.Object.GetMetadata().GetName())
+		if !ok {
+			w.ready <- struct{}{}
+			continue
+		}
+		if w.told[i] = append(w.told[i], time.Since(at.(time.Time))); len(w.told[i]) == w.want {
+			return nil
+		}
+	}
+	return ctx.Err()
 }
 
 // Scan is the scanner's walk through all objects.
