@@ -38,6 +38,7 @@ const (
 	_ why = iota
 	whySolid
 	whyWaiting
+	whyImporting
 	whyRemoved
 	whyMayReturn
 	whyKindUnknown
@@ -55,6 +56,8 @@ func (c Classification) Why(v View, n *Node, r *OwnerReference) string {
 		return "the owner exists"
 	case whyWaiting:
 		return "the owner is being deleted in the foreground and waits for its dependents"
+	case whyImporting:
+		return "the owner is being deleted in the foreground, which begins when the import session that brought it ends"
 	case whyRemoved:
 		return fmt.Sprintf("the owner was removed at revision %d", c.Cause)
 	case whyMayReturn:
@@ -97,6 +100,9 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 	owner := v.Node(r.UID)
 	if owner != nil && Fits(n, r, owner) {
 		if owner.Waiting() {
+			if until := sessionEnd(v, owner); now < until {
+				return Classification{Class: Unknown, Until: until, why: whyImporting}
+			}
 			return Classification{Class: Waiting, Cause: owner.DeletionRevision, why: whyWaiting}
 		}
 		// A terminating owner without the foreground finalizer is solid.
@@ -163,7 +169,16 @@ func removedAs(v View, u uid.UID, claim Coordinates) (revision uint64, same bool
 // closes (X11). Where n has changed since it was imported it is not known which
 // came first, and it waits as well.
 func mayReturnUntil(v View, n *Node, removal uint64) Time {
-	if n.ImportSession == "" || n.Revision < removal {
+	if n.Revision < removal {
+		return 0
+	}
+	return sessionEnd(v, n)
+}
+
+// sessionEnd is when the import session that brought n ends if nothing more
+// comes, zero if it was closed or there was none.
+func sessionEnd(v View, n *Node) Time {
+	if n.ImportSession == "" {
 		return 0
 	}
 	return v.Session(n.ImportSession).Expires
@@ -181,9 +196,5 @@ func unknownUntil(v View, n *Node, kind *Kind) Time {
 	if start == 0 {
 		return 0
 	}
-	until := start.Add(v.Options().OwnerGrace)
-	if n.ImportSession != "" {
-		until = max(until, v.Session(n.ImportSession).Expires)
-	}
-	return until
+	return max(start.Add(v.Options().OwnerGrace), sessionEnd(v, n))
 }

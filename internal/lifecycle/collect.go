@@ -62,7 +62,7 @@ func Strip(ctx *Context, n *Node) []Event {
 // removed as well (A12.7). They go first: otherwise n would be collected for
 // their sake or live, by who came first (S9).
 func OrphanFrom(ctx *Context, owner, n *Node) []Event {
-	if !owner.Orphaning() || !owner.Acknowledged() {
+	if !owner.Orphaning() || !owner.Acknowledged() || ctx.Now < sessionEnd(ctx.View, owner) {
 		return nil
 	}
 	event := Event{
@@ -84,14 +84,17 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 // Finish decides that a built-in finalizer is done with n: the orphan
 // finalizer when no dependent has a valid reference to n any more, the
 // foreground finalizer when none has a blocking one (A13, A15, invariant 5),
-// the contents finalizer when the last object has gone (A5.7).
+// the contents finalizer when the last object has gone (A5.7). The first two
+// are not done while more dependents may come with the import that brought n (R2).
 func Finish(ctx *Context, n *Node, finalizer string) []Event {
-	if !finishable(ctx.View, n, finalizer) {
+	if !finishable(ctx.View, n, finalizer) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
 		return nil
 	}
 	return []Event{finalized(n, finalizer)}
 }
 
+// finishable reports whether nothing but an open import session keeps a
+// built-in finalizer on n.
 func finishable(v View, n *Node, finalizer string) bool {
 	switch {
 	case !n.Terminating() || !n.HasFinalizer(finalizer):

@@ -171,7 +171,7 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		node.Grace, node.ObservedGeneration = was.Grace, was.ObservedGeneration
 	}
 	if sameBody && sameNode(was, node) && was.DeletionTime == node.DeletionTime && was.CreationTime == node.CreationTime &&
-		(was.ImportSession == node.ImportSession || !awaitsOwners(ctx.View, node)) {
+		(was.ImportSession == node.ImportSession || !awaitsSession(ctx.View, node)) {
 		return out, nil
 	}
 	event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node}}
@@ -190,8 +190,10 @@ func awaitObserved(n *Node, k *Kind) {
 	}
 }
 
-// awaitsOwners reports whether an owner of n is not there, and may come in the
-// session that n comes in: then n has to remember the session.
-func awaitsOwners(v View, n *Node) bool {
-	return slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return v.Node(r.UID) == nil })
+// awaitsSession reports whether n has to remember the session that it comes in:
+// an owner of n is not there, and may come in it; or n has a built-in finalizer,
+// which is not done before dependents have come.
+func awaitsSession(v View, n *Node) bool {
+	return n.HasFinalizer(FinalizerOrphan) || n.HasFinalizer(FinalizerForeground) ||
+		slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return v.Node(r.UID) == nil })
 }

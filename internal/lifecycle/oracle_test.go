@@ -40,12 +40,17 @@ func (o oracle) holds(n *lifecycle.Node, r lifecycle.OwnerReference) bool {
 	return owner != nil && !waits(owner)
 }
 
+// importing reports whether the import session that brought n is open.
+func (o oracle) importing(n *lifecycle.Node, now lifecycle.Time) bool {
+	return n.ImportSession != "" && o.Session(n.ImportSession).Expires > now
+}
+
 // unknown reports whether nothing is known of the owner, at the time now.
 func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifecycle.Time) bool {
-	if o.owner(n, r) != nil {
-		return false
+	if owner := o.owner(n, r); owner != nil {
+		return waits(owner) && o.importing(owner, now)
 	}
-	session := n.ImportSession != "" && o.Session(n.ImportSession).Expires > now
+	session := o.importing(n, now)
 	elsewhere := o.Node(r.UID) != nil
 	if !elsewhere {
 		for _, namespace := range []string{n.Namespace, ""} {
@@ -239,10 +244,10 @@ func TestOracle(t *testing.T) {
 				switch {
 				case o.holds(n, ref):
 					want = lifecycle.Solid
-				case o.owner(n, ref) != nil:
-					want = lifecycle.Waiting
 				case o.unknown(n, ref, r.Clock):
 					want = lifecycle.Unknown
+				case o.owner(n, ref) != nil:
+					want = lifecycle.Waiting
 				}
 				c := lifecycle.Classify(r, n, &n.Owners[i], r.Clock)
 				if c.Class != want {

@@ -6,7 +6,9 @@ import (
 
 // Owed is what has still to happen because of one uid. It is a function of the
 // state: it holds as long as it is true, whatever messages were lost, and it is
-// true until somebody has acted (A10.6 is edge-triggered; this is not).
+// true until somebody has acted (A10.6 is edge-triggered; this is not). What
+// orphan and foregroundDeletion owe may have to wait for the end of an import
+// session, which is not told by it: see Due.
 type Owed struct {
 	// Judge: dependents of the uid are to be judged, because it is absent,
 	// because it waits for them, or because they claim to be owned by
@@ -42,24 +44,31 @@ const Never = Time(1<<63 - 1)
 // its dependents are judged one by one in any case.
 const maxClaims = 16
 
-// Due is when dependents of one uid are to be judged, as far as time tells: each
-// has its own grace. Import sessions, while which they wait as well, end sooner
-// or later, and are not told by it.
+// Due is when what is owed because of one uid is to be done, as far as time tells.
+// Each dependent that is to be judged has its own grace. Import sessions, while
+// which dependents wait as well, end sooner or later, and First and Last do not
+// tell of them.
 type Due struct {
 	// First is when one of them may be due, Last when all are. Between them
 	// Judge tells of each. Never is for what time does not bring.
 	First, Last Time
 	// Imported: some of them were imported, or may have been.
 	Imported bool
+	// Begins is when orphan or foregroundDeletion begins its work, zero for now:
+	// when the import session that brought the object ends, if nothing more comes.
+	Begins Time
 }
 
 // OwedBy returns what is owed because of u. n is the live object, or nil.
 func OwedBy(v View, u uid.UID, n *Node) Owed {
+	if n != nil {
+		return owedByLive(v, n)
+	}
 	o, _ := OwedWhen(v, u, n)
 	return o
 }
 
-// OwedWhen is OwedBy, and tells when dependents are to be judged.
+// OwedWhen is OwedBy, and tells when it is to be done.
 func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	if n == nil {
 		all := v.Count(u, Claims{}) // of any claim
@@ -70,7 +79,18 @@ func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 		return o, due
 	}
 	o = owedByLive(v, n)
-	return o, Due{First: o.JudgeAt, Last: o.JudgeAt}
+	due = Due{First: o.JudgeAt, Last: o.JudgeAt}
+	if n.ImportSession == "" || !n.Orphaning() && !n.Waiting() {
+		return o, due
+	}
+	due.Begins = sessionEnd(v, n)
+	if all := v.Count(u, Claims{}); o.Judge && n.Waiting() && due.Begins != 0 {
+		due.First, due.Last = due.Begins, due.Begins
+		if all.Pending() > Dependents(v, n).Pending() {
+			due.First = judgeMismatchedAt(v, n)
+		}
+	}
+	return o, due
 }
 
 func owedByLive(v View, n *Node) (o Owed) {

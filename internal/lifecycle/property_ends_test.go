@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -74,18 +76,29 @@ func TestCirclesEnd(t *testing.T) {
 }
 
 // TestArrival has objects of one session come in two orders, and work done in
-// between.
+// between. In a forest they may have built-in finalizers, and be deleted already;
+// elsewhere it would show who is first (see TestConfluent).
 //
 // R2: the order in which objects come does not show in what is left.
 func TestArrival(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}
+		forest := rapid.Bool().Draw(t, "forest")
 		objects := map[string]*coppicev1.Object{}
 		for _, name := range names {
-			meta := &coppicev1.ObjectMeta{Name: name, Uid: name, OwnerReferences: podOwners(t, append(names, "never"), false)}
+			meta := &coppicev1.ObjectMeta{Name: name, Uid: name, OwnerReferences: podOwners(t, append(names, "never"), forest)}
 			if len(meta.OwnerReferences) > 0 && rapid.IntRange(0, 3).Draw(t, "lies") == 0 {
 				meta.OwnerReferences[0].Name = "other"
+			}
+			if forest {
+				meta.OwnerReferences = meta.OwnerReferences[:min(1, len(meta.OwnerReferences))]
+			}
+			if f := rapid.SampledFrom([]string{"", custom, "orphan", "foregroundDeletion"}).Draw(t, "finalizer"); forest && f != "" {
+				meta.Finalizers = []string{f}
+				if rapid.Bool().Draw(t, "deleting") {
+					meta.DeletionTimestamp = timestamppb.New(time.Unix(1, 0))
+				}
 			}
 			objects[name] = &coppicev1.Object{Metadata: meta}
 		}

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -212,7 +213,7 @@ func left(r *lifecycletest.Realm) map[string]string {
 	for _, u := range r.UIDs() {
 		n := r.Node(u)
 		if !lifecycle.IsRegistration(n) {
-			all[u.String()] = references(n.Owners) + list(n.Finalizers) + since(n.DeletionTime)
+			all[u.String()] = references(n.Owners) + list(n.Finalizers) + fmt.Sprint(n.Terminating())
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
@@ -57,4 +58,81 @@ func TestSessionClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.gone(pods, "default", "web-1")
+}
+
+// What comes while it is being deleted orphans, or takes, those as well that come
+// after it: that begins when the session is closed or has expired, without the
+// scanner, and also after a restart (R2).
+func TestImportOfDeleted(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *realm, session string){
+		"closed": func(r *realm, session string) {
+			if _, err := r.Objects(pods, "default").ImportAll(r.ctx, session, nil, true, client.WriteOptions{}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"expired": func(r *realm, _ string) {
+			options := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: []byte(`{"importIdle":"1s"}`)}
+			if _, err := r.Objects(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(r.ctx, options, client.WriteOptions{}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := allinone.Config{
+				Dir:     t.TempDir(),
+				Scanner: func(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour },
+			}
+			r, stop := startWith(t, c)
+			defer func() { stop() }()
+			session := uuid.NewString()
+			deleted := func(name, finalizer string) *coppicev1.Object {
+				o := named(name)
+				o.Metadata.DeletionTimestamp, o.Metadata.Finalizers = timestamppb.Now(), []string{finalizer}
+				return r.imported(deployments, session, o)
+			}
+			orphaning, waiting := deleted("orphaning", "orphan"), deleted("waiting", "foregroundDeletion")
+			r.imported(pods, session, named("orphan-1", orphaning))
+			stop()
+			r, stop = startWith(t, c)
+
+			// Everything else goes on meanwhile.
+			r.imported(pods, session, named("taken", waiting))
+			other := r.create(deployments, "default", named("other"))
+			r.create(pods, "default", named("other-1", other))
+			r.delete(deployments, "default", "other", "Foreground")
+			r.gone(deployments, "default", "other")
+			for _, name := range []string{"orphaning", "waiting"} {
+				r.get(deployments, "default", name)
+			}
+			for _, name := range []string{"orphan-1", "taken"} {
+				if o := r.get(pods, "default", name); len(o.GetMetadata().GetOwnerReferences()) != 1 {
+					t.Errorf("in the middle of the import %s is %v", name, o)
+				}
+			}
+			r.imported(pods, session, named("orphan-2", orphaning))
+
+			end(r, session)
+			for _, name := range []string{"orphaning", "waiting"} {
+				r.gone(deployments, "default", name)
+			}
+			r.gone(pods, "default", "taken")
+			for _, name := range []string{"orphan-1", "orphan-2"} {
+				if o := r.get(pods, "default", name); len(o.GetMetadata().GetOwnerReferences()) != 0 {
+					t.Errorf("after the import %s is %v", name, o)
+				}
+			}
+		})
+	}
+}
+
+// imported imports an object in a session, which stays open.
+func (r *realm) imported(resource client.Resource, session string, o *coppicev1.Object) *coppicev1.Object {
+	r.t.Helper()
+	o.Metadata.Uid = uuid.NewString()
+	if _, err := r.Objects(resource, "default").ImportAll(r.ctx, session, []*coppicev1.Object{o}, false, client.WriteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.get(resource, "default", o.GetMetadata().GetName())
 }

@@ -36,6 +36,9 @@ func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, un
 	owner := m.objects[r.uid]
 	if fits(d, r, owner) {
 		if owner.waiting() {
+			if until := m.expires(owner.session); now < until {
+				return unknown, 0, until // more dependents may come with it (R2)
+			}
 			return waiting, owner.marked, 0
 		}
 		return solid, 0, 0
@@ -253,6 +256,12 @@ func (m *model) strip(o *object, now int64) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
+// parts tells whether an owner is to be parted from its dependents (A15), now that
+// all of them have come (R2).
+func (m *model) parts(owner *object, now int64) bool {
+	return owner.orphaning() && owner.acknowledged() && now >= m.expires(owner.session)
+}
+
 // part removes the valid references to an owner that orphans (A15).
 func part(o, owner *object) []effect {
 	next := *o
@@ -266,12 +275,14 @@ func part(o, owner *object) []effect {
 }
 
 // finishable tells whether a built-in finalizer is done (A13, A15, A5.7).
-func (m *model) finishable(o *object, f string) bool {
+func (m *model) finishable(o *object, f string, now int64) bool {
 	switch {
 	case !o.terminating() || !o.has(f):
 		return false
 	case f == contentsFinalizer:
 		return m.contents(o) == 0
+	case now < m.expires(o.session):
+		return false // R2
 	case f == orphanFinalizer:
 		return o.acknowledged() && len(m.valid(o, false)) == 0
 	case f == foregroundFinalizer:

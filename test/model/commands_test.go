@@ -334,6 +334,7 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 	same := *next
 	same.imported, same.session = was.imported, was.session
 	awaits := slices.ContainsFunc(next.owners, func(r ref) bool { return m.objects[r.uid] == nil })
+	awaits = awaits || next.has(orphanFinalizer) || next.has(foregroundFinalizer)
 	if same.text() == was.text() && (next.session == was.session || !awaits) {
 		return outcome{code: 200}
 	}

@@ -56,7 +56,4 @@
 //     outcome is not held against them if time or the realm's options came between.
 //   - R4, that only the last policy counts, has a script of its own; apart from that
 //     it is part of R1: what is left is done from the state of the last DELETE.
-//   - That the order of imports does not matter (R2) is not tried with objects that
-//     have orphan or foregroundDeletion: one that is being deleted, or collected, in
-//     the middle of an import orphans or awaits only those that have come by then.
 package model

@@ -25,8 +25,7 @@ func TestOrderOfImports(t *testing.T) {
 			if i > 0 { // what is wrong with an owner must not depend on the order
 				line += strings.NewReplacer("~uid", "~never", "~old", "~name").Replace(d.owners())
 			}
-			// What orphans, or waits for its dependents, may have done so before they come.
-			line += strings.NewReplacer(orphanFinalizer, "example.com/y", foregroundFinalizer, "example.com/y").Replace(d.finalizers())
+			line += d.finalizers()
 			line += d.rarely(3, "deleting")
 			lines = append(lines, line)
 			d.made = append(d.made, at)

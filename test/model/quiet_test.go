@@ -216,7 +216,7 @@ func asTold2(o *object) string {
 }
 
 // resolved says what is wrong with the classes and counts of an object, and with
-// what is owed: at rest that is only what others have to do.
+// what is owed: at rest that is only what others have to do, or what is not due.
 func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	var wrong []string
 	say := func(what string, is, want any) {
@@ -236,8 +236,15 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	})
 	say("owed: finalize", w.GetFinalize(), o.terminating() && external)
 	say("owed: terminate", w.GetTerminate(), o.ending())
-	say("owed: finish", w.GetFinish(), "")
-	say("owed: orphan", w.GetOrphan(), false)
+	// What is only held back by an import is owed.
+	finish, ended := "", m.expires(o.session)
+	for _, f := range []string{orphanFinalizer, foregroundFinalizer} {
+		if now < ended && m.finishable(o, f, ended) {
+			finish = f
+		}
+	}
+	say("owed: finish", w.GetFinish(), finish)
+	say("owed: orphan", w.GetOrphan(), now < ended && m.parts(o, ended) && len(m.valid(o, false)) > 0)
 	if len(wrong) == 0 {
 		return ""
 	}

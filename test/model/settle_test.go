@@ -48,7 +48,10 @@ func (m *model) actions(now int64) (list []action, due int64) {
 			}
 			continue
 		}
-		if o.orphaning() && o.acknowledged() {
+		if until := m.expires(o.session); now < until && (o.orphaning() || o.waiting()) && (due == 0 || until < due) {
+			due = until
+		}
+		if m.parts(o, now) {
 			for _, d := range m.valid(o, false) {
 				effects := part(d, o)
 				if verdict, _, _ := m.judge(d, now); verdict == "strip" {
@@ -59,7 +62,7 @@ func (m *model) actions(now int64) (list []action, due int64) {
 			}
 		}
 		for _, f := range o.finalizers {
-			if m.finishable(o, f) {
+			if m.finishable(o, f, now) {
 				add("finish "+f+" of", o, unfinalize(o, f))
 			}
 		}

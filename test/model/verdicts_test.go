@@ -64,7 +64,7 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 			a.violation(tag, "S9: %v was parted from an owner before what does not hold it had gone; its owners are %s", o, a.classes(o, now))
 		}
 		for _, r := range o.owners {
-			if owner := m.objects[r.uid]; fits(o, r, owner) && owner.orphaning() && owner.acknowledged() && a.same(e, part(o, owner)[0]) == "" {
+			if owner := m.objects[r.uid]; fits(o, r, owner) && m.parts(owner, now) && a.same(e, part(o, owner)[0]) == "" {
 				return
 			}
 		}
@@ -108,7 +108,7 @@ func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 		a.expect(e, unfinalize(o, servedFinalizer), "A2.12")
 	case actor == served:
 		a.expect(e, a.m.deletion(o, "", "", &zero, now), "A5")
-	case builtin && !a.m.finishable(o, f):
+	case builtin && !a.m.finishable(o, f, now):
 		a.violation(tagOf(o), "S7, S9: %v lost its finalizer %s in spite of %v, generation %d of %d", o, f, a.m.valid(o, f == foregroundFinalizer), o.observed, o.awaited)
 	case builtin:
 		a.expect(e, unfinalize(o, f), "A13")

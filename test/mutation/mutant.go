@@ -26,7 +26,7 @@ type mutant struct {
 //go:embed mutants/*.txt
 var files embed.FS
 
-var naming = regexp.MustCompile(`^[ACSX]\d+(\.\d+)?( step \d)?: \S`)
+var naming = regexp.MustCompile(`^[ACRSX]\d+(\.\d+)?( step \d)?: \S`)
 
 // mutants reads mutants/*.txt.
 func mutants() ([]mutant, error) {

@@ -18,6 +18,7 @@ func (r *run) answer() (anybody bool) {
 			continue
 		}
 		before := len(o.Holders)
+		anybody = r.endImport(n) || anybody
 		r.acknowledge(o, n)
 		r.confirm(o, n)
 		for _, f := range n.Finalizers {
@@ -30,6 +31,22 @@ func (r *run) answer() (anybody bool) {
 		anybody = anybody || len(o.Holders) > before
 	}
 	return anybody
+}
+
+// endImport ends the import session that holds back a built-in finalizer of n. It
+// reports whether there was one.
+func (r *run) endImport(n *lifecycle.Node) bool {
+	id := n.ImportSession
+	if id == "" || !n.Orphaning() && !n.Waiting() || r.tx.Session(id).Expires <= r.rules.Now {
+		return false
+	}
+	r.tx.TouchSession(id, r.rules.Now, true)
+	for _, o := range r.order {
+		if now := r.tx.Node(o.Node.UID); now != nil && now.ImportSession == id {
+			r.enqueue(now.UID, now.UID)
+		}
+	}
+	return true
 }
 
 // acknowledge lets the controller of an object see its deletion.

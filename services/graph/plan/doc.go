@@ -5,7 +5,7 @@
 // finalizers would, until nothing is left that happens without somebody else.
 // What is gone by then is removed at once. Then everybody who holds an object
 // does their part: external finalizers are removed, agents confirm, controllers
-// acknowledge; and so on, until nothing happens any more.
+// acknowledge, import sessions end; and so on, until nothing happens any more.
 //
 // # What it promises
 //

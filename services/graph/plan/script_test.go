@@ -18,7 +18,7 @@ import (
 // TestScripts plays the stories in testdata/script.
 //
 //	create pods/a owners=(deployments/web) blocking finalizers=(example.com/x)
-//	import pods/a ...             the same, with the owner grace
+//	import pods/a session=s ...   the same, with the owner grace, in a session that is open
 //	patch pods/a                  a merge patch, in the next line
 //	kind widgets                  registers a kind whose objects observe generations
 //	delete deployments/web policy=Foreground
@@ -67,7 +67,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 			m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "example.com/v1", Kind: "Stranger", Name: w, Uid: w})
 		}
 		if d.Cmd == "import" {
-			s.realm.Import(target, m)
+			s.realm.Must(s.realm.Importation(target, strings.Join(values("session"), ""), m))
 		} else {
 			s.realm.Create(target, m)
 		}

@@ -27,6 +27,16 @@ func (r *round) judgeNow(snap *state.Snapshot, u uid.UID, due lifecycle.Due) boo
 	return true
 }
 
+// begun is what is owed because of u without what orphan and foregroundDeletion
+// owe once an import session has ended: it remembers when to ask for that again.
+func (p *Propagator) begun(u uid.UID, owed lifecycle.Owed, due lifecycle.Due) lifecycle.Owed {
+	if due.Begins > lifecycle.TimeOf(p.c.Now()) {
+		p.dueAt(u, due.Begins)
+		owed.Orphan, owed.Finish = false, ""
+	}
+	return owed
+}
+
 // sessionEnd is when an open import session ends if nothing more comes, the
 // first of them; Never if none is open.
 func (r *round) sessionEnd(snap *state.Snapshot, now lifecycle.Time) lifecycle.Time {

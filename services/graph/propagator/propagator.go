@@ -63,7 +63,7 @@ type Propagator struct {
 	mu        sync.Mutex
 	hints     map[uid.UID]bool // whether it may have been published before
 	rescan    bool             // read all rows
-	reabsent  bool             // read the rows of absent owners
+	ended     bool             // read the rows that an import session may have held
 	holders   map[uid.UID]bool // that have come to hold their dependents: see holder
 	due       schedule
 	published map[uid.UID]lifecycle.Time // when a row was published last
@@ -164,12 +164,13 @@ func (p *Propagator) Reconsider() {
 	p.poke()
 }
 
-// SessionClosed has the dependents of absent owners looked at again: an import
-// session was closed, which may have held them.
+// SessionClosed has the dependents of absent owners, and what built-in finalizers
+// of imported objects do, looked at again: an import session was closed, which may
+// have held them.
 func (p *Propagator) SessionClosed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reabsent = true
+	p.ended = true
 	p.poke()
 }
 
@@ -267,11 +268,11 @@ func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 // round publishes what is hinted at, or everything.
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
-	all, absent, hints, holders := p.rescan, p.reabsent, p.hints, p.holders
-	p.rescan, p.reabsent, p.hints, p.holders = false, false, map[uid.UID]bool{}, map[uid.UID]bool{}
+	all, ended, hints, holders := p.rescan, p.ended, p.hints, p.holders
+	p.rescan, p.ended, p.hints, p.holders = false, false, map[uid.UID]bool{}, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
-	if all || absent {
+	if all || ended {
 		if err := r.all(ctx, !all); err != nil {
 			return err
 		}

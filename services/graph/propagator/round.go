@@ -28,8 +28,8 @@ type round struct {
 // snapshotRows is how many rows are looked at in one snapshot.
 const snapshotRows = 4096
 
-// all looks at all rows, or at those of absent owners alone.
-func (r *round) all(ctx context.Context, absent bool) error {
+// all looks at all rows, or at those alone that an import session may have held.
+func (r *round) all(ctx context.Context, held bool) error {
 	after := uid.UID("")
 	for {
 		snap := r.p.c.State.Snapshot()
@@ -38,10 +38,11 @@ func (r *round) all(ctx context.Context, absent bool) error {
 		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
 			after = u
 			n++
-			if absent && (!row.Judge || snap.Node(u) != nil) {
-				return n < snapshotRows
+			if held {
+				fail = r.ended(ctx, snap, u, row)
+			} else {
+				fail = r.row(ctx, snap, u, row, true)
 			}
-			fail = r.row(ctx, snap, u, row, true)
 			return fail == nil && n < snapshotRows
 		})
 		if err := closeSnapshot(snap); fail == nil {
@@ -51,6 +52,20 @@ func (r *round) all(ctx context.Context, absent bool) error {
 			return fail
 		}
 	}
+}
+
+// ended publishes what a row says is owed to dependents, and by built-in
+// finalizers, if an import session has held it that may have ended.
+func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+	if !row.Judge && !row.Orphan && row.Finish == "" {
+		return nil
+	}
+	n := snap.Node(u)
+	if n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting()) {
+		return nil
+	}
+	fresh, due := lifecycle.OwedWhen(snap, u, n)
+	return r.collector(ctx, snap, u, n, row, fresh, due)
 }
 
 // row publishes what a row says is owed. again says that it may have been
@@ -66,24 +81,14 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	} else if fresh.Evict {
 		r.p.evict(ctx, r.g, u, again)
 	}
-	fresh.Judge = fresh.Judge && r.judgeNow(snap, u, due)
 	if fresh.Held {
 		r.p.hold(u)
-		fresh.Held = false
 	}
-	if fresh == (lifecycle.Owed{}) || fresh == (lifecycle.Owed{JudgeAt: fresh.JudgeAt}) {
-		return nil
+	if err := r.collector(ctx, snap, u, n, row, fresh, due); err != nil {
+		return err
 	}
-	r.p.touch(u)
-	if fresh.Judge || fresh.Orphan {
-		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {
-			return err
-		}
-	}
-	if fresh.Finish != "" {
-		if err := r.finished(ctx, fresh.Finish, u); err != nil {
-			return err
-		}
+	if fresh.Finalize || fresh.Terminate || fresh.Evict {
+		r.p.touch(u)
 	}
 	if fresh.Finalize || fresh.Terminate {
 		return r.calls(ctx, snap, n, again)
@@ -91,14 +96,32 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	return nil
 }
 
+// collector publishes what the collector and the built-in finalizers have to do
+// because of u, if it is due.
+func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, fresh lifecycle.Owed, due lifecycle.Due) error {
+	fresh = r.p.begun(u, fresh, due)
+	fresh.Judge = fresh.Judge && r.judgeNow(snap, u, due)
+	if fresh.Judge || fresh.Orphan {
+		r.p.touch(u)
+		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {
+			return err
+		}
+	}
+	if fresh.Finish != "" {
+		r.p.touch(u)
+		return r.finished(ctx, fresh.Finish, u)
+	}
+	return nil
+}
+
 // filter selects which dependents of u are owed something: all of one that is
-// gone; the valid ones of one that orphans them, or waits for them; otherwise
+// gone; the valid ones of one that is to orphan them, or waits for them; otherwise
 // those with invalid references, also while the owner waits, however long.
-func filter(snap *state.Snapshot, n *lifecycle.Node) state.ClaimFilter {
+func filter(snap *state.Snapshot, n *lifecycle.Node, orphan bool) state.ClaimFilter {
 	switch {
 	case n == nil:
 		return state.ClaimFilter{}
-	case n.Orphaning() && n.Acknowledged():
+	case orphan:
 		return snap.ValidClaims(n, true)
 	case !n.Waiting():
 		return snap.ValidClaims(n, false)
@@ -125,7 +148,7 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 	}
 	var few []uid.UID
 	many := false
-	snap.Dependents(u, filter(snap, n), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+	snap.Dependents(u, filter(snap, n, owed.Orphan), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
 		few = append(few, d)
 		many = len(few) > r.p.c.ChunkSize
 		return !many

@@ -130,6 +130,7 @@ func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *
 	}
 	n := snap.Node(u)
 	owed, due := lifecycle.OwedWhen(snap, u, n)
+	owed = p.begun(u, owed, due)
 	into := &r.dirty
 	if owed.Orphan {
 		into = &r.orphan
@@ -139,7 +140,7 @@ func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *
 	var found []uid.UID // where only some are due
 	var fail error
 	if owed.Judge || owed.Orphan {
-		snap.Dependents(u, filter(snap, n), *cursor, func(e state.Edge, d uid.UID) bool {
+		snap.Dependents(u, filter(snap, n, owed.Orphan), *cursor, func(e state.Edge, d uid.UID) bool {
 			*cursor = e
 			count++
 			if some {
