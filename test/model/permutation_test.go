@@ -11,8 +11,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// In which order objects are imported does not matter (R2). The same ones, with
-// owners, finalizers and deletions, come in two orders, and to the same end.
+// TestOrderOfImports imports the same objects, with owners, finalizers and
+// deletions, in two orders.
+//
+// R2: they come to the same end.
 func TestOrderOfImports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Context(t))
