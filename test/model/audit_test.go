@@ -106,7 +106,11 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 		}
 		for _, e := range c.sessions {
 			if int(e.GetCommand()) == i {
-				a.m.sessions[e.GetImportSession().GetId()] = session{c.now, e.GetImportSession().GetClosed()}
+				id, closed := e.GetImportSession().GetId(), e.GetImportSession().GetClosed()
+				a.m.sessions[id] = session{c.now, closed}
+				if s := a.scripts[id]; s != nil && closed && s.importing {
+					s.ended = a.project(id)
+				}
 			}
 		}
 	}

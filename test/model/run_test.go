@@ -32,6 +32,7 @@ type script struct {
 	blamed     bool
 	collecting *command // the deletecollection under way
 	importing  bool     // owners are meant as they will be imported
+	ended      *model   // as it was at the end of an import, if importing
 	snapshot   *model   // as the last command left it
 	snapped    int64
 }
