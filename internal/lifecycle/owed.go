@@ -87,7 +87,7 @@ func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	if all := v.Count(u, Claims{}); o.Judge && n.Waiting() && due.Begins != 0 {
 		due.First, due.Last = due.Begins, due.Begins
 		if all.Pending() > Dependents(v, n).Pending() {
-			due.First = judgeMismatchedAt(v, n)
+			due.First = min(due.First, judgeMismatchedAt(v, n))
 		}
 	}
 	return o, due
