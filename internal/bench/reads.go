@@ -1,18 +1,21 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/scanner"
 )
@@ -82,25 +85,18 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	objects := d.Client.Objects(pods, namespace)
-	page, err := objects.Page(ctx, client.ListOptions{}, "")
-	if err != nil {
-		return nil, err
-	}
-	w := &watchers{told: make([][]time.Duration, b.Watchers), ready: make(chan struct{}, b.Watchers), want: b.Objects}
+	w := &watchers{told: make([][]time.Duration, b.Watchers), want: b.Objects}
 	g, running := errgroup.WithContext(ctx)
 	for i := range w.told {
-		g.Go(func() error { return w.watch(running, objects, page.Revision, i) })
+		g.Go(func() error { return w.watch(running, objects, i) })
 	}
-	// All of them watch before there is much to be told.
-	if _, err := objects.Create(ctx, dependent(kept, client.OwnerReferenceOf(owner, true, true)), client.WriteOptions{}); err != nil {
-		return nil, err
-	}
-	for range w.told {
-		select {
-		case <-w.ready:
-		case <-running.Done():
-			return nil, g.Wait()
-		}
+	// All of them watch before it begins: each has been told of something.
+	err = poll.Until(running, func() (bool, error) {
+		_, err := objects.Create(ctx, dependent(kept, client.OwnerReferenceOf(owner, true, true)), client.WriteOptions{})
+		return int(w.watching.Load()) == b.Watchers, err
+	})
+	if err != nil {
+		return nil, cmp.Or(g.Wait(), err)
 	}
 	m, err := d.start(ctx)
 	if err != nil {
@@ -128,24 +124,28 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 
 // watchers are told of objects.
 type watchers struct {
-	ready chan struct{} // has one for each that watches, which it knows by an object that nobody has noted as sent
-	want  int           // how many objects each is to be told of beside
-	sent  sync.Map      // when each was sent, by name
-	told  [][]time.Duration
+	watching atomic.Int32 // how many of them have been told of anything
+	want     int          // of how many that were sent each is to be told
+	sent     sync.Map     // when each was sent, by name
+	told     [][]time.Duration
 }
 
 // watch is the i-th, until it has been told of all.
-func (w *watchers) watch(ctx context.Context, objects *client.Objects, from uint64, i int) error {
-	for e, err := range objects.Watch(ctx, client.WatchOptions{FromRevision: from}) {
+func (w *watchers) watch(ctx context.Context, objects *client.Objects, i int) error {
+	watching := false
+	for e, err := range objects.Watch(ctx, client.WatchOptions{}) {
 		switch {
 		case err != nil:
 			return err
 		case e.Type != coppicev1.WatchEvent_TYPE_ADDED:
 			continue
 		}
+		if !watching {
+			watching = true
+			w.watching.Add(1)
+		}
 		at, ok := w.sent.Load(e.Object.GetMetadata().GetName())
 		if !ok {
-			w.ready <- struct{}{}
 			continue
 		}
 		if w.told[i] = append(w.told[i], time.Since(at.(time.Time))); len(w.told[i]) == w.want {
