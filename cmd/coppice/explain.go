@@ -59,7 +59,10 @@ type explanation struct {
 	Agent      *explainedAgent      `json:"agent,omitempty"`
 	Dependents *explainedDependents `json:"dependents,omitempty"`
 	Generation *awaitedGeneration   `json:"generation,omitempty"`
-	Owed       []explainedOwed      `json:"owed,omitempty"`
+	// ImportEnds is when the import session ends, at the latest, until which
+	// the built-in finalizers do not act.
+	ImportEnds *time.Time      `json:"importEnds,omitempty"`
+	Owed       []explainedOwed `json:"owed,omitempty"`
 }
 
 const (
@@ -231,6 +234,10 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	e.holders(ctx, d)
 	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
 		e.Generation = &awaitedGeneration{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
+	}
+	if n.GetImportEnds() != 0 {
+		ends := time.UnixMicro(n.GetImportEnds()).UTC()
+		e.ImportEnds = &ends
 	}
 	if e.State == stateTerminating && n.GetBlockingDependents() > 0 {
 		if err := e.blockers(ctx, n); err != nil {

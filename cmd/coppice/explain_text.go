@@ -70,6 +70,9 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 	if e.Generation != nil {
 		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))
 	}
+	if e.ImportEnds != nil {
+		waits = append(waits, "waits for the rest of its import, until "+clock(*e.ImportEnds, e.now())+" at the latest")
+	}
 	if len(holders) > 0 {
 		waits = slices.Insert(waits, 0, "is held by "+short(holders, 3))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
 		"agent":     func() { os.Exit(agentMain(os.Args[1])) },
 
+		"importer":    func() { os.Exit(importerMain(os.Args[1])) },
 		"initializer": func() { os.Exit(initializerMain(os.Args[1], os.Args[2:])) },
 	})
 }
@@ -57,6 +59,22 @@ func agentMain(resource string) int {
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
 		c := client.New(nc, client.WithActor("agent"))
 		return c.RunAgent(ctx, client.ParseResource(resource), func(context.Context, *client.Termination) error { return nil }, nil)
+	})
+}
+
+// importerMain imports a ConfigMap that was being deleted, orphaning its
+// dependents, and leaves its session open: there may be more to come.
+func importerMain(name string) int {
+	return connected(func(ctx context.Context, nc *nats.Conn) error {
+		configMaps := client.New(nc, client.WithActor("importer")).Objects(client.Resource{Plural: "configmaps"}, "default")
+		results, err := configMaps.ImportAll(ctx, "unfinished", []*coppicev1.Object{{
+			ApiVersion: "v1", Kind: "ConfigMap",
+			Metadata: &coppicev1.ObjectMeta{Name: name, Uid: "uid-of-" + name, Finalizers: []string{"orphan"}, DeletionTimestamp: timestamppb.Now()},
+		}}, false, client.WriteOptions{})
+		for _, r := range results {
+			err = errors.Join(err, r.Err)
+		}
+		return err
 	})
 }
 

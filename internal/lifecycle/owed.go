@@ -80,17 +80,26 @@ func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	}
 	o = owedByLive(v, n)
 	due = Due{First: o.JudgeAt, Last: o.JudgeAt}
-	if n.ImportSession == "" || !n.Orphaning() && !n.Waiting() {
+	if due.Begins = BeginsAfter(v, n); due.Begins == 0 {
 		return o, due
 	}
-	due.Begins = sessionEnd(v, n)
-	if all := v.Count(u, Claims{}); o.Judge && n.Waiting() && due.Begins != 0 {
+	if all := v.Count(u, Claims{}); o.Judge && n.Waiting() {
 		due.First, due.Last = due.Begins, due.Begins
 		if all.Pending() > Dependents(v, n).Pending() {
 			due.First = min(due.First, judgeMismatchedAt(v, n))
 		}
 	}
 	return o, due
+}
+
+// BeginsAfter is when the import session ends, if nothing more comes, until which
+// the finalizer orphan or foregroundDeletion of n does nothing: dependents that
+// it is there for may still come. It is zero if n does not wait for one.
+func BeginsAfter(v View, n *Node) Time {
+	if !n.Orphaning() && !n.Waiting() {
+		return 0
+	}
+	return sessionEnd(v, n)
 }
 
 func owedByLive(v View, n *Node) (o Owed) {

@@ -1675,8 +1675,11 @@ type GraphNode struct {
 	// built-in finalizers act, zero if they do not wait, and what it is.
 	AwaitedGeneration  int64 `protobuf:"varint,9,opt,name=awaited_generation,json=awaitedGeneration,proto3" json:"awaited_generation,omitempty"`
 	ObservedGeneration int64 `protobuf:"varint,10,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Unix microseconds, when the import session ends, at the latest, until which
+	// the built-in finalizers do not act; zero if they do not wait for one.
+	ImportEnds    int64 `protobuf:"varint,11,opt,name=import_ends,json=importEnds,proto3" json:"import_ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GraphNode) Reset() {
@@ -1775,6 +1778,13 @@ func (x *GraphNode) GetAwaitedGeneration() int64 {
 func (x *GraphNode) GetObservedGeneration() int64 {
 	if x != nil {
 		return x.ObservedGeneration
+	}
+	return 0
+}
+
+func (x *GraphNode) GetImportEnds() int64 {
+	if x != nil {
+		return x.ImportEnds
 	}
 	return 0
 }
@@ -2506,7 +2516,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x13ResolveObjectsReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\x94\x03\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xb5\x03\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +
@@ -2520,7 +2530,9 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04owed\x18\b \x01(\v2\x10.coppice.v1.OwedR\x04owed\x12-\n" +
 	"\x12awaited_generation\x18\t \x01(\x03R\x11awaitedGeneration\x12/\n" +
 	"\x13observed_generation\x18\n" +
-	" \x01(\x03R\x12observedGeneration\"\x97\x01\n" +
+	" \x01(\x03R\x12observedGeneration\x12\x1f\n" +
+	"\vimport_ends\x18\v \x01(\x03R\n" +
+	"importEnds\"\x97\x01\n" +
 	"\n" +
 	"GraphOwner\x12,\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x16.coppice.v1.OwnerClassR\x05class\x12\x10\n" +

@@ -103,6 +103,9 @@ func (g *grapher) add(u uid.UID, requested bool) {
 
 		AwaitedGeneration: n.AwaitedGeneration, ObservedGeneration: n.ObservedGeneration,
 	}
+	if ends := lifecycle.BeginsAfter(g.snap, n); ends > g.o.Now {
+		node.ImportEnds = int64(ends)
+	}
 	owed := func(u uid.UID) *coppicev1.Owed {
 		if !requested {
 			return nil

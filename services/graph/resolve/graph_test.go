@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -129,5 +131,28 @@ func TestGraphTellsOwed(t *testing.T) {
 	}
 	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetOwed() != nil {
 		t.Errorf("rs was not asked for, and is told with %v", rs)
+	}
+}
+
+// An object whose import is not over says until when its built-in finalizers
+// wait for the rest; one that has no such finalizer, or whose import is over,
+// does not.
+func TestGraphTellsImport(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	ending := &coppicev1.ObjectMeta{Finalizers: []string{lifecycle.FinalizerOrphan}, DeletionTimestamp: timestamppb.New(r.Clock.Time())}
+	r.Must(r.Importation("configmaps/ending", "session", ending), r.Importation("configmaps/other", "session", nil))
+	ends := func(name string) int64 {
+		return graph(t, r, resolve.GraphOptions{}, name).GetNodes()[0].GetImportEnds()
+	}
+	if got, want := ends("ending"), int64(r.Clock.Add(r.Options().SessionIdle)); got != want {
+		t.Errorf("the import ends at %d, want %d", got, want)
+	}
+	if got := ends("other"); got != 0 {
+		t.Errorf("what waits for nothing waits until %d", got)
+	}
+	r.CloseSession("session")
+	if got := ends("ending"); got != 0 {
+		t.Errorf("after the import it waits until %d", got)
 	}
 }
