@@ -90,6 +90,14 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 	if err := d.detailSync(r, int(r.BytesLogged/max(1, r.Commits))); err != nil {
 		return nil, err
 	}
+	if b.batch == 1 && d.local() {
+		// What a call costs that does nothing is what these consist of.
+		echo, err := d.echo(ctx, b.callers, int(r.BytesLogged)/b.objects)
+		if err != nil {
+			return nil, err
+		}
+		r.detail("bare_nats_requests_per_second", echo)
+	}
 	return r, d.count(ctx, namespace, "", b.objects)
 }
 

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// echoes is how many requests echo makes.
+const echoes = 20000
+
+// echo is how many requests a second this NATS server carries to somebody who
+// does nothing but answer, of so many bytes each, by so many callers: more than
+// that no service on it answers.
+func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	answering, err := d.conn(bus.RoleGraph)
+	if err != nil {
+		return 0, err
+	}
+	subject := bus.API{Realm: d.Client.Realm(), Actor: actor, Verb: "echo", Plural: "echo"}.Subject()
+	sub, err := answering.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(m.Data) })
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := answering.FlushWithContext(ctx); err != nil {
+		return 0, err
+	}
+	request := make([]byte, size)
+	start := time.Now()
+	g, ctx := errgroup.WithContext(ctx)
+	for range callers {
+		g.Go(func() error {
+			for range echoes / callers {
+				if _, err := d.Client.Conn().RequestWithContext(ctx, subject, request); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err = g.Wait()
+	return float64(echoes/callers*callers) / time.Since(start).Seconds(), err
+}
