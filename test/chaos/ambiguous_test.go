@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,17 +57,22 @@ func TestAmbiguous(t *testing.T) {
 			}
 
 			commands := contenders()
-			var sent atomic.Uint64 // messages, before the append
+			var sent atomic.Uint64 // bytes, before the append
 			disturb := func() {
-				sent.Store(nc.Stats().OutMsgs)
+				sent.Store(nc.Stats().OutBytes)
 				d.proxy.Set(c.direction, c.mode)
 			}
 			d.next.Store(&disturb)
-			answers := d.send(ctx, commands)
+			// The first command is alone in its commit, so that it is known how
+			// much each attempt of the append sends; the others come meanwhile.
+			leader := d.send(ctx, commands[:1])
+			testkit.WaitFor(t, ctx, "the append", func() bool { return d.next.Load() == nil })
+			others := d.send(ctx, commands[1:])
+			answers := func() [][]outcome { return append(leader(), others()...) }
 			if c.takeOver {
 				testkit.WaitFor(t, ctx, "the other to be the writer", two.Writing)
 			} else {
-				testkit.WaitFor(t, ctx, "a second attempt of the append", func() bool { return d.next.Load() == nil && nc.Stats().OutMsgs >= sent.Load()+2 })
+				testkit.WaitFor(t, ctx, "a second attempt of the append", func() bool { return nc.Stats().OutBytes >= sent.Load()+2*large })
 			}
 			if c.mode == testkit.Hold {
 				d.proxy.Set(c.direction, testkit.Pass)
@@ -149,6 +155,10 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 // contested is the name that several commands want for their object.
 const contested = "contested"
 
+// large is the size of the first contender's object, in bytes: more than
+// everything takes that a graph service says beside its appends.
+const large = 1 << 19
+
 // contenders are commands that create objects, some of them the same.
 func contenders() (list []command) {
 	for i := range 12 {
@@ -156,9 +166,11 @@ func contenders() (list []command) {
 		if i%3 == 0 {
 			name = contested
 		}
-		list = append(list, creation(configMaps, "a", &coppicev1.Object{
-			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(fmt.Sprint(i)),
-		}))
+		spec := fmt.Sprint(i)
+		if i == 0 {
+			spec = fmt.Sprintf("%q", strings.Repeat("x", large))
+		}
+		list = append(list, creation(configMaps, "a", &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}))
 	}
 	return list
 }
