@@ -19,6 +19,7 @@ func TestThousands(t *testing.T) {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	fast, slow := targets()[0], targets()[1]
+	fast.missed, slow.missed = "This is not to be said.", "Because."
 	p := page{targets: []measured{
 		{target: fast, command: "coppice bench cascade", result: &result{Objects: 1000, ObjectsPerSecond: 150_000, CPUSeconds: 0.01}, split: &result{ObjectsPerSecond: 90_000}},
 		{target: slow, command: "coppice bench cascade --policy foreground", result: &result{Objects: 1000, ObjectsPerSecond: 119_999}},
@@ -31,10 +32,14 @@ func TestPage(t *testing.T) {
 		"| cascade wide, background | 1,000 | 150,000 objects/s | 150,000 objects/s | yes | 10.0 us | 90,000 objects/s, 60% |",
 		"| cascade wide, foreground | 1,000 | 120,000 objects/s | 119,999 objects/s | **no** |",
 		"`coppice bench cascade --policy foreground`",
+		"**cascade wide, foreground**: not reached. Because.",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page does not have %q:\n%s", want, b.String())
 		}
+	}
+	if strings.Contains(b.String(), "not to be said") {
+		t.Error("the page says what is in the way of what was reached")
 	}
 }
 

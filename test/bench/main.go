@@ -20,19 +20,27 @@ import (
 
 type options struct {
 	quick, peers bool
+	divide       int
 	rounds       int
 	only         string
 	page         string
 }
 
+// small is by how much everything is smaller that is quick.
+const small = 200
+
 func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "everything small, and the page to the standard output")
+	flag.IntVar(&o.divide, "divide", 1, "by how much everything is smaller than it should be, for those in a hurry")
 	flag.BoolVar(&o.peers, "peers", false, "measure PostgreSQL as well, alternating")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often Coppice and a peer alternate; the median counts")
 	flag.StringVar(&o.only, "only", "", "only the targets whose name has this in it; the page to the standard output")
 	flag.StringVar(&o.page, "page", "docs/performance.md", "the page")
 	flag.Parse()
+	if o.quick {
+		o.divide = small
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)
 	stop()

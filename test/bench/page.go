@@ -62,8 +62,14 @@ func (p *page) write(out io.Writer) error {
 			w.line("To append %s bytes to a file and sync it takes %.3g ms (median), %.3g ms (p99).", thousands(float64(size)), t[0].Seconds()*1000, t[1].Seconds()*1000)
 		}
 	}
+	if p.divide > 1 {
+		w.line("")
+		w.line("**Everything here is %d times smaller than it should be**, for want of time: what is said to be reached is so at that", p.divide)
+		w.line("size only. `test/bench/run` without `--divide` takes half an hour.")
+	}
 	p.writeTargets(w)
 	p.writeLinear(w)
+	p.writeMissed(w)
 	p.writeBudgets(w)
 	p.writeScale(w)
 	p.writePeers(w)
@@ -98,6 +104,16 @@ func (p *page) writeLinear(w *writer) {
 		w.line("")
 		w.line("Under GOMEMLIMIT=512MiB a cascade of %s objects takes %.1f s, with %s MiB resident at peak.",
 			thousands(float64(p.limited.Objects)), p.limited.Seconds, thousands(float64(p.limited.PeakRSSBytes)/mib))
+	}
+}
+
+// writeMissed says what is in the way of what is not reached.
+func (p *page) writeMissed(w *writer) {
+	for _, m := range p.targets {
+		if m.missed != "" && !m.reached(m.result) {
+			w.line("")
+			w.line("**%s**: not reached. %s", m.name, m.missed)
+		}
 	}
 }
 

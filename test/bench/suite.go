@@ -18,15 +18,12 @@ type suite struct {
 	dir, program string
 }
 
-// small is by how much everything is smaller that is quick.
-const small = 200
-
-// sized is a size, or what is quick.
+// sized is a size, or a part of it.
 func (s *suite) sized(n int) int {
-	if s.quick {
-		return max(200, n/small)
+	if s.divide <= 1 {
+		return n
 	}
-	return n
+	return max(200, n/s.divide)
 }
 
 // bench runs one benchmark.
