@@ -89,7 +89,7 @@ func (p *page) writeTargets(w *writer) {
 			share := m.split.ObjectsPerSecond / m.result.ObjectsPerSecond
 			split = fmt.Sprintf("%s objects/s, %.0f%%", thousands(m.split.ObjectsPerSecond), 100*share)
 		}
-		w.line("| %s | %s | %s | %s | %s | %.1f us | %s |", m.name, thousands(float64(m.result.Objects)), m.wants, m.got(m.result), yes(m.reached(m.result)), m.result.cost(), split)
+		w.line("| %s | %s | %s | %s | %s | %.1f us | %s |", m.name, thousands(float64(m.result.Objects)), m.wants, m.got(m.result), yes(m.reached(m.result)), cost(m.result), split)
 	}
 }
 
@@ -98,7 +98,7 @@ func (p *page) writeLinear(w *writer) {
 		few, many := p.linear[0], p.linear[1]
 		ratio := (many.Seconds / float64(many.Objects)) / (few.Seconds / float64(few.Objects))
 		w.line("| cost of an object in a wide cascade of %s against one of %s | | within 1.3x | %.2fx | %s | %.1f and %.1f us | |",
-			thousands(float64(many.Objects)), thousands(float64(few.Objects)), ratio, yes(ratio <= 1.3), many.cost(), few.cost())
+			thousands(float64(many.Objects)), thousands(float64(few.Objects)), ratio, yes(ratio <= 1.3), cost(many), cost(few))
 	}
 	if p.limited != nil {
 		w.line("")
@@ -139,7 +139,7 @@ func (p *page) writeBudgets(w *writer) {
 		for _, name := range names {
 			w.line("| %s | %.2f | %.0f%% |", name, sum[name]*1000/float64(r.Objects), 100*sum[name]/m.profiled.root.value)
 		}
-		w.line("| together; the process has used %.2f us | %.2f | 100%% |", r.cost(), m.profiled.root.value*1000/float64(r.Objects))
+		w.line("| together; the process has used %.2f us | %.2f | 100%% |", cost(r), m.profiled.root.value*1000/float64(r.Objects))
 	}
 	if len(p.stages) > 0 {
 		w.line("")
@@ -168,7 +168,7 @@ func (p *page) writeScale(w *writer) {
 	w.line("| processors | objects/s | CPU an object | commits | objects in a commit |")
 	w.line("|---|---|---|---|---|")
 	for _, s := range p.scale {
-		w.line("| %d | %s | %.1f us | %d | %s |", s.processors, thousands(s.result.ObjectsPerSecond), s.result.cost(), s.result.Commits,
+		w.line("| %d | %s | %.1f us | %d | %s |", s.processors, thousands(s.result.ObjectsPerSecond), cost(s.result), s.result.Commits,
 			thousands(float64(s.result.Objects)/float64(max(1, s.result.Commits))))
 	}
 }

@@ -3,27 +3,15 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/coppice-gc/coppice/internal/bench"
 )
 
 // result is what `coppice bench -o json` prints.
-type result struct {
-	Name             string             `json:"name"`
-	Objects          int                `json:"objects"`
-	Seconds          float64            `json:"seconds"`
-	ObjectsPerSecond float64            `json:"objects_per_second"`
-	P50              float64            `json:"p50_ms"`
-	P99              float64            `json:"p99_ms"`
-	CPUSeconds       float64            `json:"cpu_seconds"`
-	PeakRSSBytes     uint64             `json:"peak_rss_bytes"`
-	Commits          uint64             `json:"commits"`
-	BytesLogged      uint64             `json:"bytes_logged"`
-	Processes        int                `json:"processes"`
-	Version          string             `json:"version"`
-	Details          map[string]float64 `json:"details"`
-}
+type result = bench.Result
 
-// microseconds of CPU for each object.
-func (r *result) cost() float64 { return r.CPUSeconds * 1e6 / float64(max(1, r.Objects)) }
+// cost is microseconds of CPU for each object.
+func cost(r *result) float64 { return r.CPUSeconds * 1e6 / float64(max(1, r.Objects)) }
 
 // target is a benchmark with what is wanted of it.
 type target struct {

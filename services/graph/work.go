@@ -1,0 +1,62 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
+	return propagator.Config{
+		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
+		Queued: r.queued, Parked: r.parked,
+		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
+		Unblock: func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
+	}
+}
+
+// countWork counts the messages of work, as far as NATS tells at once.
+func (r *realm) countWork(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
+		if n, err := r.queued(ctx, queue); err == nil {
+			r.metrics.working(queue, n)
+		}
+	}
+}
+
+// queued is how many messages wait in a queue, or are with a worker.
+func (r *realm) queued(ctx context.Context, queue string) (uint64, error) {
+	for _, c := range bus.WorkConsumers(r.name) {
+		if c.FilterSubject != bus.WorkSubject(r.name, queue) {
+			continue
+		}
+		consumer, err := r.js.Consumer(ctx, bus.WorkStream(r.name), c.Durable)
+		if err != nil {
+			return 0, err
+		}
+		info := consumer.CachedInfo()
+		return info.NumPending + uint64(info.NumAckPending), nil
+	}
+	return 0, fmt.Errorf("no queue %q", queue)
+}
+
+// parked reports whether the call of an external finalizer is parked.
+func (r *realm) parked(ctx context.Context, subject string) (bool, error) {
+	_, err := r.parkedStream.GetLastMsgForSubject(ctx, bus.ParkedSubject(r.name, subject, 0))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
