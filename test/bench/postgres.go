@@ -170,6 +170,7 @@ func (pg *postgres) run(ctx context.Context, input string, args ...string) (stri
 // a second.
 func (pg *postgres) cascade(ctx context.Context, sh shape, n int) (float64, error) {
 	script := `\set ON_ERROR_STOP on
+set client_min_messages = warning;
 drop table if exists objects;
 create table objects (uid uuid primary key, owner uuid references objects (uid) on delete cascade, name text not null, labels jsonb not null, body text not null);
 insert into objects values (md5('n' || 0)::uuid, null, 'root', '{}', '');
