@@ -46,7 +46,7 @@ func (c *child) pid() int { return c.cmd.Process.Pid }
 func (c *child) alive() error {
 	select {
 	case <-c.ended:
-		return fmt.Errorf("%s ended: %w: %s", c.name, errors.Join(c.err, errors.New("before it should")), c.out.last())
+		return fmt.Errorf("%s has ended (%v): %s", c.name, c.cmd.ProcessState, c.out.last())
 	default:
 		return nil
 	}

@@ -50,12 +50,10 @@ type call func(ctx context.Context, objects *client.Objects, list []*coppicev1.O
 // run measures calls. What prepare does with the same objects is not measured.
 func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call) (*Result, error) {
 	r := &Result{Name: fmt.Sprintf("%s, %d callers, batches of %d", b.name, b.callers, b.batch), Objects: b.objects}
-	namespace := "bench-" + randomName()
-	owner, err := createOwner(ctx, d.Client, namespace)
+	p, err := d.place(ctx)
 	if err != nil {
 		return nil, err
 	}
-	objects := d.Client.Objects(pods, namespace)
 	names := make([]string, b.objects)
 	for i := range names {
 		names[i] = randomName()
@@ -64,10 +62,10 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 		return func(ctx context.Context, names []string) error {
 			list := make([]*coppicev1.Object, len(names))
 			for i := range list {
-				list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
+				list[i] = p.dependent()
 				list[i].Metadata.Name = names[i]
 			}
-			return c(ctx, objects, list)
+			return c(ctx, p.objects, list)
 		}
 	}
 	if prepare != nil {
@@ -98,7 +96,7 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 		}
 		r.detail("bare_nats_requests_per_second", echo)
 	}
-	return r, d.count(ctx, namespace, "", b.objects)
+	return r, d.count(ctx, p.namespace, b.objects)
 }
 
 // each calls with all batches of names, so many at once, and returns how long
@@ -140,9 +138,9 @@ func (b commands) each(ctx context.Context, d *Deployment, what string, names []
 }
 
 // count checks how many objects a list shows.
-func (d *Deployment) count(ctx context.Context, namespace, selector string, want int) error {
+func (d *Deployment) count(ctx context.Context, namespace string, want int) error {
 	n := 0
-	for _, err := range d.Client.Objects(pods, namespace).List(ctx, client.ListOptions{LabelSelector: selector}) {
+	for _, err := range d.Client.Objects(pods, namespace).List(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,8 +51,8 @@ type Deployment struct {
 	onClose  []func() error // after that
 }
 
-// Elsewhere is a deployment that runs already, as a client sees it.
-// c.Dir must be empty.
+// Elsewhere is a deployment that runs already, as a client sees it. The
+// configuration says nothing of what is deployed: it has no Dir.
 func Elsewhere(cl *client.Client, c Config) *Deployment {
 	c.defaults()
 	return &Deployment{Client: cl, c: c}
@@ -155,7 +154,7 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 	}
 	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph")), start(bus.RoleScanner), start(bus.RoleFinalizers))
 	for range d.c.Processors {
-		err = errors.Join(err, start(bus.RoleProcessor))
+		err = errors.Join(err, start(bus.RoleProcessor, "--concurrency", strconv.Itoa(concurrency)))
 	}
 	if err != nil {
 		return err
@@ -175,8 +174,12 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 	return d.awaitProcesses(ctx, nc)
 }
 
-// awaitProcesses waits until a command is answered and the queue has as many
-// who wait for work as there are processors.
+// concurrency is how many chunks a processor works on at once, each asked for on
+// its own.
+const concurrency = 4
+
+// awaitProcesses waits until a command is answered and all processors wait for
+// work.
 func (d *Deployment) awaitProcesses(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -189,7 +192,7 @@ func (d *Deployment) awaitProcesses(ctx context.Context, nc *nats.Conn) error {
 			}
 		}
 		consumer, err := js.Consumer(ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
-		if err != nil || consumer.CachedInfo().NumWaiting < d.c.Processors {
+		if err != nil || consumer.CachedInfo().NumWaiting < d.c.Processors*concurrency {
 			return false, nil //nolint:nilerr // not there yet
 		}
 		_, err = d.Client.Kinds(ctx)
@@ -206,16 +209,7 @@ func (d *Deployment) pids() []int {
 	return list
 }
 
-// upArgs are the arguments of a child that runs everything.
-func upArgs(dir string, port int) []string {
-	return []string{"up", "--data", dir, "--port", strconv.Itoa(port), "--http", ""}
-}
-
-// up starts everything in one child, and returns once it is there.
-func up(dir string, port int, env ...string) (*child, error) {
-	c, err := startChild(upArgs(dir, port), env...)
-	if err != nil {
-		return nil, fmt.Errorf("start everything: %w", err)
-	}
-	return c, nil
+// up starts everything in one child.
+func up(dir string, port int) (*child, error) {
+	return startChild([]string{"up", "--data", dir, "--port", strconv.Itoa(port), "--http", ""})
 }

@@ -21,12 +21,10 @@ const rounds = 50
 // disk between them.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
-	namespace := "bench-" + randomName()
-	owner, err := createOwner(ctx, d.Client, namespace)
+	p, err := d.place(ctx)
 	if err != nil {
 		return nil, err
 	}
-	objects := d.Client.Objects(pods, namespace)
 	m, err := d.start(ctx)
 	if err != nil {
 		return nil, err
@@ -42,9 +40,9 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	size := 0
 	for round := range rounds {
 		for range b.Objects*(round+1)/rounds - b.Objects*round/rounds {
-			o := dependent(kept, client.OwnerReferenceOf(owner, true, true))
+			o := p.dependent()
 			start := time.Now()
-			if _, err := objects.Create(ctx, o, client.WriteOptions{}); err != nil {
+			if _, err := p.objects.Create(ctx, o, client.WriteOptions{}); err != nil {
 				return nil, err
 			}
 			commands = append(commands, time.Since(start))
@@ -80,7 +78,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		r.syncs(syncs, size)
 		r.detail("p99_to_sync_p99", float64(percentile(commands, 99))/float64(percentile(syncs, 99)))
 	}
-	return r, d.count(ctx, namespace, "", b.Objects)
+	return r, d.count(ctx, p.namespace, b.Objects)
 }
 
 // bytesPerCommit is how much a commit has taken on average, since the start.

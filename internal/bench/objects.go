@@ -46,6 +46,25 @@ func createOwner(ctx context.Context, c *client.Client, namespace string) (*copp
 	return r.Object, err
 }
 
+// place is a namespace of its own, with an object that owns what is made there.
+type place struct {
+	namespace string
+	owner     *coppicev1.Object
+	objects   *client.Objects
+}
+
+func (d *Deployment) place(ctx context.Context) (p place, err error) {
+	p.namespace = "bench-" + randomName()
+	p.objects = d.Client.Objects(pods, p.namespace)
+	p.owner, err = createOwner(ctx, d.Client, p.namespace)
+	return p, err
+}
+
+// dependent is an object that the owner owns.
+func (p place) dependent() *coppicev1.Object {
+	return dependent(kept, client.OwnerReferenceOf(p.owner, true, true))
+}
+
 // dependent is an object with two labels, and owned by others.
 func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
 	return &coppicev1.Object{
@@ -87,14 +106,13 @@ func (d *Deployment) inBatches(ctx context.Context, what string, n int, do func(
 	return g.Wait()
 }
 
-// populate makes objects with one owner, in a namespace.
-func (d *Deployment) populate(ctx context.Context, namespace string, n int, owner *coppicev1.Object) error {
-	objects := d.Client.Objects(pods, namespace)
+// populate makes objects in a place.
+func (d *Deployment) populate(ctx context.Context, p place, n int) error {
 	return d.inBatches(ctx, "making objects", n, func(ctx context.Context, from, to int) error {
 		list := make([]*coppicev1.Object, 0, to-from)
 		for range to - from {
-			list = append(list, dependent(kept, client.OwnerReferenceOf(owner, true, true)))
+			list = append(list, p.dependent())
 		}
-		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+		return firstError(p.objects.CreateAll(ctx, list, client.WriteOptions{}))
 	})
 }

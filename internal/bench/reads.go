@@ -26,11 +26,10 @@ type List struct{ Objects int }
 // Run makes the objects, and lists them.
 func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "list", Objects: b.Objects}
-	namespace, err := d.fill(ctx, b.Objects)
+	p, err := d.fill(ctx, b.Objects)
 	if err != nil {
 		return nil, err
 	}
-	objects := d.Client.Objects(pods, namespace)
 	m, err := d.start(ctx)
 	if err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	listed, next := 0, ""
 	for {
 		start := time.Now()
-		page, err := objects.Page(ctx, client.ListOptions{Limit: batch}, next)
+		page, err := p.objects.Page(ctx, client.ListOptions{Limit: batch}, next)
 		if err != nil {
 			return nil, err
 		}
@@ -59,14 +58,13 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, nil
 }
 
-// fill makes objects in a namespace of their own.
-func (d *Deployment) fill(ctx context.Context, n int) (namespace string, err error) {
-	namespace = "bench-" + randomName()
-	owner, err := createOwner(ctx, d.Client, namespace)
+// fill makes objects in a place of their own.
+func (d *Deployment) fill(ctx context.Context, n int) (place, error) {
+	p, err := d.place(ctx)
 	if err != nil {
-		return "", err
+		return p, err
 	}
-	return namespace, d.populate(ctx, namespace, n, owner)
+	return p, d.populate(ctx, p, n)
 }
 
 // Watch is watchers who are told of objects as they are made.
@@ -79,20 +77,18 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, errors.New("without a watcher there is nothing to measure")
 	}
 	r := &Result{Name: fmt.Sprintf("watch, %d watchers", b.Watchers), Objects: b.Objects}
-	namespace := "bench-" + randomName()
-	owner, err := createOwner(ctx, d.Client, namespace)
+	p, err := d.place(ctx)
 	if err != nil {
 		return nil, err
 	}
-	objects := d.Client.Objects(pods, namespace)
 	w := &watchers{told: make([][]time.Duration, b.Watchers), want: b.Objects}
 	g, running := errgroup.WithContext(ctx)
 	for i := range w.told {
-		g.Go(func() error { return w.watch(running, objects, i) })
+		g.Go(func() error { return w.watch(running, p.objects, i) })
 	}
 	// All of them watch before it begins: each has been told of something.
 	err = poll.Until(running, func() (bool, error) {
-		_, err := objects.Create(ctx, dependent(kept, client.OwnerReferenceOf(owner, true, true)), client.WriteOptions{})
+		_, err := p.objects.Create(ctx, p.dependent(), client.WriteOptions{})
 		return int(w.watching.Load()) == b.Watchers, err
 	})
 	if err != nil {
@@ -106,10 +102,10 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return d.inBatches(running, "making objects", b.Objects, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, to-from)
 			for i := range list {
-				list[i] = dependent(kept, client.OwnerReferenceOf(owner, true, true))
+				list[i] = p.dependent()
 				w.sent.Store(list[i].GetMetadata().GetName(), time.Now())
 			}
-			return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+			return firstError(p.objects.CreateAll(ctx, list, client.WriteOptions{}))
 		})
 	})
 	if err := g.Wait(); err != nil {

@@ -25,7 +25,7 @@ var errElsewhere = errors.New("this benchmark runs without --server only")
 type Replay struct{ Events int }
 
 // Run makes a log, half of it objects and half their removal by a cascade, and
-// folds it into an empty state. d is not used, beyond what it is configured to.
+// folds it into an empty state. It ends d, and uses its directory.
 func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
@@ -139,7 +139,7 @@ type aside struct {
 	port      int
 	child     *child
 	nc        *nats.Conn
-	namespace string
+	namespace string // of what was made
 }
 
 // aside starts everything in a process beside this one.
@@ -151,7 +151,7 @@ func (d *Deployment) aside(ctx context.Context) (*aside, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &aside{d: d, dir: filepath.Join(d.c.Dir, "aside"), port: port, namespace: "bench-" + randomName()}
+	a := &aside{d: d, dir: filepath.Join(d.c.Dir, "aside"), port: port}
 	_, err = a.answered(ctx)
 	return a, err
 }
@@ -177,26 +177,27 @@ func (a *aside) answered(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = createOwner(ctx, a.client(), a.namespace)
+	_, err = a.deployment().place(ctx)
 	return time.Since(start), err
 }
 
 func (a *aside) client() *client.Client { return client.New(a.nc, client.WithActor(actor)) }
 
-func (a *aside) populate(ctx context.Context, n int) error {
-	owner, err := createOwner(ctx, a.client(), a.namespace)
-	if err != nil {
-		return err
-	}
+// deployment is the process as other benchmarks see one.
+func (a *aside) deployment() *Deployment {
 	d := *a.d
 	d.Client = a.client()
-	return d.populate(ctx, a.namespace, n, owner)
+	return &d
+}
+
+func (a *aside) populate(ctx context.Context, n int) error {
+	p, err := a.deployment().fill(ctx, n)
+	a.namespace = p.namespace
+	return err
 }
 
 func (a *aside) count(ctx context.Context, want int) error {
-	d := *a.d
-	d.Client = a.client()
-	return d.count(ctx, a.namespace, "", want)
+	return a.deployment().count(ctx, a.namespace, want)
 }
 
 // measured notes what the process has used.

@@ -47,14 +47,20 @@ func TestEnd(t *testing.T) {
 				b.waitForEnd()
 				return
 			}
-			again := make(chan string, 1)
-			b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
-				again <- number(m)
-				return nil
-			}))
-			testkit.Receive(t, b.ctx, "the message, by another", again)
+			b.redelivered()
 		})
 	}
+}
+
+// redelivered waits until another worker has the message that one has given up.
+func (b *bench) redelivered() {
+	b.t.Helper()
+	again := make(chan string, 1)
+	b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
+		again <- number(m)
+		return nil
+	}))
+	testkit.Receive(b.t, b.ctx, "the message, by another", again)
 }
 
 // What a worker held that died is delivered to another.
@@ -120,12 +126,7 @@ func TestPeerGone(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("the peer was asked for %d times", asked)
 	}
-	again := make(chan string, 1)
-	b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
-		again <- number(m)
-		return nil
-	}))
-	testkit.Receive(t, b.ctx, "the message, by another", again)
+	b.redelivered()
 }
 
 // As long as they are there what was begun is brought to its end.

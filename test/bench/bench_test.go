@@ -32,7 +32,7 @@ func TestPage(t *testing.T) {
 		"| cascade wide, background | 1,000 | 150,000 objects/s | 150,000 objects/s | yes | 10.0 us | 90,000 objects/s, 60% |",
 		"| cascade wide, foreground | 1,000 | 120,000 objects/s | 119,999 objects/s | **no** |",
 		"`coppice bench cascade --policy foreground`",
-		"**cascade wide, foreground**: not reached. Because.",
+		"**cascade wide, foreground**: not reached.\nBecause.",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page does not have %q:\n%s", want, b.String())

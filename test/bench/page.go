@@ -112,7 +112,8 @@ func (p *page) writeMissed(w *writer) {
 	for _, m := range p.targets {
 		if m.missed != "" && !m.reached(m.result) {
 			w.line("")
-			w.line("**%s**: not reached. %s", m.name, m.missed)
+			w.line("**%s**: not reached.", m.name)
+			w.line("%s", m.missed)
 		}
 	}
 }

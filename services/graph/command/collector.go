@@ -13,8 +13,8 @@ import (
 // in the next commit where the last one was full, and is never repeated by id,
 // because to repeat it does no harm.
 type batch struct {
-	todo    []uid.UID
-	fetched int // how many of todo were read ahead
+	left    []uid.UID
+	fetched int // how many of left were read ahead
 }
 
 // readAhead is how many nodes are read at once.
@@ -23,12 +23,12 @@ const readAhead = 4096
 // each calls decide for the objects in order, as far as their events fit.
 // Objects that are gone are passed over.
 func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
-	for len(b.todo) > 0 {
+	for len(b.left) > 0 {
 		if b.fetched == 0 {
-			b.fetched = min(readAhead, len(b.todo))
-			d.Prefetch(b.todo[:b.fetched])
+			b.fetched = min(readAhead, len(b.left))
+			d.Prefetch(b.left[:b.fetched])
 		}
-		u := b.todo[0]
+		u := b.left[0]
 		if n := d.Tx.Node(u); n != nil {
 			events := decide(n)
 			if _, ok := d.Apply(events, 0); !ok {
@@ -37,7 +37,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 			}
 			decided(u, len(events) > 0)
 		}
-		b.todo = b.todo[1:]
+		b.left = b.left[1:]
 		b.fetched--
 	}
 	return true
@@ -66,7 +66,7 @@ func NewPropose(r *coppicev1.ProposeRequest) (*Propose, *lifecycle.Error) {
 	if err != nil {
 		return nil, lifecycle.ErrBadRequest("strip: %v", err)
 	}
-	return &Propose{batch: batch{todo: collect}, strip: strip}, nil
+	return &Propose{batch: batch{left: collect}, strip: strip}, nil
 }
 
 // Do implements writer.Work.
@@ -82,7 +82,7 @@ func (p *Propose) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 		}) {
 			return false, nil
 		}
-		p.phase, p.todo = 1, p.strip
+		p.phase, p.left = 1, p.strip
 	}
 	return p.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Strip(d.Ctx, n) }, func(u uid.UID, acted bool) {
 		switch {
@@ -106,7 +106,7 @@ func (*Propose) NewReply() proto.Message { return &coppicev1.ProposeReply{} }
 // grouped is a batch of which each object is another's.
 type grouped struct {
 	batch
-	owners []uid.UID // of each in todo
+	owners []uid.UID // of each in left
 }
 
 func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle.Error) {
@@ -115,10 +115,10 @@ func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle
 		if err != nil || len(rest) > 0 {
 			return b, lifecycle.ErrBadRequest("groups[%d].owner: %v", i, uid.ErrMalformed)
 		}
-		if b.todo, err = uid.Unpack(b.todo, g.GetDependents()); err != nil {
+		if b.left, err = uid.Unpack(b.left, g.GetDependents()); err != nil {
 			return b, lifecycle.ErrBadRequest("groups[%d].dependents: %v", i, err)
 		}
-		for len(b.owners) < len(b.todo) {
+		for len(b.owners) < len(b.left) {
 			b.owners = append(b.owners, owner)
 		}
 	}
@@ -129,7 +129,7 @@ func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle
 // are passed over.
 func (b *grouped) eachOwned(d *writer.Decision, decide func(owner, n *lifecycle.Node) []lifecycle.Event, acted func()) (finished bool) {
 	return b.each(d, func(n *lifecycle.Node) []lifecycle.Event {
-		owner := d.Tx.Node(b.owners[len(b.owners)-len(b.todo)])
+		owner := d.Tx.Node(b.owners[len(b.owners)-len(b.left)])
 		if owner == nil {
 			return nil
 		}
@@ -188,11 +188,11 @@ func NewFinish(r *coppicev1.FinishRequest) (*Finish, *lifecycle.Error) {
 	if !lifecycle.IsBuiltinFinalizer(r.GetFinalizer()) {
 		return nil, lifecycle.ErrBadRequest("finalizer: %q is not built in; external finalizers are removed by the verb removefinalizer", r.GetFinalizer())
 	}
-	todo, err := uid.Unpack(nil, r.GetUids())
+	left, err := uid.Unpack(nil, r.GetUids())
 	if err != nil {
 		return nil, lifecycle.ErrBadRequest("uids: %v", err)
 	}
-	return &Finish{batch: batch{todo: todo}, finalizer: r.GetFinalizer()}, nil
+	return &Finish{batch: batch{left: left}, finalizer: r.GetFinalizer()}, nil
 }
 
 // Do implements writer.Work.

@@ -263,9 +263,9 @@ func (s *script) second(d *datadriven.TestData) string {
 }
 
 func (s *script) doWork(*datadriven.TestData) string {
-	todo := s.work
+	work := s.work
 	s.work = nil
-	for _, w := range todo {
+	for _, w := range work {
 		if w.do != nil {
 			w.do(s.realm)
 		}
