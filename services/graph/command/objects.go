@@ -53,7 +53,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		return true, lifecycle.ErrUnknownKind(o.Resource)
 	}
 	if o.Check != nil {
-		if !d.Empty() {
+		if !d.First() {
 			return false, nil
 		}
 		if err := o.Check(d); err != nil {

@@ -291,8 +291,12 @@ type Commit struct {
 }
 
 // EndCommit ends a commit: what is owed is computed again for all that the
-// commit touched, and the checkpoint moves.
+// commit touched, and the checkpoint moves. The Tx under this one must have been
+// flushed.
 func (tx *Tx) EndCommit(c Commit) {
+	if tx.under != nil {
+		tx.under.under = nil // it has been flushed as well, and is needed no more
+	}
 	for _, u := range slices.Sorted(maps.Keys(tx.touched)) {
 		tx.endTouch(u, c.Time)
 	}
@@ -343,7 +347,11 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	e, known := tx.owed[u]
 	if !known {
 		e = &owedEntry{}
-		e.row, e.ok = tx.r.owed(u)
+		if was := tx.underOwed(u); was != nil {
+			e.row, e.ok = was.row, was.ok
+		} else {
+			e.row, e.ok = tx.r.owed(u)
+		}
 		e.stored = e.ok
 		tx.owed[u] = e
 	}
@@ -365,6 +373,13 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		since = e.row.Since
 	}
 	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds}
+}
+
+func (tx *Tx) underOwed(u uid.UID) *owedEntry {
+	if tx.under == nil {
+		return nil
+	}
+	return tx.under.owed[u]
 }
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }

@@ -26,53 +26,75 @@ type OwedChange struct {
 	Holds bool
 }
 
-// Flush writes the effects of the commits that have ended, in one batch with
-// the checkpoint, and publishes them to new Snapshots. It returns what has
-// changed of what is owed. After an error the State is unusable.
-func (tx *Tx) Flush() ([]OwedChange, error) {
+// prepared is a Tx as Flush writes it.
+type prepared struct {
+	batch                     *pebble.Batch
+	owed                      []OwedChange
+	dropRemoved, dropCommands int // rows that fall out of the windows
+}
+
+// Prepare encodes the effects of the commits that have ended, so that Flush only
+// has to write them. Nothing may be done with the Tx afterwards but to Flush or
+// to Drop it, and to start one on top of it. It can run while the last of the
+// commits is on its way into the log. Flush prepares what is not prepared.
+func (tx *Tx) Prepare() error {
+	if tx.prepared != nil {
+		return nil
+	}
 	if err := tx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	s := tx.s
-	b := s.db.NewBatchWithSize(512 * len(tx.objects))
-	w := writer{b: b}
 	uids := tx.dirtyObjects()
+	p := &prepared{batch: s.db.NewBatchWithSize(512 * (len(uids) + 1))}
+	w := writer{b: p.batch}
 	tx.writeNodes(&w, uids)
 	tx.writeBodies(&w, uids)
 	tx.writeNames(&w, uids)
 	tx.writeEdges(&w, uids)
 	tx.writeClaims(&w)
 	tx.writeAbsent(&w)
-	changes := tx.writeOwed(&w)
+	p.owed = tx.writeOwed(&w)
 	tx.writeSessions(&w)
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
 	}
-	dropRemoved, dropCommands := s.removed.surplus(tx.removed), s.commands.surplus(tx.commands)
-	for i := range dropRemoved {
+	p.dropRemoved, p.dropCommands = s.removed.surplus(tx.removed), s.commands.surplus(tx.commands)
+	for i := range p.dropRemoved {
 		w.delete(numberKey(tableRemoved, s.removed.row(i, tx.removed).sequence))
 	}
-	for i := range dropCommands {
+	for i := range p.dropCommands {
 		w.delete(numberKey(tableCommands, s.commands.row(i, tx.commands).sequence))
 	}
 	cp, err := proto.MarshalOptions{Deterministic: true}.Marshal(tx.checkpoint)
 	if err != nil {
-		return nil, fmt.Errorf("state: checkpoint: %w", err)
+		return fmt.Errorf("state: checkpoint: %w", err)
 	}
 	w.put(keyCheckpoint, cp)
 	if w.err != nil {
-		return nil, fmt.Errorf("state: write: %w", w.err)
+		return fmt.Errorf("state: write: %w", w.err)
 	}
+	tx.prepared = p
+	return nil
+}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.commit(b); err != nil {
+// Flush writes the effects of the commits that have ended, in one batch with
+// the checkpoint, and publishes them to new Snapshots. It returns what has
+// changed of what is owed. After an error the State is unusable.
+func (tx *Tx) Flush() ([]OwedChange, error) {
+	if err := tx.Prepare(); err != nil {
 		return nil, err
 	}
-	s.removed.update(tx.removed, dropRemoved)
-	s.commands.update(tx.commands, dropCommands)
+	s, p := tx.s, tx.prepared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.commit(p.batch); err != nil {
+		return nil, err
+	}
+	s.removed.update(tx.removed, p.dropRemoved)
+	s.commands.update(tx.commands, p.dropCommands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
-	return changes, nil
+	return p.owed, nil
 }
 
 // writer writes to a batch and remembers the first failure.

@@ -55,11 +55,16 @@ func (f *folded) flush(t *rapid.T) {
 	if f.tx == nil {
 		return
 	}
-	changes, err := f.tx.Flush()
+	f.flushed(t, f.tx)
+	f.tx = nil
+}
+
+// flushed flushes, and takes note of what is owed.
+func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
+	changes, err := tx.Flush()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.tx = nil
 	for _, c := range changes {
 		if _, had := f.owed[c.UID]; had != c.Had {
 			t.Fatalf("owed %s: told that it was there before: %t, want %t", c.UID, c.Had, had)
@@ -75,7 +80,8 @@ func (f *folded) flush(t *rapid.T) {
 // TestFold plays random commands, and holds the state against the realm in
 // memory after every commit.
 //
-// A second state folds the same commits in batches of another size and must
+// A second state folds the same commits in batches of another size, and a third
+// begins each commit while the one before is still being flushed. They must
 // become the same, key by key. In the first, commands are also applied and
 // rolled back before.
 //
@@ -84,23 +90,34 @@ func (f *folded) flush(t *rapid.T) {
 func TestFold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		one, many := newFolded(t), newFolded(t)
-		defer one.s.Close()
-		defer many.s.Close()
+		one, many, ahead := newFolded(t), newFolded(t), newFolded(t)
+		for _, f := range []*folded{one, many, ahead} {
+			defer f.s.Close()
+		}
 		realm := lifecycletest.New()
 		realm.Latecomers, realm.Containers, realm.Restless = true, true, true
 		first := genesis(realm)
 		sequence := uint64(0)
+		var before *lifecycletest.Realm // the commit
 		commit := func(events []lifecycle.Event, revision uint64) {
 			sequence++
-			for _, f := range []*folded{one, many} {
+			under := ahead.tx
+			if under != nil {
+				ahead.tx = under.Next()
+				view(t, "tx ahead", ahead.tx, before)
+			}
+			for _, f := range []*folded{one, many, ahead} {
 				f.apply(t, events, revision)
+				if f == ahead && under != nil {
+					f.flushed(t, under)
+				}
 				f.tx.EndCommit(state.Commit{
 					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
 					Commands: []state.CommandID{{byte(sequence), byte(sequence >> 8)}},
 				})
 			}
 			one.flush(t)
+			before = realm.Clone()
 		}
 		commit(first, 1)
 
@@ -123,12 +140,18 @@ func TestFold(t *testing.T) {
 			agree(t, one, realm)
 		}
 		many.flush(t)
+		ahead.flush(t)
 
-		a, b := one.s.Snapshot(), many.s.Snapshot()
+		a := one.s.Snapshot()
 		defer a.Close()
-		defer b.Close()
-		if d, err := state.Diff(a, b); d != nil || err != nil {
-			t.Fatalf("two batch sizes, two states: %v, %v", d, err)
+		for _, f := range []*folded{many, ahead} {
+			b := f.s.Snapshot()
+			if d, err := state.Diff(a, b); d != nil || err != nil {
+				t.Fatalf("two ways to fold, two states: %v, %v", d, err)
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if got := one.s.Checkpoint().GetRevision(); got != realm.Revision {
 			t.Fatalf("revision %d, want %d", got, realm.Revision)
@@ -171,32 +194,8 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	s := f.s.Snapshot()
 	defer s.Close()
 	fresh := f.s.Begin()
-	for name, v := range map[string]lifecycle.View{"snapshot": s, "tx": fresh} {
-		if got, want := v.Options(), realm.Options(); got != want {
-			t.Fatalf("%s: options %+v, want %+v", name, got, want)
-		}
-		for _, u := range realm.UIDs() {
-			want := realm.Node(u)
-			if got := v.Node(u); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%s: node %s is %+v, want %+v", name, u, got, want)
-			}
-			if got := v.Lookup(realm.Kinds().OfNode(want), want.Namespace, want.Name); got != u {
-				t.Fatalf("%s: %s %s/%s is %s, want %s", name, want.Kind, want.Namespace, want.Name, got, u)
-			}
-			if got := v.Body(want); string(got.GetSpec()) != string(realm.Body(want).GetSpec()) {
-				t.Fatalf("%s: body of %s is %v, want %v", name, u, got, realm.Body(want))
-			}
-			if got, want := lifecycle.Dependents(v, want), lifecycle.Dependents(realm, want); got != want {
-				t.Fatalf("%s: %s has dependents %+v, want %+v", name, u, got, want)
-			}
-			for i := range want.Owners {
-				r := &want.Owners[i]
-				if got, want := lifecycle.Classify(v, want, r, realm.Clock), lifecycle.Classify(realm, want, r, realm.Clock); got != want {
-					t.Fatalf("%s: reference %d of %s is classified as %+v, want %+v", name, i, u, got, want)
-				}
-			}
-		}
-	}
+	view(t, "snapshot", s, realm)
+	view(t, "tx", fresh, realm)
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +204,34 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	}
 	agreeOwed(t, f, s, realm)
 	agreeEdges(t, s, realm)
+}
+
+// view holds what a view says against the realm.
+func view(t *rapid.T, name string, v lifecycle.View, realm *lifecycletest.Realm) {
+	if got, want := v.Options(), realm.Options(); got != want {
+		t.Fatalf("%s: options %+v, want %+v", name, got, want)
+	}
+	for _, u := range realm.UIDs() {
+		want := realm.Node(u)
+		if got := v.Node(u); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: node %s is %+v, want %+v", name, u, got, want)
+		}
+		if got := v.Lookup(realm.Kinds().OfNode(want), want.Namespace, want.Name); got != u {
+			t.Fatalf("%s: %s %s/%s is %s, want %s", name, want.Kind, want.Namespace, want.Name, got, u)
+		}
+		if got := v.Body(want); string(got.GetSpec()) != string(realm.Body(want).GetSpec()) {
+			t.Fatalf("%s: body of %s is %v, want %v", name, u, got, realm.Body(want))
+		}
+		if got, want := lifecycle.Dependents(v, want), lifecycle.Dependents(realm, want); got != want {
+			t.Fatalf("%s: %s has dependents %+v, want %+v", name, u, got, want)
+		}
+		for i := range want.Owners {
+			r := &want.Owners[i]
+			if got, want := lifecycle.Classify(v, want, r, realm.Clock), lifecycle.Classify(realm, want, r, realm.Clock); got != want {
+				t.Fatalf("%s: reference %d of %s is classified as %+v, want %+v", name, i, u, got, want)
+			}
+		}
+	}
 }
 
 func agreeOwed(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Realm) {

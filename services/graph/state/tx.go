@@ -14,10 +14,12 @@ import (
 // with what the commits have changed so far on top. Events are applied one by
 // one, so that each command of a commit sees those before it. A commit ends
 // with EndCommit; any number of them are written by Flush, or dropped by
-// letting the Tx go. A Tx is for one goroutine, and a State has one at a time.
+// letting the Tx go. A Tx is for one goroutine, and a State has one at a time,
+// or two, of which the second stands on the first: see Next.
 type Tx struct {
 	s          *State
 	r          reader
+	under      *Tx // what this one stands on, nil for the state alone; only read
 	kinds      *lifecycle.Kinds
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
@@ -36,6 +38,7 @@ type Tx struct {
 	removedSince uint64              // the first sequence that the window will hold
 	commands     []windowRow[CommandID]
 	rows         []rowOp
+	prepared     *prepared // by Prepare
 
 	undo      []func()
 	recording bool
@@ -45,11 +48,11 @@ type Tx struct {
 
 // object is an object as it is stored and as it is now.
 type object struct {
-	stored, now             *lifecycle.Node
+	stored, now             *lifecycle.Node // stored: also by the Tx under this one
 	storedParent, nowParent bool
-	body                    []byte // the new body, if changed
-	bodyChanged             bool
-	removal                 removal // by this Tx, the last
+	body                    []byte  // if it is not, or may not be, the one in the table
+	bodyChanged             bool    // by this Tx
+	removal                 removal // by this Tx or the one under it, the last
 	dirty                   bool
 }
 
@@ -101,6 +104,15 @@ func (s *State) Begin() *Tx {
 	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint)
 	tx.s = s
 	return tx
+}
+
+// Next starts a Tx on top of tx, of which all commits have ended. tx may be
+// flushed meanwhile, by another goroutine, and has to be before a commit of the
+// new one ends; if tx is dropped, the new one must be.
+func (tx *Tx) Next() *Tx {
+	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint)
+	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
+	return next
 }
 
 func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint) *Tx {
@@ -166,20 +178,43 @@ func (tx *Tx) object(u uid.UID) *object {
 	o, ok := tx.objects[u]
 	if !ok {
 		o = &object{}
-		o.stored, o.storedParent = tx.r.node(u)
-		o.now, o.nowParent = o.stored, o.storedParent
+		if !tx.inherit(u, o) {
+			o.stored, o.storedParent = tx.r.node(u)
+			o.now, o.nowParent = o.stored, o.storedParent
+		}
 		tx.objects[u] = o
 	}
 	return o
+}
+
+// inherit sets the entry of an object from that of the Tx under this one, if
+// it has one.
+func (tx *Tx) inherit(u uid.UID, o *object) bool {
+	if tx.under == nil {
+		return false
+	}
+	was, ok := tx.under.objects[u]
+	if ok {
+		*o = object{
+			stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
+			body: was.body, removal: was.removal,
+		}
+	}
+	return ok
 }
 
 // Prefetch reads many nodes at once.
 func (tx *Tx) Prefetch(uids []uid.UID) {
 	missing := make([]uid.UID, 0, len(uids))
 	for _, u := range uids {
-		if _, ok := tx.objects[u]; !ok {
-			missing = append(missing, u)
+		if _, ok := tx.objects[u]; ok {
+			continue
 		}
+		if tx.under != nil && tx.under.objects[u] != nil {
+			tx.object(u)
+			continue
+		}
+		missing = append(missing, u)
 	}
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
@@ -228,6 +263,9 @@ func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	ref := nameRef{kind.Resource(), namespace, name}
 	u, ok := tx.names[ref]
+	if !ok && tx.under != nil {
+		u, ok = tx.under.names[ref]
+	}
 	if !ok {
 		if u, ok = tx.looked[ref]; !ok {
 			u = tx.r.lookup(ref.resource, namespace, name)
@@ -243,7 +281,7 @@ func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 // Body implements lifecycle.View.
 func (tx *Tx) Body(n *lifecycle.Node) *coppicev1.Body {
 	o := tx.object(n.UID)
-	if !o.bodyChanged {
+	if o.body == nil {
 		return tx.r.body(n.UID)
 	}
 	b := &coppicev1.Body{}
@@ -270,10 +308,29 @@ func (tx *Tx) owner(u uid.UID) *owner {
 
 // load reads a counter. An object that never had a dependent has none.
 func (tx *Tx) load(u uid.UID, e *claim) {
+	if was := tx.inherited(u, e.c); was != nil {
+		e.counter, e.stored = was.counter, was.All > 0
+		return
+	}
 	if o := tx.object(u); o.stored == nil || o.storedParent {
 		e.counter = tx.r.counter(u, e.c)
 		e.stored = e.All > 0
 	}
+}
+
+// inherited is a counter as the Tx under this one has it, nil if it has none.
+func (tx *Tx) inherited(u uid.UID, c lifecycle.Coordinates) *claim {
+	if tx.under == nil {
+		return nil
+	}
+	w := tx.under.owners[u]
+	switch {
+	case w == nil:
+		return nil
+	case c == (lifecycle.Coordinates{}):
+		return &w.all
+	}
+	return w.find(c)
 }
 
 // find returns a counter that was read before, or nil.
@@ -334,6 +391,13 @@ func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 // as they are now, and then those that are new.
 func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
 	w := tx.owner(u)
+	if tx.under != nil {
+		if was := tx.under.owners[u]; was != nil {
+			for _, e := range was.claims {
+				tx.claim(w, e.c)
+			}
+		}
+	}
 	more := true
 	var stored []lifecycle.Coordinates
 	tx.r.claims(u, prefix, func(c lifecycle.Coordinates, n counter) bool {
@@ -387,15 +451,29 @@ func (tx *Tx) absence(u uid.UID) *absence {
 	a, ok := tx.absent[u]
 	if !ok {
 		a = &absence{}
-		a.revision, a.claim, a.ok = tx.r.absent(u)
+		if was := tx.underAbsence(u); was != nil {
+			a.revision, a.claim, a.ok = was.revision, was.claim, was.ok
+		} else {
+			a.revision, a.claim, a.ok = tx.r.absent(u)
+		}
 		tx.absent[u] = a
 	}
 	return a
 }
 
+func (tx *Tx) underAbsence(u uid.UID) *absence {
+	if tx.under == nil {
+		return nil
+	}
+	return tx.under.absent[u]
+}
+
 // Session implements lifecycle.View.
 func (tx *Tx) Session(id string) lifecycle.Session {
 	last, ok := tx.sessions[id]
+	if !ok && tx.under != nil {
+		last, ok = tx.under.sessions[id]
+	}
 	switch {
 	case !ok:
 		return tx.r.session(id, tx.Options())
@@ -427,7 +505,7 @@ func (tx *Tx) AnyIn(namespace string) string {
 
 func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
 	tx.r.scan("names", prefix, nil, func(key, value []byte) bool {
-		if o, ok := tx.objects[uid.UID(value)]; ok && o.now == nil {
+		if tx.knownGone(uid.UID(value)) {
 			return true
 		}
 		resource, _, n := splitNameKey(key)
@@ -437,10 +515,27 @@ func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
 	if name != "" {
 		return name
 	}
-	for ref, u := range tx.names {
+	if name = tx.anyCreated(tx.names, matches); name == "" && tx.under != nil {
+		name = tx.anyCreated(tx.under.names, matches)
+	}
+	return name
+}
+
+func (tx *Tx) anyCreated(names map[nameRef]uid.UID, matches func(nameRef) bool) string {
+	for ref, u := range names {
 		if matches(ref) && tx.object(u).now != nil {
 			return ref.resource + "/" + ref.name
 		}
 	}
 	return ""
+}
+
+// knownGone reports whether an object was removed, by this Tx or the one under
+// it.
+func (tx *Tx) knownGone(u uid.UID) bool {
+	o, ok := tx.objects[u]
+	if !ok && tx.under != nil {
+		o, ok = tx.under.objects[u]
+	}
+	return ok && o.now == nil
 }

@@ -34,7 +34,7 @@ type Hub struct {
 	next      uint64         // number of the next
 	revision  uint64         // up to which everything was told
 	interests map[string]*interest
-	recording map[string]bool // resources that the commit under way records; nil if none is
+	recording []map[string]bool // resources that each commit under way records
 	watches   int
 	changed   chan struct{} // closed and replaced with each commit
 }
@@ -54,23 +54,24 @@ func NewHub(revision uint64, now func() time.Time) *Hub {
 }
 
 // Begin says that commits are being applied, and returns which resources'
-// changes are to be recorded; nil if of none. Commit or Abort must follow.
+// changes are to be recorded; nil if of none. Commit or Abort must follow; what
+// begins before that is committed after it.
 func (h *Hub) Begin() (watched func(resource string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.recording = make(map[string]bool, len(h.interests))
+	recording := make(map[string]bool, len(h.interests))
 	for r := range h.interests {
-		h.recording[r] = true
+		recording[r] = true
 	}
-	if len(h.recording) == 0 {
+	h.recording = append(h.recording, recording)
+	if len(recording) == 0 {
 		return nil
 	}
-	recording := h.recording
 	return func(resource string) bool { return recording[resource] }
 }
 
-// Commit tells the changes since Begin, those of watched resources, and the
-// revision after them.
+// Commit tells the changes since the first Begin that is under way, those of
+// watched resources, and the revision after them.
 func (h *Hub) Commit(revision uint64, changes []state.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,29 +79,43 @@ func (h *Hub) Commit(revision uint64, changes []state.Change) {
 		h.remember(changes[i])
 	}
 	h.revision = revision
+	if len(h.recording) > 0 {
+		h.recording = h.recording[1:]
+	}
 	h.end()
 }
 
-// Abort says that what began came to nothing.
+// Abort says that all that began came to nothing.
 func (h *Hub) Abort() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.recording = nil
 	h.end()
 }
 
-// end ends what Begin began: resources that were not recorded are from now on.
+// end is called when something that began has ended: resources are recorded from
+// now on if all that is still under way records them.
 func (h *Hub) end() {
 	for r, in := range h.interests {
-		if !in.ready {
+		if !in.ready && h.recorded(r) {
 			in.ready, in.since, in.first = true, h.revision, h.next
 		}
 		if in.watches == 0 && h.now().After(in.until) {
 			delete(h.interests, r)
 		}
 	}
-	h.recording = nil
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// recorded reports whether everything under way records a resource.
+func (h *Hub) recorded(resource string) bool {
+	for _, recording := range h.recording {
+		if !recording[resource] {
+			return false
+		}
+	}
+	return true
 }
 
 func (h *Hub) remember(c state.Change) {
@@ -150,7 +165,7 @@ func (h *Hub) join(ctx context.Context, resource string, from uint64) (place, er
 	for {
 		in := h.interests[resource]
 		if in == nil {
-			in = &interest{ready: h.recording == nil, since: h.revision, first: h.next}
+			in = &interest{ready: len(h.recording) == 0, since: h.revision, first: h.next}
 			h.interests[resource] = in
 		}
 		in.until = h.now().Add(linger)

@@ -230,6 +230,33 @@ func TestAbort(t *testing.T) {
 	w.expect("ADDED a@102 to 102")
 }
 
+// Where one thing begins before another is committed, who begins to watch is told
+// from what was recorded first.
+func TestOneBeginsBeforeAnotherEnds(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	pod := func(revision uint64) []state.Change {
+		n := &lifecycle.Node{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "a", Revision: revision}
+		return []state.Change{{Event: &lifecycle.Event{Type: lifecycle.ObjectCreated}, Revision: revision, After: n, Resource: "pods"}}
+	}
+	if b.hub.Begin() != nil {
+		t.Error("the first records for nobody")
+	}
+	w := b.watch(nil)
+	began := 0 // before the watch was known
+	testkit.WaitFor(t, b.ctx, "the watch to be known", func() bool {
+		began++
+		watched := b.hub.Begin()
+		return watched != nil && watched("pods")
+	})
+	for range began {
+		b.hub.Commit(101, nil)
+	}
+	w.expect(" to 101")
+	b.hub.Commit(102, pod(102))
+	w.expect("ADDED a@102 to 102")
+}
+
 // Without watches nothing is recorded.
 func TestNobodyWatches(t *testing.T) {
 	t.Parallel()

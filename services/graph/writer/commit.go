@@ -14,15 +14,30 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// decide begins a commit.
-func (w *Writer) decide() *Decision {
-	tx := w.c.State.Begin()
+// commit is a commit that is being decided.
+type commit struct {
+	d        *Decision
+	outcomes []outcome
+	size     int           // of the requests, in bytes
+	took     time.Duration // to decide
+	full     bool          // nothing more fits
+}
+
+// begin begins a commit, on top of the one that is on its way.
+func (w *Writer) begin() *commit {
+	var tx *state.Tx
+	if w.under != nil {
+		tx = w.under.tx.Next()
+	} else {
+		tx = w.c.State.Begin()
+	}
 	now := max(lifecycle.TimeOf(w.c.Now()), w.chain.Time)
 	id := newID()
-	return &Decision{
+	return &commit{d: &Decision{
 		Tx:      tx,
 		id:      id,
 		limit:   w.limit,
+		above:   w.under != nil,
 		watched: w.c.Begin(),
 		Ctx: &lifecycle.Context{
 			View: tx, Now: now, NewUID: uid.New, NewSuffix: newSuffix, MaxObject: w.maxObject,
@@ -31,7 +46,7 @@ func (w *Writer) decide() *Decision {
 			RealmID: w.chain.RealmID, ID: id, Previous: w.chain.Checksum, Epoch: w.chain.Epoch,
 			Time: now, FirstRevision: w.chain.Revision + 1,
 		}),
-	}
+	}}
 }
 
 // outcome is what a request came to, which is told once the commit is in the log.
@@ -41,43 +56,65 @@ type outcome struct {
 	err   *lifecycle.Error
 }
 
-// commit decides requests, as many as fit, and writes what they come to.
-func (w *Writer) commit(ctx context.Context, requests []*Request) error {
+// decideAll decides requests in the open commit, as many as fit.
+func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 	start := time.Now()
-	d := w.decide()
-	var outcomes []outcome
 	for i, r := range requests {
 		if w.repeated(ctx, r) {
 			continue
 		}
-		o, finished := w.do(d, r)
-		if d.fatal != nil {
-			return d.fatal
+		if w.open == nil {
+			w.open = w.begin()
 		}
-		if !finished {
+		c := w.open
+		// It may be long until it can go on its way: what waits is bounded also
+		// where it is decided and changes nothing.
+		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
+			c.full = true
+		}
+		if c.full {
 			w.rest = append(w.rest, requests[i:]...)
 			break
 		}
-		outcomes = append(outcomes, o)
+		c.size += r.Size
+		o, finished := w.do(c.d, r)
+		if c.d.fatal != nil {
+			return c.d.fatal
+		}
+		if !finished {
+			c.full = true
+			w.rest = append(w.rest, requests[i:]...)
+			break
+		}
+		c.outcomes = append(c.outcomes, o)
 	}
-	if err := d.Tx.Err(); err != nil {
+	if w.open != nil {
+		w.open.took += time.Since(start)
+	}
+	return nil
+}
+
+// close ends the open commit. It goes on its way if it has events.
+func (w *Writer) close(ctx context.Context) error {
+	c := w.open
+	if err := c.d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
-	if d.Empty() {
-		// All answers are reads of the state. They hold if nobody else was
-		// the writer until after they were read.
-		w.c.Abort()
-		if !w.c.Lease.Holds() {
-			w.refuse(outcomes)
-			return ErrLeaseLost
+	if !c.d.Empty() {
+		if err := w.launch(ctx, c); err != nil {
+			return err
 		}
-	} else if err := w.write(ctx, d, len(outcomes), time.Since(start)); err != nil {
-		if errors.Is(err, eventlog.ErrFenced) {
-			w.refuse(outcomes)
-		}
-		return err
+		w.open = nil
+		return nil
 	}
-	for _, o := range outcomes {
+	// All answers are reads of the state. They hold if nobody else was the
+	// writer until after they were read.
+	if !w.c.Lease.Holds() {
+		return ErrLeaseLost
+	}
+	w.open = nil
+	w.c.Abort()
+	for _, o := range c.outcomes {
 		w.answer(o)
 	}
 	return nil
@@ -95,9 +132,7 @@ func (w *Writer) refuse(outcomes []outcome) {
 
 // do lets one request decide, and reports whether it came to its end.
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
-	if r.ID != (state.CommandID{}) && w.pending[r.ID] == nil {
-		w.pending[r.ID] = &inFlight{first: r}
-	}
+	w.expect(r)
 	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
 	r.parts++
 	finished, err := r.Work.Do(d)
@@ -130,18 +165,27 @@ func (w *Writer) kept(d *Decision, r *Request, reply proto.Message) []byte {
 	return enc
 }
 
-// write seals a commit, appends it, and applies it.
-func (w *Writer) write(ctx context.Context, d *Decision, requests int, decided time.Duration) error {
+// flight is a commit on its way into the log, and from there into the state.
+type flight struct {
+	tx     *state.Tx
+	landed chan error // gets what became of it
+}
+
+// launch seals a commit, and lets it go on its way: it is appended, applied and
+// answered in the background, while the next is decided.
+func (w *Writer) launch(ctx context.Context, c *commit) error {
+	d := c.d
 	ids := make([]state.CommandID, len(d.b.Commands()))
 	for i, id := range d.b.Commands() {
 		ids[i] = id
 	}
+	expected := w.chain.Sequence
 	chain := w.chain
 	chain.Sequence++
 	chain.Revision = d.Revision()
 	chain.Time = d.Ctx.Now
-	commit := d.b.Bytes()
-	chain.Checksum = eventlog.Checksum(commit)
+	message := d.b.Bytes()
+	chain.Checksum = eventlog.Checksum(message)
 	d.Tx.EndCommit(state.Commit{
 		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
 		RealmID: chain.RealmID[:], Commands: ids, StreamCreated: w.c.Log.Created(),
@@ -149,25 +193,51 @@ func (w *Writer) write(ctx context.Context, d *Decision, requests int, decided t
 	if err := d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
+	w.chain = chain
+	w.under = &flight{tx: d.Tx, landed: make(chan error, 1)}
+	go func(landed chan<- error) { landed <- w.fly(ctx, c, expected, chain, message) }(w.under.landed)
+	return nil
+}
+
+// fly appends a commit, applies it, and answers.
+func (w *Writer) fly(ctx context.Context, c *commit, expected uint64, chain eventlog.Chain, message []byte) error {
+	d := c.d
 	w.c.Failpoint(FailDecided)
 	start := time.Now()
-	err := w.c.Log.Append(ctx, w.chain.Sequence, d.id, commit)
+	prepared := make(chan error, 1)
+	go func() { prepared <- d.Tx.Prepare() }()
+	err := w.c.Log.Append(ctx, expected, d.id, message)
+	fail := <-prepared
 	w.c.Failpoint(FailAppended)
 	if err != nil {
+		if errors.Is(err, eventlog.ErrFenced) {
+			w.refuse(c.outcomes)
+		}
 		return err
 	}
 	w.c.Failpoint(FailAcked)
+	if fail != nil {
+		return fail
+	}
 	appended := time.Now()
 	owed, err := d.Tx.Flush()
 	if err != nil {
 		return err
 	}
 	w.c.Failpoint(FailApplied)
-	w.chain = chain
 	w.c.Committed(Committed{
-		Sequence: chain.Sequence, Revision: chain.Revision, Time: chain.Time, Bytes: len(commit), Requests: requests,
+		Sequence: chain.Sequence, Revision: chain.Revision, Time: chain.Time, Bytes: len(message), Requests: len(c.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: decided, Append: appended.Sub(start), Apply: time.Since(appended),
+		Decide: c.took, Append: appended.Sub(start), Apply: time.Since(appended),
 	})
+	for _, o := range c.outcomes {
+		w.answer(o)
+	}
 	return nil
+}
+
+// land is called with what became of the commit that was on its way.
+func (w *Writer) land(err error) error {
+	w.under = nil
+	return err
 }

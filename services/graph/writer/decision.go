@@ -18,8 +18,9 @@ type Decision struct {
 
 	id       [16]byte
 	b        *eventlog.Builder
-	limit    int // of the commit, in bytes
-	reserved int // for the reply that is kept of the command that is being decided
+	limit    int  // of the commit, in bytes
+	above    bool // it stands on a commit that is not in the state yet
+	reserved int  // for the reply that is kept of the command that is being decided
 	command  eventlog.Command
 	begun    bool
 	fatal    error
@@ -52,6 +53,9 @@ func (d *Decision) beginCommand() {
 
 // Empty reports whether the commit has no events yet.
 func (d *Decision) Empty() bool { return len(d.b.Commands()) == 0 }
+
+// First reports whether nothing was decided yet that the state does not have.
+func (d *Decision) First() bool { return d.Empty() && !d.above }
 
 // Limit is how large a commit can become, in bytes.
 func (d *Decision) Limit() int { return d.limit }

@@ -26,12 +26,8 @@ func (w *Writer) repeated(ctx context.Context, r *Request) bool {
 	if r.ID == (state.CommandID{}) {
 		return false
 	}
-	if f := w.pending[r.ID]; f != nil {
-		if f.first == r {
-			return false
-		}
-		f.repetitions = append(f.repetitions, r)
-		return true
+	if again, pending := w.repeats(r); pending {
+		return again
 	}
 	sequence, ok := w.c.State.Command(r.ID)
 	if !ok {
@@ -49,13 +45,52 @@ func (w *Writer) repeated(ctx context.Context, r *Request) bool {
 	return true
 }
 
+// repeats reports whether the command of a request is pending, and whether the
+// request is a repetition of it, which then gets its outcome.
+func (w *Writer) repeats(r *Request) (again, pending bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.pending[r.ID]
+	if f == nil {
+		return false, false
+	}
+	if f.first != r {
+		f.repetitions = append(f.repetitions, r)
+	}
+	return f.first != r, true
+}
+
+// expect says that the outcome of a command is to come.
+func (w *Writer) expect(r *Request) {
+	if r.ID == (state.CommandID{}) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending[r.ID] == nil {
+		w.pending[r.ID] = &inFlight{first: r}
+	}
+}
+
+// answer answers a request, and its repetitions.
 func (w *Writer) answer(o outcome) {
 	o.r.done(o.reply, o.err)
-	if f := w.pending[o.r.ID]; f != nil && f.first == o.r {
-		for _, r := range f.repetitions {
-			r.done(o.reply, o.err)
-		}
+	if o.r.ID == (state.CommandID{}) {
+		return
+	}
+	w.mu.Lock()
+	f := w.pending[o.r.ID]
+	if f != nil && f.first == o.r {
 		delete(w.pending, o.r.ID)
+	} else {
+		f = nil
+	}
+	w.mu.Unlock()
+	if f == nil {
+		return
+	}
+	for _, r := range f.repetitions {
+		r.done(o.reply, o.err)
 	}
 }
 

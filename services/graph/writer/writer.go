@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -93,12 +94,17 @@ const (
 type Writer struct {
 	c         Config
 	queue     *queue
-	chain     eventlog.Chain
+	chain     eventlog.Chain // where the last commit that was sealed leads
 	limit     int
 	maxObject int
-	pending   map[state.CommandID]*inFlight
 	rest      []*Request    // what did not fit into the last commit
 	recalls   chan struct{} // bounds the recalls under way
+
+	open  *commit // that is being decided, nil for none
+	under *flight // on its way into the log and the state, nil for none
+
+	mu      sync.Mutex
+	pending map[state.CommandID]*inFlight
 }
 
 // New returns a writer that goes on where the state is. The caller has made
@@ -196,10 +202,17 @@ func (w *Writer) notWriter() *lifecycle.Error {
 var ErrLeaseLost = errors.New("the lease was lost")
 
 // Run begins an epoch and then decides what is submitted, until ctx ends or it
-// is not the writer any more. What is queued then is refused as retryable;
+// is not the writer any more. While a commit is on its way into the log and the
+// state, the next is decided on top of it. What is queued then is refused as retryable;
 // what is in doubt is not answered. It returns nil when ctx ended.
 func (w *Writer) Run(ctx context.Context) error {
 	err := w.run(ctx)
+	if w.under != nil {
+		err = errors.Join(err, w.land(<-w.under.landed))
+	}
+	if w.open != nil {
+		w.refuse(w.open.outcomes)
+	}
 	w.c.Abort()
 	for _, r := range append(w.rest, w.queue.close()...) {
 		if r.parts == 0 { // otherwise a part of it may be in the log
@@ -220,20 +233,34 @@ func (w *Writer) run(ctx context.Context) error {
 		w.c.Ready()
 	}
 	for {
+		var ready <-chan struct{}
+		if w.open == nil || !w.open.full {
+			ready = w.queue.ready(len(w.rest) > 0)
+		}
+		var landed <-chan error
+		if w.under != nil {
+			landed = w.under.landed
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.c.Lease.Lost():
 			return ErrLeaseLost
-		case <-w.queue.ready(len(w.rest) > 0):
+		case err := <-landed:
+			if err := w.land(err); err != nil {
+				return err
+			}
+		case <-ready:
+			requests := slices.Concat(w.rest, w.queue.take())
+			w.rest = nil
+			if err := w.decideAll(ctx, requests); err != nil {
+				return err
+			}
 		}
-		requests := slices.Concat(w.rest, w.queue.take())
-		w.rest = nil
-		if len(requests) == 0 {
-			continue
-		}
-		if err := w.commit(ctx, requests); err != nil {
-			return err
+		if w.open != nil && w.under == nil {
+			if err := w.close(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -249,7 +276,8 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 			return err
 		}
 	}
-	d := w.decide()
+	c := w.begin()
+	d := c.d
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()
 	if verb == "genesis" {
@@ -265,5 +293,8 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 		}
 	}
 	d.b.End([16]byte{}, nil)
-	return w.write(ctx, d, 0, 0)
+	if err := w.launch(ctx, c); err != nil {
+		return err
+	}
+	return w.land(<-w.under.landed)
 }
