@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -51,10 +53,37 @@ type place struct {
 	namespace string
 	owner     *coppicev1.Object
 	objects   *client.Objects
+	sample    *sample
+}
+
+// sample is the names of some of the objects of a place: one of each batch.
+type sample struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (s *sample) add(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, name)
+}
+
+// check gets the objects of the sample.
+func (d *Deployment) check(ctx context.Context, p place) error {
+	names := p.sample.names
+	return d.inBatches(ctx, "checking", len(names), func(ctx context.Context, from, to int) error {
+		for _, name := range names[from:to] {
+			if _, err := p.objects.Get(ctx, name); err != nil {
+				return fmt.Errorf("wrong outcome: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
 func (d *Deployment) place(ctx context.Context) (p place, err error) {
 	p.namespace = "bench-" + randomName()
+	p.sample = &sample{}
 	p.objects = d.Client.Objects(pods, p.namespace)
 	p.owner, err = createOwner(ctx, d.Client, p.namespace)
 	return p, err
@@ -113,6 +142,7 @@ func (d *Deployment) populate(ctx context.Context, p place, n int) error {
 		for range to - from {
 			list = append(list, p.dependent())
 		}
+		p.sample.add(list[0].Metadata.Name)
 		return firstError(p.objects.CreateAll(ctx, list, client.WriteOptions{}))
 	})
 }
