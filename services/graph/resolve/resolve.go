@@ -131,11 +131,12 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 			continue
 		}
 		// One that another owner still holds may be met again below that owner.
-		if v := lifecycle.Decide(r.judge(n), r.classes); v != lifecycle.CollectObject {
+		traits := r.judge(n)
+		if lifecycle.Decide(traits, r.classes) != lifecycle.CollectObject {
 			continue
 		}
 		r.seen[u] = true
-		_, traits, _ := r.add(u)
+		resolution.Append(r.reply, u, traits, r.classes)
 		r.assume(n, traits)
 		added++
 	}

@@ -29,6 +29,7 @@ type OwedChange struct {
 // prepared is a Tx as Flush writes it.
 type prepared struct {
 	batch                     *pebble.Batch
+	dirty                     []uid.UID // sorted
 	owed                      []OwedChange
 	dropRemoved, dropCommands int // rows that fall out of the windows
 }
@@ -46,7 +47,7 @@ func (tx *Tx) Prepare() error {
 	}
 	s := tx.s
 	uids := tx.dirtyObjects()
-	p := &prepared{batch: s.db.NewBatchWithSize(512 * (len(uids) + 1))}
+	p := &prepared{batch: s.db.NewBatchWithSize(512 * (len(uids) + 1)), dirty: uids}
 	w := writer{b: p.batch}
 	tx.writeNodes(&w, uids)
 	tx.writeBodies(&w, uids)
@@ -91,6 +92,7 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	if err := s.commit(p.batch); err != nil {
 		return nil, err
 	}
+	s.recent.write(p.dirty)
 	s.removed.update(tx.removed, p.dropRemoved)
 	s.commands.update(tx.commands, p.dropCommands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint

@@ -104,6 +104,7 @@ func TestFold(t *testing.T) {
 			under := ahead.tx
 			if under != nil {
 				ahead.tx = under.Next()
+				ahead.tx.Prefetch(before.UIDs())
 				view(t, "tx ahead", ahead.tx, before)
 			}
 			for _, f := range []*folded{one, many, ahead} {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -19,6 +20,42 @@ type reader struct {
 	removed *window[uint64]
 	key     []byte // scratch
 	failure error
+	// idle has an iterator for each table that was read, to read on with; nil
+	// where nobody would close them.
+	idle map[byte]*pebble.Iterator
+}
+
+// iterator returns an iterator over a table: the idle one, or a new one, which
+// need not see what is outside of the bounds.
+func (r *reader) iterator(table byte, lower, upper []byte) (*pebble.Iterator, error) {
+	if it := r.idle[table]; it != nil {
+		delete(r.idle, table)
+		return it, nil
+	}
+	if r.idle != nil || lower == nil {
+		lower, upper = []byte{table}, []byte{table + 1}
+	}
+	return r.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper, UseL6Filters: true})
+}
+
+// release ends the use of an iterator.
+func (r *reader) release(what string, table byte, it *pebble.Iterator) {
+	if r.idle != nil && r.idle[table] == nil && it.Error() == nil {
+		r.idle[table] = it
+		return
+	}
+	if err := it.Close(); err != nil {
+		r.fail(what, err)
+	}
+}
+
+// close closes the idle iterators.
+func (r *reader) close() (err error) {
+	for _, it := range r.idle {
+		err = errors.Join(err, it.Close())
+	}
+	clear(r.idle)
+	return err
 }
 
 func (r *reader) fail(what string, err error) {
@@ -29,6 +66,9 @@ func (r *reader) fail(what string, err error) {
 
 // get calls visit with the value, if there is one.
 func (r *reader) get(what string, key []byte, visit func([]byte) error) (found bool) {
+	if r.idle != nil {
+		return r.seek(what, key, visit)
+	}
 	value, closer, err := r.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false
@@ -42,6 +82,29 @@ func (r *reader) get(what string, key []byte, visit func([]byte) error) (found b
 		return false
 	}
 	return true
+}
+
+// seek is get by means of an iterator.
+func (r *reader) seek(what string, key []byte, visit func([]byte) error) (found bool) {
+	it, err := r.iterator(key[0], nil, nil)
+	if err != nil {
+		r.fail(what, err)
+		return false
+	}
+	if found = it.SeekPrefixGE(key); found {
+		value, err := it.ValueAndErr()
+		if err == nil {
+			err = visit(value)
+		}
+		if err != nil {
+			r.fail(what, err)
+			found = false
+		}
+	} else if err := it.Error(); err != nil {
+		r.fail(what, err)
+	}
+	r.release(what, key[0], it)
+	return found
 }
 
 func (r *reader) node(u uid.UID) (n *lifecycle.Node, parent bool) {
@@ -133,12 +196,13 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 	if start == nil {
 		start = prefix
 	}
-	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: start, UpperBound: prefixEnd(prefix)})
+	end := prefixEnd(prefix)
+	it, err := r.iterator(prefix[0], start, end)
 	if err != nil {
 		r.fail(what, err)
 		return
 	}
-	for ok := it.First(); ok; ok = it.Next() {
+	for at := it.SeekGEWithLimit(start, end); at == pebble.IterValid && string(it.Key()) < string(end); at = it.NextWithLimit(end) {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			r.fail(what, err)
@@ -148,9 +212,10 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 			break
 		}
 	}
-	if err := it.Close(); err != nil {
+	if err := it.Error(); err != nil {
 		r.fail(what, err)
 	}
+	r.release(what, prefix[0], it)
 }
 
 // claims calls visit for the counters of the owner's claims.
@@ -172,7 +237,7 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.N
 	if len(sorted) == 0 {
 		return
 	}
-	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableNode}, UpperBound: []byte{tableNode + 1}})
+	it, err := r.iterator(tableNode, nil, nil)
 	if err != nil {
 		r.fail("nodes", err)
 		return
@@ -195,9 +260,46 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.N
 		r.fail("nodes", err)
 		break
 	}
-	if err := it.Close(); err != nil {
+	if err := it.Error(); err != nil {
 		r.fail("nodes", err)
 	}
+	r.release("nodes", tableNode, it)
+}
+
+// stored is a row of a table.
+type stored struct{ key, value []byte }
+
+// prefetchRows calls visit with the rows that belong to uids, which are sorted:
+// those whose keys begin with the table and the uid, limit of them at the most
+// and whether these are all. They are valid during the call.
+func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
+	it, err := r.iterator(table, nil, nil)
+	if err != nil {
+		r.fail(what, err)
+		return
+	}
+	var room []byte
+	rows := make([]stored, 0, limit)
+	for _, u := range sorted {
+		r.key = appendUIDKey(r.key[:0], table, u)
+		rows, room = rows[:0], room[:0]
+		ok := it.SeekGE(r.key)
+		for ; ok && bytes.HasPrefix(it.Key(), r.key) && len(rows) < limit; ok = it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				r.fail(what, err)
+				break
+			}
+			from := len(room)
+			room = append(append(room, it.Key()...), value...)
+			rows = append(rows, stored{room[from : from+len(it.Key())], room[from+len(it.Key()):]})
+		}
+		visit(u, rows, !ok || !bytes.HasPrefix(it.Key(), r.key))
+	}
+	if err := it.Error(); err != nil {
+		r.fail(what, err)
+	}
+	r.release(what, table, it)
 }
 
 // prefetchNames calls visit with the uids that names have, "" for those that
@@ -206,7 +308,7 @@ func (r *reader) prefetchNames(resource, namespace string, sorted []string, visi
 	if len(sorted) == 0 {
 		return
 	}
-	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableName}, UpperBound: []byte{tableName + 1}, UseL6Filters: true})
+	it, err := r.iterator(tableName, nil, nil)
 	if err != nil {
 		r.fail("names", err)
 		return
@@ -224,9 +326,10 @@ func (r *reader) prefetchNames(resource, namespace string, sorted []string, visi
 		}
 		visit(name, uid.UID(value))
 	}
-	if err := it.Close(); err != nil {
+	if err := it.Error(); err != nil {
 		r.fail("names", err)
 	}
+	r.release("names", tableName, it)
 }
 
 // any names one object below the prefix of names, "" if there is none.

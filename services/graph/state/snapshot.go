@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,6 +21,8 @@ type Snapshot struct {
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 	nodes      map[uid.UID]cached
+	recent     *recent
+	generation uint64 // in recent
 	removals   map[uid.UID]removal
 }
 
@@ -36,18 +39,20 @@ func (s *State) Snapshot() *Snapshot {
 	defer s.mu.RUnlock()
 	snap := s.db.NewSnapshot()
 	return &Snapshot{
-		r:          reader{db: snap, removed: s.removed},
+		r:          reader{db: snap, removed: s.removed, idle: map[byte]*pebble.Iterator{}},
 		snap:       snap,
 		kinds:      s.kinds,
 		options:    s.options,
 		checkpoint: s.checkpoint,
 		nodes:      map[uid.UID]cached{},
+		recent:     s.recent,
+		generation: s.recent.now(),
 		removals:   map[uid.UID]removal{},
 	}
 }
 
 // Close releases the snapshot.
-func (s *Snapshot) Close() error { return s.snap.Close() }
+func (s *Snapshot) Close() error { return errors.Join(s.r.close(), s.snap.Close()) }
 
 // Err is the first failure of a read. After it nothing the snapshot said holds.
 func (s *Snapshot) Err() error { return s.r.failure }
@@ -92,9 +97,13 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 	if len(s.nodes) == 0 {
 		s.nodes = make(map[uid.UID]cached, len(missing)+8)
 	}
-	s.r.prefetch(slices.Compact(missing), func(u uid.UID, n *lifecycle.Node, parent bool) {
+	missing = slices.Compact(missing)
+	s.r.prefetch(missing, func(u uid.UID, n *lifecycle.Node, parent bool) {
 		s.nodes[u] = cached{n, parent}
 	})
+	if s.Err() == nil {
+		s.recent.add(s.generation, missing, s.nodes)
+	}
 }
 
 // EachParent calls visit for the live objects that have dependents, or have had

@@ -45,6 +45,7 @@ type State struct {
 
 	removed  *window[uint64] // by uidHash
 	commands *window[CommandID]
+	recent   *recent
 
 	mu         sync.RWMutex // held while a batch and what goes with it change
 	kinds      *lifecycle.Kinds
@@ -125,6 +126,7 @@ func open(dir string, c Config) (*State, error) {
 		db: db, dir: dir, failures: failures,
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newWindow[CommandID](keptCommands),
+		recent:   newRecent(),
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -64,6 +64,7 @@ type owner struct {
 	uid    uid.UID
 	all    claim // of any claim
 	claims []*claim
+	whole  bool                             // claims has all that are not zero
 	index  map[lifecycle.Coordinates]*claim // once there are many
 	grew   bool                             // in this commit: see grow
 	holds  bool                             // since this commit: see OwedChange.Holds
@@ -222,11 +223,63 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	if len(tx.objects) == 0 {
 		tx.objects = make(map[uid.UID]*object, len(missing)+8)
 	}
-	tx.r.prefetch(missing, func(u uid.UID, n *lifecycle.Node, parent bool) {
+	var parents []uid.UID
+	visit := func(u uid.UID, n *lifecycle.Node, parent bool) {
 		o := &room[0]
 		room = room[1:]
 		*o = object{stored: n, now: n, storedParent: parent, nowParent: parent}
 		tx.objects[u] = o
+		if parent {
+			parents = append(parents, u)
+		}
+	}
+	if tx.s != nil {
+		missing = tx.s.recent.find(missing, func(u uid.UID, c cached) { visit(u, c.node, c.parent) })
+	}
+	tx.r.prefetch(missing, visit)
+	if len(parents) > 1 {
+		slices.Sort(parents)
+		tx.prefetchOwners(parents)
+	}
+}
+
+// prefetchOwners reads the counters on uids, and what is owed because of them.
+// The uids are sorted, and the Tx under this one does not have them.
+func (tx *Tx) prefetchOwners(sorted []uid.UID) {
+	const many = 8
+	tx.r.prefetchRows("claims", tableClaim, sorted, 1+many, func(u uid.UID, rows []stored, all bool) {
+		if tx.owners[u] != nil || !all || len(rows) == 0 || tx.under != nil && tx.under.owners[u] != nil {
+			return
+		}
+		w := &owner{uid: u, whole: true}
+		for i, row := range rows {
+			c, err := decodeCounter(row.value)
+			if err != nil {
+				tx.r.fail("claims", err)
+				return
+			}
+			e := &w.all
+			if i > 0 {
+				e = &claim{c: splitClaim(row.key[1+len(u)+1:])}
+				w.claims = append(w.claims, e)
+			}
+			e.counter, e.stored = c, true
+		}
+		tx.owners[u] = w
+	})
+	tx.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		if tx.owed[u] != nil || tx.underOwed(u) != nil {
+			return
+		}
+		e := &owedEntry{}
+		for _, row := range rows {
+			var err error
+			if e.row, err = decodeOwed(row.value); err != nil {
+				tx.r.fail("owed", err)
+			}
+			e.ok, e.stored = true, true
+		}
+		tx.owed[u] = e
 	})
 }
 
@@ -248,294 +301,4 @@ func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []stri
 		}
 	})
 	tx.Prefetch(found)
-}
-
-// Kinds implements lifecycle.View.
-func (tx *Tx) Kinds() *lifecycle.Kinds { return tx.kinds }
-
-// Options implements lifecycle.View.
-func (tx *Tx) Options() lifecycle.Options { return tx.options }
-
-// Node implements lifecycle.View.
-func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
-
-// Lookup implements lifecycle.View.
-func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
-	ref := nameRef{kind.Resource(), namespace, name}
-	u, ok := tx.names[ref]
-	if !ok && tx.under != nil {
-		u, ok = tx.under.names[ref]
-	}
-	if !ok {
-		if u, ok = tx.looked[ref]; !ok {
-			u = tx.r.lookup(ref.resource, namespace, name)
-			tx.looked[ref] = u
-		}
-	}
-	if u == "" || tx.object(u).now == nil {
-		return ""
-	}
-	return u
-}
-
-// Body implements lifecycle.View.
-func (tx *Tx) Body(n *lifecycle.Node) *coppicev1.Body {
-	o := tx.object(n.UID)
-	if o.body == nil {
-		return tx.r.body(n.UID)
-	}
-	b := &coppicev1.Body{}
-	if err := proto.Unmarshal(o.body, b); err != nil {
-		tx.r.fail("body", err)
-	}
-	return b
-}
-
-// owner returns the counters on a uid.
-func (tx *Tx) owner(u uid.UID) *owner {
-	if tx.last != nil && tx.last.uid == u {
-		return tx.last
-	}
-	w, ok := tx.owners[u]
-	if !ok {
-		w = &owner{uid: u}
-		tx.load(u, &w.all)
-		tx.owners[u] = w
-	}
-	tx.last = w
-	return w
-}
-
-// load reads a counter. An object that never had a dependent has none.
-func (tx *Tx) load(u uid.UID, e *claim) {
-	if was := tx.inherited(u, e.c); was != nil {
-		e.counter, e.stored = was.counter, was.All > 0
-		return
-	}
-	if o := tx.object(u); o.stored == nil || o.storedParent {
-		e.counter = tx.r.counter(u, e.c)
-		e.stored = e.All > 0
-	}
-}
-
-// inherited is a counter as the Tx under this one has it, nil if it has none.
-func (tx *Tx) inherited(u uid.UID, c lifecycle.Coordinates) *claim {
-	if tx.under == nil {
-		return nil
-	}
-	w := tx.under.owners[u]
-	switch {
-	case w == nil:
-		return nil
-	case c == (lifecycle.Coordinates{}):
-		return &w.all
-	}
-	return w.find(c)
-}
-
-// find returns a counter that was read before, or nil.
-func (w *owner) find(c lifecycle.Coordinates) *claim {
-	if w.index != nil {
-		return w.index[c]
-	}
-	for _, e := range w.claims {
-		if e.c == c {
-			return e
-		}
-	}
-	return nil
-}
-
-// claim returns the counter of one claim, which is read if need be.
-func (tx *Tx) claim(w *owner, c lifecycle.Coordinates) *claim {
-	if c == (lifecycle.Coordinates{}) {
-		return &w.all
-	}
-	if e := w.find(c); e != nil {
-		return e
-	}
-	e := &claim{c: c}
-	tx.load(w.uid, e)
-	w.claims = append(w.claims, e)
-	const many = 8
-	if w.index == nil && len(w.claims) > many {
-		w.index = map[lifecycle.Coordinates]*claim{}
-		for _, e := range w.claims {
-			w.index[e.c] = e
-		}
-	} else if w.index != nil {
-		w.index[c] = e
-	}
-	return e
-}
-
-// Count implements lifecycle.View.
-func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
-	if o := tx.object(owner); o.now != nil && !o.nowParent {
-		return lifecycle.Counts{}
-	}
-	if !claims.AnyNamespace {
-		return tx.claim(tx.owner(owner), claims.Coordinates).Counts
-	}
-	var sum lifecycle.Counts
-	tx.eachClaim(owner, claims.Coordinates, func(c lifecycle.Coordinates, n counter) bool {
-		if claims.Contains(c) {
-			sum = sum.Plus(n.Counts)
-		}
-		return true
-	})
-	return sum
-}
-
-// eachClaim visits the counters of an owner that are not zero: those stored,
-// as they are now, and then those that are new.
-func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
-	w := tx.owner(u)
-	if tx.under != nil {
-		if was := tx.under.owners[u]; was != nil {
-			for _, e := range was.claims {
-				tx.claim(w, e.c)
-			}
-		}
-	}
-	more := true
-	var stored []lifecycle.Coordinates
-	tx.r.claims(u, prefix, func(c lifecycle.Coordinates, n counter) bool {
-		stored = append(stored, c)
-		if e := w.find(c); e != nil {
-			n = e.counter
-		}
-		if n.All > 0 {
-			more = visit(c, n)
-		}
-		return more
-	})
-	for _, e := range w.claims {
-		if more && e.All > 0 && !slices.Contains(stored, e.c) {
-			more = visit(e.c, e.counter)
-		}
-	}
-}
-
-// ClaimsOn implements lifecycle.View.
-func (tx *Tx) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
-	var list []lifecycle.Claimed
-	tx.eachClaim(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
-		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
-		return len(list) < limit
-	})
-	return list
-}
-
-// Removed implements lifecycle.View.
-func (tx *Tx) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok bool) {
-	e := tx.removal(u)
-	return e.revision, e.revision != 0 && e.claim == claimHash(c)
-}
-
-// removal returns the record of an object's removal: by this Tx, or as that of
-// an owner that dependents still point to, or in the window. Without one its
-// revision is zero.
-func (tx *Tx) removal(u uid.UID) removal {
-	if o := tx.object(u); o.removal.revision != 0 {
-		return o.removal
-	}
-	if a := tx.absence(u); a.ok {
-		return removal{uid: u, revision: a.revision, claim: a.claim}
-	}
-	return tx.r.removal(u, tx.removedSince)
-}
-
-// absence returns what is known of an owner that is gone and still has dependents.
-func (tx *Tx) absence(u uid.UID) *absence {
-	a, ok := tx.absent[u]
-	if !ok {
-		a = &absence{}
-		if was := tx.underAbsence(u); was != nil {
-			a.revision, a.claim, a.ok = was.revision, was.claim, was.ok
-		} else {
-			a.revision, a.claim, a.ok = tx.r.absent(u)
-		}
-		tx.absent[u] = a
-	}
-	return a
-}
-
-func (tx *Tx) underAbsence(u uid.UID) *absence {
-	if tx.under == nil {
-		return nil
-	}
-	return tx.under.absent[u]
-}
-
-// Session implements lifecycle.View.
-func (tx *Tx) Session(id string) lifecycle.Session {
-	last, ok := tx.sessions[id]
-	if !ok && tx.under != nil {
-		last, ok = tx.under.sessions[id]
-	}
-	switch {
-	case !ok:
-		return tx.r.session(id, tx.Options())
-	case last == nil:
-		return lifecycle.Session{}
-	}
-	return lifecycle.Session{Expires: last.Add(tx.Options().SessionIdle)}
-}
-
-// AnyOf implements lifecycle.View.
-func (tx *Tx) AnyOf(k *lifecycle.Kind) string {
-	return tx.anyName(namePrefix(k.Resource(), ""), func(ref nameRef) bool { return ref.resource == k.Resource() })
-}
-
-// AnyIn implements lifecycle.View.
-func (tx *Tx) AnyIn(namespace string) string {
-	for _, k := range tx.kinds.All() {
-		if !k.Namespaced() {
-			continue
-		}
-		if name := tx.anyName(namePrefix(k.Resource(), namespace), func(ref nameRef) bool {
-			return ref.resource == k.Resource() && ref.namespace == namespace
-		}); name != "" {
-			return name
-		}
-	}
-	return ""
-}
-
-func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
-	tx.r.scan("names", prefix, nil, func(key, value []byte) bool {
-		if tx.knownGone(uid.UID(value)) {
-			return true
-		}
-		resource, _, n := splitNameKey(key)
-		name = resource + "/" + n
-		return false
-	})
-	if name != "" {
-		return name
-	}
-	if name = tx.anyCreated(tx.names, matches); name == "" && tx.under != nil {
-		name = tx.anyCreated(tx.under.names, matches)
-	}
-	return name
-}
-
-func (tx *Tx) anyCreated(names map[nameRef]uid.UID, matches func(nameRef) bool) string {
-	for ref, u := range names {
-		if matches(ref) && tx.object(u).now != nil {
-			return ref.resource + "/" + ref.name
-		}
-	}
-	return ""
-}
-
-// knownGone reports whether an object was removed, by this Tx or the one under
-// it.
-func (tx *Tx) knownGone(u uid.UID) bool {
-	o, ok := tx.objects[u]
-	if !ok && tx.under != nil {
-		o, ok = tx.under.objects[u]
-	}
-	return ok && o.now == nil
 }

@@ -3,12 +3,17 @@
 //
 // # Group commit
 //
-// While one append is on its way, requests queue. Then the writer decides all
-// that queued, each against the state plus what those before it in the same
-// commit have changed; publishes one message; waits for the acknowledgement,
-// which means that it is on disk; applies it to the state; and answers.
+// The writer decides all requests that have queued, each against the state plus
+// what those before it have changed; publishes one message; waits for the
+// acknowledgement, which means that it is on disk; applies it to the state; and
+// answers. While one commit is on its way, the next is decided on top of it, and
+// takes requests until it can follow.
 //
-//	Submit -> queue -> Work.Do on a Decision -> Log.Append -> Tx.Flush -> Done
+//	Submit -> queue -> Work.Do on a Decision ─┐
+//	                                          └─► Log.Append -> Tx.Flush -> Done
+//
+// If a commit comes to nothing, so does what was decided on top of it, of which
+// nobody was told.
 //
 // A request that does not fit into the commit any more goes into the next one,
 // or, where its parts are independent of each other, goes on there.

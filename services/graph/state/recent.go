@@ -1,0 +1,95 @@
+package state
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// recent remembers nodes that snapshots have read not long ago, as they are in
+// the newest state: who judges objects reads them, and shortly afterwards the
+// writer is asked to act on the same. It is safe for concurrent use.
+type recent struct {
+	mu         sync.Mutex
+	generation uint64                 // counts the writes to the state
+	changed    [changesKept][]uid.UID // by the last writes, each sorted
+	young, old map[uid.UID]cached
+}
+
+const (
+	// nodesKept is how many nodes each of the two halves has at the most.
+	nodesKept = 1 << 14
+	// changesKept is how many writes a snapshot may be behind for what it reads
+	// still to be remembered.
+	changesKept = 32
+)
+
+func newRecent() *recent { return &recent{young: map[uid.UID]cached{}} }
+
+// add remembers nodes that a snapshot of a generation has read, those that have
+// not changed since. The uids are sorted.
+func (r *recent) add(generation uint64, sorted []uid.UID, nodes map[uid.UID]cached) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.generation-generation > changesKept {
+		return
+	}
+	for _, u := range sorted {
+		if n := nodes[u]; n.node != nil && !r.changedSince(generation, u) {
+			r.young[u] = n
+		}
+	}
+	if len(r.young) >= nodesKept {
+		r.old, r.young = r.young, make(map[uid.UID]cached, nodesKept)
+	}
+}
+
+func (r *recent) changedSince(generation uint64, u uid.UID) bool {
+	for g := generation + 1; g <= r.generation; g++ {
+		if _, found := slices.BinarySearch(r.changed[g%changesKept], u); found {
+			return true
+		}
+	}
+	return false
+}
+
+// write says that objects change, which are sorted. Snapshots from before must
+// not be of the generation that it begins.
+func (r *recent) write(sorted []uid.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation++
+	r.changed[r.generation%changesKept] = sorted
+	for _, u := range sorted {
+		delete(r.young, u)
+		delete(r.old, u)
+	}
+}
+
+// now is the generation of a snapshot that is taken now.
+func (r *recent) now() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation
+}
+
+// find calls visit for the nodes among uids that are remembered, and returns the
+// others, in the room of uids.
+func (r *recent) find(uids []uid.UID, visit func(uid.UID, cached)) (others []uid.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others = uids[:0]
+	for _, u := range uids {
+		n, ok := r.young[u]
+		if !ok {
+			n, ok = r.old[u]
+		}
+		if ok {
+			visit(u, n)
+		} else {
+			others = append(others, u)
+		}
+	}
+	return others
+}
