@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,5 +118,54 @@ PASS
 	want := []stage{{"scan edges", 0.19, 24, 1}, {"encode", 1.121, 2, 0.025}}
 	if !slices.Equal(got, want) {
 		t.Errorf("read as %v, want %v", got, want)
+	}
+}
+
+// What a program has printed is kept for the next run of the same program, up to
+// where it was interrupted.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, one, other := filepath.Join(dir, "kept"), filepath.Join(dir, "one"), filepath.Join(dir, "other")
+	for _, program := range []string{one, other} {
+		if err := os.WriteFile(program, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(program string) *kept {
+		k, err := openKept(file, program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	k := open(one)
+	if err := k.add("cascade", &result{Objects: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.f.WriteString(`{"program": "interrup`); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.close(); err != nil {
+		t.Fatal(err)
+	}
+	k = open(other)
+	if err := k.add("create", &result{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.close(); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]int{one: 7, other: 0} {
+		k := open(program)
+		if got := k.find("cascade"); got == nil && want != 0 || got != nil && got.Objects != want {
+			t.Errorf("%s: kept is %v, want %d objects", program, got, want)
+		}
+		if k.find("create") != nil && program == one {
+			t.Error("what was not run is kept")
+		}
+		if err := k.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -24,6 +24,7 @@ type options struct {
 	rounds       int
 	only         string
 	page         string
+	keep         string
 }
 
 // small is by how much everything is smaller that is quick.
@@ -36,6 +37,7 @@ func main() {
 	flag.BoolVar(&o.peers, "peers", false, "measure PostgreSQL as well, alternating")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often Coppice and a peer alternate; the median counts")
 	flag.StringVar(&o.only, "only", "", "only the targets whose name has this in it; the page to the standard output")
+	flag.StringVar(&o.keep, "keep", "", "a file that keeps what each benchmark printed: a run that was interrupted, of the same program, goes on from there")
 	flag.StringVar(&o.page, "page", "docs/performance.md", "the page")
 	flag.Parse()
 	if o.quick {
@@ -59,6 +61,12 @@ func run(ctx context.Context, o options) (err error) {
 	s := &suite{dir: dir, program: filepath.Join(dir, "coppice"), options: o}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.program, "./cmd/coppice").CombinedOutput(); err != nil { //nolint:gosec // this run's own
 		return fmt.Errorf("build: %w: %s", err, out)
+	}
+	if o.keep != "" {
+		if s.kept, err = openKept(o.keep, s.program); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.kept.close()) }()
 	}
 	p, err := s.measure(ctx)
 	if err != nil {

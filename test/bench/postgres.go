@@ -83,7 +83,7 @@ func (s *suite) comparePostgres(ctx context.Context) (list []compared, err error
 				return nil, err
 			}
 			theirs = append(theirs, t)
-			r, err := s.bench(ctx, nil, append(slices.Clone(sh.args), "--objects", strconv.Itoa(c.rows))...)
+			r, err := s.afresh().bench(ctx, nil, append(slices.Clone(sh.args), "--objects", strconv.Itoa(c.rows))...)
 			if err != nil {
 				return nil, err
 			}

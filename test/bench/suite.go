@@ -16,6 +16,7 @@ import (
 type suite struct {
 	options
 	dir, program string
+	kept         *kept // nil: nothing is
 }
 
 // sized is a size, or a part of it.
@@ -28,6 +29,10 @@ func (s *suite) sized(n int) int {
 
 // bench runs one benchmark.
 func (s *suite) bench(ctx context.Context, env []string, args ...string) (*result, error) {
+	key := strings.Join(append(append([]string{}, env...), args...), " ")
+	if r := s.kept.find(key); r != nil {
+		return r, nil
+	}
 	fmt.Fprintln(os.Stderr, "coppice bench", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, s.program, append(append([]string{"bench"}, args...), "-o", "json", "--dir", s.dir)...) //nolint:gosec // what it has built
 	cmd.Env = append(os.Environ(), env...)
@@ -41,7 +46,14 @@ func (s *suite) bench(ctx context.Context, env []string, args ...string) (*resul
 	if err := json.Unmarshal(out, &r); err != nil {
 		return nil, fmt.Errorf("coppice bench %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	return &r, nil
+	return &r, s.kept.add(key, &r)
+}
+
+// afresh is the suite without what is kept.
+func (s *suite) afresh() *suite {
+	again := *s
+	again.kept = nil
+	return &again
 }
 
 // wanted reports whether something is to be measured.
@@ -70,7 +82,7 @@ func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
 	}
 	if t.profile != "" {
 		dir := filepath.Join(s.dir, "profile-"+t.profile)
-		r, err := s.bench(ctx, nil, append(args, "--profile", dir)...)
+		r, err := s.afresh().bench(ctx, nil, append(args, "--profile", dir)...)
 		if err != nil {
 			return m, err
 		}

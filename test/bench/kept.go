@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// kept is what benchmarks printed, in a file, a line each. A nil kept is empty,
+// and stays so.
+type kept struct {
+	f       *os.File
+	program string // its hash: what another program did does not count
+	results map[string]*result
+}
+
+type keptLine struct {
+	Program string  `json:"program"`
+	Key     string  `json:"key"`
+	Result  *result `json:"result"`
+}
+
+func openKept(name, program string) (*kept, error) {
+	b, err := os.ReadFile(program) //nolint:gosec // what this run has built
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	k := &kept{program: hex.EncodeToString(sum[:]), results: map[string]*result{}}
+	if k.f, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil { //nolint:gosec // as asked for
+		return nil, err
+	}
+	lines, whole := bufio.NewReader(k.f), int64(0)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			// A line without an end was not written to its end.
+			return k, k.f.Truncate(whole)
+		}
+		if err != nil {
+			return nil, errors.Join(err, k.close())
+		}
+		whole += int64(len(line))
+		var l keptLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), k.close())
+		}
+		if l.Program == k.program {
+			k.results[l.Key] = l.Result
+		}
+	}
+}
+
+// find returns a result, nil if it is not kept.
+func (k *kept) find(key string) *result {
+	if k == nil {
+		return nil
+	}
+	return k.results[key]
+}
+
+func (k *kept) add(key string, r *result) error {
+	if k == nil {
+		return nil
+	}
+	line, err := json.Marshal(keptLine{k.program, key, r})
+	if err == nil {
+		_, err = k.f.Write(append(line, '\n'))
+	}
+	return err
+}
+
+func (k *kept) close() error { return k.f.Close() }
