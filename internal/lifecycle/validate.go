@@ -17,22 +17,52 @@ const (
 	maxAnnotations = 256 << 10
 )
 
-var (
-	kindPattern      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
-	labelPattern     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	subdomainPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	namePartPattern  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-)
+var kindPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
+
+// isLabel is ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, without the cost of a regexp for
+// every object.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isLowerAlnum(c) && (c != '-' || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isSubdomain is labels with dots between them.
+func isSubdomain(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if !isLabel(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// isNamePart is ^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$.
+func isNamePart(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := isLowerAlnum(c) || c >= 'A' && c <= 'Z'
+		if !alnum && (c != '-' && c != '_' && c != '.' || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isLowerAlnum(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 func checkLabel(field, s string) []Cause {
-	if len(s) > 63 || !labelPattern.MatchString(s) {
+	if len(s) > 63 || !isLabel(s) {
 		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 label must consist of at most 63 lower case alphanumeric characters or '-', and must start and end with an alphanumeric character")}
 	}
 	return nil
 }
 
 func checkSubdomain(field, s string) []Cause {
-	if len(s) > maxName || !subdomainPattern.MatchString(s) {
+	if len(s) > maxName || !isSubdomain(s) {
 		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character")}
 	}
 	return nil
@@ -64,7 +94,7 @@ func qualifiedName(s string) string {
 	if i := strings.IndexByte(s, '/'); i >= 0 {
 		prefix := s[:i]
 		name = s[i+1:]
-		if len(prefix) > maxName || !subdomainPattern.MatchString(prefix) {
+		if len(prefix) > maxName || !isSubdomain(prefix) {
 			return "prefix part must be a lowercase RFC 1123 subdomain, such as 'example.com'"
 		}
 	}
@@ -73,7 +103,7 @@ func qualifiedName(s string) string {
 		return "name part must be non-empty"
 	case len(name) > maxLabelValue:
 		return "name part must be no more than 63 bytes"
-	case !namePartPattern.MatchString(name):
+	case !isNamePart(name):
 		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com/MyName')"
 	}
 	return ""
@@ -84,20 +114,20 @@ func qualifiedName(s string) string {
 // is there twice is no contradiction (A1.9).
 func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) []Cause {
 	var causes []Cause
-	for _, k := range sortedKeys(m.GetLabels()) {
+	for _, k := range invalidKeys(m.GetLabels(), func(k, v string) bool { return qualifiedName(k) == "" && isLabelValue(v) }) {
 		if why := qualifiedName(k); why != "" {
 			causes = append(causes, invalidValue("metadata.labels", k, why))
 		}
-		if v := m.GetLabels()[k]; len(v) > maxLabelValue || v != "" && !namePartPattern.MatchString(v) {
+		if v := m.GetLabels()[k]; !isLabelValue(v) {
 			causes = append(causes, invalidValue("metadata.labels", v, "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"))
 		}
 	}
 	size := 0
-	for _, k := range sortedKeys(m.GetAnnotations()) {
-		if why := qualifiedName(strings.ToLower(k)); why != "" {
-			causes = append(causes, invalidValue("metadata.annotations", k, why))
-		}
-		size += len(k) + len(m.GetAnnotations()[k])
+	for _, k := range invalidKeys(m.GetAnnotations(), func(k, v string) bool {
+		size += len(k) + len(v)
+		return qualifiedName(strings.ToLower(k)) == ""
+	}) {
+		causes = append(causes, invalidValue("metadata.annotations", k, qualifiedName(strings.ToLower(k))))
 	}
 	if size > maxAnnotations {
 		causes = append(causes, tooLong("metadata.annotations", maxAnnotations))
@@ -148,35 +178,35 @@ func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
 	var causes []Cause
 	var controller *coppicev1.OwnerReference
 	for i, r := range refs {
-		field := fmt.Sprintf("metadata.ownerReferences[%d]", i)
+		field := func(of string) string { return fmt.Sprintf("metadata.ownerReferences[%d]%s", i, of) }
 		if VersionOf(r.GetApiVersion()) == "" {
-			causes = append(causes, invalidValue(field+".apiVersion", r.GetApiVersion(), "version must not be empty"))
+			causes = append(causes, invalidValue(field(".apiVersion"), r.GetApiVersion(), "version must not be empty"))
 		}
 		if strings.Count(r.GetApiVersion(), "/") > 1 {
-			causes = append(causes, invalidValue(field+".apiVersion", r.GetApiVersion(), "must be <group>/<version> or <version>"))
+			causes = append(causes, invalidValue(field(".apiVersion"), r.GetApiVersion(), "must be <group>/<version> or <version>"))
 		}
 		if r.GetKind() == "" {
-			causes = append(causes, invalidValue(field+".kind", "", "must not be empty"))
+			causes = append(causes, invalidValue(field(".kind"), "", "must not be empty"))
 		}
 		if r.GetName() == "" {
-			causes = append(causes, invalidValue(field+".name", "", "must not be empty"))
+			causes = append(causes, invalidValue(field(".name"), "", "must not be empty"))
 		}
 		if r.GetUid() == "" {
-			causes = append(causes, invalidValue(field+".uid", "", "must not be empty"))
+			causes = append(causes, invalidValue(field(".uid"), "", "must not be empty"))
 		} else if _, err := uid.Parse(r.GetUid()); err != nil {
-			causes = append(causes, invalidValue(field+".uid", r.GetUid(), err.Error()))
+			causes = append(causes, invalidValue(field(".uid"), r.GetUid(), err.Error()))
 		}
 		for _, part := range []struct{ name, value string }{
 			{"apiVersion", r.GetApiVersion()}, {"kind", r.GetKind()}, {"name", r.GetName()},
 		} {
 			if len(part.value) > maxName {
-				causes = append(causes, tooLong(field+"."+part.name, maxName))
+				causes = append(causes, tooLong(field("."+part.name), maxName))
 			} else if strings.ContainsRune(part.value, 0) {
-				causes = append(causes, invalidValue(field+"."+part.name, part.value, "may not contain NUL"))
+				causes = append(causes, invalidValue(field("."+part.name), part.value, "may not contain NUL"))
 			}
 		}
 		if GroupOf(r.GetApiVersion()) == "" && VersionOf(r.GetApiVersion()) == "v1" && r.GetKind() == "Event" {
-			causes = append(causes, invalidValue(field, r.GetApiVersion()+" "+r.GetKind(), "is disallowed from being an owner"))
+			causes = append(causes, invalidValue(field(""), r.GetApiVersion()+" "+r.GetKind(), "is disallowed from being an owner"))
 		}
 		if r.GetController() {
 			if controller != nil {
@@ -194,6 +224,9 @@ func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
 // dedupOwners removes references that are equal in every field (A1.9). It
 // returns refs itself if there are none.
 func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerReference, warnings []string) {
+	if len(refs) < 2 {
+		return refs, nil
+	}
 	for i, r := range refs {
 		same := func(o *coppicev1.OwnerReference) bool {
 			return o.GetUid() == r.GetUid() && o.GetName() == r.GetName() && o.GetKind() == r.GetKind() &&
@@ -215,13 +248,15 @@ func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerRef
 	return unique, warnings
 }
 
-func sortedKeys(m map[string]string) []string {
-	if len(m) == 0 {
-		return nil
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+func isLabelValue(v string) bool { return v == "" || len(v) <= maxLabelValue && isNamePart(v) }
+
+// invalidKeys are the keys of the entries that are not valid, in order.
+func invalidKeys(m map[string]string, valid func(k, v string) bool) []string {
+	var keys []string
+	for k, v := range m {
+		if !valid(k, v) {
+			keys = append(keys, k)
+		}
 	}
 	slices.Sort(keys)
 	return keys
