@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -188,7 +187,7 @@ func validateJSON(o *coppicev1.Object) []Cause {
 }
 
 func checkSize(ctx *Context, k Key, o *coppicev1.Object) *Error {
-	if size := proto.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
+	if size := objectcodec.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
 		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
 	}
 	return nil

@@ -246,6 +246,34 @@ func (o Object) API() *coppicev1.Object {
 	}
 }
 
+// Reply is the object as the reply to a command for so many objects has it: as
+// API returns it for one, and for more what identifies it, and how far its
+// deletion has come. The sender has the rest.
+func (o Object) Reply(objects int) *coppicev1.Object {
+	if objects == 1 {
+		return o.API()
+	}
+	n := o.Node
+	brief := &struct {
+		object coppicev1.Object
+		meta   coppicev1.ObjectMeta
+	}{
+		object: coppicev1.Object{ApiVersion: n.APIVersion, Kind: n.Kind},
+		meta: coppicev1.ObjectMeta{
+			Name:                       n.Name,
+			Namespace:                  n.Namespace,
+			Uid:                        n.UID.String(),
+			ResourceVersion:            n.Revision,
+			Generation:                 n.Generation,
+			DeletionTimestamp:          n.DeletionTime.proto(),
+			DeletionGracePeriodSeconds: n.GracePeriod,
+			Finalizers:                 n.Finalizers,
+		},
+	}
+	brief.object.Metadata = &brief.meta
+	return &brief.object
+}
+
 // ownersOf converts owner references that validateOwners has passed.
 func ownersOf(refs []*coppicev1.OwnerReference) []OwnerReference {
 	if len(refs) == 0 {

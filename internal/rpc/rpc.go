@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -27,7 +28,7 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	var data []byte
 	if request != nil {
 		var err error
-		if data, err = proto.Marshal(request); err != nil {
+		if data, err = objectcodec.Marshal(request); err != nil {
 			return fmt.Errorf("%s: %w", subject, err)
 		}
 	}
@@ -44,7 +45,7 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	if err := Refusal(m); err != nil {
 		return err
 	}
-	if err := proto.Unmarshal(m.Data, reply); err != nil {
+	if err := objectcodec.Unmarshal(m.Data, reply); err != nil {
 		return fmt.Errorf("%s: the reply is not a %T: %w", subject, reply, err)
 	}
 	return nil

@@ -137,3 +137,22 @@ func AppendFixed64(b []byte, field protowire.Number, v uint64) []byte {
 	b = protowire.AppendTag(b, field, protowire.Fixed64Type)
 	return protowire.AppendFixed64(b, v)
 }
+
+// Open begins a bytes field whose length is not known yet. What is appended
+// until Close is its content.
+func Open(b []byte, field protowire.Number) (opened []byte, content int) {
+	b = append(protowire.AppendTag(b, field, protowire.BytesType), 0)
+	return b, len(b)
+}
+
+// Close ends the field that was opened last; content is what Open returned.
+func Close(b []byte, content int) []byte {
+	length := len(b) - content
+	if more := protowire.SizeVarint(uint64(length)) - 1; more > 0 {
+		var room [10]byte
+		b = append(b, room[:more]...)
+		copy(b[content+more:], b[content:])
+	}
+	protowire.AppendVarint(b[:content-1], uint64(length))
+	return b
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -44,7 +45,7 @@ func (q *request) read(m proto.Message) *lifecycle.Error {
 			err = manifest.UnmarshalMessage(q.Data(), m)
 		}
 	} else {
-		err = proto.Unmarshal(q.Data(), m)
+		err = objectcodec.Unmarshal(q.Data(), m)
 	}
 	if err != nil {
 		encoding := "protobuf"
@@ -121,7 +122,7 @@ func (q *request) encode(m proto.Message) ([]byte, error) {
 	if q.json {
 		return manifest.MarshalMessage(m)
 	}
-	return proto.Marshal(m)
+	return objectcodec.Marshal(m)
 }
 
 // oneLine is a message as a header can have it.

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -105,11 +106,11 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			if o.Count == 1 || o.Atomic {
 				return true, indexed(err, i, o.Count)
 			}
-			r := o.fit(d, &coppicev1.Result{Code: err.Reason.Code(), Error: status(err, i)})
-			if !d.Reserve(sizeOf(r)) {
+			r, size := o.fit(d, &coppicev1.Result{Code: err.Reason.Code(), Error: status(err, i)})
+			if !d.Reserve(size) {
 				return false, nil
 			}
-			o.add(r)
+			o.add(r, size)
 			o.told = false
 			continue
 		}
@@ -187,11 +188,12 @@ const smallestResult = 128
 func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
 
 // fit returns the next result as far as there is room for it in the reply, and
-// for at least the smallest of those that are still to come.
-func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) *coppicev1.Result {
+// for at least the smallest of those that are still to come, and its size.
+func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Result, int) {
 	rest := o.Count - len(o.results) - 1
-	if o.Count == 1 || o.size+sizeOf(r)+rest*smallestResult <= o.largest(d) {
-		return r
+	size := sizeOf(r)
+	if o.Count == 1 || o.size+size+rest*smallestResult <= o.largest(d) {
+		return r, size
 	}
 	small := &coppicev1.Result{Code: r.GetCode()}
 	if m := r.GetObject().GetMetadata(); m != nil {
@@ -203,16 +205,16 @@ func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) *coppicev1.Result
 			Details: &coppicev1.StatusDetails{Index: e.GetDetails().GetIndex()},
 		}
 	}
-	return small
+	return small, sizeOf(small)
 }
 
-func (o *Objects) add(r *coppicev1.Result) {
+func (o *Objects) add(r *coppicev1.Result, size int) {
 	o.results = append(o.results, r)
-	o.size += sizeOf(r)
+	o.size += size
 }
 
 // sizeOf is the size of a result in its reply.
-func sizeOf(r *coppicev1.Result) int { return proto.Size(r) + 6 }
+func sizeOf(r *coppicev1.Result) int { return objectcodec.ResultSize(r) + 6 }
 
 // tells reports whether the log tells the outcome of a command for one object.
 func tells(out *lifecycle.Outcome) bool {
@@ -229,15 +231,12 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 	if change.After != nil {
 		object.Node = change.After
 	}
-	r := &coppicev1.Result{Code: out.Code, Object: object.API(), Warnings: out.Warnings}
+	r := &coppicev1.Result{Code: out.Code, Object: object.Reply(o.Count), Warnings: out.Warnings}
 	if o.DryRun && change.After != nil {
 		r.Object.Metadata.ResourceVersion = 0
 		if out.Object.Node != nil {
 			r.Object.Metadata.ResourceVersion = out.Object.Revision // from before
 		}
-	}
-	if o.Count > 1 {
-		r.Object = writer.Brief(r.Object)
 	}
 	return r
 }

@@ -208,17 +208,19 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 	switch e.Type {
 	case lifecycle.ObjectCreated, lifecycle.ObjectUpdated:
 		b.flush()
-		b.scratch = nodecodec.Append(b.scratch[:0], e.Object.Node)
-		enc := wire.AppendBytes(nil, objectNode, b.scratch)
-		if body != nil {
-			enc = protowire.AppendTag(enc, objectBody, protowire.BytesType)
-			enc = protowire.AppendBytes(enc, body)
-		}
 		field := protowire.Number(eventCreated)
 		if e.Type == lifecycle.ObjectUpdated {
 			field = eventUpdated
 		}
-		b.event(e.Reason, e.Cause, field, enc)
+		event, content := b.open(e.Reason, e.Cause, field)
+		var node int
+		b.b, node = wire.Open(b.b, objectNode)
+		b.b = wire.Close(nodecodec.Append(b.b, e.Object.Node), node)
+		if body != nil {
+			b.b = protowire.AppendTag(b.b, objectBody, protowire.BytesType)
+			b.b = protowire.AppendBytes(b.b, body)
+		}
+		b.close(event, content)
 	default:
 		b.column(e, n, resource)
 		if e.Type == lifecycle.DeletionMarked {
@@ -323,14 +325,23 @@ func appendColumn(b []byte, field protowire.Number, c *column) []byte {
 }
 
 func (b *Builder) event(reason coppicev1.Reason, cause uint64, field protowire.Number, enc []byte) {
-	head := wire.AppendVarint(nil, eventCommand, uint64(len(b.commands)-1))
-	head = wire.AppendVarint(head, eventReason, uint64(reason))
-	head = wire.AppendVarint(head, eventCause, cause)
-	head = protowire.AppendTag(head, field, protowire.BytesType)
-	head = protowire.AppendVarint(head, uint64(len(enc)))
-	b.b = protowire.AppendTag(b.b, commitEvents, protowire.BytesType)
-	b.b = protowire.AppendVarint(b.b, uint64(len(head)+len(enc)))
-	b.b = append(append(b.b, head...), enc...)
+	event, content := b.open(reason, cause, field)
+	b.b = append(b.b, enc...)
+	b.close(event, content)
+}
+
+// open begins an event; what is appended until close is what it says.
+func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
+	b.b, event = wire.Open(b.b, commitEvents)
+	b.b = wire.AppendVarint(b.b, eventCommand, uint64(len(b.commands)-1))
+	b.b = wire.AppendVarint(b.b, eventReason, uint64(reason))
+	b.b = wire.AppendVarint(b.b, eventCause, cause)
+	b.b, content = wire.Open(b.b, field)
+	return event, content
+}
+
+func (b *Builder) close(event, content int) {
+	b.b = wire.Close(wire.Close(b.b, content), event)
 }
 
 // Revision is that of the next event to be added.

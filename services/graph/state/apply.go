@@ -6,9 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -392,9 +391,5 @@ func Encode(b *coppicev1.Body) ([]byte, error) {
 	if b == nil {
 		return nil, nil
 	}
-	enc, err := proto.MarshalOptions{Deterministic: true}.Marshal(b)
-	if enc == nil {
-		enc = []byte{}
-	}
-	return enc, err
+	return objectcodec.MarshalBody(b)
 }

@@ -141,6 +141,7 @@ func recall(c *eventlog.Decoded, command int, reply proto.Message) error {
 	if !ok {
 		return fmt.Errorf("no reply was kept with the command")
 	}
+	var results []lifecycle.Object
 	err = c.Each(func(e *eventlog.Entry) error {
 		if e.Command != command {
 			return nil
@@ -150,20 +151,16 @@ func recall(c *eventlog.Decoded, command int, reply proto.Message) error {
 		if err := proto.Unmarshal(e.Body, body); err != nil {
 			return err
 		}
-		objects.Results = append(objects.Results, &coppicev1.Result{
-			Code:   CodeOf(e.Type),
-			Object: lifecycle.Object{Node: n, Body: body}.API(),
-		})
+		results = append(results, lifecycle.Object{Node: n, Body: body})
+		objects.Results = append(objects.Results, &coppicev1.Result{Code: CodeOf(e.Type)})
 		objects.Revision = e.Revision
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if len(objects.Results) > 1 {
-		for _, r := range objects.Results {
-			r.Object = Brief(r.Object)
-		}
+	for i, o := range results {
+		objects.Results[i].Object = o.Reply(len(results))
 	}
 	return nil
 }
@@ -174,26 +171,6 @@ func CodeOf(t lifecycle.EventType) uint32 {
 		return 201
 	}
 	return 200
-}
-
-// Brief is an object as the reply to a batch has it: what identifies it, and
-// how far its deletion has come. The sender has the rest.
-func Brief(o *coppicev1.Object) *coppicev1.Object {
-	m := o.GetMetadata()
-	return &coppicev1.Object{
-		ApiVersion: o.GetApiVersion(),
-		Kind:       o.GetKind(),
-		Metadata: &coppicev1.ObjectMeta{
-			Name:                       m.GetName(),
-			Namespace:                  m.GetNamespace(),
-			Uid:                        m.GetUid(),
-			ResourceVersion:            m.GetResourceVersion(),
-			Generation:                 m.GetGeneration(),
-			DeletionTimestamp:          m.GetDeletionTimestamp(),
-			DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
-			Finalizers:                 m.GetFinalizers(),
-		},
-	}
 }
 
 // registration is the object that registers a kind.

@@ -1,0 +1,189 @@
+package objectcodec
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coppice-gc/coppice/internal/wire"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// writer appends messages to b.
+type writer struct {
+	b      []byte
+	sorted bool // maps in the order of their keys
+	odd    bool // there is something that the generated code has to write
+	keys   []string
+}
+
+func (w *writer) request(m *coppicev1.ObjectsRequest) {
+	w.known(m.ProtoReflect().GetUnknown())
+	size := 16
+	for _, o := range m.GetObjects() {
+		size += Size(o) + 8
+	}
+	w.b = make([]byte, 0, size)
+	for _, o := range m.GetObjects() {
+		w.object(requestObjects, o)
+	}
+	w.b = wire.AppendVarint(w.b, requestAtomic, protowire.EncodeBool(m.GetAtomic()))
+	w.b = wire.AppendVarint(w.b, requestDryRun, protowire.EncodeBool(m.GetDryRun()))
+}
+
+func (w *writer) reply(m *coppicev1.ObjectsReply) {
+	w.known(m.ProtoReflect().GetUnknown())
+	size := 16
+	for _, r := range m.GetResults() {
+		size += ResultSize(r) + 8
+	}
+	w.b = make([]byte, 0, size)
+	for _, r := range m.GetResults() {
+		w.result(r)
+	}
+	w.b = wire.AppendVarint(w.b, replyRevision, m.GetRevision())
+}
+
+func (w *writer) result(r *coppicev1.Result) {
+	w.known(r.ProtoReflect().GetUnknown())
+	var at int
+	w.b, at = wire.Open(w.b, replyResults)
+	w.b = wire.AppendVarint(w.b, resultCode, uint64(r.GetCode()))
+	if r.GetObject() != nil {
+		w.object(resultObject, r.GetObject())
+	}
+	w.odd = w.odd || r.GetError() != nil
+	for _, s := range r.GetWarnings() {
+		w.element(resultWarnings, s)
+	}
+	w.b = wire.Close(w.b, at)
+}
+
+func (w *writer) object(field protowire.Number, o *coppicev1.Object) {
+	w.known(o.ProtoReflect().GetUnknown())
+	var at int
+	w.b, at = wire.Open(w.b, field)
+	w.text(objectAPIVersion, o.GetApiVersion())
+	w.text(objectKind, o.GetKind())
+	if o.GetMetadata() != nil {
+		w.meta(o.GetMetadata())
+	}
+	w.b = wire.AppendBytes(w.b, objectSpec, o.GetSpec())
+	w.b = wire.AppendBytes(w.b, objectStatus, o.GetStatus())
+	w.b = wire.AppendBytes(w.b, objectExtra, o.GetExtra())
+	w.b = wire.Close(w.b, at)
+}
+
+func (w *writer) meta(m *coppicev1.ObjectMeta) {
+	w.known(m.ProtoReflect().GetUnknown())
+	var at int
+	w.b, at = wire.Open(w.b, objectMetadata)
+	w.text(metaName, m.GetName())
+	w.text(metaGenerateName, m.GetGenerateName())
+	w.text(metaNamespace, m.GetNamespace())
+	w.text(metaUID, m.GetUid())
+	w.b = wire.AppendVarint(w.b, metaResourceVersion, m.GetResourceVersion())
+	w.b = wire.AppendVarint(w.b, metaGeneration, uint64(m.GetGeneration()))
+	w.time(metaCreation, m.GetCreationTimestamp())
+	w.time(metaDeletion, m.GetDeletionTimestamp())
+	if p := m.DeletionGracePeriodSeconds; p != nil {
+		w.b = protowire.AppendVarint(protowire.AppendTag(w.b, metaGracePeriod, protowire.VarintType), uint64(*p))
+	}
+	w.entries(metaLabels, m.GetLabels())
+	w.entries(metaAnnotations, m.GetAnnotations())
+	for _, o := range m.GetOwnerReferences() {
+		w.owner(o)
+	}
+	for _, s := range m.GetFinalizers() {
+		w.element(metaFinalizers, s)
+	}
+	w.odd = w.odd || m.GetInitializers() != nil
+	w.b = wire.Close(w.b, at)
+}
+
+func (w *writer) owner(o *coppicev1.OwnerReference) {
+	if o == nil {
+		w.odd = true
+		return
+	}
+	w.known(o.ProtoReflect().GetUnknown())
+	var at int
+	w.b, at = wire.Open(w.b, metaOwners)
+	w.text(ownerAPIVersion, o.GetApiVersion())
+	w.text(ownerKind, o.GetKind())
+	w.text(ownerName, o.GetName())
+	w.text(ownerUID, o.GetUid())
+	w.optional(ownerController, o.Controller)
+	w.optional(ownerBlocking, o.BlockOwnerDeletion)
+	w.b = wire.Close(w.b, at)
+}
+
+func (w *writer) body(m *coppicev1.Body) {
+	w.known(m.ProtoReflect().GetUnknown())
+	w.b = make([]byte, 0, bodySize(m))
+	w.entries(bodyLabels, m.GetLabels())
+	w.entries(bodyAnnotations, m.GetAnnotations())
+	w.text(bodyGenerateName, m.GetGenerateName())
+	w.b = wire.AppendBytes(w.b, bodySpec, m.GetSpec())
+	w.b = wire.AppendBytes(w.b, bodyStatus, m.GetStatus())
+	w.b = wire.AppendBytes(w.b, bodyExtra, m.GetExtra())
+	w.odd = w.odd || m.GetInitializersResult() != nil
+}
+
+func (w *writer) time(field protowire.Number, t *timestamppb.Timestamp) {
+	if t == nil {
+		return
+	}
+	w.known(t.ProtoReflect().GetUnknown())
+	var at int
+	w.b, at = wire.Open(w.b, field)
+	w.b = wire.AppendVarint(w.b, timeSeconds, uint64(t.GetSeconds()))
+	w.b = wire.AppendVarint(w.b, timeNanos, uint64(t.GetNanos()))
+	w.b = wire.Close(w.b, at)
+}
+
+func (w *writer) entries(field protowire.Number, m map[string]string) {
+	if !w.sorted {
+		for k, v := range m {
+			w.entry(field, k, v)
+		}
+		return
+	}
+	w.keys = w.keys[:0]
+	for k := range m {
+		w.keys = append(w.keys, k)
+	}
+	slices.Sort(w.keys)
+	for _, k := range w.keys {
+		w.entry(field, k, m[k])
+	}
+}
+
+func (w *writer) entry(field protowire.Number, k, v string) {
+	w.b = protowire.AppendTag(w.b, field, protowire.BytesType)
+	w.b = protowire.AppendVarint(w.b, uint64(entrySize(k, v)))
+	w.element(entryKey, k)
+	w.element(entryValue, v)
+}
+
+// element writes a string even if it is empty.
+func (w *writer) element(field protowire.Number, s string) {
+	w.odd = w.odd || !utf8.ValidString(s)
+	w.b = protowire.AppendString(protowire.AppendTag(w.b, field, protowire.BytesType), s)
+}
+
+func (w *writer) text(field protowire.Number, s string) {
+	if s != "" {
+		w.element(field, s)
+	}
+}
+
+func (w *writer) optional(field protowire.Number, p *bool) {
+	if p != nil {
+		w.b = append(protowire.AppendTag(w.b, field, protowire.VarintType), byte(protowire.EncodeBool(*p)))
+	}
+}
+
+func (w *writer) known(unknown []byte) { w.odd = w.odd || len(unknown) > 0 }
