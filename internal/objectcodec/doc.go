@@ -109,8 +109,7 @@ func Unmarshal(b []byte, m proto.Message) error {
 
 // MarshalBody is the deterministic encoding of a body, never nil.
 func MarshalBody(body *coppicev1.Body) ([]byte, error) {
-	var room [8]string
-	w := writer{sorted: true, keys: room[:0]}
+	w := writer{sorted: true}
 	w.body(body)
 	if !w.odd {
 		return w.b, nil

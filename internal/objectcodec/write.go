@@ -16,7 +16,6 @@ type writer struct {
 	b      []byte
 	sorted bool // maps in the order of their keys
 	odd    bool // there is something that the generated code has to write
-	keys   []string
 }
 
 func (w *writer) request(m *coppicev1.ObjectsRequest) {
@@ -151,12 +150,13 @@ func (w *writer) entries(field protowire.Number, m map[string]string) {
 		}
 		return
 	}
-	w.keys = w.keys[:0]
+	var room [8]string
+	keys := room[:0]
 	for k := range m {
-		w.keys = append(w.keys, k)
+		keys = append(keys, k)
 	}
-	slices.Sort(w.keys)
-	for _, k := range w.keys {
+	slices.Sort(keys)
+	for _, k := range keys {
 		w.entry(field, k, m[k])
 	}
 }

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -332,6 +333,9 @@ func (b *Builder) event(reason coppicev1.Reason, cause uint64, field protowire.N
 
 // open begins an event; what is appended until close is what it says.
 func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
+	if size := len(b.b); size > cap(b.b)-cap(b.b)/8 {
+		b.b = slices.Grow(b.b, size) // append alone would grow a large commit by quarters
+	}
 	b.b, event = wire.Open(b.b, commitEvents)
 	b.b = wire.AppendVarint(b.b, eventCommand, uint64(len(b.commands)-1))
 	b.b = wire.AppendVarint(b.b, eventReason, uint64(reason))
