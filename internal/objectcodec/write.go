@@ -20,11 +20,9 @@ type writer struct {
 
 func (w *writer) request(m *coppicev1.ObjectsRequest) {
 	w.known(m.ProtoReflect().GetUnknown())
-	size := 16
-	for _, o := range m.GetObjects() {
-		size += Size(o) + 8
+	if list := m.GetObjects(); len(list) > 0 {
+		w.b = make([]byte, 0, room(len(list), Size(list[0])))
 	}
-	w.b = make([]byte, 0, size)
 	for _, o := range m.GetObjects() {
 		w.object(requestObjects, o)
 	}
@@ -34,16 +32,17 @@ func (w *writer) request(m *coppicev1.ObjectsRequest) {
 
 func (w *writer) reply(m *coppicev1.ObjectsReply) {
 	w.known(m.ProtoReflect().GetUnknown())
-	size := 16
-	for _, r := range m.GetResults() {
-		size += ResultSize(r) + 8
+	if list := m.GetResults(); len(list) > 0 {
+		w.b = make([]byte, 0, room(len(list), ResultSize(list[0])))
 	}
-	w.b = make([]byte, 0, size)
 	for _, r := range m.GetResults() {
 		w.result(r)
 	}
 	w.b = wire.AppendVarint(w.b, replyRevision, m.GetRevision())
 }
+
+// room is what so many elements take, as a rule, where the first has that size.
+func room(n, first int) int { return 32 + n*(first+8) }
 
 func (w *writer) result(r *coppicev1.Result) {
 	w.known(r.ProtoReflect().GetUnknown())
@@ -150,8 +149,8 @@ func (w *writer) entries(field protowire.Number, m map[string]string) {
 		}
 		return
 	}
-	var room [8]string
-	keys := room[:0]
+	var few [8]string
+	keys := few[:0]
 	for k := range m {
 		keys = append(keys, k)
 	}
@@ -171,7 +170,7 @@ func (w *writer) entry(field protowire.Number, k, v string) {
 // element writes a string even if it is empty.
 func (w *writer) element(field protowire.Number, s string) {
 	w.odd = w.odd || !utf8.ValidString(s)
-	w.b = protowire.AppendString(protowire.AppendTag(w.b, field, protowire.BytesType), s)
+	w.b = wire.AppendElement(w.b, field, s)
 }
 
 func (w *writer) text(field protowire.Number, s string) {

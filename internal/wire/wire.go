@@ -115,6 +115,15 @@ func AppendBytes[T []byte | string](b []byte, field protowire.Number, v T) []byt
 	if len(v) == 0 {
 		return b
 	}
+	return AppendElement(b, field, v)
+}
+
+// AppendElement appends a bytes field even if it is empty.
+func AppendElement[T []byte | string](b []byte, field protowire.Number, v T) []byte {
+	if field < 16 && len(v) < 128 { // most
+		b = append(b, byte(field)<<3|byte(protowire.BytesType), byte(len(v)))
+		return append(b, v...)
+	}
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(len(v)))
 	return append(b, v...)
