@@ -12,11 +12,38 @@ import (
 // maxGenerateTries is how often a generated name is drawn again (A1.3).
 const maxGenerateTries = 8
 
+// Checked is an object that is to be created, and what can be said of it
+// without knowing the state: whoever decides need not take the time.
+type Checked struct {
+	object         *coppicev1.Object
+	owners         []*coppicev1.OwnerReference // each once
+	metadata, json []Cause                     // what is wrong with them
+	warnings       []string
+}
+
+// Check checks an object that is to be created.
+func Check(o *coppicev1.Object) Checked {
+	meta := o.GetMetadata()
+	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	return Checked{
+		object:   o,
+		owners:   owners,
+		metadata: validateMeta(meta, owners),
+		json:     validateJSON(o),
+		warnings: append(warnings, finalizerWarnings(nil, meta.GetFinalizers())...),
+	}
+}
+
 // Create decides a create (A1). at names the kind and the namespace of the
 // request, and is completed with the object's name. The object becomes the
 // event's: its maps and bytes must not be modified afterwards.
 func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
-	at, o, err := target(at, o)
+	return CreateChecked(ctx, at, new(Check(o)))
+}
+
+// CreateChecked is Create of an object that was checked before.
+func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
+	at, o, err := target(at, c.object)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +58,11 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		}
 	}
 	causes := validateKey(at, meta)
-	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	causes = append(causes, validateMeta(meta, owners)...)
+	causes = append(causes, c.metadata...)
 	causes = append(causes, validateInitializers(at, meta.GetInitializers())...)
 	causes = append(causes, validateContentsFinalizer(nil, meta.GetFinalizers())...)
-	causes = append(causes, validateContent(ctx.View, at, o, nil)...)
+	causes = append(causes, c.json...)
+	causes = append(causes, validateGoverning(ctx.View, at, o, nil)...)
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
@@ -56,7 +83,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		Name:         at.Name,
 		Generation:   1,
 		CreationTime: ctx.Now,
-		Owners:       ownersOf(owners),
+		Owners:       ownersOf(c.owners),
 		Finalizers:   nonEmpty(meta.GetFinalizers()),
 		Initializers: pendingOf(meta.GetInitializers()),
 	}
@@ -70,7 +97,7 @@ func Create(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 			Object: Object{Node: node, Body: body},
 		}},
 		Object:   Object{Body: body},
-		Warnings: append(warnings, finalizerWarnings(nil, meta.GetFinalizers())...),
+		Warnings: c.warnings,
 	}, nil
 }
 
@@ -147,7 +174,11 @@ func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
 // kinds that Coppice itself reads, that it can be read. was is the node before
 // an update.
 func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
-	causes := validateJSON(o)
+	return append(validateJSON(o), validateGoverning(v, k, o, was)...)
+}
+
+func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
+	var causes []Cause
 	if isRealm(k.Kind.Group, k.Kind.Kind) {
 		causes = append(causes, validateOptions(k.Name, o.GetSpec())...)
 	}

@@ -41,8 +41,9 @@ func (w *writer) reply(m *coppicev1.ObjectsReply) {
 	w.b = wire.AppendVarint(w.b, replyRevision, m.GetRevision())
 }
 
-// room is what so many elements take, as a rule, where the first has that size.
-func room(n, first int) int { return 32 + n*(first+8) }
+// room is what so many elements take, as a rule, where the first has that size,
+// but no more than is worth it if they do not.
+func room(n, first int) int { return min(32+n*(first+8), 1<<20) }
 
 func (w *writer) result(r *coppicev1.Result) {
 	w.known(r.ProtoReflect().GetUnknown())

@@ -43,10 +43,10 @@ func (s *writerServer) endpoints() error {
 		verb   string
 		handle func(*request, bus.API) *lifecycle.Error
 	}{
-		{bus.VerbCreate, s.objects(lifecycle.Create)},
-		{bus.VerbUpdate, s.objects(lifecycle.Update)},
-		{bus.VerbUpdateStatus, s.objects(lifecycle.UpdateStatus)},
-		{bus.VerbApply, s.objects(lifecycle.Apply)},
+		{bus.VerbCreate, s.objects(create)},
+		{bus.VerbUpdate, s.objects(each(lifecycle.Update))},
+		{bus.VerbUpdateStatus, s.objects(each(lifecycle.UpdateStatus))},
+		{bus.VerbApply, s.objects(each(lifecycle.Apply))},
 		{bus.VerbPatch, s.patch},
 		{bus.VerbImport, s.importObjects},
 		{bus.VerbDelete, s.delete},
@@ -114,9 +114,21 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 		return lifecycle.ErrBadRequest("%v", err)
 	}
 	s.w.Submit(&writer.Request{
-		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Work: work, Done: q.answer,
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Work: work, Done: s.answer(q),
 	})
 	return nil
+}
+
+// answer answers a command. The writer does not wait until a long reply is
+// encoded.
+func (s *writerServer) answer(q *request) func(proto.Message, *lifecycle.Error) {
+	const long = 16 // results
+	return func(m proto.Message, err *lifecycle.Error) {
+		if r, ok := m.(*coppicev1.ObjectsReply); ok && len(r.GetResults()) > long && s.start(func() { q.answer(m, err) }) {
+			return
+		}
+		q.answer(m, err)
+	}
 }
 
 func resource(at bus.API) string { return lifecycle.ResourceName(at.Group, at.Plural) }
@@ -131,10 +143,32 @@ func checkCount(n int, what string) *lifecycle.Error {
 	return nil
 }
 
-type decideObject func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)
+// decide decides the i-th object of a request.
+type decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
+
+// create decides creations. What can be checked before is, while the writer is
+// busy with others.
+func create(objects []*coppicev1.Object) decide {
+	checked := make([]lifecycle.Checked, len(objects))
+	for i, o := range objects {
+		checked[i] = lifecycle.Check(o)
+	}
+	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.CreateChecked(ctx, at, &checked[i])
+	}
+}
+
+// each decides objects by a rule.
+func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) func([]*coppicev1.Object) decide {
+	return func(objects []*coppicev1.Object) decide {
+		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return rule(ctx, at, objects[i])
+		}
+	}
+}
 
 // objects handles the verbs whose request is an ObjectsRequest.
-func (s *writerServer) objects(decide decideObject) func(*request, bus.API) *lifecycle.Error {
+func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*request, bus.API) *lifecycle.Error {
 	return func(q *request, at bus.API) *lifecycle.Error {
 		var r coppicev1.ObjectsRequest
 		if err := q.read(&r); err != nil {
@@ -145,10 +179,8 @@ func (s *writerServer) objects(decide decideObject) func(*request, bus.API) *lif
 		}
 		return s.submit(q, at, &command.Objects{
 			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
-			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-				return decide(ctx, at, r.GetObjects()[i])
-			},
-			Name: func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
+			Decide: by(r.GetObjects()),
+			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
 }
