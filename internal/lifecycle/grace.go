@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,7 +41,18 @@ func (c FieldCondition) holds(b *coppicev1.Body) bool {
 	if part == "status" {
 		raw = b.GetStatus()
 	}
-	return slices.Contains(c.In, gjson.GetBytes(raw, path).String())
+	return slices.Contains(c.In, member(raw, path).String())
+}
+
+// member is what JSON has at a path of names. Most objects have none of those
+// that are asked for, and it costs little to see that a name is nowhere, unless
+// it may be spelt with escapes.
+func member(raw []byte, path string) gjson.Result {
+	name, _, _ := strings.Cut(path, ".")
+	if !bytes.Contains(raw, []byte(name)) && bytes.IndexByte(raw, '\\') < 0 {
+		return gjson.Result{}
+	}
+	return gjson.GetBytes(raw, path)
 }
 
 // graceOf is the grace period that an object asks for, in seconds; nil if no
@@ -51,7 +63,7 @@ func graceOf(k *Kind, b *coppicev1.Body) *int64 {
 		return nil
 	}
 	seconds := g.DefaultSeconds
-	if own := gjson.GetBytes(b.GetSpec(), "terminationGracePeriodSeconds"); own.Type == gjson.Number {
+	if own := member(b.GetSpec(), "terminationGracePeriodSeconds"); own.Type == gjson.Number {
 		seconds = own.Int()
 	}
 	seconds = leastGrace(seconds)
@@ -71,7 +83,7 @@ func leastGrace(seconds int64) int64 {
 // by what the kind says at that time.
 func derive(n *Node, k *Kind, b *coppicev1.Body) {
 	n.Grace = graceOf(k, b)
-	n.ObservedGeneration = gjson.GetBytes(b.GetStatus(), "observedGeneration").Int()
+	n.ObservedGeneration = member(b.GetStatus(), "observedGeneration").Int()
 }
 
 // Acknowledged reports whether the built-in finalizers may act on a terminating

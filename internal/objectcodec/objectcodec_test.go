@@ -230,6 +230,17 @@ func BenchmarkMarshal(b *testing.B) {
 	}
 }
 
+func BenchmarkMarshalBody(b *testing.B) {
+	o := batch().GetObjects()[0]
+	body := &coppicev1.Body{Labels: o.GetMetadata().GetLabels(), Spec: o.GetSpec()}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := objectcodec.MarshalBody(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkUnmarshal(b *testing.B) {
 	enc, err := proto.Marshal(batch())
 	if err != nil {

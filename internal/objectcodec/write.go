@@ -2,6 +2,7 @@ package objectcodec
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -150,14 +151,15 @@ func (w *writer) entries(field protowire.Number, m map[string]string) {
 		}
 		return
 	}
-	var few [8]string
-	keys := few[:0]
-	for k := range m {
-		keys = append(keys, k)
+	type entry struct{ key, value string }
+	var few [8]entry
+	list := few[:0]
+	for k, v := range m {
+		list = append(list, entry{k, v})
 	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		w.entry(field, k, m[k])
+	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	for _, e := range list {
+		w.entry(field, e.key, e.value)
 	}
 }
 
