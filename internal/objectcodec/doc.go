@@ -109,7 +109,7 @@ func Unmarshal(b []byte, m proto.Message) error {
 
 // MarshalBody is the deterministic encoding of a body, never nil.
 func MarshalBody(body *coppicev1.Body) ([]byte, error) {
-	w := writer{sorted: true}
+	var w writer
 	w.body(body)
 	if !w.odd {
 		return w.b, nil

@@ -62,11 +62,6 @@ func metaSize(m *coppicev1.ObjectMeta) int {
 	return size
 }
 
-func bodySize(m *coppicev1.Body) int {
-	return entriesSize(m.GetLabels()) + entriesSize(m.GetAnnotations()) + text(len(m.GetGenerateName())) +
-		text(len(m.GetSpec())) + text(len(m.GetStatus())) + text(len(m.GetExtra()))
-}
-
 func timeSize(t *timestamppb.Timestamp) int {
 	if t == nil {
 		return 0

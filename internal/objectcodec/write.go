@@ -14,9 +14,8 @@ import (
 
 // writer appends messages to b.
 type writer struct {
-	b      []byte
-	sorted bool // maps in the order of their keys
-	odd    bool // there is something that the generated code has to write
+	b   []byte
+	odd bool // there is something that the generated code has to write
 }
 
 func (w *writer) request(m *coppicev1.ObjectsRequest) {
@@ -120,16 +119,40 @@ func (w *writer) owner(o *coppicev1.OwnerReference) {
 	w.b = wire.Close(w.b, at)
 }
 
+// body writes maps in the order of their keys, so that there is one encoding.
 func (w *writer) body(m *coppicev1.Body) {
 	w.known(m.ProtoReflect().GetUnknown())
-	w.b = make([]byte, 0, bodySize(m))
-	w.entries(bodyLabels, m.GetLabels())
-	w.entries(bodyAnnotations, m.GetAnnotations())
+	var few [8]entry
+	list := appendEntries(few[:0], m.GetLabels())
+	labels := len(list)
+	list = appendEntries(list, m.GetAnnotations())
+	size := text(len(m.GetGenerateName())) + text(len(m.GetSpec())) + text(len(m.GetStatus())) + text(len(m.GetExtra()))
+	for _, e := range list {
+		size += element(entrySize(e.key, e.value))
+	}
+	w.b = make([]byte, 0, size)
+	for _, e := range list[:labels] {
+		w.entry(bodyLabels, e.key, e.value)
+	}
+	for _, e := range list[labels:] {
+		w.entry(bodyAnnotations, e.key, e.value)
+	}
 	w.text(bodyGenerateName, m.GetGenerateName())
 	w.b = wire.AppendBytes(w.b, bodySpec, m.GetSpec())
 	w.b = wire.AppendBytes(w.b, bodyStatus, m.GetStatus())
 	w.b = wire.AppendBytes(w.b, bodyExtra, m.GetExtra())
 	w.odd = w.odd || m.GetInitializersResult() != nil
+}
+
+type entry struct{ key, value string }
+
+func appendEntries(list []entry, m map[string]string) []entry {
+	before := len(list)
+	for k, v := range m {
+		list = append(list, entry{k, v})
+	}
+	slices.SortFunc(list[before:], func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	return list
 }
 
 func (w *writer) time(field protowire.Number, t *timestamppb.Timestamp) {
@@ -145,21 +168,8 @@ func (w *writer) time(field protowire.Number, t *timestamppb.Timestamp) {
 }
 
 func (w *writer) entries(field protowire.Number, m map[string]string) {
-	if !w.sorted {
-		for k, v := range m {
-			w.entry(field, k, v)
-		}
-		return
-	}
-	type entry struct{ key, value string }
-	var few [8]entry
-	list := few[:0]
 	for k, v := range m {
-		list = append(list, entry{k, v})
-	}
-	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-	for _, e := range list {
-		w.entry(field, e.key, e.value)
+		w.entry(field, k, v)
 	}
 }
 
