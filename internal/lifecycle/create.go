@@ -16,22 +16,27 @@ const maxGenerateTries = 8
 // without knowing the state: whoever decides need not take the time.
 type Checked struct {
 	object         *coppicev1.Object
-	owners         []*coppicev1.OwnerReference // each once
-	metadata, json []Cause                     // what is wrong with them
+	size           int     // in bytes
+	metadata, json []Cause // what is wrong with them
 	warnings       []string
+	owners         []OwnerReference // each once, if nothing is wrong with the metadata
 }
 
 // Check checks an object that is to be created.
 func Check(o *coppicev1.Object) Checked {
 	meta := o.GetMetadata()
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
-	return Checked{
+	c := Checked{
 		object:   o,
-		owners:   owners,
+		size:     objectcodec.Size(o),
 		metadata: validateMeta(meta, owners),
 		json:     validateJSON(o),
 		warnings: append(warnings, finalizerWarnings(nil, meta.GetFinalizers())...),
 	}
+	if len(c.metadata) == 0 {
+		c.owners = ownersOf(owners)
+	}
+	return c
 }
 
 // Create decides a create (A1). at names the kind and the namespace of the
@@ -66,7 +71,11 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, o); err != nil {
+	size := c.size
+	if o != c.object {
+		size = objectcodec.Size(o)
+	}
+	if err := checkSize(ctx, at, size); err != nil {
 		return nil, err
 	}
 	if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != "" {
@@ -83,7 +92,7 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 		Name:         at.Name,
 		Generation:   1,
 		CreationTime: ctx.Now,
-		Owners:       ownersOf(c.owners),
+		Owners:       c.owners,
 		Finalizers:   nonEmpty(meta.GetFinalizers()),
 		Initializers: pendingOf(meta.GetInitializers()),
 	}
@@ -217,8 +226,8 @@ func validateJSON(o *coppicev1.Object) []Cause {
 	return causes
 }
 
-func checkSize(ctx *Context, k Key, o *coppicev1.Object) *Error {
-	if size := objectcodec.Size(o); ctx.MaxObject > 0 && size > ctx.MaxObject {
+func checkSize(ctx *Context, k Key, size int) *Error {
+	if ctx.MaxObject > 0 && size > ctx.MaxObject {
 		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -35,7 +36,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, o); err != nil {
+	if err := checkSize(ctx, at, objectcodec.Size(o)); err != nil {
 		return nil, err
 	}
 	here := Coordinates{Group: at.Kind.Group, Kind: at.Kind.Kind, Name: at.Name, Namespace: at.Namespace}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -46,9 +47,9 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
-	if err := checkSize(ctx, at, &coppicev1.Object{
+	if err := checkSize(ctx, at, objectcodec.Size(&coppicev1.Object{
 		ApiVersion: o.GetApiVersion(), Kind: o.GetKind(), Metadata: meta, Spec: o.GetSpec(), Extra: o.GetExtra(), Status: old.GetStatus(),
-	}); err != nil {
+	})); err != nil {
 		return nil, err
 	}
 
@@ -126,7 +127,7 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		return out, nil
 	}
 	body := withStatus(old, status)
-	if err := checkSize(ctx, at, Object{Node: was, Body: body}.API()); err != nil {
+	if err := checkSize(ctx, at, objectcodec.Size(Object{Node: was, Body: body}.API())); err != nil {
 		return nil, err
 	}
 	node := *was

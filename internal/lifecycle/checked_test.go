@@ -1,0 +1,60 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// TestCheckedIsDecidedAgain: a command that does not fit into a commit is
+// decided once more in the next, by the same check.
+func TestCheckedIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	owner := &coppicev1.OwnerReference{ApiVersion: "v1", Kind: "Pod", Name: "o", Uid: "01890a5d-ac96-774b-bcce-b302099a8057"}
+	c := lifecycle.Check(&coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
+		Name: "a", OwnerReferences: []*coppicev1.OwnerReference{owner, owner}, Finalizers: []string{"plain"},
+	}})
+	r := lifecycletest.New()
+	at := lifecycle.Key{Kind: r.Kinds().Of("", "Pod"), Namespace: "default"}
+	var warnings [][]string
+	for range 2 {
+		out, err := lifecycle.CreateChecked(r.Context(), at, &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := out.Events[0].Object.Node; len(n.Owners) != 1 || n.APIVersion != "v1" {
+			t.Errorf("the node is %+v", n)
+		}
+		warnings = append(warnings, out.Warnings)
+	}
+	if len(warnings[0]) != 2 || !reflect.DeepEqual(warnings[0], warnings[1]) {
+		t.Errorf("the warnings are %q", warnings)
+	}
+}
+
+// TestCheckFindsEverything: what is wrong is told in one refusal, whoever has
+// found it.
+func TestCheckFindsEverything(t *testing.T) {
+	t.Parallel()
+	r := lifecycletest.New()
+	at := lifecycle.Key{Kind: r.Kinds().Of("", "Pod"), Namespace: "Default"}
+	_, err := lifecycle.Create(r.Context(), at, &coppicev1.Object{Spec: []byte("{"), Metadata: &coppicev1.ObjectMeta{
+		Name: "a/b", Labels: map[string]string{"z!": "x", "a": "!"},
+		OwnerReferences: []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "Pod", Name: "o", Uid: "!"}},
+	}})
+	if err == nil || !errors.Is(err, lifecycle.ReasonInvalid) {
+		t.Fatalf("Create = %v", err)
+	}
+	var fields []string
+	for _, c := range err.Causes {
+		fields = append(fields, c.Field)
+	}
+	want := []string{"metadata.name", "metadata.namespace", "metadata.labels", "metadata.labels", "metadata.ownerReferences[0].uid", "spec"}
+	if !reflect.DeepEqual(fields, want) {
+		t.Errorf("the causes are %q, want %q", fields, want)
+	}
+}
