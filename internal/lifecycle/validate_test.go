@@ -17,6 +17,7 @@ var scanners = []struct {
 }
 
 func compareScanners(t *testing.T, s string) {
+	t.Helper()
 	for _, p := range scanners {
 		if got, want := p.scan(s), p.pattern.MatchString(s); got != want {
 			t.Fatalf("%s: %q: %t, want %t", p.name, s, got, want)
