@@ -29,6 +29,7 @@ type OwedChange struct {
 // prepared is a Tx as Flush writes it.
 type prepared struct {
 	batch                     *pebble.Batch
+	names                     [][]byte  // keys that are written or deleted
 	dirty                     []uid.UID // sorted
 	owed                      []OwedChange
 	dropRemoved, dropCommands int // rows that fall out of the windows
@@ -42,6 +43,7 @@ func (tx *Tx) Prepare() error {
 	if tx.prepared != nil {
 		return nil
 	}
+	tx.Drop() // nothing is read any more
 	if err := tx.Err(); err != nil {
 		return err
 	}
@@ -51,7 +53,7 @@ func (tx *Tx) Prepare() error {
 	w := writer{b: p.batch}
 	tx.writeNodes(&w, uids)
 	tx.writeBodies(&w, uids)
-	tx.writeNames(&w, uids)
+	p.names = tx.writeNames(&w, uids)
 	tx.writeEdges(&w, uids)
 	tx.writeClaims(&w)
 	tx.writeAbsent(&w)
@@ -89,6 +91,7 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	s, p := tx.s, tx.prepared
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.written.add(p.names, p.batch.Len())
 	if err := s.commit(p.batch); err != nil {
 		return nil, err
 	}
@@ -160,19 +163,21 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
 // of objects that are new: a name may have passed from one to the other. A name
 // is below the resource that the kind had when it was written: the kind may have
 // been withdrawn since, after its last object, and registered again with another.
-func (tx *Tx) writeNames(w *writer, uids []uid.UID) {
+// It returns the keys of both.
+func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys [][]byte) {
 	for _, u := range uids {
 		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			w.key = nameKey(w.key[:0], tx.s.kinds.OfNode(o.stored).Resource(), o.stored.Namespace, o.stored.Name)
-			w.delete(w.key)
+			keys = append(keys, nameKey(nil, tx.s.kinds.OfNode(o.stored).Resource(), o.stored.Namespace, o.stored.Name))
+			w.delete(keys[len(keys)-1])
 		}
 	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.now != nil && (o.stored == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			w.key = nameKey(w.key[:0], tx.kinds.OfNode(o.now).Resource(), o.now.Namespace, o.now.Name)
-			w.put(w.key, []byte(u))
+			keys = append(keys, nameKey(nil, tx.kinds.OfNode(o.now).Resource(), o.now.Namespace, o.now.Name))
+			w.put(keys[len(keys)-1], []byte(u))
 		}
 	}
+	return keys
 }
 
 func (tx *Tx) writeEdges(w *writer, uids []uid.UID) {

@@ -302,36 +302,6 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 	r.release(what, table, it)
 }
 
-// prefetchNames calls visit with the uids that names have, "" for those that
-// nothing has. The names are sorted.
-func (r *reader) prefetchNames(resource, namespace string, sorted []string, visit func(name string, u uid.UID)) {
-	if len(sorted) == 0 {
-		return
-	}
-	it, err := r.iterator(tableName, nil, nil)
-	if err != nil {
-		r.fail("names", err)
-		return
-	}
-	for _, name := range sorted {
-		r.key = nameKey(r.key[:0], resource, namespace, name)
-		if !it.SeekPrefixGE(r.key) { // by the filters, most names that are new are in no table
-			visit(name, "")
-			continue
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			r.fail("names", err)
-			break
-		}
-		visit(name, uid.UID(value))
-	}
-	if err := it.Error(); err != nil {
-		r.fail("names", err)
-	}
-	r.release("names", tableName, it)
-}
-
 // any names one object below the prefix of names, "" if there is none.
 func (r *reader) any(prefix []byte) (name string) {
 	r.scan("names", prefix, nil, func(key, _ []byte) bool {

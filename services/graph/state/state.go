@@ -32,6 +32,9 @@ type Config struct {
 	FS vfs.FS
 }
 
+// memTables is how many memtables there are before writes wait.
+const memTables = 4
+
 // separateBodies is from which size on values, which then are bodies, are kept
 // apart from their keys, in bytes.
 const separateBodies = 180
@@ -46,6 +49,7 @@ type State struct {
 	removed  *window[uint64] // by uidHash
 	commands *window[CommandID]
 	recent   *recent
+	written  *written
 
 	mu         sync.RWMutex // held while a batch and what goes with it change
 	kinds      *lifecycle.Kinds
@@ -89,7 +93,7 @@ func open(dir string, c Config) (*State, error) {
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		MemTableSize:                c.MemTableSize,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memTables,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               256 << 20,
@@ -127,6 +131,8 @@ func open(dir string, c Config) (*State, error) {
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newWindow[CommandID](keptCommands),
 		recent:   newRecent(),
+		// Twice as much as memtables take before writes wait.
+		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -38,7 +40,8 @@ type Tx struct {
 	removedSince uint64              // the first sequence that the window will hold
 	commands     []windowRow[CommandID]
 	rows         []rowOp
-	prepared     *prepared // by Prepare
+	prepared     *prepared        // by Prepare
+	tables       *pebble.Iterator // over names, without memtables; nil until it is needed
 
 	undo      []func()
 	recording bool
@@ -294,11 +297,12 @@ func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []stri
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
 	var found []uid.UID
-	tx.r.prefetchNames(kind.Resource(), namespace, missing, func(name string, u uid.UID) {
+	for _, name := range missing {
+		u := tx.storedName(kind.Resource(), namespace, name)
 		tx.looked[nameRef{kind.Resource(), namespace, name}] = u
 		if u != "" {
 			found = append(found, u)
 		}
-	})
+	}
 	tx.Prefetch(found)
 }

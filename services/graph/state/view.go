@@ -28,7 +28,7 @@ func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	}
 	if !ok {
 		if u, ok = tx.looked[ref]; !ok {
-			u = tx.r.lookup(ref.resource, namespace, name)
+			u = tx.storedName(ref.resource, namespace, name)
 			tx.looked[ref] = u
 		}
 	}

@@ -113,6 +113,7 @@ func (w *Writer) close(ctx context.Context) error {
 		return ErrLeaseLost
 	}
 	w.open = nil
+	c.d.Tx.Drop()
 	w.c.Abort()
 	for _, o := range c.outcomes {
 		w.answer(o)

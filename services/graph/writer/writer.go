@@ -212,6 +212,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 	if w.open != nil {
 		w.refuse(w.open.outcomes)
+		w.open.d.Tx.Drop()
 	}
 	w.c.Abort()
 	for _, r := range append(w.rest, w.queue.close()...) {
@@ -278,6 +279,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	}
 	c := w.begin()
 	d := c.d
+	defer d.Tx.Drop()
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()
 	if verb == "genesis" {
