@@ -150,13 +150,25 @@ func (c *cascade) await(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stream, err := js.Stream(ctx, bus.WorkStream(c.d.Client.Realm()))
-	if err != nil {
-		return err
+	var streams []jetstream.Stream
+	for _, name := range []string{bus.WorkStream(c.d.Client.Realm()), bus.FinalizeStream(c.d.Client.Realm())} {
+		stream, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		streams = append(streams, stream)
+	}
+	idle := func() (bool, error) {
+		for _, stream := range streams {
+			if info, err := stream.Info(ctx); err != nil || info.State.Msgs > 0 {
+				return false, err
+			}
+		}
+		return true, nil
 	}
 	return poll.Until(ctx, func() (bool, error) {
 		// The cheap question first: a list looks at all that is left.
-		if info, err := stream.Info(ctx); err != nil || info.State.Msgs > 0 {
+		if idle, err := idle(); err != nil || !idle {
 			return false, err
 		}
 		_, err := c.d.Client.Objects(deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
@@ -169,8 +181,7 @@ func (c *cascade) await(ctx context.Context) error {
 				return false, err
 			}
 		}
-		info, err := stream.Info(ctx)
-		return err == nil && info.State.Msgs == 0, err
+		return idle()
 	})
 }
 

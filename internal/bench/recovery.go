@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -16,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // errElsewhere is returned by benchmarks that do what no client may.
@@ -65,7 +67,48 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	}
 	r.detail("commits_replayed", float64(replayed.Commits))
 	r.detail("bytes_replayed", float64(m.at.Bytes))
-	return r, nil
+	return r, errors.Join(b.pass(ctx, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, d, r, "decode", func(message []byte) error {
+		c, err := eventlog.Decode(message)
+		if err != nil {
+			return err
+		}
+		return c.Unpack()
+	}))
+}
+
+// pass reads the log once more, to find out what of a replay is not the fold,
+// and notes how long it took, and the CPU.
+func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(message []byte) error) error {
+	js, err := jetstream.New(d.Client.Conn())
+	if err != nil {
+		return err
+	}
+	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm)
+	if err != nil {
+		return err
+	}
+	last, _, err := log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := cpuSeconds(d.pids())
+	if err != nil {
+		return err
+	}
+	start, end := time.Now(), errors.New("the end of the log")
+	err = log.Follow(ctx, 1, func(m eventlog.Message) error {
+		if err := visit(m.Data); err != nil || m.Sequence < last {
+			return err
+		}
+		return end
+	})
+	if !errors.Is(err, end) {
+		return err
+	}
+	r.detail(name+"_seconds", time.Since(start).Seconds())
+	after, err := cpuSeconds(d.pids())
+	r.detail(name+"_cpu_seconds", after-before)
+	return err
 }
 
 // Restart is a realm that is started again, after it was stopped and after it

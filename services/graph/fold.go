@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -29,6 +30,7 @@ type folder struct {
 	watched func(resource string) bool
 	changes []state.Change
 	events  int // in tx
+	bytes   int // of the messages in tx
 	total   uint64
 }
 
@@ -40,16 +42,71 @@ func newFolder(s *state.State, created int64) *folder {
 	}
 }
 
-// maxFolded is how many events are folded before they are written.
-const maxFolded = 20000
+// Bounds of what is folded before it is written, and of what is read ahead.
+const (
+	maxFolded      = 30000    // events
+	maxFoldedBytes = 32 << 20 // of messages
+	maxAhead       = 4 << 20  // bytes of messages
+)
+
+// message is a message of the log that was read ahead.
+type message struct {
+	eventlog.Message
+	commit *eventlog.Decoded
+	err    error // why it cannot be decoded
+}
+
+// follow folds the log, as it is now and as it grows, until fold returns an
+// error or ctx ends. Messages are read and decoded ahead, up to a bound.
+func (f *folder) follow(ctx context.Context, log *eventlog.Log, fold func(message) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	ahead := semaphore.NewWeighted(maxAhead)
+	weight := func(m *message) int64 { return min(int64(len(m.Data)), maxAhead) }
+	messages := make(chan message, 64)
+	var failure error // of reading, once messages is closed
+	go func() {
+		defer close(messages)
+		failure = log.Follow(ctx, f.chain.Sequence+1, func(next eventlog.Message) error {
+			m := message{Message: next}
+			if err := ahead.Acquire(ctx, weight(&m)); err != nil {
+				return err
+			}
+			if m.commit, m.err = eventlog.Decode(m.Data); m.err == nil {
+				m.err = m.commit.Unpack()
+			}
+			select {
+			case messages <- m:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	defer func() {
+		cancel()
+		for range messages {
+			continue // until it is closed: failure is not written any more
+		}
+	}()
+	for m := range messages {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fold(m); err != nil {
+			return err
+		}
+		ahead.Release(weight(&m))
+	}
+	return failure
+}
 
 // fold folds one message. Effects are written when enough have come together,
 // or nothing more waits to be folded.
-func (f *folder) fold(m eventlog.Message) error {
-	c, err := eventlog.Decode(m.Data)
-	if err != nil {
-		return &eventlog.BrokenError{Sequence: m.Sequence, What: err.Error()}
+func (f *folder) fold(m message) error {
+	if m.err != nil {
+		return &eventlog.BrokenError{Sequence: m.Sequence, What: m.err.Error()}
 	}
+	c := m.commit
 	if err := f.chain.Next(m.Sequence, m.Data, c); err != nil {
 		return err
 	}
@@ -59,6 +116,7 @@ func (f *folder) fold(m eventlog.Message) error {
 	if err := f.apply(c); err != nil {
 		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
 	}
+	f.bytes += len(m.Data)
 	commands := make([]state.CommandID, len(c.Commands))
 	for i, id := range c.Commands {
 		commands[i] = id
@@ -68,23 +126,14 @@ func (f *folder) fold(m eventlog.Message) error {
 		StreamCreated: f.created,
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
-	if f.events >= maxFolded || m.Pending == 0 {
+	if f.events >= maxFolded || f.bytes >= maxFoldedBytes || m.Pending == 0 {
 		return f.flush()
 	}
 	return nil
 }
 
 func (f *folder) apply(c *eventlog.Decoded) error {
-	var uids []uid.UID
-	if err := c.Each(func(e *eventlog.Entry) error {
-		if e.Type != lifecycle.ObjectCreated {
-			uids = append(uids, e.UID)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	f.tx.Prefetch(uids)
+	f.tx.Prefetch(c.Existing())
 	for _, s := range c.Sessions {
 		f.tx.TouchSession(s.ID, c.Time, s.Closed)
 	}
@@ -138,7 +187,7 @@ func (f *folder) flush() error {
 		return err
 	}
 	f.flushed(f.chain.Revision, f.changes)
-	f.tx, f.changes, f.events = nil, nil, 0
+	f.tx, f.changes, f.events, f.bytes = nil, nil, 0, 0
 	return nil
 }
 
@@ -148,7 +197,7 @@ var errReached = errors.New("reached")
 // foldTo folds the log until a sequence.
 func (f *folder) foldTo(ctx context.Context, log *eventlog.Log, sequence uint64) error {
 	if f.chain.Sequence < sequence {
-		err := log.Follow(ctx, f.chain.Sequence+1, func(m eventlog.Message) error {
+		err := f.follow(ctx, log, func(m message) error {
 			if err := f.fold(m); err != nil {
 				return err
 			}

@@ -285,7 +285,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 		acquired <- result{l, err}
 		stopFollowing()
 	}()
-	err := r.events.Follow(stop, f.chain.Sequence+1, f.fold)
+	err := f.follow(stop, r.events, f.fold)
 	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
 		cancel()
 		if got := <-acquired; got.lease != nil {

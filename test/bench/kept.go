@@ -75,4 +75,16 @@ func (k *kept) add(key string, r *result) error {
 	return err
 }
 
+// rate is a rate that is kept, or else what measure says.
+func (k *kept) rate(key string, measure func() (float64, error)) (float64, error) {
+	if r := k.find(key); r != nil {
+		return r.ObjectsPerSecond, nil
+	}
+	v, err := measure()
+	if err != nil {
+		return 0, err
+	}
+	return v, k.add(key, &result{ObjectsPerSecond: v})
+}
+
 func (k *kept) close() error { return k.f.Close() }

@@ -77,17 +77,23 @@ func (s *suite) comparePostgres(ctx context.Context) (list []compared, err error
 	for _, sh := range shapes() {
 		c := compared{name: sh.name, rows: s.sized(sh.size)}
 		var theirs, ours []float64
-		for range s.rounds {
-			t, err := pg.cascade(ctx, sh, c.rows)
+		for i := range s.rounds {
+			t, err := s.kept.rate(fmt.Sprintf("postgres %s of %d, round %d", sh.name, c.rows, i), func() (float64, error) { return pg.cascade(ctx, sh, c.rows) })
 			if err != nil {
 				return nil, err
 			}
 			theirs = append(theirs, t)
-			r, err := s.afresh().bench(ctx, nil, append(slices.Clone(sh.args), "--objects", strconv.Itoa(c.rows))...)
+			o, err := s.kept.rate(fmt.Sprintf("coppice %s of %d, round %d", sh.name, c.rows, i), func() (float64, error) {
+				r, err := s.afresh().bench(ctx, nil, append(slices.Clone(sh.args), "--objects", strconv.Itoa(c.rows))...)
+				if err != nil {
+					return 0, err
+				}
+				return r.ObjectsPerSecond, nil
+			})
 			if err != nil {
 				return nil, err
 			}
-			ours = append(ours, r.ObjectsPerSecond)
+			ours = append(ours, o)
 		}
 		c.theirs, c.ours = median(theirs), median(ours)
 		list = append(list, c)

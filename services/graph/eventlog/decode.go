@@ -1,8 +1,10 @@
 package eventlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -24,6 +26,8 @@ type Decoded struct {
 	Sessions []Session
 	commands [][]byte
 	events   [][]byte
+	runs     []run // of events, once they are unpacked
+	count    int   // of runs' events
 }
 
 // Entry is an object event of a commit, with what stands beside it. It is
@@ -138,141 +142,182 @@ func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	return reply, err
 }
 
+// Unpack decodes the object events, which Each does otherwise.
+func (c *Decoded) Unpack() error {
+	if c.runs != nil {
+		return nil
+	}
+	runs, count := make([]run, len(c.events)), 0
+	for i, b := range c.events {
+		if err := runs[i].decode(b); err != nil {
+			return err
+		}
+		count += runs[i].len()
+	}
+	c.runs, c.count = runs, count
+	return nil
+}
+
 // Each calls visit for the object events, in order.
 func (c *Decoded) Each(visit func(*Entry) error) error {
-	d := decoder{entry: Entry{Revision: c.FirstRevision}, visit: visit}
-	for _, b := range c.events {
-		if err := d.event(b); err != nil {
-			return err
+	if err := c.Unpack(); err != nil {
+		return err
+	}
+	var event lifecycle.Event
+	entry := Entry{Event: &event, Revision: c.FirstRevision}
+	for i := range c.runs {
+		r := &c.runs[i]
+		event, entry.Command, entry.Body = r.event, r.command, r.body
+		for at := range r.len() {
+			if r.uids != nil {
+				event.UID = r.uids[at]
+			}
+			if len(r.causes) > 0 {
+				// The first difference is to Event.cause itself.
+				event.Cause += uint64(protowire.DecodeZigZag(r.causes[at]))
+			}
+			if err := visit(&entry); err != nil {
+				return err
+			}
+			entry.Revision++
 		}
 	}
 	return nil
 }
 
-// decoder has memory that events share.
-type decoder struct {
-	entry  Entry
-	visit  func(*Entry) error
-	uids   []uid.UID
-	causes []uint64
+// Existing are the objects of all events but creations, once they are unpacked.
+func (c *Decoded) Existing() []uid.UID {
+	uids := make([]uid.UID, 0, c.count)
+	for i := range c.runs {
+		switch r := &c.runs[i]; {
+		case r.uids != nil:
+			uids = append(uids, r.uids...)
+		case r.event.Type != lifecycle.ObjectCreated:
+			uids = append(uids, r.event.UID)
+		}
+	}
+	return uids
 }
 
-func (d *decoder) tell(e *lifecycle.Event, body []byte) error {
-	d.entry.Event, d.entry.Body = e, body
-	err := d.visit(&d.entry)
-	d.entry.Revision++
-	return err
+// run is an event, or events that differ in their objects and causes only.
+type run struct {
+	event   lifecycle.Event
+	command int
+	body    []byte
+	uids    []uid.UID // nil for an event that has its object
+	causes  []uint64  // as they are encoded; nil if they are the event's
 }
 
-func (d *decoder) event(b []byte) error {
-	var e lifecycle.Event
+func (r *run) len() int {
+	if r.event.Object.Node != nil {
+		return 1
+	}
+	return len(r.uids)
+}
+
+func (r *run) decode(b []byte) error {
 	var content wire.Field
-	d.entry.Command = 0
-	err := wire.Fields(b, func(f wire.Field) error {
+	fields := wire.Read(b)
+	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
 		switch f.Number {
 		case eventCommand:
-			d.entry.Command = int(f.Value)
+			r.command = int(f.Value)
 		case eventReason:
-			e.Reason = coppicev1.Reason(f.Value)
+			r.event.Reason = coppicev1.Reason(f.Value)
 		case eventCause:
-			e.Cause = f.Value
+			r.event.Cause = f.Value
 		case eventCreated, eventUpdated, eventMarked, eventOwnersRemoved, eventFinalizerRemoved, eventDeleted:
 			if f.Type != protowire.BytesType {
-				return wire.ErrType
+				return fmt.Errorf("%w: event: %w", ErrMalformed, wire.ErrType)
 			}
 			content = f
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := fields.Err(); err != nil {
 		return fmt.Errorf("%w: event: %w", ErrMalformed, err)
 	}
 	m := content.Bytes(b)
 	switch content.Number {
 	case eventCreated:
-		e.Type = lifecycle.ObjectCreated
-		return d.object(m, e)
+		r.event.Type = lifecycle.ObjectCreated
+		return r.object(m)
 	case eventUpdated:
-		e.Type = lifecycle.ObjectUpdated
-		return d.object(m, e)
+		r.event.Type = lifecycle.ObjectUpdated
+		return r.object(m)
 	case eventMarked:
-		e.Type = lifecycle.DeletionMarked
+		r.event.Type = lifecycle.DeletionMarked
 	case eventOwnersRemoved:
-		e.Type = lifecycle.OwnerReferencesRemoved
+		r.event.Type = lifecycle.OwnerReferencesRemoved
 	case eventFinalizerRemoved:
-		e.Type = lifecycle.FinalizerRemoved
+		r.event.Type = lifecycle.FinalizerRemoved
 	case eventDeleted:
-		e.Type = lifecycle.ObjectDeleted
+		r.event.Type = lifecycle.ObjectDeleted
 	default:
 		return fmt.Errorf("%w: an event of no known sort", ErrMalformed)
 	}
-	return d.columns(m, e)
+	if err := r.columns(m); err != nil {
+		return fmt.Errorf("%w: columns: %w", ErrMalformed, err)
+	}
+	return nil
 }
 
-func (d *decoder) object(m []byte, e lifecycle.Event) error {
-	var body []byte
-	err := wire.Fields(m, func(f wire.Field) (err error) {
+func (r *run) object(m []byte) (err error) {
+	e := &r.event
+	fields := wire.Read(m)
+	for f, ok := fields.Next(); ok && err == nil; f, ok = fields.Next() {
 		switch f.Number {
 		case objectNode:
 			e.Object.Node, err = nodecodec.Decode(f.Bytes(m))
 		case objectBody:
-			body = f.Bytes(m)
-			if body == nil {
-				body = []byte{}
+			r.body = f.Bytes(m)
+			if r.body == nil {
+				r.body = []byte{}
 			}
 		}
-		return err
-	})
+	}
+	err = cmp.Or(err, fields.Err())
 	if err == nil && e.Object.Node == nil {
 		err = errors.New("no node")
 	}
-	if err == nil && body != nil && lifecycle.Governs(e.Object.Node) {
+	if err == nil && r.body != nil && lifecycle.Governs(e.Object.Node) {
 		e.Object.Body = &coppicev1.Body{}
-		err = proto.Unmarshal(body, e.Object.Body)
+		err = proto.Unmarshal(r.body, e.Object.Body)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: object: %w", ErrMalformed, err)
 	}
 	e.UID = e.Object.UID
-	return d.tell(&e, body)
+	return nil
 }
 
-func (d *decoder) columns(m []byte, e lifecycle.Event) error {
-	d.uids, d.causes = d.uids[:0], d.causes[:0]
-	err := wire.Fields(m, func(f wire.Field) error {
+func (r *run) columns(m []byte) error {
+	e := &r.event
+	fields := wire.Read(m)
+	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
 		switch {
 		case f.Number == columnObjects:
-			return d.identities(f.Bytes(m))
+			if err := r.identities(f.Bytes(m)); err != nil {
+				return err
+			}
 		case e.Type == lifecycle.DeletionMarked:
 			decodeMark(&e.Mark, f, m)
 		case f.Number == columnShared && e.Type == lifecycle.OwnerReferencesRemoved:
-			r, err := nodecodec.DecodeOwner(f.Bytes(m), string(f.Bytes(m)))
-			e.References = append(e.References, r)
-			return err
+			o, err := nodecodec.DecodeOwner(f.Bytes(m), string(f.Bytes(m)))
+			if err != nil {
+				return err
+			}
+			e.References = append(e.References, o)
 		case f.Number == columnShared:
 			e.Finalizers = append(e.Finalizers, string(f.Bytes(m)))
 		}
-		return nil
-	})
+	}
 	switch {
-	case err != nil:
-	case len(d.causes) > 0 && len(d.causes) != len(d.uids):
-		err = errors.New("columns of different length")
+	case fields.Err() != nil:
+		return fields.Err()
+	case len(r.causes) > 0 && len(r.causes) != len(r.uids):
+		return errors.New("columns of different length")
 	case e.Type == lifecycle.FinalizerRemoved && len(e.Finalizers) != 1:
-		err = errors.New("no finalizer")
-	}
-	if err != nil {
-		return fmt.Errorf("%w: columns: %w", ErrMalformed, err)
-	}
-	for i, u := range d.uids {
-		e.UID = u
-		if len(d.causes) > 0 {
-			// The first difference is to Event.cause itself.
-			e.Cause += uint64(protowire.DecodeZigZag(d.causes[i]))
-		}
-		if err := d.tell(&e, nil); err != nil {
-			return err
-		}
+		return errors.New("no finalizer")
 	}
 	return nil
 }
@@ -293,14 +338,15 @@ func decodeMark(m *lifecycle.Mark, f wire.Field, b []byte) {
 	}
 }
 
-func (d *decoder) identities(m []byte) error {
-	return wire.Fields(m, func(f wire.Field) (err error) {
+func (r *run) identities(m []byte) (err error) {
+	fields := wire.Read(m)
+	for f, ok := fields.Next(); ok && err == nil; f, ok = fields.Next() {
 		switch f.Number {
 		case idUIDs:
-			d.uids, err = uid.Unpack(d.uids, f.Bytes(m))
+			r.uids, err = uid.Unpack(slices.Grow(r.uids, (f.End-f.Start)/uid.PackedUUID), f.Bytes(m))
 		case idCauses:
-			d.causes, err = wire.Varints(d.causes, f.Bytes(m))
+			r.causes, err = wire.Varints(slices.Grow(r.causes, f.End-f.Start), f.Bytes(m))
 		}
-		return err
-	})
+	}
+	return cmp.Or(err, fields.Err())
 }

@@ -242,9 +242,24 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.N
 		r.fail("nodes", err)
 		return
 	}
-	for _, u := range sorted {
+	before := func() bool { return it.Valid() && string(it.Key()) < string(r.key) }
+	// Objects that go together often lie together: then the next is the one. How
+	// often that was so, less how often it was not, tells whether it is tried.
+	near := 1
+	for i, u := range sorted {
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
-		if !it.SeekGE(r.key) || string(it.Key()) != string(r.key) {
+		if i > 0 && near > 0 && before() {
+			it.Next()
+			if before() {
+				near--
+			} else {
+				near = min(near+1, 16)
+			}
+		}
+		if i == 0 || before() {
+			it.SeekGE(r.key)
+		}
+		if !it.Valid() || string(it.Key()) != string(r.key) {
 			visit(u, nil, false)
 			continue
 		}
