@@ -49,7 +49,7 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	kinds := lifecycle.NewKinds()
 	kind := kinds.Of(lifecycle.Group, "Kind")
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+	random := rand.New(rand.NewPCG(1, 2))
 	const names = 300
 	has := map[string]uid.UID{}
 	node := map[uid.UID]*lifecycle.Node{}
