@@ -84,7 +84,7 @@ func (p *Propagator) hintEmpty() error {
 	defer p.mu.Unlock()
 	for _, u := range containers {
 		delete(p.evicting, u)
-		p.hint(u, true)
+		p.hint(u, hint{again: true})
 	}
 	if len(containers) > 0 {
 		p.poke()

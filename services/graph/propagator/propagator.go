@@ -61,7 +61,7 @@ type Propagator struct {
 	c Config
 
 	mu        sync.Mutex
-	hints     map[uid.UID]bool // whether it may have been published before
+	hints     map[uid.UID]hint
 	rescan    bool             // read all rows
 	ended     bool             // read the rows that an import session may have held
 	holders   map[uid.UID]bool // that have come to hold their dependents: see holder
@@ -75,6 +75,14 @@ type Propagator struct {
 	evicting  map[uid.UID]bool           // containers; whether what is in them is walked: see evict
 	wake      chan struct{}
 	walks     chan struct{}
+}
+
+// hint is a row to look at.
+type hint struct {
+	again bool // it may have been published before
+	// same: what is owed to dependents, and to which, is as it was when it was
+	// looked at before.
+	same bool
 }
 
 // New returns a propagator. It begins by publishing everything that is owed.
@@ -96,7 +104,7 @@ func New(c Config) *Propagator {
 	}
 	return &Propagator{
 		c:         c,
-		hints:     map[uid.UID]bool{},
+		hints:     map[uid.UID]hint{},
 		holders:   map[uid.UID]bool{},
 		rescan:    true,
 		due:       newSchedule(),
@@ -130,14 +138,13 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			p.due.drop(c.UID)
 			continue
 		}
-		p.hint(c.UID, false)
+		p.hint(c.UID, hint{same: !c.Dependents})
 	}
 	p.poke()
 }
 
-// hint remembers a row to look at, and whether its work may have been
-// published before.
-func (p *Propagator) hint(u uid.UID, again bool) {
+// hint remembers a row to look at.
+func (p *Propagator) hint(u uid.UID, h hint) {
 	if p.rescan {
 		return
 	}
@@ -145,7 +152,10 @@ func (p *Propagator) hint(u uid.UID, again bool) {
 		p.lookAtAll()
 		return
 	}
-	p.hints[u] = again || p.hints[u]
+	if was, ok := p.hints[u]; ok {
+		h = hint{again: h.again || was.again, same: h.same && was.same}
+	}
+	p.hints[u] = h
 }
 
 // lookAtAll has all rows looked at, instead of those that are hinted at.
@@ -254,7 +264,7 @@ func (p *Propagator) overdue() {
 	uids, all := p.due.take(lifecycle.TimeOf(p.c.Now()))
 	p.rescan = p.rescan || all
 	for _, u := range uids {
-		p.hint(u, false)
+		p.hint(u, hint{})
 	}
 }
 
@@ -269,7 +279,7 @@ func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
 	all, ended, hints, holders := p.rescan, p.ended, p.hints, p.holders
-	p.rescan, p.ended, p.hints, p.holders = false, false, map[uid.UID]bool{}, map[uid.UID]bool{}
+	p.rescan, p.ended, p.hints, p.holders = false, false, map[uid.UID]hint{}, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
 	if all || ended {
@@ -285,9 +295,9 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 				return err
 			}
 		}
-		for u, again := range hints {
+		for u, h := range hints {
 			if row, ok := snap.Owed(u); ok {
-				if err := r.row(ctx, snap, u, row, again); err != nil {
+				if err := r.row(ctx, snap, u, row, h); err != nil {
 					_ = snap.Close()
 					return err
 				}
@@ -351,7 +361,7 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if since := max(row.Since, p.published[u]); since.Add(least) <= now {
-			p.hint(u, true)
+			p.hint(u, hint{again: true})
 		}
 		return ctx.Err() == nil
 	})

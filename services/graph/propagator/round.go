@@ -41,7 +41,7 @@ func (r *round) all(ctx context.Context, held bool) error {
 			if held {
 				fail = r.ended(ctx, snap, u, row)
 			} else {
-				fail = r.row(ctx, snap, u, row, true)
+				fail = r.row(ctx, snap, u, row, hint{again: true})
 			}
 			return fail == nil && n < snapshotRows
 		})
@@ -65,12 +65,11 @@ func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row 
 		return nil
 	}
 	fresh, due := lifecycle.OwedWhen(snap, u, n)
-	return r.collector(ctx, snap, u, n, row, fresh, due)
+	return r.collector(ctx, snap, u, n, row, fresh, due, false)
 }
 
-// row publishes what a row says is owed. again says that it may have been
-// published before.
-func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, again bool) error {
+// row publishes what a row says is owed.
+func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, h hint) error {
 	n := snap.Node(u)
 	// When judging is due is told anew: kinds may have been registered since.
 	fresh, due := lifecycle.OwedWhen(snap, u, n)
@@ -79,28 +78,29 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 			return err
 		}
 	} else if fresh.Evict {
-		r.p.evict(ctx, r.g, u, again)
+		r.p.evict(ctx, r.g, u, h.again)
 	}
 	if fresh.Held {
 		r.p.hold(u)
 	}
-	if err := r.collector(ctx, snap, u, n, row, fresh, due); err != nil {
+	if err := r.collector(ctx, snap, u, n, row, fresh, due, h.same); err != nil {
 		return err
 	}
 	if fresh.Finalize || fresh.Terminate || fresh.Evict {
 		r.p.touch(u)
 	}
 	if fresh.Finalize || fresh.Terminate {
-		return r.calls(ctx, snap, n, again)
+		return r.calls(ctx, snap, n, h.again)
 	}
 	return nil
 }
 
 // collector publishes what the collector and the built-in finalizers have to do
-// because of u, if it is due.
-func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, fresh lifecycle.Owed, due lifecycle.Due) error {
+// because of u, if it is due. same says that the dependents have been looked at.
+func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, fresh lifecycle.Owed, due lifecycle.Due, same bool) error {
 	fresh = r.p.begun(u, fresh, due)
-	fresh.Judge = fresh.Judge && r.judgeNow(snap, u, due)
+	fresh.Orphan = fresh.Orphan && !same
+	fresh.Judge = fresh.Judge && !same && r.judgeNow(snap, u, due)
 	if fresh.Judge || fresh.Orphan {
 		r.p.touch(u)
 		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {

@@ -360,18 +360,19 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	owed := lifecycle.OwedBy(tx, u, o.now)
 	if owed == (lifecycle.Owed{}) {
 		if e.ok {
-			*e = owedEntry{stored: e.stored, dirty: true, holds: e.holds}
+			*e = owedEntry{stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents}
 		}
 		return
 	}
 	if e.ok && e.row.Owed == owed && (!grew || !owed.Judge && !owed.Orphan) {
 		return
 	}
+	same := e.ok && !grew && e.row.Judge == owed.Judge && e.row.JudgeAt == owed.JudgeAt && e.row.Orphan == owed.Orphan
 	since := now
 	if e.ok {
 		since = e.row.Since
 	}
-	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds}
+	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents || !same}
 }
 
 func (tx *Tx) underOwed(u uid.UID) *owedEntry {

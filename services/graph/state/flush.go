@@ -20,6 +20,8 @@ type OwedChange struct {
 	Row OwedRow
 	// Had and Has say whether the row was there before and is there now.
 	Had, Has bool
+	// Dependents: what is owed to dependents has changed, or to which.
+	Dependents bool
 	// Holds: the object has come to hold its dependents. Before, it was not
 	// there, or waited for them; so references of theirs to other owners may
 	// be void, where they were needed for nothing until now.
@@ -251,7 +253,7 @@ func (tx *Tx) writeOwed(w *writer) []OwedChange {
 		} else {
 			w.delete(w.key)
 		}
-		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Holds: e.holds})
+		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Dependents: e.dependents, Holds: e.holds})
 	}
 	slices.SortFunc(changes, func(a, b OwedChange) int { return cmp.Compare(a.UID, b.UID) })
 	return changes

@@ -93,6 +93,8 @@ type owedEntry struct {
 	stored bool
 	dirty  bool
 	holds  bool // see OwedChange.Holds
+
+	dependents bool // see OwedChange.Dependents
 }
 
 type rowOp struct {
