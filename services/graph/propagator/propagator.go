@@ -35,7 +35,8 @@ type Config struct {
 	Stuck func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
 	// StuckAfter is after how long; 10 minutes.
 	StuckAfter time.Duration
-	// ChunkSize is how many uids a chunk of work has, at the most as a rule; 4000.
+	// ChunkSize is how many uids a chunk of work has, at the most as a rule;
+	// 1000. A walk that is long makes larger ones: see longWalk.
 	ChunkSize int
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -97,7 +98,7 @@ func New(c Config) *Propagator {
 		c.Failpoint = func(string) {}
 	}
 	if c.ChunkSize == 0 {
-		c.ChunkSize = 4000
+		c.ChunkSize = 1000
 	}
 	if c.StuckAfter == 0 {
 		c.StuckAfter = 10 * time.Minute

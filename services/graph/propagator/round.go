@@ -22,6 +22,7 @@ type round struct {
 	orphan chunk
 	finish map[string]*coppicev1.FinishChunk
 
+	walked  int            // how many dependents a walk has come by
 	expires lifecycle.Time // see sessionEnd
 }
 
@@ -167,13 +168,25 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 	return r.flushFull(ctx)
 }
 
+// longWalk is after how many chunks a walk makes chunks that are as many times
+// larger: by then there is work for everybody, and larger chunks cost less each.
+const longWalk = 4
+
+// chunkSize is how many uids a chunk has now.
+func (r *round) chunkSize() int {
+	if r.walked > longWalk*r.p.c.ChunkSize {
+		return longWalk * r.p.c.ChunkSize
+	}
+	return r.p.c.ChunkSize
+}
+
 func (r *round) flushFull(ctx context.Context) error {
-	if r.dirty.n >= r.p.c.ChunkSize {
+	if r.dirty.n >= r.chunkSize() {
 		if err := r.sendDirty(ctx); err != nil {
 			return err
 		}
 	}
-	if r.orphan.n >= r.p.c.ChunkSize {
+	if r.orphan.n >= r.chunkSize() {
 		return r.sendOrphan(ctx)
 	}
 	return nil

@@ -143,6 +143,7 @@ func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *
 		snap.Dependents(u, filter(snap, n, owed.Orphan), *cursor, func(e state.Edge, d uid.UID) bool {
 			*cursor = e
 			count++
+			r.walked++
 			if some {
 				found = append(found, d)
 			} else {
