@@ -108,17 +108,26 @@ func (p *page) writeLinear(w *writer) {
 }
 
 // writeMissed says what is in the way of what is not reached.
+// writeMissed says what is in the way, once for targets that have the same in it.
 func (p *page) writeMissed(w *writer) {
+	names := map[string][]string{}
+	var texts []string
 	for _, m := range p.targets {
-		if m.missed != "" && !m.reached(m.result) {
-			w.line("")
-			w.line("**%s**: not reached.", m.name)
-			w.line("%s", m.missed)
+		if m.missed == "" || m.reached(m.result) {
+			continue
 		}
+		if names[m.missed] == nil {
+			texts = append(texts, m.missed)
+		}
+		names[m.missed] = append(names[m.missed], "**"+m.name+"**")
+	}
+	for _, text := range texts {
+		w.line("")
+		w.line("%s: not reached.", strings.Join(names[text], "; "))
+		w.line("%s", text)
 	}
 }
 
-// writeBudgets says where the time of an object goes.
 func (p *page) writeBudgets(w *writer) {
 	for _, m := range p.targets {
 		if m.profiled == nil {
