@@ -59,7 +59,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &suite{dir: dir, program: filepath.Join(dir, "coppice"), options: o}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.program, "./cmd/coppice").CombinedOutput(); err != nil { //nolint:gosec // this run's own
+	if out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", s.program, "./cmd/coppice").CombinedOutput(); err != nil { //nolint:gosec // this run's own
 		return fmt.Errorf("build: %w: %s", err, out)
 	}
 	if o.keep != "" {

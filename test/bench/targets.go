@@ -122,6 +122,10 @@ nothing with 10,000,000, where compactions take it all back, and 300 MiB of memo
 			got: func(r *result) string {
 				return fmt.Sprintf("%.2f s after a stop, %.2f s after a kill", r.Details["seconds_after_stop"], r.Details["seconds_after_kill"])
 			},
+			missed: `After a kill the NATS server is in the way: its index of the stream is out of date, and it reads all blocks of the log
+again, 4 GB of messages for 10,000,000 objects before their compression. That grows with the log, and is done in the
+server, before anything of the state is looked at: with 500,000 objects both restarts take well under a second. What takes
+longer than 2 s after a stop has not been taken apart yet.`,
 		},
 		{
 			name: "memory", args: []string{"memory", "--objects"}, size: 10 * million,
@@ -135,6 +139,11 @@ nothing with 10,000,000, where compactions take it all back, and 300 MiB of memo
 			got: func(r *result) string {
 				return fmt.Sprintf("p99 %.3g ms, %.2fx that of a sync (%.3g ms); p50 %.3g ms", r.P99, r.Details["p99_to_sync_p99"], r.Details["sync_p99_ms"], r.P50)
 			},
+			missed: `The way through NATS is in the way where the disk is fast: a command is a request, an append with its
+acknowledgement, and a reply, six passes through the server and as many switches between goroutines on two cores, half of
+which the client uses. That takes a third of a millisecond, which is more than such a disk needs to sync; the slowest
+hundredth is what waits for the collection of garbage and for compactions. Where the p99 of a sync is 0.8 ms, the same
+commands are within 2x.`,
 		},
 	}
 }
