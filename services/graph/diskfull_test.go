@@ -139,8 +139,8 @@ func (p *process) wait(t *testing.T, deadline time.Duration) (code int, stderr s
 // deadline is how long a service may take to end that cannot write any more.
 const deadline = 20 * time.Second
 
-// saysWhatToDo checks what a service said that ended on a full disk.
-func saysWhatToDo(t *testing.T, code int, stderr string) {
+// saysTheRemedy checks what a service said that ended on a full disk.
+func saysTheRemedy(t *testing.T, code int, stderr string) {
 	t.Helper()
 	if code != 1 {
 		t.Errorf("exit code %d", code)
@@ -176,7 +176,7 @@ func TestDiskFull(t *testing.T) {
 			p := startProcess(t, n, dir, d)
 			names := load(ctx, t, n, p)
 			code, stderr := p.wait(t, deadline)
-			saysWhatToDo(t, code, stderr)
+			saysTheRemedy(t, code, stderr)
 
 			s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
 			hasAll(ctx, t, application(t, n), names)
@@ -246,7 +246,7 @@ func TestDiskFullOfAReplica(t *testing.T) {
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 4})
 	names := load(ctx, t, n, p)
 	code, stderr := p.wait(t, deadline)
-	saysWhatToDo(t, code, stderr)
+	saysTheRemedy(t, code, stderr)
 	if !s.Writing() {
 		t.Error("the writer is not the writer any more")
 	}

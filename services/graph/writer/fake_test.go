@@ -230,6 +230,20 @@ func (b *bench) do(r *writer.Request) answer {
 	return testkit.Receive(b.t, b.ctx, "an answer", b.submit(r))
 }
 
+// underWay creates a first object, whose commit is held up on its way into the
+// log until it is released.
+func (b *bench) underWay() (first <-chan answer, release func()) {
+	b.t.Helper()
+	for len(b.log.arrived) > 0 {
+		<-b.log.arrived
+	}
+	release = b.log.holdUp()
+	b.t.Cleanup(release)
+	first = b.submit(create("first"))
+	testkit.Receive(b.t, b.ctx, "the first append", b.log.arrived)
+	return first, release
+}
+
 // none checks that there is no answer, once the writer has ended.
 func none(t *testing.T, what string, from <-chan answer) {
 	t.Helper()

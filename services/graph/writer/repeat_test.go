@@ -124,9 +124,7 @@ func TestRepetitionWithoutLog(t *testing.T) {
 func TestNoID(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	release := b.log.holdUp()
-	b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
+	_, release := b.underWay()
 	var answers []<-chan answer
 	for i := range 10 {
 		answers = append(answers, b.submit(create(fmt.Sprint("n-", i))))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -12,18 +11,15 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// While one append is on its way, what is submitted queues, and is one commit.
+// While one commit is on its way, what is submitted comes to be one commit.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	release := b.log.holdUp()
-	first := b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
+	first, release := b.underWay()
 	var answers []<-chan answer
 	for i := range 100 {
 		answers = append(answers, b.submit(create(fmt.Sprint("n-", i))))
@@ -49,9 +45,7 @@ func TestGroupCommit(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	release := b.log.holdUp()
-	b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
+	_, release := b.underWay()
 	one, two := b.submit(create("x")), b.submit(create("x"))
 	release()
 	testkit.Receive(t, b.ctx, "the answer", one).objects(t)
@@ -106,9 +100,7 @@ func TestAtomicRollsBack(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	b.do(create("taken")).objects(t)
-	release := b.log.holdUp()
-	b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
+	_, release := b.underWay()
 	before := b.submit(create("before"))
 	work := creation(configMap("x"), configMap("y"), configMap("taken"))
 	work.Atomic = true
@@ -145,9 +137,7 @@ func TestDryRun(t *testing.T) {
 	if b.revision() != revision || b.log.length() != length {
 		t.Errorf("a dry run has advanced the revision from %d to %d, the log from %d to %d", revision, b.revision(), length, b.log.length())
 	}
-	release := b.log.holdUp()
-	b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
+	_, release := b.underWay()
 	one, two, three := b.submit(create("x")), b.submit(dry("y")), b.submit(create("y"))
 	release()
 	for _, a := range []<-chan answer{one, two, three} {
@@ -193,9 +183,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("an atomic batch: %v", a)
 	}
 	// One that only needs a commit of its own gets it.
-	release := b.log.holdUp()
-	b.submit(create("first"))
-	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
+	_, release := b.underWay()
 	one := b.submit(&writer.Request{Work: creation(large("one", 50<<10))})
 	work = creation(large("x", 50<<10), large("y", 50<<10))
 	work.Atomic = true
@@ -421,142 +409,5 @@ func TestFenced(t *testing.T) {
 	}
 	if len(b.there()) != 0 {
 		t.Errorf("the state has %v", b.there())
-	}
-}
-
-// held is a request whose decision begins, and waits for its release.
-func held(r *writer.Request) (_ *writer.Request, began <-chan struct{}, release func()) {
-	work, begin, released := r.Work.(*command.Objects), make(chan struct{}, 1), make(chan struct{})
-	decide := work.Decide
-	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		begin <- struct{}{}
-		<-released
-		return decide(ctx, at, i)
-	}
-	return r, begin, sync.OnceFunc(func() { close(released) })
-}
-
-// told is a request that tells when it was decided.
-func told(r *writer.Request, decided chan<- struct{}) *writer.Request {
-	work := r.Work.(*command.Objects)
-	decide := work.Decide
-	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-		defer func() { decided <- struct{}{} }()
-		return decide(ctx, at, i)
-	}
-	return r
-}
-
-// While a commit is on its way the next is decided, on top of it. What is decided
-// so is not answered before both are in the log.
-func TestDecidesAhead(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	release := b.log.holdUp()
-	first := b.submit(create("x"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
-	decided := make(chan struct{}, 2)
-	again, other := b.submit(told(create("x"), decided)), b.submit(told(create("y"), decided))
-	for range 2 {
-		testkit.Receive(t, b.ctx, "a decision", decided)
-	}
-	for _, a := range []<-chan answer{first, again, other} {
-		none(t, "a command whose commit, or the one before, is on its way", a)
-	}
-	release()
-	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
-	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
-		t.Errorf("the second creation of x: %v", a)
-	}
-	testkit.Receive(t, b.ctx, "the answer", other).objects(t)
-	if n := len(b.log.check(t)); n != 3 {
-		t.Errorf("the log has %d commits: genesis, x and y make 3", n)
-	}
-}
-
-// What stands on a commit that came to nothing comes to nothing.
-func TestAheadOfNothing(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	release := b.log.holdUp()
-	first := b.submit(create("x"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
-	decided := make(chan struct{}, 1)
-	second := b.submit(told(create("y"), decided))
-	testkit.Receive(t, b.ctx, "the decision", decided)
-	b.log.set(func(l *log) { l.fail = eventlog.ErrFenced })
-	release()
-	for _, from := range []<-chan answer{first, second} {
-		if a := testkit.Receive(t, b.ctx, "the answer", from); !errors.Is(a.err, lifecycle.ReasonNotReady) {
-			t.Errorf("fenced: %v, %v", a.reply, a.err)
-		}
-	}
-	if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
-		t.Errorf("the writer ended with %v", err)
-	}
-	if there := b.there(); len(there) > 0 {
-		t.Errorf("there are %v", there)
-	}
-}
-
-// What is decided ahead is bounded as the queue is, also where it changes nothing.
-func TestAheadIsBounded(t *testing.T) {
-	t.Parallel()
-	b := start(t, func(c *writer.Config) { c.QueueLength = 4 })
-	b.do(create("taken")).objects(t)
-	<-b.log.arrived
-	release := b.log.holdUp()
-	defer release()
-	b.submit(create("x"))
-	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
-	decided := make(chan struct{}, 100)
-	var answers []<-chan answer
-	for range 4 {
-		answers = append(answers, b.submit(told(create("taken"), decided)))
-		testkit.Receive(t, b.ctx, "the decision", decided)
-	}
-	// One more is taken and laid aside, four more wait in the queue.
-	answers = append(answers, b.submit(told(create("taken"), decided)))
-	testkit.WaitFor(t, b.ctx, "the queue to be taken", func() bool { n, _ := b.w.Queued(); return n == 0 })
-	for range 4 {
-		answers = append(answers, b.submit(told(create("taken"), decided)))
-	}
-	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonOverloaded) {
-		t.Errorf("beyond the bound: %v", a)
-	}
-	if n := len(decided); n > 0 {
-		t.Errorf("%d were decided beyond the bound", n)
-	}
-	release()
-	for _, from := range answers {
-		if a := testkit.Receive(t, b.ctx, "an answer", from); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
-			t.Errorf("got %v", a)
-		}
-	}
-}
-
-// A command that asks for the state itself waits for the commit that is on its way.
-func TestCheckSeesTheLastCommit(t *testing.T) {
-	t.Parallel()
-	b := start(t, nil)
-	release := b.log.holdUp()
-	b.submit(create("x"))
-	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
-	decided := make(chan struct{}, 1)
-	b.submit(told(create("y"), decided))
-	testkit.Receive(t, b.ctx, "the decision", decided)
-	r := create("z")
-	seen := uint64(0)
-	r.Work.(*command.Objects).Check = func(d *writer.Decision) *lifecycle.Error {
-		snap := d.Tx.Stored()
-		defer snap.Close()
-		seen = snap.Revision()
-		return nil
-	}
-	last := b.submit(r)
-	release()
-	got := testkit.Receive(t, b.ctx, "the answer", last).objects(t)
-	if want := got[0].GetObject().GetMetadata().GetResourceVersion() - 1; seen != want {
-		t.Errorf("the check saw revision %d, want %d: all that was decided before", seen, want)
 	}
 }
