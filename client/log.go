@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/envelope"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -77,11 +78,20 @@ func (l *Log) Commit(ctx context.Context, sequence uint64) (*coppicev1.Commit, e
 	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
 	}
-	var c coppicev1.Commit
-	if err := proto.Unmarshal(m.Data, &c); err != nil {
+	c, err := decode(m.Data)
+	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
 	}
-	return &c, nil
+	return c, nil
+}
+
+func decode(message []byte) (*coppicev1.Commit, error) {
+	commit, err := envelope.Open(message)
+	if err != nil {
+		return nil, err
+	}
+	var c coppicev1.Commit
+	return &c, proto.Unmarshal(commit, &c)
 }
 
 // Follow iterates over commits from a sequence on, and waits for more until ctx
@@ -112,12 +122,12 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[*coppicev1.Comm
 				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
 				return
 			}
-			var c coppicev1.Commit
-			if err := proto.Unmarshal(m.Data(), &c); err != nil {
+			c, err := decode(m.Data())
+			if err != nil {
 				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
 				return
 			}
-			if !yield(&c, nil) {
+			if !yield(c, nil) {
 				return
 			}
 		}

@@ -3,9 +3,10 @@ package chaos_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,7 +157,8 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 const contested = "contested"
 
 // large is the size of the first contender's object, in bytes: more than
-// everything takes that a graph service says beside its appends.
+// everything takes that a graph service says beside its appends, however it is
+// compressed.
 const large = 1 << 19
 
 // contenders are commands that create objects, some of them the same.
@@ -168,7 +170,9 @@ func contenders() (list []command) {
 		}
 		spec := fmt.Sprint(i)
 		if i == 0 {
-			spec = fmt.Sprintf("%q", strings.Repeat("x", large))
+			random := make([]byte, large)
+			_, _ = rand.Read(random)
+			spec = fmt.Sprintf("%q", base64.StdEncoding.EncodeToString(random))
 		}
 		list = append(list, creation(configMaps, "a", &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}))
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/envelope"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -97,6 +98,10 @@ func (a *auditor) mustRead(ctx context.Context, nc *nats.Conn) {
 // commit folds the next message. What it returns keeps the rest from being
 // understood; what else is wrong fails the test.
 func (a *auditor) commit(data []byte) error {
+	data, err := envelope.Open(data)
+	if err != nil {
+		return err
+	}
 	var c coppicev1.Commit
 	if err := proto.Unmarshal(data, &c); err != nil {
 		return err

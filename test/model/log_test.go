@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/envelope"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -35,6 +36,10 @@ type commit struct {
 
 // decodeCommit reads a commit by its documented encoding.
 func decodeCommit(data []byte) (*commit, error) {
+	data, err := envelope.Open(data)
+	if err != nil {
+		return nil, err
+	}
 	var p coppicev1.Commit
 	if err := proto.Unmarshal(data, &p); err != nil {
 		return nil, err

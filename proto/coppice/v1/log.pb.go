@@ -109,14 +109,14 @@ func (Reason) EnumDescriptor() ([]byte, []int) {
 }
 
 // Commit is one message of the log: the events of many commands, decided
-// together and stored atomically.
+// together and stored atomically. A message may be compressed.
 type Commit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 16 bytes, drawn when the realm was created: tells one log from another.
 	RealmId []byte `protobuf:"bytes,1,opt,name=realm_id,json=realmId,proto3" json:"realm_id,omitempty"`
 	// 16 bytes: tells this commit from another at the same place.
 	Id []byte `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// xxhash64 of the previous message of the log; zero in the first.
+	// xxhash64 of the previous commit, not compressed; zero in the first.
 	PreviousChecksum uint64 `protobuf:"fixed64,3,opt,name=previous_checksum,json=previousChecksum,proto3" json:"previous_checksum,omitempty"`
 	// Counts the writers of the realm; a writer begins with a commit of its own.
 	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -128,8 +128,11 @@ type Commit struct {
 	Commands      []*Command `protobuf:"bytes,7,rep,name=commands,proto3" json:"commands,omitempty"`
 	Events        []*Event   `protobuf:"bytes,8,rep,name=events,proto3" json:"events,omitempty"`
 	// What the columns of Identities point to: resources as "pods" or "replicasets.apps".
-	Resources     []string `protobuf:"bytes,9,rep,name=resources,proto3" json:"resources,omitempty"`
-	Namespaces    []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Resources  []string `protobuf:"bytes,9,rep,name=resources,proto3" json:"resources,omitempty"`
+	Namespaces []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// A Snappy block that stands for all that would follow first_revision: with its
+	// contents in its place the message is the commit. It is the last field.
+	Compressed    []byte `protobuf:"bytes,11,opt,name=compressed,proto3" json:"compressed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -230,6 +233,13 @@ func (x *Commit) GetResources() []string {
 func (x *Commit) GetNamespaces() []string {
 	if x != nil {
 		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *Commit) GetCompressed() []byte {
+	if x != nil {
+		return x.Compressed
 	}
 	return nil
 }
@@ -1001,7 +1011,7 @@ var File_coppice_v1_log_proto protoreflect.FileDescriptor
 const file_coppice_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/log.proto\x12\n" +
-	"coppice.v1\x1a\x17coppice/v1/object.proto\"\xcb\x02\n" +
+	"coppice.v1\x1a\x17coppice/v1/object.proto\"\xeb\x02\n" +
 	"\x06Commit\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12+\n" +
@@ -1015,7 +1025,10 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"namespaces\x18\n" +
 	" \x03(\tR\n" +
-	"namespaces\"m\n" +
+	"namespaces\x12\x1e\n" +
+	"\n" +
+	"compressed\x18\v \x01(\fR\n" +
+	"compressed\"m\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x12\n" +

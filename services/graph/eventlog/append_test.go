@@ -124,6 +124,24 @@ func (b *bench) has(ids ...byte) {
 	}
 }
 
+// stored is the size of the stream, in bytes.
+func (b *bench) stored() uint64 {
+	b.t.Helper()
+	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.CachedInfo().State.Bytes
+}
+
+// store appends a message as it is.
+func (b *bench) store(message []byte) {
+	b.t.Helper()
+	if _, err := b.js.Publish(b.ctx, bus.LogSubject(realm), message); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -44,8 +44,8 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the log is broken at sequence %d: %s", e.Sequence, e.What)
 }
 
-// Checksum is the checksum of a message of the log.
-func Checksum(message []byte) uint64 { return xxhash.Sum64(message) }
+// Checksum is the checksum of a commit.
+func Checksum(commit []byte) uint64 { return xxhash.Sum64(commit) }
 
 // Next checks that the message, decoded as c, goes on where the chain is, and
 // moves the chain behind it, save for its object events: they move Revision.

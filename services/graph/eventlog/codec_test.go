@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/envelope"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -93,6 +95,9 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("the commit has %d bytes, Size said %d", len(enc), size)
 		}
 
+		if opened, err := envelope.Open(envelope.Seal(enc)); err != nil || !bytes.Equal(opened, enc) {
+			t.Fatalf("of %d bytes %d came out of the envelope, %v", len(enc), len(opened), err)
+		}
 		c, err := eventlog.Decode(enc)
 		if err != nil {
 			t.Fatal(err)

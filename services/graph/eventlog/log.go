@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/envelope"
 )
 
 // Log is a realm's log. It is safe for concurrent use.
@@ -67,7 +68,7 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 // ErrNotFound is returned by Get for a sequence at which there is no message.
 var ErrNotFound = errors.New("no such message in the log")
 
-// Get reads one message.
+// Get reads one commit.
 func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	m, err := l.stream.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -76,7 +77,11 @@ func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
 	}
-	return m.Data, nil
+	commit, err := envelope.Open(m.Data)
+	if err != nil {
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+	}
+	return commit, nil
 }
 
 var (
@@ -112,11 +117,12 @@ const (
 // Where nobody stands there the refusal settles nothing either: a cluster's
 // leader counts what it has accepted and may still lose.
 func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error {
+	message := envelope.Seal(commit)
 	doubt := false // an earlier attempt may have been stored
 	pause := firstPause
 	var behind time.Time // since when the log has been behind
 	for {
-		err := l.publish(ctx, expected, commit)
+		err := l.publish(ctx, expected, message)
 		switch bus.Classify(err) {
 		case bus.Stored:
 			return nil
@@ -186,10 +192,10 @@ func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 	return nil
 }
 
-func (l *Log) publish(ctx context.Context, expected uint64, commit []byte) error {
+func (l *Log) publish(ctx context.Context, expected uint64, message []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: bus.LogSubject(l.realm), Data: commit},
+	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: bus.LogSubject(l.realm), Data: message},
 		jetstream.WithExpectLastSequence(expected),
 		jetstream.WithExpectStream(bus.LogStream(l.realm)),
 		jetstream.WithRetryAttempts(0))
@@ -202,7 +208,8 @@ func (l *Log) publish(ctx context.Context, expected uint64, commit []byte) error
 // Message is a message of the log.
 type Message struct {
 	Sequence uint64
-	Data     []byte
+	// Data is the commit, not compressed.
+	Data []byte
 	// Pending is how many more were in the stream when this was delivered.
 	Pending uint64
 }
@@ -293,7 +300,11 @@ func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error
 			}
 			return last, visitError{&BrokenError{Sequence: last + 1, What: fmt.Sprintf("it is missing; the next is %d", at)}}
 		}
-		if err := visit(Message{Sequence: last + 1, Data: m.Data(), Pending: meta.NumPending}); err != nil {
+		commit, err := envelope.Open(m.Data())
+		if err != nil {
+			return last, visitError{&BrokenError{Sequence: last + 1, What: err.Error()}}
+		}
+		if err := visit(Message{Sequence: last + 1, Data: commit, Pending: meta.NumPending}); err != nil {
 			return last, visitError{err}
 		}
 		last++

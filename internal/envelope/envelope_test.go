@@ -1,0 +1,132 @@
+package envelope_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"testing"
+
+	"github.com/golang/snappy"
+	"github.com/klauspost/compress/s2"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/envelope"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// compressed is the number of the field that holds the block.
+const compressed = 11
+
+// creations is a commit that creates n objects, with a spec that is drawn for
+// each unless they share one.
+func creations(n int, shared []byte) []byte {
+	c := &coppicev1.Commit{RealmId: make([]byte, 16), Id: make([]byte, 16), PreviousChecksum: 3, Epoch: 4, Time: 5, FirstRevision: 6}
+	for range n {
+		spec := shared
+		if spec == nil {
+			spec = random(2000)
+		}
+		c.Events = append(c.Events, &coppicev1.Event{Event: &coppicev1.Event_Created{Created: &coppicev1.ObjectCreated{
+			Node: &coppicev1.Node{Uid: random(16), Name: "pod"}, Body: &coppicev1.Body{Spec: spec},
+		}}})
+	}
+	// The header comes first, as the numbers of its fields say.
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// A reader in another language has generated code and a library for Snappy.
+func TestSnappy(t *testing.T) {
+	t.Parallel()
+	commit := creations(100, bytes.Repeat([]byte("spec"), 50))
+	message := envelope.Seal(commit)
+	if len(message) > len(commit)/3 {
+		t.Errorf("%d bytes became %d", len(commit), len(message))
+	}
+	if got, err := envelope.Open(message); err != nil || !bytes.Equal(got, commit) {
+		t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
+	}
+	var got, want coppicev1.Commit
+	if err := proto.Unmarshal(message, &got); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := snappy.Decode(nil, got.GetCompressed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Compressed = nil
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(rest, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(commit, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(&got, &want) {
+		t.Error("what the block holds is not the rest of the commit")
+	}
+}
+
+// What is small, or does not repeat, stays as it is.
+func TestNotWorthCompressing(t *testing.T) {
+	t.Parallel()
+	for name, commit := range map[string][]byte{
+		"small":       creations(3, make([]byte, 200)),
+		"random":      creations(200, nil),
+		"no commit":   make([]byte, 100_000),
+		"not a field": bytes.Repeat([]byte{0xff}, 100_000),
+		"empty":       nil,
+	} {
+		if !bytes.Equal(envelope.Seal(commit), commit) {
+			t.Errorf("%s: was changed", name)
+		}
+		if got, err := envelope.Open(commit); err != nil || !bytes.Equal(got, commit) {
+			t.Errorf("%s: opened to %d bytes, %v", name, len(got), err)
+		}
+	}
+}
+
+// A block that is broken, or that says it is larger than any commit, is refused
+// without being believed.
+func TestBrokenBlocks(t *testing.T) {
+	t.Parallel()
+	message := func(block []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag([]byte{}, compressed, protowire.BytesType), block)
+	}
+	good := s2.EncodeSnappy(nil, make([]byte, 10_000))
+	for name, m := range map[string][]byte{
+		"twice":     message(s2.EncodeSnappy(nil, message(good))),
+		"cut off":   message(good[:len(good)/2]),
+		"too large": message(protowire.AppendVarint(nil, 1<<40)),
+		"empty":     message(nil),
+		"not last":  append(message(good), message(good)...),
+	} {
+		if _, err := envelope.Open(m); !errors.Is(err, envelope.ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever is opened, what comes of it can be sealed and opened again.
+func FuzzOpen(f *testing.F) {
+	f.Add(creations(2, []byte("spec")))
+	f.Add(envelope.Seal(creations(100, make([]byte, 200))))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		commit, err := envelope.Open(message)
+		if err != nil {
+			return
+		}
+		if got, err := envelope.Open(envelope.Seal(commit)); err != nil || !bytes.Equal(got, commit) {
+			t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/envelope"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// What the stream holds is smaller than what was appended and is read.
+func TestLogCompresses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{2}, Epoch: 1, Time: 1, FirstRevision: 1})
+	for range 1000 {
+		builder.Begin(eventlog.Command{Actor: "ana", Verb: "test", Note: strings.Repeat("again ", 20)})
+		builder.End([16]byte{}, nil)
+	}
+	commit := builder.Bytes()
+	if err := b.log.Append(b.ctx, 0, [16]byte{2}, commit); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.other.Get(b.ctx, 1)
+	if err != nil || !bytes.Equal(got, commit) {
+		t.Errorf("read %d bytes of %d, %v", len(got), len(commit), err)
+	}
+	end := errors.New("seen")
+	err = b.other.Follow(b.ctx, 1, func(m eventlog.Message) error {
+		if !bytes.Equal(m.Data, commit) {
+			t.Errorf("followed to %d bytes of %d", len(m.Data), len(commit))
+		}
+		return end
+	})
+	if !errors.Is(err, end) {
+		t.Error(err)
+	}
+	if stored := b.stored(); stored > uint64(len(commit)/3) {
+		t.Errorf("the stream has %d bytes of a commit of %d", stored, len(commit))
+	}
+}
+
+// A message that cannot be opened is a broken log.
+func TestLogWithBrokenMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.store([]byte{11<<3 | 2, 1, 0xff}) // what is said to be compressed is no block
+	if _, err := b.log.Get(b.ctx, 1); !errors.Is(err, envelope.ErrMalformed) {
+		t.Errorf("get: %v", err)
+	}
+	var broken *eventlog.BrokenError
+	if err := b.log.Follow(b.ctx, 1, func(eventlog.Message) error { return nil }); !errors.As(err, &broken) || broken.Sequence != 1 {
+		t.Errorf("follow: %v", err)
+	}
+}
