@@ -68,7 +68,9 @@ const (
 )
 
 // LogConfig is the configuration of a realm's log. Nothing in it may lose or
-// delay a message: it is the only truth.
+// delay a message: it is the only truth. The stream does not compress, as large
+// commits are compressed already (internal/envelope): a server that was killed reads the
+// whole log again, and would decompress all of it, twice.
 func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        LogStream(realm),
@@ -82,7 +84,6 @@ func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 		MaxBytes:    -1,
 		MaxMsgSize:  -1,
 		Replicas:    replicas,
-		Compression: jetstream.S2Compression,
 		AllowDirect: true,
 		DenyDelete:  true,
 		DenyPurge:   true,
