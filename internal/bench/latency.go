@@ -13,12 +13,12 @@ import (
 // Latency is one client that makes one object after the other.
 type Latency struct{ Objects int }
 
-// rounds is how often commands and syncs of the disk alternate, so that both
-// meet the same disturbances.
+// rounds is how often commands, bare requests and syncs of the disk alternate,
+// so that all meet the same disturbances.
 const rounds = 50
 
 // Run makes the objects and, of a deployment here, syncs as much to the same
-// disk between them.
+// disk between them, and appends as much by bare NATS.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
 	p, err := d.place(ctx)
@@ -29,15 +29,21 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var commands, syncs []time.Duration
+	var commands, syncs, requests []time.Duration
 	var disk *disk
+	var bare *bare
 	if d.local() {
 		if disk, err = openDisk(d.c.Dir); err != nil {
 			return nil, err
 		}
 		defer func() { _ = disk.close() }()
+		if bare, err = startBare(ctx, d.c.Dir); err != nil {
+			return nil, err
+		}
+		defer func() { _ = bare.close() }()
 	}
 	size := 0
+	var beside float64 // CPU seconds of what is not a command
 	for round := range rounds {
 		for range b.Objects*(round+1)/rounds - b.Objects*round/rounds {
 			o := p.dependent()
@@ -56,6 +62,10 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 				return nil, err
 			}
 		}
+		before, err := cpuSeconds(d.pids())
+		if err != nil {
+			return nil, err
+		}
 		for len(syncs) < len(commands) {
 			took, err := disk.sync(size)
 			if err != nil {
@@ -63,11 +73,24 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 			}
 			syncs = append(syncs, took)
 		}
+		for len(requests) < len(commands) {
+			took, err := bare.request(ctx, size)
+			if err != nil {
+				return nil, err
+			}
+			requests = append(requests, took)
+		}
+		after, err := cpuSeconds(d.pids())
+		if err != nil {
+			return nil, err
+		}
+		beside += after - before
 	}
 	if err := m.stop(ctx, r); err != nil {
 		return nil, err
 	}
 	r.latencies("a command", commands)
+	r.CPUSeconds -= beside
 	var total time.Duration // not that of the syncs between them
 	for _, t := range commands {
 		total += t
@@ -77,6 +100,8 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if disk != nil {
 		r.syncs(syncs, size)
 		r.detail("p99_to_sync_p99", float64(percentile(commands, 99))/float64(percentile(syncs, 99)))
+		r.detail("bare_nats_p50_ms", milliseconds(percentile(requests, 50)))
+		r.detail("bare_nats_p99_ms", milliseconds(percentile(requests, 99)))
 	}
 	return r, d.count(ctx, p.namespace, b.Objects)
 }
