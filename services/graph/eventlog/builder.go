@@ -3,6 +3,7 @@ package eventlog
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -82,7 +83,7 @@ type Command struct {
 }
 
 // Builder encodes a commit. Events of the same sort that follow one another
-// within a command are written in columns.
+// within a command are written in columns. It is not safe for concurrent use.
 type Builder struct {
 	b        []byte
 	revision uint64 // of the next event
@@ -163,9 +164,34 @@ func (c *column) add(v uint64) {
 
 func (c *column) reset() { c.b, c.length = c.b[:0], 0 }
 
+// builders are those that were freed: a commit has up to megabytes, and another
+// follows at once.
+var builders = sync.Pool{New: func() any { return &Builder{} }}
+
+// retained is up to which size the memory of a commit is used again, in bytes.
+const retained = 8 << 20
+
+// Free lets another builder have the memory of this one, and of what Bytes has
+// returned: neither may be used any more.
+func (b *Builder) Free() {
+	if cap(b.b) > retained {
+		return
+	}
+	b.group.reset()
+	b.resources.truncate(0)
+	b.namespaces.truncate(0)
+	clear(b.commands)
+	*b = Builder{
+		b: b.b[:0], scratch: b.scratch, group: b.group, resources: b.resources, namespaces: b.namespaces,
+		commands: b.commands[:0], ids: b.ids[:0],
+	}
+	builders.Put(b)
+}
+
 // NewBuilder begins a commit.
 func NewBuilder(h Header) *Builder {
-	b := &Builder{revision: h.FirstRevision}
+	b := builders.Get().(*Builder)
+	b.revision = h.FirstRevision
 	b.b = wire.AppendBytes(b.b, commitRealmID, h.RealmID[:])
 	b.b = wire.AppendBytes(b.b, commitID, h.ID[:])
 	b.b = wire.AppendFixed64(b.b, commitPrevious, h.Previous)
@@ -234,8 +260,10 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 // Session adds that an import session brought something, or was closed.
 func (b *Builder) Session(id string, closed bool) {
 	b.flush()
-	enc := wire.AppendBytes(nil, sessionID, id)
-	b.event(coppicev1.Reason_REASON_REQUESTED, 0, eventSession, wire.AppendVarint(enc, sessionClosed, protowire.EncodeBool(closed)))
+	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventSession)
+	b.b = wire.AppendBytes(b.b, sessionID, id)
+	b.b = wire.AppendVarint(b.b, sessionClosed, protowire.EncodeBool(closed))
+	b.close(event, content)
 }
 
 // column adds an event to the group of its like.
@@ -295,15 +323,22 @@ func (b *Builder) flush() {
 	if g.n == 0 {
 		return
 	}
-	ids := wire.AppendBytes(nil, idUIDs, g.uids)
-	ids = appendColumn(ids, idResources, &g.resources)
-	ids = appendColumn(ids, idNamespaces, &g.namespaces)
-	ids = append(ids, g.names...)
+	event, content := b.open(g.reason, g.first, groupFields[g.typ])
+	var objects int
+	b.b, objects = wire.Open(b.b, columnObjects)
+	b.b = wire.AppendBytes(b.b, idUIDs, g.uids)
+	b.b = appendColumn(b.b, idResources, &g.resources)
+	b.b = appendColumn(b.b, idNamespaces, &g.namespaces)
+	b.b = append(b.b, g.names...)
 	if !g.causes.same {
-		ids = wire.AppendBytes(ids, idCauses, g.causes.b)
+		b.b = wire.AppendBytes(b.b, idCauses, g.causes.b)
 	}
-	enc := append(wire.AppendBytes(nil, columnObjects, ids), g.shared...)
-	b.event(g.reason, g.first, groupFields[g.typ], enc)
+	b.b = append(wire.Close(b.b, objects), g.shared...)
+	b.close(event, content)
+	g.reset()
+}
+
+func (g *group) reset() {
 	g.n = 0
 	g.uids, g.names = g.uids[:0], g.names[:0]
 	g.resources.reset()
@@ -323,12 +358,6 @@ func appendColumn(b []byte, field protowire.Number, c *column) []byte {
 		return wire.AppendBytes(b, field, c.b)
 	}
 	return wire.AppendBytes(b, field, protowire.AppendVarint(nil, c.first))
-}
-
-func (b *Builder) event(reason coppicev1.Reason, cause uint64, field protowire.Number, enc []byte) {
-	event, content := b.open(reason, cause, field)
-	b.b = append(b.b, enc...)
-	b.close(event, content)
 }
 
 // open begins an event; what is appended until close is what it says.

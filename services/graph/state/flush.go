@@ -31,11 +31,15 @@ type OwedChange struct {
 // prepared is a Tx as Flush writes it.
 type prepared struct {
 	batch                     *pebble.Batch
-	names                     [][]byte  // keys that are written or deleted
+	names                     []uint64  // hashes of keys that are written or deleted
 	dirty                     []uid.UID // sorted
 	owed                      []OwedChange
 	dropRemoved, dropCommands int // rows that fall out of the windows
 }
+
+// retainedBatch is up to which size the memory of a batch is used again, in
+// bytes.
+const retainedBatch = 8 << 20
 
 // Prepare encodes the effects of the commits that have ended, so that Flush only
 // has to write them. Nothing may be done with the Tx afterwards but to Flush or
@@ -51,7 +55,7 @@ func (tx *Tx) Prepare() error {
 	}
 	s := tx.s
 	uids := tx.dirtyObjects()
-	p := &prepared{batch: s.db.NewBatchWithSize(512 * (len(uids) + 1)), dirty: uids}
+	p := &prepared{batch: s.db.NewBatch(pebble.WithInitialSizeBytes(512*(len(uids)+1)), pebble.WithMaxRetainedSizeBytes(retainedBatch)), dirty: uids}
 	w := writer{b: p.batch}
 	tx.writeNodes(&w, uids)
 	tx.writeBodies(&w, uids)
@@ -96,6 +100,9 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	s.written.add(p.names, p.batch.Len())
 	if err := s.commit(p.batch); err != nil {
 		return nil, err
+	}
+	if err := p.batch.Close(); err != nil {
+		return nil, fmt.Errorf("state: write: %w", err)
 	}
 	s.recent.write(p.dirty)
 	s.removed.update(tx.removed, p.dropRemoved)
@@ -165,18 +172,24 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
 // of objects that are new: a name may have passed from one to the other. A name
 // is below the resource that the kind had when it was written: the kind may have
 // been withdrawn since, after its last object, and registered again with another.
-// It returns the keys of both.
-func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys [][]byte) {
+// It returns the hashes of the keys of both.
+func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
+	keys = make([]uint64, 0, len(uids))
+	name := func(kinds *lifecycle.Kinds, n *lifecycle.Node) {
+		w.key = nameKey(w.key[:0], kinds.OfNode(n).Resource(), n.Namespace, n.Name)
+		keys = append(keys, hash(w.key))
+	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			keys = append(keys, nameKey(nil, tx.s.kinds.OfNode(o.stored).Resource(), o.stored.Namespace, o.stored.Name))
-			w.delete(keys[len(keys)-1])
+			name(tx.s.kinds, o.stored)
+			w.delete(w.key)
 		}
 	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.now != nil && (o.stored == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			keys = append(keys, nameKey(nil, tx.kinds.OfNode(o.now).Resource(), o.now.Namespace, o.now.Name))
-			w.put(keys[len(keys)-1], []byte(u))
+			name(tx.kinds, o.now)
+			w.value = append(w.value[:0], u...)
+			w.put(w.key, w.value)
 		}
 	}
 	return keys

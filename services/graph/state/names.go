@@ -35,9 +35,11 @@ func newWritten(unflushed int) *written {
 	return &written{perHalf: unflushed, young: make([]block, nameBlocks), old: make([]block, nameBlocks)}
 }
 
-// bits are those of a key: which block, and four bits in it.
-func bits(key []byte) (at uint32, set [4]uint32) {
-	h := xxhash.Sum64(key)
+// hash is the hash by which a filter knows a key.
+func hash(key []byte) uint64 { return xxhash.Sum64(key) }
+
+// bits are those of a key by its hash: which block, and four bits in it.
+func bits(h uint64) (at uint32, set [4]uint32) {
 	at = uint32(h) % nameBlocks
 	for i := range set {
 		set[i] = uint32(h>>(28+9*i)) % 512
@@ -45,8 +47,9 @@ func bits(key []byte) (at uint32, set [4]uint32) {
 	return at, set
 }
 
-// add adds the keys of a batch of so many bytes, before it is written.
-func (w *written) add(keys [][]byte, bytes int) {
+// add adds the hashes of the keys of a batch of so many bytes, before it is
+// written.
+func (w *written) add(keys []uint64, bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bytes >= w.perHalf {
@@ -66,7 +69,7 @@ func (w *written) add(keys [][]byte, bytes int) {
 
 // may reports whether a key may have been written lately.
 func (w *written) may(key []byte) bool {
-	at, set := bits(key)
+	at, set := bits(hash(key))
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	young, old := true, true

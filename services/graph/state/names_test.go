@@ -20,7 +20,7 @@ func TestWritten(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "nconfigmaps\x00default\x00name-%d", i) }
 	const n = 5000
 	for i := range n {
-		w.add([][]byte{key(i)}, batch)
+		w.add([]uint64{hash(key(i))}, batch)
 		for back := range min(i+1, perHalf/batch) {
 			if !w.may(key(i - back)) {
 				t.Fatalf("key %d is not there after %d more", i-back, back)

@@ -114,6 +114,7 @@ func (w *Writer) close(ctx context.Context) error {
 	}
 	w.open = nil
 	c.d.Tx.Drop()
+	c.d.b.Free()
 	w.c.Abort()
 	for _, o := range c.outcomes {
 		w.answer(o)
@@ -196,7 +197,11 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	}
 	w.chain = chain
 	w.under = &flight{tx: d.Tx, landed: make(chan error, 1)}
-	go func(landed chan<- error) { landed <- w.fly(ctx, c, expected, chain, message) }(w.under.landed)
+	go func(landed chan<- error) {
+		err := w.fly(ctx, c, expected, chain, message)
+		d.b.Free()
+		landed <- err
+	}(w.under.landed)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 
 // Log is what the writer needs of a log.
 type Log interface {
+	// Append must not keep the commit.
 	Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
 	Created() int64
