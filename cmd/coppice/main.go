@@ -17,6 +17,7 @@ import (
 )
 
 func main() {
+	paceCollection()
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
