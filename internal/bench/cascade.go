@@ -26,8 +26,8 @@ type Cascade struct {
 	Policy string
 }
 
-// Run makes the objects, deletes the one that the others belong to, and takes
-// the time until a fresh list shows only the survivors and all work is
+// Run makes the objects, waits until the services are at rest, deletes the one
+// that the others belong to, and takes the time until a fresh list shows only the survivors and all work is
 // acknowledged. It checks what is left, and that each removal is in the log
 // with its cause.
 func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
@@ -49,6 +49,9 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	r.detail("seconds_to_make_them", time.Since(start).Seconds())
+	if err := d.settle(ctx); err != nil {
+		return nil, err
+	}
 	answering, err := run.answer(ctx)
 	if err != nil {
 		return nil, err

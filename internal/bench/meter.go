@@ -76,3 +76,40 @@ func (m *meter) read(ctx context.Context, r *Result) error {
 	r.PeakRSSBytes, err = peakRSS(m.d.pids())
 	return err
 }
+
+// When processes are at rest: when they have taken less than a fifth of a core
+// for a while.
+const (
+	restful  = 300 * time.Millisecond
+	restless = 0.2
+	settling = time.Minute
+)
+
+// settle waits until the services are at rest, if they are here: compactions of
+// what was written last are not what comes next. One that does not come to rest
+// is measured as it is.
+func (d *Deployment) settle(ctx context.Context) error {
+	if !d.local() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	for {
+		before, err := cpuSeconds(d.pids())
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil
+			}
+			return ctx.Err()
+		case <-time.After(restful):
+		}
+		after, err := cpuSeconds(d.pids())
+		if err != nil || after-before < restless*restful.Seconds() {
+			return err
+		}
+	}
+}
