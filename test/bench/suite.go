@@ -141,9 +141,9 @@ func (s *suite) measure(ctx context.Context) (*page, error) {
 	return p, nil
 }
 
-// linear is a wide cascade of few and of many objects.
+// linear is a wide cascade of few objects, of more, and of many.
 func (s *suite) linear(ctx context.Context) (l []*result, err error) {
-	for _, n := range []int{10_000, 3 * million} {
+	for _, n := range []int{10_000, 100_000, million, 3 * million} {
 		r, err := s.bench(ctx, nil, "cascade", "--objects", strconv.Itoa(s.sized(n)))
 		if err != nil {
 			return nil, err
