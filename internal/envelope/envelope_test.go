@@ -76,6 +76,17 @@ func TestSnappy(t *testing.T) {
 	}
 }
 
+// However much repeats, what was sealed can be opened.
+func TestNothingButRepetition(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{5_000, 70_000, 8 << 20} {
+		commit := creations(1, make([]byte, size))
+		if got, err := envelope.Open(envelope.Seal(commit)); err != nil || !bytes.Equal(got, commit) {
+			t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
+		}
+	}
+}
+
 // What is small, or does not repeat, stays as it is.
 func TestNotWorthCompressing(t *testing.T) {
 	t.Parallel()

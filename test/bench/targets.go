@@ -114,7 +114,7 @@ collection of garbage.`}, 100_000),
 					thousands(float64(r.Objects)/r.Details["read_seconds"]), thousands(float64(r.Objects)/r.Details["decode_seconds"]))
 			}, profile: "replay",
 			missed: `Two cores have 2 us for each of a million events a second. To read the log through NATS and to decode it takes
-more than half of that (the table has both rates); to apply events to the graph takes 1.4 us more, before anything is
+a good quarter of that (the table has both rates); to apply events to the graph takes 1.4 us more, before anything is
 written: there is the limit. What is written takes most of the time: rows, memtables and flushes 4 us an event, compactions
 2 to 4, as names and edges do not arrive in the order of their keys. Tried and kept: to read and decode ahead of the fold,
 decoding once, larger batches. Tried and not kept: to build tables and ingest them, the checkpoint among them, instead of
