@@ -25,6 +25,7 @@ func TestGroupCommit(t *testing.T) {
 		answers = append(answers, b.submit(create(fmt.Sprint("n-", i))))
 	}
 	none(t, "a command whose append is on its way", first)
+	testkit.WaitFor(t, b.ctx, "the queue to be taken", func() bool { n, _ := b.w.Queued(); return n == 0 })
 	release()
 	testkit.Receive(t, b.ctx, "the first answer", first).objects(t)
 	for _, a := range answers {
