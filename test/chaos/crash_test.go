@@ -25,7 +25,7 @@ var steps = []string{
 }
 
 // passes is how many passes of a step there may be before a kill, at the most:
-// so few that the cascade lasts longer.
+// so few that the cascade lasts longer, as a rule.
 func passes(step string) int {
 	switch step {
 	case propagator.FailScan:
