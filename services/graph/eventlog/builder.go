@@ -13,62 +13,11 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Field numbers of coppice.v1.Commit and of the messages in it.
-const (
-	commitRealmID       = 1
-	commitID            = 2
-	commitPrevious      = 3
-	commitEpoch         = 4
-	commitTime          = 5
-	commitFirstRevision = 6
-	commitCommands      = 7
-	commitEvents        = 8
-	commitResources     = 9
-	commitNamespaces    = 10
-
-	commandID    = 1
-	commandActor = 2
-	commandVerb  = 3
-	commandReply = 4
-	commandNote  = 5
-
-	eventCommand          = 1
-	eventReason           = 2
-	eventCause            = 3
-	eventCreated          = 4
-	eventUpdated          = 5
-	eventMarked           = 6
-	eventOwnersRemoved    = 7
-	eventFinalizerRemoved = 8
-	eventDeleted          = 9
-	eventSession          = 10
-
-	objectNode = 1
-	objectBody = 2
-
-	markObject     = 1
-	markTime       = 2
-	markGrace      = 3
-	markGeneration = 4
-	markFinalizers = 5
-	markAwaited    = 6
-
-	columnObjects = 1 // in OwnerReferencesRemoved, FinalizerRemoved, ObjectsDeleted
-	columnShared  = 2 // references, finalizer, finalizers
-	idUIDs        = 1
-	idResources   = 2
-	idNamespaces  = 3
-	idNames       = 4
-	idCauses      = 5
-	sessionID     = 1
-	sessionClosed = 2
-)
-
 // Header is what a commit says beside commands and events.
 type Header struct {
 	RealmID  [16]byte
 	ID       [16]byte
-	Previous uint64 // checksum of the message before
+	Previous uint64 // checksum of the commit before
 	Epoch    uint64
 	Time     lifecycle.Time
 	// FirstRevision is that of the first event that is added.
@@ -96,73 +45,6 @@ type Builder struct {
 	group   group
 	scratch []byte
 }
-
-// table numbers the strings that columns point to.
-type table struct {
-	list  []string
-	index map[string]uint32
-	size  int
-}
-
-func (t *table) number(s string) uint32 {
-	if n := len(t.list); n > 0 && t.list[n-1] == s {
-		return uint32(n - 1)
-	}
-	if n, ok := t.index[s]; ok {
-		return n
-	}
-	if t.index == nil {
-		t.index = map[string]uint32{}
-	}
-	n := uint32(len(t.list))
-	t.list, t.index[s] = append(t.list, s), n
-	t.size += len(s) + overhead
-	return n
-}
-
-func (t *table) truncate(n int) {
-	for _, s := range t.list[n:] {
-		delete(t.index, s)
-		t.size -= len(s) + overhead
-	}
-	t.list = t.list[:n]
-}
-
-// group is a run of events that share everything but the object and the cause.
-type group struct {
-	n          int
-	typ        lifecycle.EventType
-	command    int
-	reason     coppicev1.Reason
-	shared     []byte // encoding of what they share
-	uids       []byte
-	resources  column
-	namespaces column
-	names      []byte
-	causes     column
-	first      uint64 // cause of the first
-	last       uint64
-}
-
-// column is a packed repeated field, which is written as one entry while all
-// are the same.
-type column struct {
-	b      []byte
-	first  uint64
-	same   bool
-	length int
-}
-
-func (c *column) add(v uint64) {
-	if c.length == 0 {
-		c.first, c.same = v, true
-	}
-	c.same = c.same && v == c.first
-	c.b = protowire.AppendVarint(c.b, v)
-	c.length++
-}
-
-func (c *column) reset() { c.b, c.length = c.b[:0], 0 }
 
 // builders are those that were freed: a commit has up to megabytes, and another
 // follows at once.
@@ -264,100 +146,6 @@ func (b *Builder) Session(id string, closed bool) {
 	b.b = wire.AppendBytes(b.b, sessionID, id)
 	b.b = wire.AppendVarint(b.b, sessionClosed, protowire.EncodeBool(closed))
 	b.close(event, content)
-}
-
-// column adds an event to the group of its like.
-func (b *Builder) column(e *lifecycle.Event, n *lifecycle.Node, resource string) {
-	b.scratch = appendShared(b.scratch[:0], e)
-	g := &b.group
-	if g.n > 0 && (g.typ != e.Type || g.command != len(b.commands)-1 || g.reason != e.Reason || string(g.shared) != string(b.scratch)) {
-		b.flush()
-	}
-	if g.n == 0 {
-		g.typ, g.command, g.reason = e.Type, len(b.commands)-1, e.Reason
-		g.shared = append(g.shared[:0], b.scratch...)
-		g.first, g.last = e.Cause, e.Cause
-	}
-	g.n++
-	g.uids = append(g.uids, n.UID...)
-	g.resources.add(uint64(b.resources.number(resource)))
-	g.namespaces.add(uint64(b.namespaces.number(n.Namespace)))
-	g.names = protowire.AppendTag(g.names, idNames, protowire.BytesType)
-	g.names = protowire.AppendString(g.names, n.Name)
-	g.causes.add(protowire.EncodeZigZag(int64(e.Cause - g.last)))
-	g.last = e.Cause
-}
-
-// appendShared encodes what events of a group share, beside type and reason.
-func appendShared(b []byte, e *lifecycle.Event) []byte {
-	switch e.Type {
-	case lifecycle.OwnerReferencesRemoved:
-		var room [256]byte
-		for i := range e.References {
-			r := e.References[i]
-			r.Controller, r.Blocking = lifecycle.Unsaid, lifecycle.Unsaid
-			b = wire.AppendBytes(b, columnShared, nodecodec.AppendOwner(room[:0], &r))
-		}
-	case lifecycle.FinalizerRemoved, lifecycle.ObjectDeleted:
-		for _, f := range e.Finalizers {
-			b = wire.AppendBytes(b, columnShared, f)
-		}
-	case lifecycle.DeletionMarked:
-		b = wire.AppendVarint(b, markTime, uint64(e.Mark.Time))
-		if e.Mark.GracePeriod != nil {
-			b = protowire.AppendTag(b, markGrace, protowire.VarintType)
-			b = protowire.AppendVarint(b, uint64(*e.Mark.GracePeriod))
-		}
-		b = wire.AppendVarint(b, markGeneration, uint64(e.Mark.Generation))
-		for _, f := range e.Mark.Finalizers {
-			b = wire.AppendBytes(b, markFinalizers, f)
-		}
-		b = wire.AppendVarint(b, markAwaited, uint64(e.Mark.AwaitedGeneration))
-	}
-	return b
-}
-
-// flush writes the group.
-func (b *Builder) flush() {
-	g := &b.group
-	if g.n == 0 {
-		return
-	}
-	event, content := b.open(g.reason, g.first, groupFields[g.typ])
-	var objects int
-	b.b, objects = wire.Open(b.b, columnObjects)
-	b.b = wire.AppendBytes(b.b, idUIDs, g.uids)
-	b.b = appendColumn(b.b, idResources, &g.resources)
-	b.b = appendColumn(b.b, idNamespaces, &g.namespaces)
-	b.b = append(b.b, g.names...)
-	if !g.causes.same {
-		b.b = wire.AppendBytes(b.b, idCauses, g.causes.b)
-	}
-	b.b = append(wire.Close(b.b, objects), g.shared...)
-	b.close(event, content)
-	g.reset()
-}
-
-func (g *group) reset() {
-	g.n = 0
-	g.uids, g.names = g.uids[:0], g.names[:0]
-	g.resources.reset()
-	g.namespaces.reset()
-	g.causes.reset()
-}
-
-var groupFields = map[lifecycle.EventType]protowire.Number{
-	lifecycle.DeletionMarked:         eventMarked,
-	lifecycle.OwnerReferencesRemoved: eventOwnersRemoved,
-	lifecycle.FinalizerRemoved:       eventFinalizerRemoved,
-	lifecycle.ObjectDeleted:          eventDeleted,
-}
-
-func appendColumn(b []byte, field protowire.Number, c *column) []byte {
-	if !c.same {
-		return wire.AppendBytes(b, field, c.b)
-	}
-	return wire.AppendBytes(b, field, protowire.AppendVarint(nil, c.first))
 }
 
 // open begins an event; what is appended until close is what it says.
