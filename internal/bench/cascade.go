@@ -27,9 +27,9 @@ type Cascade struct {
 }
 
 // Run makes the objects, waits until the services are at rest, deletes the one
-// that the others belong to, and takes the time until a fresh list shows only the survivors and all work is
-// acknowledged. It checks what is left, and that each removal is in the log
-// with its cause.
+// that the others belong to, and takes the time until a fresh list shows only
+// the survivors and all work is acknowledged. It checks what is left, and that
+// each removal is in the log with its cause.
 func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := b.Check(); err != nil {
 		return nil, err

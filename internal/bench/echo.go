@@ -2,16 +2,12 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
 )
 
 // echoes is how many requests echo makes.
@@ -51,70 +47,4 @@ func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond flo
 	}
 	err = g.Wait()
 	return float64(echoes/callers*callers) / time.Since(start).Seconds(), err
-}
-
-// bare is somebody on a NATS server of its own who answers each request once
-// it is appended to a stream, on disk, and does nothing else: no service with a
-// log on NATS is faster.
-type bare struct {
-	server         *natsd.Server
-	asking, answer *nats.Conn
-}
-
-const bareSubject = "bare"
-
-func startBare(ctx context.Context, dir string) (b *bare, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	b = &bare{}
-	if b.server, err = natsd.Start(natsd.Config{Dir: filepath.Join(dir, "bare")}); err != nil {
-		return nil, err
-	}
-	if err = b.serve(ctx); err != nil {
-		return nil, errors.Join(err, b.close())
-	}
-	return b, nil
-}
-
-func (b *bare) serve(ctx context.Context) (err error) {
-	for _, nc := range []**nats.Conn{&b.asking, &b.answer} {
-		if *nc, err = nats.Connect(b.server.URL(), b.server.Options("")...); err != nil {
-			return err
-		}
-	}
-	js, err := jetstream.New(b.answer)
-	if err != nil {
-		return err
-	}
-	if _, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "bare-log", Subjects: []string{"bare-log"}}); err != nil {
-		return err
-	}
-	if _, err = b.answer.Subscribe(bareSubject, func(m *nats.Msg) {
-		// A request that is not answered fails by its time.
-		if _, err := js.Publish(context.WithoutCancel(ctx), "bare-log", m.Data); err == nil {
-			_ = m.Respond(nil)
-		}
-	}); err != nil {
-		return err
-	}
-	return b.answer.FlushWithContext(ctx)
-}
-
-// request makes one request of so many bytes.
-func (b *bare) request(ctx context.Context, size int) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	request := make([]byte, size)
-	start := time.Now()
-	_, err := b.asking.RequestWithContext(ctx, bareSubject, request)
-	return time.Since(start), err
-}
-
-func (b *bare) close() error {
-	for _, nc := range []*nats.Conn{b.asking, b.answer} {
-		if nc != nil {
-			nc.Close()
-		}
-	}
-	return b.server.Shutdown()
 }
