@@ -1,6 +1,13 @@
 package main
 
-import "testing"
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
 
 func TestPercentFor(t *testing.T) {
 	t.Parallel()
@@ -19,4 +26,35 @@ func TestPercentFor(t *testing.T) {
 			t.Errorf("%d MiB: %d, want %d", c.live>>20, got, c.want)
 		}
 	}
+}
+
+// After each collection GOGC is what it has to be for what lives then, and not
+// touched if the user has said it.
+func TestPaceCollection(t *testing.T) {
+	was := debug.SetGCPercent(77)
+	t.Cleanup(func() { debug.SetGCPercent(was) })
+	is := func() int {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return int(sample[0].Value.Uint64())
+	}
+	await := func(what string, ok func(percent int) bool) {
+		t.Helper()
+		testkit.WaitFor(t, testkit.Context(t), what, func() bool {
+			runtime.GC()
+			return ok(is())
+		})
+	}
+	t.Setenv("GOGC", "77")
+	paceCollection()
+	if is() != 77 {
+		t.Fatalf("GOGC is %d, which was said to be 77", is())
+	}
+	t.Setenv("GOGC", "")
+	paceCollection()
+	await("a small heap to get more room", func(percent int) bool { return percent > 100 })
+	large := make([]byte, garbage)
+	await("a large heap to get as much as lives", func(percent int) bool { return percent == 100 })
+	runtime.KeepAlive(large)
+	await("a small heap to get more room again", func(percent int) bool { return percent > 100 })
 }
