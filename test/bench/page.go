@@ -99,8 +99,6 @@ func (p *page) writeLinear(w *writer) {
 		few, many := p.linear[0], p.linear[len(p.linear)-1]
 		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx | %s | %.1f and %.1f us | |",
 			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, p.growth(), yes(p.growth() <= linearly), cost(many), cost(few))
-	}
-	if len(p.linear) > 0 {
 		w.line("")
 		w.line("A wide cascade by size:")
 		w.line("")

@@ -58,13 +58,12 @@ each. What else the host of this machine does shows in all of it: the same run h
 within an hour. Tried and kept: to decide the next commit while one is on its way, to read what is judged once and not
 again to act on it, to read nodes by the next instead of by a search, larger chunks in long walks, no second walk when
 something but the dependents changes, to use the memory of batches and commits again. Tried without effect: fewer or no
-compactions meanwhile, other memtables, tables that are not compressed.`
+compactions meanwhile, larger memtables, tables that are not compressed; smaller memtables cost more.`
 
 // missedLinear is what is in the way of cascades of any size at the same cost.
-const missedLinear = `Memory and the tree of tables are in the way. What 10,000 objects leave fits into a memtable, most of it into the caches of
-the processor, and nothing of it is flushed or compacted before the cascade is over; of 3,000,000 it is, and names, which
-are in no order, meet tables in all of their range at each compaction. That grows as the depth of the tree of tables does;
-Coppice's own share, to judge, decide and log, does not grow.`
+const missedLinear = `Flushes and compactions are in the way. What 10,000 objects leave fits into a memtable, and nothing of it is flushed or
+compacted before the cascade is over; of 3,000,000 it is, and names, which are in no order, meet tables in all of their
+range. How much of the growth is theirs, and how much that memory is less often in the caches, was not taken apart.`
 
 // targets are all of them, in the order of the page.
 func targets() []target {
@@ -149,12 +148,11 @@ decompresses a block twice: with 10,000,000 objects it then takes 0.6 s, which w
 					r.P99, r.Details["p99_to_sync_p99"], r.Details["sync_p99_ms"], r.Details["bare_nats_p99_ms"], r.P50, r.Details["bare_nats_p50_ms"])
 			},
 			missed: `The way through NATS is in the way where the disk is fast: somebody who does nothing but append each request to a stream of
-a NATS server of its own, and answer, has a p99 of several times that of a sync, too (the table has it). A command is a
+a NATS server of its own, and answer, has a p99 of two to five times that of a sync, too (the table has it). A command is a
 request, an append with its acknowledgement, and a reply: six passes through the server and as many switches between
 goroutines on two cores, half of which the client uses. The slowest hundredth comes in bursts, a millisecond later than
 the others, which are not the collection of garbage (without any it is the same) nor compactions (there are none).
-Tried without effect: connections by TCP instead of within the process, which are slower. Where the p99 of a sync is 0.8
-ms, the same commands are within 2x.`,
+Tried without effect: connections by TCP instead of within the process, which are slower.`,
 		},
 	}
 }
