@@ -78,14 +78,14 @@ func (l *Log) Commit(ctx context.Context, sequence uint64) (*coppicev1.Commit, e
 	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
 	}
-	c, err := decode(m.Data)
+	c, err := decodeCommit(m.Data)
 	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
 	}
 	return c, nil
 }
 
-func decode(message []byte) (*coppicev1.Commit, error) {
+func decodeCommit(message []byte) (*coppicev1.Commit, error) {
 	commit, err := envelope.Open(message)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[*coppicev1.Comm
 				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
 				return
 			}
-			c, err := decode(m.Data())
+			c, err := decodeCommit(m.Data())
 			if err != nil {
 				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
 				return

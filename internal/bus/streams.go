@@ -69,8 +69,8 @@ const (
 
 // LogConfig is the configuration of a realm's log. Nothing in it may lose or
 // delay a message: it is the only truth. The stream does not compress, as large
-// commits are compressed already (internal/envelope): a server that was killed reads the
-// whole log again, and would decompress all of it, twice.
+// commits are compressed already (internal/envelope): a server that was killed
+// reads the whole log again, and would decompress all of it, twice.
 func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        LogStream(realm),
