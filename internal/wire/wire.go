@@ -43,6 +43,9 @@ func (r *Reader) Err() error { return r.err }
 // Next returns the next field, and false when there is none.
 func (r *Reader) Next() (f Field, ok bool) {
 	for r.at < len(r.b) {
+		if tag := r.b[r.at]; tag < 0x80 && tag>>3 != 0 && r.short(&f, tag) { // most
+			return f, true
+		}
 		number, typ, n := protowire.ConsumeTag(r.b[r.at:])
 		if n < 0 {
 			r.err = protowire.ParseError(n)
@@ -82,6 +85,28 @@ func (r *Reader) Next() (f Field, ok bool) {
 		}
 	}
 	return f, false
+}
+
+// short reads the next field if that is a varint or bytes with a value or a
+// length of one byte. tag is of one byte, and not zero.
+func (r *Reader) short(f *Field, tag byte) bool {
+	if len(r.b)-r.at < 2 || r.b[r.at+1] >= 0x80 {
+		return false
+	}
+	f.Number, f.Type = protowire.Number(tag>>3), protowire.Type(tag&7)
+	value, after := int(r.b[r.at+1]), r.at+2
+	switch f.Type {
+	case protowire.VarintType:
+		f.Value, r.at = uint64(value), after
+		return true
+	case protowire.BytesType:
+		if value <= len(r.b)-after {
+			f.Start, f.End = after, after+value
+			r.at = f.End
+			return true
+		}
+	}
+	return false
 }
 
 // Fields calls visit for the fields of a message, as a Reader has them.
