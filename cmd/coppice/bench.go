@@ -113,10 +113,12 @@ random each below a random one before.`,
 	{
 		name: "replay", short: "Fold a log into an empty state", alone: true,
 		long: `Replay makes a log, one half of it objects and the other half their removal by a
-cascade, and folds it into an empty state. What it counts as objects are events.`,
+cascade, or only objects, which stay, and folds it into an empty state. What it
+counts as objects are events.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Replay
 			f.IntVar(&b.Events, "events", 200000, "number of events in the log, about")
+			f.BoolVar(&b.Live, "live", false, "have objects that stay, and no removals")
 			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--events", b.Events}) }
 		},
 	},

@@ -24,15 +24,20 @@ import (
 var errElsewhere = errors.New("this benchmark runs without --server only")
 
 // Replay is the making of a state from its log.
-type Replay struct{ Events int }
+type Replay struct {
+	Events int
+	// Live is that the log has objects that stay, and no removals.
+	Live bool
+}
 
-// Run makes a log, half of it objects and half their removal by a cascade, and
-// folds it into an empty state. It ends d, and uses its directory.
+// Run makes a log, half of it objects and half their removal by a cascade, or
+// objects only, and folds it into an empty state. It ends d, and uses its
+// directory.
 func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
 	}
-	if _, err := (Cascade{Objects: b.Events / 2, Shape: "wide", Policy: "Background"}).Run(ctx, d); err != nil {
+	if err := b.makeLog(ctx, d); err != nil {
 		return nil, err
 	}
 	if err := d.end(); err != nil {
@@ -44,6 +49,15 @@ func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}
 	r, err := b.replay(ctx, d, server)
 	return r, errors.Join(err, server.Shutdown())
+}
+
+func (b Replay) makeLog(ctx context.Context, d *Deployment) (err error) {
+	if b.Live {
+		_, err = d.fill(ctx, b.Events)
+	} else {
+		_, err = Cascade{Objects: b.Events / 2, Shape: "wide", Policy: "Background"}.Run(ctx, d)
+	}
+	return err
 }
 
 func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server) (*Result, error) {
@@ -72,7 +86,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 		if err != nil {
 			return err
 		}
-		return c.Unpack()
+		return c.Unpack(nil)
 	}))
 }
 

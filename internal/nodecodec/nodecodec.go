@@ -123,6 +123,17 @@ func appendTernary(b []byte, field protowire.Number, t lifecycle.Ternary) []byte
 	return protowire.AppendVarint(b, protowire.EncodeBool(t == lifecycle.True))
 }
 
+// UID is that of the node whose encoding is b, empty if b does not begin with it.
+func UID(b []byte) uid.UID {
+	r := wire.Read(b)
+	if f, ok := r.Next(); ok && f.Number == nodeUID {
+		if u := uid.UID(f.Bytes(b)); u.Valid() {
+			return u
+		}
+	}
+	return ""
+}
+
 // Decode reads a node. It copies b once; all strings of the node share that
 // copy. Fields that it does not know are skipped.
 func Decode(b []byte) (*lifecycle.Node, error) {
@@ -131,8 +142,18 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		owner [1]lifecycle.OwnerReference
 	}
 	at := &room
-	n := &at.node
-	s := string(b)
+	at.node.Owners = at.owner[:0]
+	if err := DecodeInto(&at.node, b, string(b)); err != nil {
+		return nil, err
+	}
+	return &at.node, nil
+}
+
+// DecodeInto is Decode into a node that was used before, whose Owners are
+// written over. s is b as a string, which the strings of the node share.
+func DecodeInto(n *lifecycle.Node, b []byte, s string) error {
+	owners := n.Owners[:0]
+	*n = lifecycle.Node{}
 	r := wire.Read(b)
 	for f, ok := r.Next(); ok; f, ok = r.Next() {
 		switch f.Number {
@@ -153,12 +174,10 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		case nodeOwners:
 			o, err := DecodeOwner(f.Bytes(b), f.String(s))
 			if err != nil {
-				return nil, fmt.Errorf("node: %w", err)
+				return fmt.Errorf("node: %w", err)
 			}
-			if n.Owners == nil {
-				n.Owners = at.owner[:0]
-			}
-			n.Owners = append(n.Owners, o)
+			owners = append(owners, o)
+			n.Owners = owners
 		case nodeFinalizers:
 			n.Finalizers = append(n.Finalizers, f.String(s))
 		case nodeDeletionTime:
@@ -184,12 +203,12 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 		}
 	}
 	if err := r.Err(); err != nil {
-		return nil, fmt.Errorf("node: %w", err)
+		return fmt.Errorf("node: %w", err)
 	}
 	if !n.UID.Valid() {
-		return nil, fmt.Errorf("node: %w", uid.ErrMalformed)
+		return fmt.Errorf("node: %w", uid.ErrMalformed)
 	}
-	return n, nil
+	return nil
 }
 
 func optional(v uint64) *int64 {

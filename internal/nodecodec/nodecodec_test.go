@@ -97,6 +97,13 @@ func TestAgreesWithGeneratedCode(t *testing.T) {
 			if !reflect.DeepEqual(got, n) {
 				t.Fatalf("%s: Decode = %+v, want %+v", name, got, n)
 			}
+			used := draw(t)
+			if err := nodecodec.DecodeInto(used, b, string(b)); err != nil || !reflect.DeepEqual(used, n) {
+				t.Fatalf("%s: DecodeInto = %+v, %v, want %+v", name, used, err, n)
+			}
+			if got := nodecodec.UID(b); got != n.UID {
+				t.Fatalf("%s: UID = %s, want %s", name, got, n.UID)
+			}
 		}
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -24,6 +22,10 @@ type folder struct {
 	// the changes are wanted; flushed is called after it.
 	begin   func() (watched func(resource string) bool)
 	flushed func(revision uint64, changes []state.Change)
+	// foresight is nil for a fold that leaves nothing out.
+	foresight *foresight
+	// most is how many removals one foresight is made for.
+	most int
 
 	chain   eventlog.Chain
 	tx      *state.Tx
@@ -39,74 +41,32 @@ func newFolder(s *state.State, created int64) *folder {
 		state: s, created: created, chain: eventlog.ChainOf(s.Checkpoint()),
 		begin:   func() func(string) bool { return nil },
 		flushed: func(uint64, []state.Change) {},
+		most:    maxFates,
 	}
 }
 
-// Bounds of what is folded before it is written, and of what is read ahead.
+// Bounds of what is folded before it is written.
 const (
 	maxFolded      = 30000    // events
 	maxFoldedBytes = 32 << 20 // of messages
-	maxAhead       = 4 << 20  // bytes of messages
 )
 
-// message is a message of the log that was read ahead.
-type message struct {
-	eventlog.Message
-	commit *eventlog.Decoded
-	err    error // why it cannot be decoded
-}
-
 // follow folds the log, as it is now and as it grows, until fold returns an
-// error or ctx ends. Messages are read and decoded ahead, up to a bound.
-func (f *folder) follow(ctx context.Context, log *eventlog.Log, fold func(message) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	ahead := semaphore.NewWeighted(maxAhead)
-	weight := func(m *message) int64 { return min(int64(len(m.Data)), maxAhead) }
-	messages := make(chan message, 64)
-	var failure error // of reading, once messages is closed
-	go func() {
-		defer close(messages)
-		failure = log.Follow(ctx, f.chain.Sequence+1, func(next eventlog.Message) error {
-			m := message{Message: next}
-			if err := ahead.Acquire(ctx, weight(&m)); err != nil {
-				return err
-			}
-			if m.commit, m.err = eventlog.Decode(m.Data); m.err == nil {
-				m.err = m.commit.Unpack()
-			}
-			select {
-			case messages <- m:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}()
-	defer func() {
-		cancel()
-		for range messages {
-			continue // until it is closed: failure is not written any more
+// error or ctx ends.
+func (f *folder) follow(ctx context.Context, log source, fold func(eventlog.Message, *eventlog.Decoded) error) error {
+	foresight := f.foresight
+	return readAhead(ctx, log, f.chain.Sequence+1, func(commit []byte) (*eventlog.Decoded, error) {
+		c, err := eventlog.Decode(commit)
+		if err != nil {
+			return nil, err
 		}
-	}()
-	for m := range messages {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := fold(m); err != nil {
-			return err
-		}
-		ahead.Release(weight(&m))
-	}
-	return failure
+		return c, c.Unpack(foresight.filter())
+	}, fold)
 }
 
 // fold folds one message. Effects are written when enough have come together,
 // or nothing more waits to be folded.
-func (f *folder) fold(m message) error {
-	if m.err != nil {
-		return &eventlog.BrokenError{Sequence: m.Sequence, What: m.err.Error()}
-	}
-	c := m.commit
+func (f *folder) fold(m eventlog.Message, c *eventlog.Decoded) error {
 	if err := f.chain.Next(m.Sequence, m.Data, c); err != nil {
 		return err
 	}
@@ -123,7 +83,7 @@ func (f *folder) fold(m message) error {
 	}
 	f.tx.EndCommit(state.Commit{
 		Sequence: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: commands,
-		StreamCreated: f.created,
+		StreamCreated: f.created, Foreseen: f.foreseen(),
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
 	if f.events >= maxFolded || f.bytes >= maxFoldedBytes || m.Pending == 0 {
@@ -140,6 +100,14 @@ func (f *folder) apply(c *eventlog.Decoded) error {
 	return c.Each(func(e *eventlog.Entry) error {
 		f.events++
 		f.total++
+		switch {
+		case e.Passed && e.Type == lifecycle.ObjectDeleted:
+			f.tx.PassRemoval(e.UID, e.Identity, e.Revision)
+			return nil
+		case e.Passed:
+			f.tx.Pass(e.Revision)
+			return nil
+		}
 		if f.watched == nil {
 			_, err := f.tx.Apply(e.Event, e.Revision, e.Body)
 			return err
@@ -195,10 +163,10 @@ func (f *folder) flush() error {
 var errReached = errors.New("reached")
 
 // foldTo folds the log until a sequence.
-func (f *folder) foldTo(ctx context.Context, log *eventlog.Log, sequence uint64) error {
+func (f *folder) foldTo(ctx context.Context, log source, sequence uint64) error {
 	if f.chain.Sequence < sequence {
-		err := f.follow(ctx, log, func(m message) error {
-			if err := f.fold(m); err != nil {
+		err := f.follow(ctx, log, func(m eventlog.Message, c *eventlog.Decoded) error {
+			if err := f.fold(m, c); err != nil {
 				return err
 			}
 			if m.Sequence >= sequence {
@@ -213,9 +181,32 @@ func (f *folder) foldTo(ctx context.Context, log *eventlog.Log, sequence uint64)
 	return f.flush()
 }
 
+// foldAnew folds the log into an empty state until a sequence. What is removed on
+// the way is left out, as far as that can be foreseen; so the state is a fold of
+// the log only once it has come there.
+func (f *folder) foldAnew(ctx context.Context, log source, sequence uint64) (err error) {
+	defer func() { f.foresight = nil }()
+	for f.chain.Sequence < sequence {
+		if f.foresight, err = foresee(ctx, log, f.chain.Sequence+1, sequence, f.most); err != nil {
+			return err
+		}
+		if err := f.foldTo(ctx, log, f.foresight.until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *folder) foreseen() uint64 {
+	if f.foresight == nil {
+		return 0
+	}
+	return f.foresight.until
+}
+
 // verify folds the log into an empty state, as far as the snapshot has, and
 // compares the two.
-func verify(ctx context.Context, snap *state.Snapshot, log *eventlog.Log) (v *coppicev1.VerifyReply, err error) {
+func verify(ctx context.Context, snap *state.Snapshot, log source) (v *coppicev1.VerifyReply, err error) {
 	dir, err := os.MkdirTemp("", "coppice-verify-")
 	if err != nil {
 		return v, err

@@ -137,6 +137,37 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// A state that was being made from its log when its process ended leaves out
+// objects that the log removes only later. It is thrown away, and made anew.
+func TestUnfinishedState(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp := s.Checkpoint()
+	tx := s.Begin()
+	tx.EndCommit(state.Commit{Sequence: cp.GetSequence(), Foreseen: cp.GetSequence() + 1, RealmID: cp.GetRealmId()})
+	if _, err := tx.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Sync(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := state.Open(filepath.Join(dir, realm), state.Config{}); !errors.Is(err, state.ErrUnfinished) {
+		t.Fatalf("opened: %v, want %v", err, state.ErrUnfinished)
+	}
+	run(t, server, dir, func(n *natsd.Server) {
+		ctx := testkit.Context(t)
+		has(ctx, t, application(t, n), "one")
+		if d := verify(ctx, t, n).GetDifference(); d != "" {
+			t.Errorf("the state that was made anew differs: %s", d)
+		}
+	})
+}
+
 // checkpoint is how far a state has got.
 func checkpoint(t *testing.T, dir string) string {
 	t.Helper()

@@ -187,7 +187,7 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 // cache of the log.
 func (r *realm) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
-	if errors.Is(err, state.ErrSchema) || errors.Is(err, pebble.ErrCorruption) {
+	if errors.Is(err, state.ErrSchema) || errors.Is(err, state.ErrUnfinished) || errors.Is(err, pebble.ErrCorruption) {
 		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
 		if err := state.Remove(r.dir()); err != nil {
 			return err
@@ -313,6 +313,9 @@ func (r *realm) catchUp(ctx context.Context, f *folder) error {
 		return err
 	}); err != nil {
 		return err
+	}
+	if r.state.Checkpoint().GetSequence() == 0 {
+		return f.foldAnew(ctx, r.events, last)
 	}
 	return f.foldTo(ctx, r.events, last)
 }

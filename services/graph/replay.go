@@ -55,7 +55,7 @@ func Replay(ctx context.Context, nc *nats.Conn, realm, dir string) (r Replayed, 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f := newFolder(s, log.Created())
-	if err := f.foldTo(ctx, log, last); err != nil {
+	if err := f.foldAnew(ctx, log, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
 	return Replayed{Commits: last, Events: f.total, Revision: f.chain.Revision}, s.Sync()

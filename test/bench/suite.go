@@ -114,6 +114,11 @@ func (s *suite) measure(ctx context.Context) (*page, error) {
 			return nil, err
 		}
 	}
+	if s.wanted("replay of what stays") {
+		if p.live, err = s.bench(ctx, nil, "replay", "--live", "--events", strconv.Itoa(s.sized(2*million))); err != nil {
+			return nil, err
+		}
+	}
 	if s.wanted("memory limit") {
 		if p.limited, err = s.bench(ctx, []string{"GOMEMLIMIT=512MiB"}, "cascade", "--objects", strconv.Itoa(s.sized(3*million))); err != nil {
 			return nil, err

@@ -112,13 +112,10 @@ collection of garbage.`}, 100_000),
 				return fmt.Sprintf("%s events/s; only to read the log %s/s, to read and decode it %s/s", thousands(r.ObjectsPerSecond),
 					thousands(float64(r.Objects)/r.Details["read_seconds"]), thousands(float64(r.Objects)/r.Details["decode_seconds"]))
 			}, profile: "replay",
-			missed: `Two cores have 2 us for each of a million events a second. To read the log through NATS and to decode it takes
-a good quarter of that (the table has both rates); to apply events to the graph takes 1.4 us more, before anything is
-written: there is the limit. What is written takes most of the time: rows, memtables and flushes 4 us an event, compactions
-2 to 4, as names and edges do not arrive in the order of their keys. Tried and kept: to read and decode ahead of the fold,
-decoding once, larger batches. Tried and not kept: to build tables and ingest them, the checkpoint among them, instead of
-going through memtables, and to put off compactions meanwhile. That took a third of the CPU away with 2,000,000 events, but
-nothing with 10,000,000, where compactions take it all back, and 300 MiB of memory more.`,
+			missed: `Two cores have 2 us for each of a million events a second. The log is read twice to see what it removes itself, and
+once more to fold the rest: a third of that goes into reading and decompressing, the rest into decoding, and into looking
+up who refers to whom. Tried and kept: to leave out of the fold what the log removes (to write its rows and remove them
+took 11 us an event), to decode several commits at once, to look objects up in the order of their uids.`,
 		},
 		{
 			name: "restart", args: []string{"restart", "--objects"}, size: 10 * million,

@@ -24,6 +24,8 @@ type Realm struct {
 	Latecomers bool
 	// Restless lets RandomCommand change the realm's options.
 	Restless bool
+	// UUIDs makes the uids of objects UUIDs, as they are outside of tests.
+	UUIDs bool
 	// Containers lets it make Namespace objects, and withdraw that kind.
 	Containers bool
 
@@ -69,6 +71,18 @@ func New() *Realm {
 	return r
 }
 
+// Genesis is the events that made a new realm what it is.
+func (r *Realm) Genesis() []lifecycle.Event {
+	var events []lifecycle.Event
+	for u, n := range r.nodes {
+		events = append(events, lifecycle.Event{
+			Type: lifecycle.ObjectCreated, UID: u, Object: lifecycle.Object{Node: n, Body: r.bodies[u]},
+		})
+	}
+	slices.SortFunc(events, func(a, b lifecycle.Event) int { return cmp.Compare(a.Object.Revision, b.Object.Revision) })
+	return events
+}
+
 // Registration is the object that registers a kind.
 func Registration(spec lifecycle.KindSpec) *coppicev1.Object {
 	return &coppicev1.Object{
@@ -101,6 +115,9 @@ func (r *Realm) Context() *lifecycle.Context {
 		Now:  r.Clock,
 		NewUID: func() uid.UID {
 			r.uids++
+			if r.UUIDs {
+				return uid.MustParse(fmt.Sprintf("00000000-0000-7000-8000-%012x", r.uids))
+			}
 			return uid.MustParse(fmt.Sprintf("uid-%d", r.uids))
 		},
 		NewSuffix: func() string {

@@ -46,8 +46,12 @@ type Checkpoint struct {
 	// How many commands and removals the kept windows hold.
 	KeptCommands   uint64 `protobuf:"varint,9,opt,name=kept_commands,json=keptCommands,proto3" json:"kept_commands,omitempty"`
 	KeptTombstones uint64 `protobuf:"varint,10,opt,name=kept_tombstones,json=keptTombstones,proto3" json:"kept_tombstones,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Not zero while a state is made from the beginning of its log, and leaves out
+	// what commits up to this sequence create and remove again. Until it has come
+	// there it is no fold of the log, and of use to nobody.
+	Foreseen      uint64 `protobuf:"varint,11,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
@@ -150,12 +154,19 @@ func (x *Checkpoint) GetKeptTombstones() uint64 {
 	return 0
 }
 
+func (x *Checkpoint) GetForeseen() uint64 {
+	if x != nil {
+		return x.Foreseen
+	}
+	return 0
+}
+
 var File_coppice_v1_state_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/state.proto\x12\n" +
-	"coppice.v1\"\xc5\x02\n" +
+	"coppice.v1\"\xe1\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12%\n" +
@@ -168,7 +179,8 @@ const file_coppice_v1_state_proto_rawDesc = "" +
 	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12#\n" +
 	"\rkept_commands\x18\t \x01(\x04R\fkeptCommands\x12'\n" +
 	"\x0fkept_tombstones\x18\n" +
-	" \x01(\x04R\x0ekeptTombstonesB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	" \x01(\x04R\x0ekeptTombstones\x12\x1a\n" +
+	"\bforeseen\x18\v \x01(\x04R\bforeseenB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_state_proto_rawDescOnce sync.Once

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -121,6 +123,8 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got\n%q\nwant\n%q", got, want)
 		}
+		outlined(t, enc)
+		filtered(t, enc)
 		var p coppicev1.Commit
 		if err := proto.Unmarshal(enc, &p); err != nil {
 			t.Fatal(err)
@@ -144,6 +148,92 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			}
 		}
 	})
+}
+
+// outlined holds what Removals and References say of a commit against Each.
+func outlined(t *rapid.T, commit []byte) {
+	c, err := eventlog.Decode(commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var removed, wantRemoved []uid.UID
+	var referred, wantReferred []string
+	outline := func(e *lifecycle.Event) string {
+		return said(0, &lifecycle.Event{
+			Type: e.Type, UID: e.UID, Object: lifecycle.Object{Node: e.Object.Node}, References: e.References,
+		}, nil)
+	}
+	if err := c.Each(func(e *eventlog.Entry) error {
+		switch e.Type {
+		case lifecycle.ObjectDeleted:
+			wantRemoved = append(wantRemoved, e.UID)
+		case lifecycle.ObjectCreated, lifecycle.ObjectUpdated, lifecycle.OwnerReferencesRemoved:
+			wantReferred = append(wantReferred, outline(e.Event))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventlog.Removals(commit, func(u uid.UID) { removed = append(removed, u) }); err != nil || !slices.Equal(removed, wantRemoved) {
+		t.Fatalf("removals %v, %v, want %v", removed, err, wantRemoved)
+	}
+	if err := eventlog.References(commit, func(e *lifecycle.Event) { referred = append(referred, outline(e)) }); err != nil || !slices.Equal(referred, wantReferred) {
+		t.Fatalf("references %q, %v, want %q", referred, err, wantReferred)
+	}
+}
+
+// filtered unpacks a commit without some of its objects, and holds what it says
+// of the others, and when, against all that it says.
+func filtered(t *rapid.T, commit []byte) {
+	few := map[uid.UID]uint64{}
+	unpack := func(filter eventlog.Filter) (all []string, existing []uid.UID) {
+		c, err := eventlog.Decode(commit)
+		if err == nil {
+			err = c.Unpack(filter)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Each(func(e *eventlog.Entry) error {
+			identity, pass := few[e.UID]
+			if e.Passed != (pass && filter != nil) || e.Passed && e.Identity != identity {
+				t.Fatalf("%s is passed: %t as %d, want %t as %d", e.UID, e.Passed, e.Identity, pass, identity)
+			}
+			if filter == nil && rapid.IntRange(0, 2).Draw(t, "few") == 0 {
+				few[e.UID] = e.Revision
+			}
+			if pass && filter != nil {
+				all = append(all, fmt.Sprintf("%d: type %d of %s is passed", e.Revision, e.Type, e.UID))
+			} else {
+				all = append(all, said(e.Revision, e.Event, e.Body))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return all, c.Existing()
+	}
+	all, existing := unpack(nil)
+	some, left := unpack(func(u uid.UID) (identity uint64, pass bool) {
+		identity, pass = few[u]
+		return identity, pass
+	})
+	if len(all) != len(some) {
+		t.Fatalf("%d events, want %d", len(some), len(all))
+	}
+	for i := range all {
+		if strings.HasSuffix(some[i], "is passed") {
+			all[i], _, _ = strings.Cut(all[i], ",")
+			some[i] = strings.TrimSuffix(some[i], " is passed")
+		}
+		if some[i] != all[i] {
+			t.Fatalf("event %q, want %q", some[i], all[i])
+		}
+	}
+	existing = slices.DeleteFunc(existing, func(u uid.UID) bool { _, pass := few[u]; return pass })
+	if !slices.Equal(left, existing) {
+		t.Fatalf("%v exist, want %v", left, existing)
+	}
 }
 
 // namesOf expands the columns as a reader with generated code does.
@@ -195,6 +285,16 @@ func FuzzDecode(f *testing.F) {
 	b.Add(&lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: n.UID, Finalizers: []string{"x/y"}, Cause: 2}, n, "pods", nil)
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
+		_ = eventlog.Removals(b, func(u uid.UID) {
+			if !u.Valid() {
+				t.Fatalf("a removal of %q", string(u))
+			}
+		})
+		_ = eventlog.References(b, func(e *lifecycle.Event) {
+			if !e.UID.Valid() {
+				t.Fatalf("an owner change of %q", string(e.UID))
+			}
+		})
 		c, err := eventlog.Decode(b)
 		if err != nil {
 			return

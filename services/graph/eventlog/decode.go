@@ -40,7 +40,15 @@ type Entry struct {
 	// Body is the encoding of the event's body, nil if it has none. It shares
 	// the message's memory. Event.Object.Body is set for what governs the realm only.
 	Body []byte
+	// Passed: the object is left out, by a Filter. Of the event only Type and UID
+	// count, and Identity is what the Filter has said.
+	Passed   bool
+	Identity uint64
 }
+
+// Filter says whether to leave out an object when a commit is unpacked, and what
+// stands for it.
+type Filter func(uid.UID) (identity uint64, pass bool)
 
 // Session says that an import session brought something, or was closed.
 type Session struct {
@@ -142,17 +150,37 @@ func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	return reply, err
 }
 
-// Unpack decodes the object events, which Each does otherwise.
-func (c *Decoded) Unpack() error {
+// Unpack decodes the object events, which Each does otherwise. A filter that is
+// not nil may leave out some.
+func (c *Decoded) Unpack(filter Filter) error {
 	if c.runs != nil {
 		return nil
 	}
-	runs, count := make([]run, len(c.events)), 0
-	for i, b := range c.events {
-		if err := runs[i].decode(b); err != nil {
+	var runs []run
+	if filter == nil {
+		runs = make([]run, 0, len(c.events))
+	}
+	count := 0
+	for _, b := range c.events {
+		if filter != nil {
+			if typ, u, identity, pass := passObject(filter, b); pass {
+				if last := len(runs) - 1; last < 0 || !runs[last].objects || runs[last].event.Type != typ {
+					runs = append(runs, run{objects: true, event: lifecycle.Event{Type: typ}})
+				}
+				runs[len(runs)-1].addPassed(u, identity)
+				count++
+				continue
+			}
+		}
+		runs = append(runs, run{})
+		r := &runs[len(runs)-1]
+		if err := r.decode(b); err != nil {
 			return err
 		}
-		count += runs[i].len()
+		if filter != nil {
+			r.leaveOut(filter)
+		}
+		count += r.len()
 	}
 	c.runs, c.count = runs, count
 	return nil
@@ -160,7 +188,7 @@ func (c *Decoded) Unpack() error {
 
 // Each calls visit for the object events, in order.
 func (c *Decoded) Each(visit func(*Entry) error) error {
-	if err := c.Unpack(); err != nil {
+	if err := c.Unpack(nil); err != nil {
 		return err
 	}
 	var event lifecycle.Event
@@ -171,6 +199,10 @@ func (c *Decoded) Each(visit func(*Entry) error) error {
 		for at := range r.len() {
 			if r.uids != nil {
 				event.UID = r.uids[at]
+			}
+			entry.Passed = r.passed != nil && r.passed[at]
+			if entry.Passed {
+				entry.Identity = r.identities[at]
 			}
 			if len(r.causes) > 0 {
 				// The first difference is to Event.cause itself.
@@ -185,11 +217,18 @@ func (c *Decoded) Each(visit func(*Entry) error) error {
 	return nil
 }
 
-// Existing are the objects of all events but creations, once they are unpacked.
+// Existing are the objects of all events but creations, once they are unpacked,
+// without those that are passed.
 func (c *Decoded) Existing() []uid.UID {
 	uids := make([]uid.UID, 0, c.count)
 	for i := range c.runs {
 		switch r := &c.runs[i]; {
+		case r.passed != nil:
+			for at, u := range r.uids {
+				if !r.passed[at] {
+					uids = append(uids, u)
+				}
+			}
 		case r.uids != nil:
 			uids = append(uids, r.uids...)
 		case r.event.Type != lifecycle.ObjectCreated:
@@ -206,6 +245,10 @@ type run struct {
 	body    []byte
 	uids    []uid.UID // nil for an event that has its object
 	causes  []uint64  // as they are encoded; nil if they are the event's
+
+	objects    bool     // of events that create or update, and all passed
+	passed     []bool   // which of uids; nil if none is
+	identities []uint64 // of those passed
 }
 
 func (r *run) len() int {
@@ -213,6 +256,25 @@ func (r *run) len() int {
 		return 1
 	}
 	return len(r.uids)
+}
+
+// addPassed adds an object that is passed to others.
+func (r *run) addPassed(u uid.UID, identity uint64) {
+	r.uids, r.passed, r.identities = append(r.uids, u), append(r.passed, true), append(r.identities, identity)
+}
+
+// leaveOut notes which of the uids are passed.
+func (r *run) leaveOut(filter Filter) {
+	for i, u := range r.uids {
+		identity, pass := filter(u)
+		if !pass {
+			continue
+		}
+		if r.passed == nil {
+			r.passed, r.identities = make([]bool, len(r.uids)), make([]uint64, len(r.uids))
+		}
+		r.passed[i], r.identities[i] = true, identity
+	}
 }
 
 func (r *run) decode(b []byte) error {
@@ -240,10 +302,10 @@ func (r *run) decode(b []byte) error {
 	switch content.Number {
 	case eventCreated:
 		r.event.Type = lifecycle.ObjectCreated
-		return r.object(m)
+		return r.decodeObject(m)
 	case eventUpdated:
 		r.event.Type = lifecycle.ObjectUpdated
-		return r.object(m)
+		return r.decodeObject(m)
 	case eventMarked:
 		r.event.Type = lifecycle.DeletionMarked
 	case eventOwnersRemoved:
@@ -255,13 +317,13 @@ func (r *run) decode(b []byte) error {
 	default:
 		return fmt.Errorf("%w: an event of no known sort", ErrMalformed)
 	}
-	if err := r.columns(m); err != nil {
+	if err := r.decodeColumns(m); err != nil {
 		return fmt.Errorf("%w: columns: %w", ErrMalformed, err)
 	}
 	return nil
 }
 
-func (r *run) object(m []byte) (err error) {
+func (r *run) decodeObject(m []byte) (err error) {
 	e := &r.event
 	fields := wire.Read(m)
 	for f, ok := fields.Next(); ok && err == nil; f, ok = fields.Next() {
@@ -290,13 +352,44 @@ func (r *run) object(m []byte) (err error) {
 	return nil
 }
 
-func (r *run) columns(m []byte) error {
+// passObject tells of an event whether it creates or updates an object that is
+// passed, and which.
+func passObject(filter Filter, event []byte) (typ lifecycle.EventType, u uid.UID, identity uint64, pass bool) {
+	var node []byte
+	err := eachPart(event, func(f wire.Field) error {
+		switch f.Number {
+		case eventCreated:
+			typ, node = lifecycle.ObjectCreated, firstNode(f.Bytes(event))
+		case eventUpdated:
+			typ, node = lifecycle.ObjectUpdated, firstNode(f.Bytes(event))
+		}
+		return nil
+	})
+	u = nodecodec.UID(node)
+	if err != nil || u == "" {
+		return typ, u, 0, false // another event, or malformed, as decode will say
+	}
+	identity, pass = filter(u)
+	return typ, u, identity, pass
+}
+
+// firstNode is the node of an ObjectCreated or ObjectUpdated, nil if that does
+// not begin with one.
+func firstNode(object []byte) []byte {
+	fields := wire.Read(object)
+	if f, ok := fields.Next(); ok && f.Number == objectNode {
+		return f.Bytes(object)
+	}
+	return nil
+}
+
+func (r *run) decodeColumns(m []byte) error {
 	e := &r.event
 	fields := wire.Read(m)
 	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
 		switch {
 		case f.Number == columnObjects:
-			if err := r.identities(f.Bytes(m)); err != nil {
+			if err := r.decodeIdentities(f.Bytes(m)); err != nil {
 				return err
 			}
 		case e.Type == lifecycle.DeletionMarked:
@@ -338,7 +431,7 @@ func decodeMark(m *lifecycle.Mark, f wire.Field, b []byte) {
 	}
 }
 
-func (r *run) identities(m []byte) (err error) {
+func (r *run) decodeIdentities(m []byte) (err error) {
 	fields := wire.Read(m)
 	for f, ok := fields.Next(); ok && err == nil; f, ok = fields.Next() {
 		switch f.Number {

@@ -81,6 +81,22 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
 }
 
+// Pass goes past an event of an object that this Tx and those after it leave
+// out, as nothing is left of it at Commit.Foreseen. A Tx with a Savepoint does
+// not pass anything.
+func (tx *Tx) Pass(revision uint64) { tx.checkpoint.Revision = revision }
+
+// PassRemoval is Pass for the removal of the object, which is remembered as any
+// other is. identity is its Identity.
+func (tx *Tx) PassRemoval(u uid.UID, identity, revision uint64) {
+	tx.Pass(revision)
+	tx.removals = append(tx.removals, removal{uid: u, claim: identity, revision: revision})
+}
+
+// Identity stands for the coordinates of an object in what is kept of it once
+// it was removed.
+func Identity(n *lifecycle.Node) uint64 { return claimHash(n.Coordinates()) }
+
 // subject is the entry of the object of an event. Of one that is created it is
 // not read whether it is there already: its uid was drawn for it. Only import
 // brings uids.
@@ -127,7 +143,7 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 		length := len(tx.removals)
 		tx.onRollback(func() { tx.removals = tx.removals[:length] })
 	}
-	o.removal = removal{uid: n.UID, claim: hashOfNode(n), revision: revision}
+	o.removal = removal{uid: n.UID, claim: Identity(n), revision: revision}
 	tx.removals = append(tx.removals, o.removal)
 	o.body, o.bodyChanged = nil, false
 	switch {
@@ -287,6 +303,9 @@ type Commit struct {
 	Commands []CommandID
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64
+	// Foreseen is the sequence of a later commit, until which objects are left out:
+	// see Pass. Before it the state is not a fold of the log, and Open refuses it.
+	Foreseen uint64
 }
 
 // EndCommit ends a commit: what is owed is computed again for all that the
@@ -327,6 +346,9 @@ func (tx *Tx) EndCommit(c Commit) {
 	}
 	cp.Sequence, cp.Epoch, cp.Time, cp.Checksum = c.Sequence, c.Epoch, int64(c.Time), c.Checksum
 	cp.RealmId, cp.StreamCreated = c.RealmID, c.StreamCreated
+	if cp.Foreseen = c.Foreseen; c.Sequence >= c.Foreseen {
+		cp.Foreseen = 0
+	}
 }
 
 // endTouch brings the rows of absent owners and of what is owed up to date.

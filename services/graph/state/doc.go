@@ -14,6 +14,9 @@
 //   - After a crash the state is the fold of some prefix of what was written
 //     before; its checkpoint says which. Writes are not synced and have no log
 //     of their own, because the realm's log is that.
+//   - A state that is made anew may leave out objects that come and go again
+//     before a later commit (Tx.Pass). Until it has come to that one it is no
+//     fold of anything, and Open refuses it: ErrUnfinished.
 //
 // # What it does not
 //

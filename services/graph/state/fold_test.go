@@ -96,7 +96,7 @@ func TestFold(t *testing.T) {
 		}
 		realm := lifecycletest.New()
 		realm.Latecomers, realm.Containers, realm.Restless = true, true, true
-		first := genesis(realm)
+		first := realm.Genesis()
 		sequence := uint64(0)
 		var before *lifecycletest.Realm // the commit
 		commit := func(events []lifecycle.Event, revision uint64) {
@@ -163,21 +163,6 @@ func TestFold(t *testing.T) {
 			}
 		}
 	})
-}
-
-// genesis is the events that made the realm what it is.
-func genesis(r *lifecycletest.Realm) []lifecycle.Event {
-	var events []lifecycle.Event
-	for _, u := range r.UIDs() {
-		n := r.Node(u)
-		events = append(events, lifecycle.Event{
-			Type: lifecycle.ObjectCreated, UID: u, Object: lifecycle.Object{Node: n, Body: r.Body(n)},
-		})
-	}
-	slices.SortFunc(events, func(a, b lifecycle.Event) int {
-		return int(a.Object.Revision) - int(b.Object.Revision)
-	})
-	return events
 }
 
 // rollback applies the events of other commands in a Tx, and takes them back.

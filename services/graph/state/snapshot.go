@@ -290,7 +290,7 @@ type ClaimFilter struct {
 func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
 	f := ClaimFilter{invert: !valid, claims: []uint64{}}
 	if n.Namespace != "" {
-		f.claims = append(f.claims, hashOfNode(n))
+		f.claims = append(f.claims, Identity(n))
 		return f
 	}
 	s.r.claims(n.UID, n.Coordinates(), func(c lifecycle.Coordinates, _ counter) bool {

@@ -144,6 +144,11 @@ func open(dir string, c Config) (*State, error) {
 // it is folded again from the log.
 var ErrSchema = errors.New("the state has the layout of another version")
 
+// ErrUnfinished is returned by Open for a state that was being made from the
+// beginning of its log, and was not finished: see Tx.Pass. Remove it, and it is
+// folded again.
+var ErrUnfinished = errors.New("the state was being made from its log, and is not finished")
+
 // load reads what is kept in memory.
 func (s *State) load() error {
 	r := reader{db: s.db}
@@ -159,7 +164,13 @@ func (s *State) load() error {
 			return err
 		}
 	}
-	r.get("checkpoint", keyCheckpoint, func(v []byte) error { return proto.Unmarshal(v, s.checkpoint) })
+	r.get("checkpoint", keyCheckpoint, func(v []byte) error {
+		err := proto.Unmarshal(v, s.checkpoint)
+		if to := s.checkpoint.GetForeseen(); err == nil && to != 0 {
+			err = fmt.Errorf("%w: it has come to sequence %d of %d", ErrUnfinished, s.checkpoint.GetSequence(), to)
+		}
+		return err
+	})
 	s.loadKinds(&r)
 	s.loadOptions(&r)
 	var removed []windowRow[uint64]

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -160,6 +159,3 @@ func decodeCommands(b []byte) ([]CommandID, error) {
 	}
 	return ids, nil
 }
-
-// hashOfNode is the claim hash of a node's own coordinates.
-func hashOfNode(n *lifecycle.Node) uint64 { return claimHash(n.Coordinates()) }

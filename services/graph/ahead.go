@@ -1,0 +1,80 @@
+package graph
+
+import (
+	"context"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// Bounds of what is decoded ahead.
+const (
+	maxAhead      = 64      // messages
+	maxAheadBytes = 4 << 20 // of messages
+)
+
+// message is a message of the log that is decoded ahead.
+type message[T any] struct {
+	eventlog.Message
+	decoded chan struct{} // closed once it is
+	content T
+	err     error // why it cannot be decoded
+}
+
+// source is where commits are read from: an eventlog.Log.
+type source interface {
+	Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error
+}
+
+// readAhead is Follow, with messages that decode has decoded ahead, several
+// at a time and up to a bound. A message that cannot be decoded is an
+// eventlog.BrokenError, once all before it were visited.
+func readAhead[T any](
+	ctx context.Context, log source, from uint64, decode func(commit []byte) (T, error), visit func(eventlog.Message, T) error,
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	room := semaphore.NewWeighted(maxAheadBytes)
+	weight := func(m eventlog.Message) int64 { return min(int64(len(m.Data)), maxAheadBytes) }
+	messages := make(chan *message[T], maxAhead)
+	var failure error // of reading, once messages is closed
+	go func() {
+		defer close(messages)
+		failure = log.Follow(ctx, from, func(next eventlog.Message) error {
+			if err := room.Acquire(ctx, weight(next)); err != nil {
+				return err
+			}
+			m := &message[T]{Message: next, decoded: make(chan struct{})}
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			go func() {
+				defer close(m.decoded)
+				m.content, m.err = decode(m.Data)
+			}()
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		for m := range messages { // until it is closed: failure is not written any more
+			<-m.decoded
+		}
+	}()
+	for m := range messages {
+		<-m.decoded
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case m.err != nil:
+			return &eventlog.BrokenError{Sequence: m.Sequence, What: m.err.Error()}
+		}
+		if err := visit(m.Message, m.content); err != nil {
+			return err
+		}
+		room.Release(weight(m.Message))
+	}
+	return failure
+}

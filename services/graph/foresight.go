@@ -1,0 +1,277 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// foresight is what is known of a stretch of the log before it is folded: which
+// objects are created there and removed again and leave no trace in the state at
+// the end of the stretch. Of a log that is as old as most of its objects were
+// short-lived, that is nearly all, and a fold that leaves them out has little to
+// write.
+//
+// To be left out, an object must change nothing that outlasts it. Beside its own
+// rows, it changes those of its owners: counters, what is owed, that it has had a
+// dependent, and those remember more than how many dependents there are now. So
+// each owner that it ever refers to must itself be gone at the end, together with
+// all that is kept of it, which is as long as any object refers to it. Then what
+// the rows were meanwhile does not matter, as there are none.
+//
+//   - An object is brief if it is created through the API and removed, in the stretch.
+//   - A brief object is forgotten if no object refers to it at the end.
+//   - A brief object is left out if it and all owners that it ever has are
+//     forgotten, and it does not govern the realm.
+//
+// Nobody refers to a uid before the object is created unless uids are brought by
+// import, and objects that are imported are not brief.
+//
+// Once it is made, a foresight is safe for concurrent use.
+type foresight struct {
+	// until is the last sequence of the stretch.
+	until uint64
+	// fates has the objects that are removed.
+	fates fates
+	// pinned: some of them are lasting.
+	pinned bool
+	// many has the owners of those that have more than one.
+	many [][]int32
+	// survivors are the objects that refer to some in fates, with these references.
+	survivors map[uid.UID][]lifecycle.OwnerReference
+}
+
+// fate is what is known of an object that is removed.
+type fate struct {
+	identity uint64 // see state.Identity
+	owner    int32  // its place in fates, or none, or below that where they are in many
+	lot      lot
+}
+
+type lot uint8
+
+const (
+	unborn  lot = iota // not seen to be created: it is older than the stretch, as far as is known
+	leftOut            // brief, and left out if neither it nor an owner turns out to be lasting
+	kept               // brief, but not left out
+	lasting            // not forgotten
+)
+
+// none stands for the place of an object that is not in fates.
+const none = -1
+
+// Bounds of what a foresight knows. What a stretch does not hold, the next one does.
+const (
+	maxFates     = 4 << 20
+	maxSurvivors = 1 << 20
+)
+
+// errForeseen ends a pass through the log.
+var errForeseen = errors.New("foreseen")
+
+// foresee reads a stretch of the log, from one sequence until another, or less if
+// more than the most objects to know of are removed, twice: who is removed, and
+// who refers to them.
+func foresee(ctx context.Context, log source, from, until uint64, most int) (*foresight, error) {
+	s := &foresight{survivors: map[uid.UID][]lifecycle.OwnerReference{}}
+	err := readAhead(ctx, log, from, removals, func(m eventlog.Message, removed []fateKey) error {
+		s.until = m.Sequence
+		s.fates.add(removed...)
+		if len(s.fates.keys) >= most || m.Sequence >= until {
+			return errForeseen
+		}
+		return nil
+	})
+	if !errors.Is(err, errForeseen) {
+		return nil, err
+	}
+	if s.fates.sort(); len(s.fates.keys) == 0 {
+		return s, nil
+	}
+	err = readAhead(ctx, log, from, s.referrals, func(m eventlog.Message, all []referral) error {
+		for i := range all {
+			s.note(&all[i])
+		}
+		if len(s.survivors) > maxSurvivors {
+			s.fates = fates{} // and leave out nothing
+		}
+		if len(s.fates.keys) == 0 || m.Sequence >= s.until {
+			return errForeseen
+		}
+		return nil
+	})
+	if !errors.Is(err, errForeseen) {
+		return nil, err
+	}
+	s.end()
+	return s, nil
+}
+
+// removals are the objects that a commit removes.
+func removals(commit []byte) (keys []fateKey, err error) {
+	return keys, eventlog.Removals(commit, func(u uid.UID) {
+		if k, ok := fateKeyOf(u); ok {
+			keys = append(keys, k)
+		}
+	})
+}
+
+// referral is what an event says of whom an object refers to.
+type referral struct {
+	event  lifecycle.EventType
+	object int32 // its place in fates, or none
+	// owners are those of its owners that are in fates. others: it has more.
+	owners []int32
+	others bool
+	// imported and governs are what the object does.
+	imported, governs bool
+	identity          uint64
+	survivor          *survivor // nil for what is in fates
+}
+
+// survivor is an object that is there at the end of the stretch, with those of
+// its references that are to objects in fates, or with those removed.
+type survivor struct {
+	uid        uid.UID
+	references []lifecycle.OwnerReference
+}
+
+// referrals are what the events of a commit say of who refers to whom.
+func (s *foresight) referrals(commit []byte) (all []referral, err error) {
+	var object, owner cursor
+	var owners []int32 // of all
+	return all, eventlog.References(commit, func(e *lifecycle.Event) {
+		r := referral{event: e.Type, object: s.fates.find(e.UID, &object)}
+		if r.object == none {
+			r.survivor = &survivor{uid: e.UID, references: e.References}
+		}
+		if n := e.Object.Node; n != nil {
+			from := len(owners)
+			for _, o := range n.Owners {
+				place := s.fates.find(o.UID, &owner)
+				switch {
+				case place == none:
+					r.others = true
+					continue
+				case r.survivor != nil:
+					r.survivor.references = append(r.survivor.references, o)
+				}
+				owners = append(owners, place)
+			}
+			r.owners = owners[from:len(owners):len(owners)]
+			r.imported, r.governs, r.identity = n.ImportTime != 0, lifecycle.Governs(n), state.Identity(n)
+		}
+		all = append(all, r)
+	})
+}
+
+// note takes note of the events in their order.
+func (s *foresight) note(r *referral) {
+	if r.object == none {
+		s.survive(r)
+		return
+	}
+	created := r.event == lifecycle.ObjectCreated
+	switch f := &s.fates.of[r.object]; {
+	case f.lot == lasting || r.imported:
+		s.last(r.object)
+		s.last(r.owners...)
+	case created && !r.governs && !r.others && s.brief(r.owners):
+		*f = fate{identity: r.identity, owner: s.keep(r.owners), lot: leftOut}
+	case created, r.event == lifecycle.ObjectUpdated && f.lot == leftOut && (r.others || !slices.Equal(r.owners, s.owners(f))):
+		f.lot = kept
+	}
+}
+
+// brief reports whether all of some objects are brief, as far as is known.
+func (s *foresight) brief(objects []int32) bool {
+	for _, o := range objects {
+		if l := s.fates.of[o].lot; l == unborn || l == lasting {
+			return false
+		}
+	}
+	return true
+}
+
+// keep returns what a fate has for the owners.
+func (s *foresight) keep(owners []int32) int32 {
+	switch len(owners) {
+	case 0:
+		return none
+	case 1:
+		return owners[0]
+	}
+	s.many = append(s.many, slices.Clone(owners))
+	return none - int32(len(s.many))
+}
+
+// owners are those that keep has kept.
+func (s *foresight) owners(f *fate) []int32 {
+	switch {
+	case f.owner == none:
+		return nil
+	case f.owner < none:
+		return s.many[none-f.owner-1]
+	}
+	return []int32{f.owner}
+}
+
+// survive takes note of an event of an object that is there at the end.
+func (s *foresight) survive(r *referral) {
+	references := r.survivor.references
+	before, had := s.survivors[r.survivor.uid]
+	if r.event == lifecycle.OwnerReferencesRemoved {
+		e := lifecycle.Event{Type: r.event, References: references}
+		references = e.After(&lifecycle.Node{Owners: before}, 0).Owners
+	}
+	switch {
+	case len(references) > 0:
+		s.survivors[r.survivor.uid] = references
+	case had:
+		delete(s.survivors, r.survivor.uid)
+	}
+}
+
+// last says that objects are not forgotten.
+func (s *foresight) last(objects ...int32) {
+	for _, o := range objects {
+		s.fates.of[o].lot, s.pinned = lasting, true
+	}
+}
+
+// end ends the second pass: what a survivor still refers to is not forgotten, and
+// nothing is left out that had such an owner.
+func (s *foresight) end() {
+	var at cursor
+	for _, references := range s.survivors {
+		for i := range references {
+			s.last(s.fates.find(references[i].UID, &at))
+		}
+	}
+	for i := range s.fates.of {
+		if f := &s.fates.of[i]; s.pinned && f.lot == leftOut && !s.brief(s.owners(f)) {
+			f.lot = kept
+		}
+	}
+	s.survivors, s.many = nil, nil
+}
+
+// filter returns what leaves out objects when a commit is unpacked.
+func (s *foresight) filter() eventlog.Filter {
+	if s == nil || len(s.fates.keys) == 0 {
+		return nil
+	}
+	var at cursor
+	return func(u uid.UID) (identity uint64, pass bool) {
+		if place := s.fates.find(u, &at); place != none {
+			f := &s.fates.of[place]
+			return f.identity, f.lot == leftOut
+		}
+		return 0, false
+	}
+}
