@@ -81,8 +81,8 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	}
 	r.detail("commits_replayed", float64(replayed.Commits))
 	r.detail("bytes_replayed", float64(m.at.Bytes))
-	return r, errors.Join(b.pass(ctx, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, d, r, "decode", func(message []byte) error {
-		c, err := eventlog.Decode(message)
+	return r, errors.Join(b.pass(ctx, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, d, r, "decode", func(commit []byte) error {
+		c, err := eventlog.Decode(commit)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 
 // pass reads the log once more, to find out what of a replay is not the fold,
 // and notes how long it took, and the CPU.
-func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(message []byte) error) error {
+func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(commit []byte) error) error {
 	js, err := jetstream.New(d.Client.Conn())
 	if err != nil {
 		return err
@@ -111,7 +111,12 @@ func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string,
 	}
 	start, end := time.Now(), errors.New("the end of the log")
 	err = log.Follow(ctx, 1, func(m eventlog.Message) error {
-		if err := visit(m.Data); err != nil || m.Sequence < last {
+		var room []byte
+		commit, err := m.Open(&room)
+		if err == nil {
+			err = visit(commit)
+		}
+		if err != nil || m.Sequence < last {
 			return err
 		}
 		return end

@@ -63,6 +63,13 @@ func Seal(commit []byte) (message []byte) {
 // share the message's memory. It fails with ErrMalformed for a block that is not
 // one, or is not the end of the message.
 func Open(message []byte) (commit []byte, err error) {
+	var room []byte
+	return OpenInto(&room, message)
+}
+
+// OpenInto is Open with room for what is decompressed, which grows if it is not
+// enough, and which the commit may share.
+func OpenInto(room *[]byte, message []byte) (commit []byte, err error) {
 	header := headerEnd(message)
 	block, after, ok := compressedAt(message[header:])
 	if !ok {
@@ -76,7 +83,10 @@ func Open(message []byte) (commit []byte, err error) {
 		err = errors.New("no block holds as much as this one says")
 	}
 	if err == nil {
-		commit = make([]byte, header+n)
+		if cap(*room) < header+n {
+			*room = make([]byte, header+n)
+		}
+		commit = (*room)[:header+n]
 		copy(commit, message[:header])
 		_, err = s2.Decode(commit[header:], block)
 	}
@@ -87,6 +97,18 @@ func Open(message []byte) (commit []byte, err error) {
 		return nil, fmt.Errorf("%w: compressed twice", ErrMalformed)
 	}
 	return commit, nil
+}
+
+// Size is how many bytes the commit has for which a message stands, as far as
+// that says without being opened.
+func Size(message []byte) int {
+	header := headerEnd(message)
+	if block, _, ok := compressedAt(message[header:]); ok {
+		if n, err := s2.DecodedLen(block); err == nil {
+			return header + n
+		}
+	}
+	return len(message)
 }
 
 // compressedAt is the block that b begins with, if it does, and what follows it.

@@ -11,7 +11,7 @@ import (
 // Bounds of what is decoded ahead.
 const (
 	maxAhead      = 64      // messages
-	maxAheadBytes = 4 << 20 // of messages
+	maxAheadBytes = 4 << 20 // of commits
 )
 
 // message is a message of the log that is decoded ahead.
@@ -31,11 +31,11 @@ type source interface {
 // at a time and up to a bound. A message that cannot be decoded is an
 // eventlog.BrokenError, once all before it were visited.
 func readAhead[T any](
-	ctx context.Context, log source, from uint64, decode func(commit []byte) (T, error), visit func(eventlog.Message, T) error,
+	ctx context.Context, log source, from uint64, decode func(eventlog.Message) (T, error), visit func(eventlog.Message, T) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	room := semaphore.NewWeighted(maxAheadBytes)
-	weight := func(m eventlog.Message) int64 { return min(int64(len(m.Data)), maxAheadBytes) }
+	weight := func(m eventlog.Message) int64 { return min(int64(m.Size()), maxAheadBytes) }
 	messages := make(chan *message[T], maxAhead)
 	var failure error // of reading, once messages is closed
 	go func() {
@@ -52,7 +52,7 @@ func readAhead[T any](
 			}
 			go func() {
 				defer close(m.decoded)
-				m.content, m.err = decode(m.Data)
+				m.content, m.err = decode(m.Message)
 			}()
 			return nil
 		})

@@ -53,30 +53,38 @@ const (
 
 // follow folds the log, as it is now and as it grows, until fold returns an
 // error or ctx ends.
-func (f *folder) follow(ctx context.Context, log source, fold func(eventlog.Message, *eventlog.Decoded) error) error {
+func (f *folder) follow(ctx context.Context, log source, fold func(eventlog.Message, unpacked) error) error {
 	foresight := f.foresight
-	return readAhead(ctx, log, f.chain.Sequence+1, func(commit []byte) (*eventlog.Decoded, error) {
-		c, err := eventlog.Decode(commit)
-		if err != nil {
-			return nil, err
+	return readAhead(ctx, log, f.chain.Sequence+1, func(m eventlog.Message) (u unpacked, err error) {
+		if u.commit, err = m.Open(new([]byte)); err != nil {
+			return u, err
 		}
-		return c, c.Unpack(foresight.filter())
+		if u.Decoded, err = eventlog.Decode(u.commit); err != nil {
+			return u, err
+		}
+		return u, u.Unpack(foresight.filter())
 	}, fold)
+}
+
+// unpacked is a commit, and what it says.
+type unpacked struct {
+	*eventlog.Decoded
+	commit []byte
 }
 
 // fold folds one message. Effects are written when enough have come together,
 // or nothing more waits to be folded.
-func (f *folder) fold(m eventlog.Message, c *eventlog.Decoded) error {
-	if err := f.chain.Next(m.Sequence, m.Data, c); err != nil {
+func (f *folder) fold(m eventlog.Message, c unpacked) error {
+	if err := f.chain.Next(m.Sequence, c.commit, c.Decoded); err != nil {
 		return err
 	}
 	if f.tx == nil {
 		f.tx, f.watched = f.state.Begin(), f.begin()
 	}
-	if err := f.apply(c); err != nil {
+	if err := f.apply(c.Decoded); err != nil {
 		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
 	}
-	f.bytes += len(m.Data)
+	f.bytes += len(c.commit)
 	commands := make([]state.CommandID, len(c.Commands))
 	for i, id := range c.Commands {
 		commands[i] = id
@@ -165,7 +173,7 @@ var errReached = errors.New("reached")
 // foldTo folds the log until a sequence.
 func (f *folder) foldTo(ctx context.Context, log source, sequence uint64) error {
 	if f.chain.Sequence < sequence {
-		err := f.follow(ctx, log, func(m eventlog.Message, c *eventlog.Decoded) error {
+		err := f.follow(ctx, log, func(m eventlog.Message, c unpacked) error {
 			if err := f.fold(m, c); err != nil {
 				return err
 			}

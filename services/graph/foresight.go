@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -112,13 +113,30 @@ func foresee(ctx context.Context, log source, from, until uint64, most int) (*fo
 	return s, nil
 }
 
+// rooms are for commits that are open only for as long as they are looked at.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// look has a commit looked at, of which nothing is kept.
+func look(m eventlog.Message, at func(commit []byte) error) error {
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	commit, err := m.Open(room)
+	if err != nil {
+		return err
+	}
+	return at(commit)
+}
+
 // removals are the objects that a commit removes.
-func removals(commit []byte) (keys []fateKey, err error) {
-	return keys, eventlog.Removals(commit, func(u uid.UID) {
-		if k, ok := fateKeyOf(u); ok {
-			keys = append(keys, k)
-		}
+func removals(m eventlog.Message) (keys []fateKey, err error) {
+	err = look(m, func(commit []byte) error {
+		return eventlog.Removals(commit, func(u uid.UID) {
+			if k, ok := fateKeyOf(u); ok {
+				keys = append(keys, k)
+			}
+		})
 	})
+	return keys, err
 }
 
 // referral is what an event says of whom an object refers to.
@@ -142,10 +160,18 @@ type survivor struct {
 }
 
 // referrals are what the events of a commit say of who refers to whom.
-func (s *foresight) referrals(commit []byte) (all []referral, err error) {
+func (s *foresight) referrals(m eventlog.Message) (all []referral, err error) {
+	err = look(m, func(commit []byte) error {
+		all, err = s.referralsOf(commit)
+		return err
+	})
+	return all, err
+}
+
+func (s *foresight) referralsOf(commit []byte) (all []referral, err error) {
 	var object, owner cursor
 	var owners []int32 // of all
-	return all, eventlog.References(commit, func(e *lifecycle.Event) {
+	err = eventlog.References(commit, func(e *lifecycle.Event) {
 		r := referral{event: e.Type, object: s.fates.find(e.UID, &object)}
 		if r.object == none {
 			r.survivor = &survivor{uid: e.UID, references: e.References}
@@ -168,6 +194,7 @@ func (s *foresight) referrals(commit []byte) (all []referral, err error) {
 		}
 		all = append(all, r)
 	})
+	return all, err
 }
 
 // note takes note of the events in their order.

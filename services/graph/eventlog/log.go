@@ -208,10 +208,19 @@ func (l *Log) publish(ctx context.Context, expected uint64, message []byte) erro
 // Message is a message of the log.
 type Message struct {
 	Sequence uint64
-	// Data is the commit, not compressed.
+	// Data stands for a commit: see Open.
 	Data []byte
 	// Pending is how many more were in the stream when this was delivered.
 	Pending uint64
+}
+
+// Size is how many bytes the commit has, about.
+func (m Message) Size() int { return envelope.Size(m.Data) }
+
+// Open returns the commit, which may share the memory of m.Data and of room. That
+// grows if it is not enough. It fails with envelope.ErrMalformed.
+func (m Message) Open(room *[]byte) (commit []byte, err error) {
+	return envelope.OpenInto(room, m.Data)
 }
 
 // Follow calls visit for every message from a sequence on, in order, and waits
@@ -300,11 +309,7 @@ func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error
 			}
 			return last, visitError{&BrokenError{Sequence: last + 1, What: fmt.Sprintf("it is missing; the next is %d", at)}}
 		}
-		commit, err := envelope.Open(m.Data())
-		if err != nil {
-			return last, visitError{&BrokenError{Sequence: last + 1, What: err.Error()}}
-		}
-		if err := visit(Message{Sequence: last + 1, Data: commit, Pending: meta.NumPending}); err != nil {
+		if err := visit(Message{Sequence: last + 1, Data: m.Data(), Pending: meta.NumPending}); err != nil {
 			return last, visitError{err}
 		}
 		last++
