@@ -94,13 +94,15 @@ func open(dir string, c Config) (*State, error) {
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		MemTableSize:                c.MemTableSize,
 		MemTableStopWritesThreshold: memTables,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
-		LBaseMaxBytes:               256 << 20,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		MaxOpenFiles:                512,
-		Logger:                      failures,
-		EventListener:               failures.listener(),
+		// Each compaction out of L0 rewrites what lies below all of its names, which
+		// are in no order: few large ones cost less than many, and reads a little.
+		L0CompactionThreshold:      12,
+		L0StopWritesThreshold:      48,
+		LBaseMaxBytes:              256 << 20,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		MaxOpenFiles:               512,
+		Logger:                     failures,
+		EventListener:              failures.listener(),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
