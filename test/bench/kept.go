@@ -16,7 +16,7 @@ import (
 type kept struct {
 	f       *os.File
 	program string // its hash: what another program did does not count
-	results map[string]*result
+	results map[string][]*result
 }
 
 type keptLine struct {
@@ -31,7 +31,7 @@ func openKept(name, program string) (*kept, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(b)
-	k := &kept{program: hex.EncodeToString(sum[:]), results: map[string]*result{}}
+	k := &kept{program: hex.EncodeToString(sum[:]), results: map[string][]*result{}}
 	if k.f, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
 		return nil, err
 	}
@@ -51,17 +51,20 @@ func openKept(name, program string) (*kept, error) {
 			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), k.close())
 		}
 		if l.Program == k.program {
-			k.results[l.Key] = l.Result
+			k.results[l.Key] = append(k.results[l.Key], l.Result)
 		}
 	}
 }
 
-// find returns a result, nil if it is not kept.
+// find returns a result, nil if none is kept, or all were returned: what is
+// measured several times is kept as often.
 func (k *kept) find(key string) *result {
-	if k == nil {
+	if k == nil || len(k.results[key]) == 0 {
 		return nil
 	}
-	return k.results[key]
+	r := k.results[key][0]
+	k.results[key] = k.results[key][1:]
+	return r
 }
 
 func (k *kept) add(key string, r *result) error {

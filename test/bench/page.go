@@ -101,7 +101,7 @@ func (p *page) writeLinear(w *writer) {
 		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx | %s | %.1f and %.1f us | |",
 			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, p.growth(), yes(p.growth() <= linearly), cost(many), cost(few))
 		w.line("")
-		w.line("A wide cascade by size:")
+		w.line("A wide cascade by size, one after the other; the median of %d:", linearRounds)
 		w.line("")
 		w.line("| objects | objects/s | CPU an object |")
 		w.line("|---|---|---|")

@@ -57,8 +57,8 @@ read nodes in order to judge them takes most of the rest (the budget below), and
 each. What else the host of this machine does shows in all of it: the same run has taken 11 us and 19 us of CPU an object
 within an hour. Tried and kept: to decide the next commit while one is on its way, to read what is judged once and not
 again to act on it, to read nodes by the next instead of by a search, larger chunks in long walks, no second walk when
-something but the dependents changes, to use the memory of batches and commits again. Tried without effect: fewer or no
-compactions meanwhile, larger memtables, tables that are not compressed; smaller memtables cost more.`
+something but the dependents changes, to use the memory of batches and commits again, fewer and larger compactions. Tried
+without effect: larger memtables, tables that are not compressed; smaller memtables cost more.`
 
 // missedLinear is what is in the way of cascades of any size at the same cost.
 const missedLinear = `Flushes and compactions are in the way. What 10,000 objects leave fits into a memtable, and nothing of it is flushed or
