@@ -24,8 +24,7 @@ type folder struct {
 	flushed func(revision uint64, changes []state.Change)
 	// foresight is nil for a fold that leaves nothing out.
 	foresight *foresight
-	// most is how many removals one foresight is made for.
-	most int
+	most      bounds // of it
 
 	chain   eventlog.Chain
 	tx      *state.Tx
@@ -41,7 +40,7 @@ func newFolder(s *state.State, created int64) *folder {
 		state: s, created: created, chain: eventlog.ChainOf(s.Checkpoint()),
 		begin:   func() func(string) bool { return nil },
 		flushed: func(uint64, []state.Change) {},
-		most:    maxFates,
+		most:    memoryBounds,
 	}
 }
 

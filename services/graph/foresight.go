@@ -37,6 +37,7 @@ import (
 type foresight struct {
 	// until is the last sequence of the stretch.
 	until uint64
+	most  bounds
 	// fates has the objects that are removed.
 	fates fates
 	// pinned: some of them are lasting.
@@ -66,24 +67,30 @@ const (
 // none stands for the place of an object that is not in fates.
 const none = -1
 
-// Bounds of what a foresight knows. What a stretch does not hold, the next one does.
-const (
-	maxFates     = 4 << 20
-	maxSurvivors = 1 << 20
-)
+// bounds are how much a foresight knows at most.
+type bounds struct {
+	// fates are the objects that are removed: with more, the stretch ends, and
+	// the next one has the others.
+	fates int
+	// survivors are the objects that refer to them: of more it is not remembered
+	// when they do not any more.
+	survivors int
+}
+
+// memoryBounds keep a foresight to some 250 MiB.
+var memoryBounds = bounds{fates: 4 << 20, survivors: 1 << 18}
 
 // errForeseen ends a pass through the log.
 var errForeseen = errors.New("foreseen")
 
 // foresee reads a stretch of the log, from one sequence until another, or less if
-// more than the most objects to know of are removed, twice: who is removed, and
-// who refers to them.
-func foresee(ctx context.Context, log source, from, until uint64, most int) (*foresight, error) {
-	s := &foresight{survivors: map[uid.UID][]lifecycle.OwnerReference{}}
+// there is too much to know, twice: who is removed, and who refers to them.
+func foresee(ctx context.Context, log source, from, until uint64, most bounds) (*foresight, error) {
+	s := &foresight{most: most, survivors: map[uid.UID][]lifecycle.OwnerReference{}}
 	err := readAhead(ctx, log, from, removals, func(m eventlog.Message, removed []fateKey) error {
 		s.until = m.Sequence
 		s.fates.add(removed...)
-		if len(s.fates.keys) >= most || m.Sequence >= until {
+		if len(s.fates.keys) >= most.fates || m.Sequence >= until {
 			return errForeseen
 		}
 		return nil
@@ -98,10 +105,7 @@ func foresee(ctx context.Context, log source, from, until uint64, most int) (*fo
 		for i := range all {
 			s.note(&all[i])
 		}
-		if len(s.survivors) > maxSurvivors {
-			s.fates = fates{} // and leave out nothing
-		}
-		if len(s.fates.keys) == 0 || m.Sequence >= s.until {
+		if m.Sequence >= s.until {
 			return errForeseen
 		}
 		return nil
@@ -257,6 +261,8 @@ func (s *foresight) survive(r *referral) {
 		references = e.After(&lifecycle.Node{Owners: before}, 0).Owners
 	}
 	switch {
+	case len(references) > 0 && !had && len(s.survivors) >= s.most.survivors:
+		s.last(r.owners...)
 	case len(references) > 0:
 		s.survivors[r.survivor.uid] = references
 	case had:

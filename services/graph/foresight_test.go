@@ -101,8 +101,10 @@ func (c *commits) commanded(t fataler, out *lifecycle.Outcome, err *lifecycle.Er
 	return out.Events
 }
 
-// family creates a few objects, each owned by some of those before.
+// family creates a few objects, each owned by some of those before, in a namespace
+// that may be deleted, or be so already.
 func (c *commits) family(t *rapid.T) (events []lifecycle.Event) {
+	at := lifecycle.Key{Kind: c.configMaps(), Namespace: rapid.SampledFrom([]string{"default", "a"}).Draw(t, "namespace")}
 	var family []*lifecycle.Node
 	for i := range rapid.IntRange(1, 6).Draw(t, "members") {
 		o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{
@@ -113,7 +115,10 @@ func (c *commits) family(t *rapid.T) (events []lifecycle.Event) {
 				refer(o, owner)
 			}
 		}
-		out, err := lifecycle.Create(c.realm.Context(), lifecycle.Key{Kind: c.configMaps(), Namespace: "default"}, o)
+		out, err := lifecycle.Create(c.realm.Context(), at, o)
+		if at.Namespace == "a" && err != nil {
+			return events // it is being deleted
+		}
 		events = append(events, c.commanded(t, out, err)...)
 		family = append(family, out.Events[0].Object.Node)
 	}
@@ -207,7 +212,8 @@ func TestForesight(t *testing.T) {
 		}
 		fs := vfs.NewMem()
 		f := newFolder(emptyState(t, fs), 1)
-		f.most = rapid.SampledFrom([]int{1, 5, 20, maxFates}).Draw(t, "most")
+		f.most.fates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.fates}).Draw(t, "most fates")
+		f.most.survivors = rapid.SampledFrom([]int{0, 1, memoryBounds.survivors}).Draw(t, "most survivors")
 		if err := f.foldAnew(ctx, c, until); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +232,7 @@ func TestForesight(t *testing.T) {
 			t.Fatalf("it came to %+v with %d events, want %+v with %d", f.chain, f.total, plain.chain, plain.total)
 		}
 
-		s, err := foresee(ctx, c, 1, until, maxFates)
+		s, err := foresee(ctx, c, 1, until, memoryBounds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +294,7 @@ func TestForesightOfAnOlderOwner(t *testing.T) {
 		out, err := lifecycle.Delete(c.realm.Context(), lifecycle.KeyOf(c.realm, n), "", nil)
 		c.append(t, before, append(c.commanded(t, out, err), c.realm.Settle()...))
 	}
-	s, err := foresee(t.Context(), c, 2, c.last(), maxFates)
+	s, err := foresee(t.Context(), c, 2, c.last(), memoryBounds)
 	if err != nil {
 		t.Fatal(err)
 	}
