@@ -82,9 +82,12 @@ func MustParse(text string) UID {
 	return u
 }
 
+// UUID reports whether u is a UUID in canonical spelling.
+func (u UID) UUID() bool { return len(u) == PackedUUID && u[0] == tagUUID }
+
 // String returns the text that Parse packed.
 func (u UID) String() string {
-	if len(u) == PackedUUID && u[0] == tagUUID {
+	if u.UUID() {
 		var dst [36]byte
 		encodeCanonical(&dst, string(u[1:]))
 		return string(dst[:])

@@ -32,7 +32,7 @@ func (k fateKey) compare(o fateKey) int {
 
 // fateKeyOf is the key of a packed uid, if it is a UUID.
 func fateKeyOf(u uid.UID) (k fateKey, ok bool) {
-	if len(u) != uid.PackedUUID {
+	if !u.UUID() {
 		return k, false
 	}
 	var b [uid.PackedUUID]byte

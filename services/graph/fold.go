@@ -190,7 +190,7 @@ func (f *folder) foldTo(ctx context.Context, log source, sequence uint64) error 
 
 // foldAnew folds the log into an empty state until a sequence. What is removed on
 // the way is left out, as far as that can be foreseen; so the state is a fold of
-// the log only once it has come there.
+// the log only once it has come there, and nobody may be served before.
 func (f *folder) foldAnew(ctx context.Context, log source, sequence uint64) (err error) {
 	defer func() { f.foresight = nil }()
 	for f.chain.Sequence < sequence {
@@ -205,8 +205,8 @@ func (f *folder) foldAnew(ctx context.Context, log source, sequence uint64) (err
 }
 
 func (f *folder) foreseen() uint64 {
-	if f.foresight == nil {
-		return 0
+	if f.foresight == nil || len(f.foresight.fates.keys) == 0 {
+		return 0 // nothing is left out
 	}
 	return f.foresight.until
 }

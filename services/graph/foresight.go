@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -42,16 +43,17 @@ type foresight struct {
 	fates fates
 	// pinned: some of them are lasting.
 	pinned bool
-	// many has the owners of those that have more than one.
-	many [][]int32
+	// many has the owners of those that have more than one: how many, and which.
+	many []int32
 	// survivors are the objects that refer to some in fates, with these references.
-	survivors map[uid.UID][]lifecycle.OwnerReference
+	survivors  map[uid.UID][]lifecycle.OwnerReference
+	references int // of all survivors
 }
 
 // fate is what is known of an object that is removed.
 type fate struct {
 	identity uint64 // see state.Identity
-	owner    int32  // its place in fates, or none, or below that where they are in many
+	owner    int32  // its place in fates, or none, or below that for where in many they are
 	lot      lot
 }
 
@@ -72,13 +74,15 @@ type bounds struct {
 	// fates are the objects that are removed: with more, the stretch ends, and
 	// the next one has the others.
 	fates int
-	// survivors are the objects that refer to them: of more it is not remembered
-	// when they do not any more.
-	survivors int
+	// many are owners of objects with more than one: with more, they are not left out.
+	many int
+	// references are those of objects that survive: of more it is not remembered
+	// when they are not there any more.
+	references int
 }
 
 // memoryBounds keep a foresight to some 250 MiB.
-var memoryBounds = bounds{fates: 4 << 20, survivors: 1 << 18}
+var memoryBounds = bounds{fates: 4 << 20, many: 4 << 20, references: 1 << 18}
 
 // errForeseen ends a pass through the log.
 var errForeseen = errors.New("foreseen")
@@ -189,16 +193,26 @@ func (s *foresight) referralsOf(commit []byte) (all []referral, err error) {
 					r.others = true
 					continue
 				case r.survivor != nil:
-					r.survivor.references = append(r.survivor.references, o)
+					r.survivor.references = append(r.survivor.references, cloned(o))
 				}
 				owners = append(owners, place)
 			}
 			r.owners = owners[from:len(owners):len(owners)]
-			r.imported, r.governs, r.identity = n.ImportTime != 0, lifecycle.Governs(n), state.Identity(n)
+			r.imported, r.governs = n.ImportTime != 0, lifecycle.Governs(n)
+			if r.object != none && e.Type == lifecycle.ObjectCreated {
+				r.identity = state.Identity(n)
+			}
 		}
 		all = append(all, r)
 	})
 	return all, err
+}
+
+// cloned is a reference without the memory of the node that it stood in.
+func cloned(o lifecycle.OwnerReference) lifecycle.OwnerReference {
+	o.APIVersion, o.Kind, o.Name = strings.Clone(o.APIVersion), strings.Clone(o.Kind), strings.Clone(o.Name)
+	o.UID = uid.UID(strings.Clone(string(o.UID)))
+	return o
 }
 
 // note takes note of the events in their order.
@@ -212,7 +226,7 @@ func (s *foresight) note(r *referral) {
 	case f.lot == lasting || r.imported:
 		s.last(r.object)
 		s.last(r.owners...)
-	case created && !r.governs && !r.others && s.brief(r.owners):
+	case created && !r.governs && !r.others && s.brief(r.owners) && len(s.many)+len(r.owners) < s.most.many:
 		*f = fate{identity: r.identity, owner: s.keep(r.owners), lot: leftOut}
 	case created, r.event == lifecycle.ObjectUpdated && f.lot == leftOut && (r.others || !slices.Equal(r.owners, s.owners(f))):
 		f.lot = kept
@@ -237,8 +251,8 @@ func (s *foresight) keep(owners []int32) int32 {
 	case 1:
 		return owners[0]
 	}
-	s.many = append(s.many, slices.Clone(owners))
-	return none - int32(len(s.many))
+	s.many = append(append(s.many, int32(len(owners))), owners...)
+	return none - int32(len(s.many)-len(owners))
 }
 
 // owners are those that keep has kept.
@@ -247,7 +261,8 @@ func (s *foresight) owners(f *fate) []int32 {
 	case f.owner == none:
 		return nil
 	case f.owner < none:
-		return s.many[none-f.owner-1]
+		at := none - f.owner
+		return s.many[at : at+s.many[at-1]]
 	}
 	return []int32{f.owner}
 }
@@ -260,11 +275,14 @@ func (s *foresight) survive(r *referral) {
 		e := lifecycle.Event{Type: r.event, References: references}
 		references = e.After(&lifecycle.Node{Owners: before}, 0).Owners
 	}
+	s.references += len(references) - len(before)
 	switch {
-	case len(references) > 0 && !had && len(s.survivors) >= s.most.survivors:
+	case len(references) > 0 && s.references > s.most.references && r.event != lifecycle.OwnerReferencesRemoved:
+		s.references -= len(references)
+		delete(s.survivors, r.survivor.uid)
 		s.last(r.owners...)
 	case len(references) > 0:
-		s.survivors[r.survivor.uid] = references
+		s.survivors[uid.UID(strings.Clone(string(r.survivor.uid)))] = references
 	case had:
 		delete(s.survivors, r.survivor.uid)
 	}
@@ -286,10 +304,18 @@ func (s *foresight) end() {
 			s.last(s.fates.find(references[i].UID, &at))
 		}
 	}
+	left := 0
 	for i := range s.fates.of {
-		if f := &s.fates.of[i]; s.pinned && f.lot == leftOut && !s.brief(s.owners(f)) {
+		f := &s.fates.of[i]
+		if s.pinned && f.lot == leftOut && !s.brief(s.owners(f)) {
 			f.lot = kept
 		}
+		if f.lot == leftOut {
+			left++
+		}
+	}
+	if left == 0 {
+		s.fates = fates{}
 	}
 	s.survivors, s.many = nil, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -138,7 +139,8 @@ func TestMismatch(t *testing.T) {
 }
 
 // A state that was being made from its log when its process ended leaves out
-// objects that the log removes only later. It is thrown away, and made anew.
+// objects that the log removes only later. It is thrown away, and made anew; but
+// not for another log than the one that it has seen.
 func TestUnfinishedState(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()
@@ -149,15 +151,26 @@ func TestUnfinishedState(t *testing.T) {
 	}
 	cp := s.Checkpoint()
 	tx := s.Begin()
-	tx.EndCommit(state.Commit{Sequence: cp.GetSequence(), Foreseen: cp.GetSequence() + 1, RealmID: cp.GetRealmId()})
+	tx.EndCommit(state.Commit{
+		Sequence: cp.GetSequence(), Foreseen: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: lifecycle.Time(cp.GetTime()),
+		Checksum: cp.GetChecksum(), RealmID: cp.GetRealmId(), StreamCreated: cp.GetStreamCreated(),
+	})
 	if _, err := tx.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(s.Sync(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.Open(filepath.Join(dir, realm), state.Config{}); !errors.Is(err, state.ErrUnfinished) {
-		t.Fatalf("opened: %v, want %v", err, state.ErrUnfinished)
+	var unfinished *state.UnfinishedError
+	if _, err := state.Open(filepath.Join(dir, realm), state.Config{}); !errors.As(err, &unfinished) {
+		t.Fatalf("opened: %v", err)
+	}
+	for range 2 { // it is refused, and stays as it is
+		ctx := testkit.Context(t)
+		var mismatch *graph.MismatchError
+		if err := serve(t, graphConn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})), dir, nil).wait(ctx); !errors.As(err, &mismatch) {
+			t.Fatalf("without its log: %v", err)
+		}
 	}
 	run(t, server, dir, func(n *natsd.Server) {
 		ctx := testkit.Context(t)

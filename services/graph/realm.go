@@ -35,6 +35,9 @@ type realm struct {
 	phase   atomic.Value // phase
 	warner  *warn.Warner
 
+	// seen is how far the state had got when it was opened. state is nil while it
+	// has still to be remade.
+	seen   *coppicev1.Checkpoint
 	state  *state.State
 	events *eventlog.Log
 	hub    *watch.Hub
@@ -76,9 +79,15 @@ func (r *realm) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := r.await(ctx, func(ctx context.Context) error {
-		return checkLog(ctx, r.state.Checkpoint(), r.events, r.name, r.dir())
+		return checkLog(ctx, r.seen, r.events, r.name, r.dir())
 	}); err != nil {
 		return err
+	}
+	if r.state == nil {
+		if err := r.remakeState(); err != nil {
+			return err
+		}
+		stop = r.whenFailed(cancel)
 	}
 	r.phase.Store(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now)
@@ -133,7 +142,7 @@ func (r *realm) apiConfig() api.Config {
 // creates the log of a new realm only: a state that has seen one waits for
 // whoever restores it.
 func (r *realm) openLog(ctx context.Context) error {
-	seen := r.state.Checkpoint().GetSequence()
+	seen := r.seen.GetSequence()
 	return r.await(ctx, func(ctx context.Context) (err error) {
 		if seen > 0 {
 			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name)
@@ -184,23 +193,38 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 }
 
 // openState opens the state. One that cannot be read is thrown away: it is a
-// cache of the log.
+// cache of the log. One that was not finished stays until it is known that its
+// log is still there: then remakeState is called.
 func (r *realm) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
-	if errors.Is(err, state.ErrSchema) || errors.Is(err, state.ErrUnfinished) || errors.Is(err, pebble.ErrCorruption) {
-		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
-		if err := state.Remove(r.dir()); err != nil {
-			return err
-		}
-		s, err = state.Open(r.dir(), r.c.State)
-	}
+	var unfinished *state.UnfinishedError
 	switch {
+	case errors.As(err, &unfinished):
+		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		r.seen = unfinished.Checkpoint
+		return nil
+	case errors.Is(err, state.ErrSchema), errors.Is(err, pebble.ErrCorruption):
+		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		return r.remakeState()
 	case errors.Is(err, state.ErrLocked):
 		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
 	case err != nil:
 		return r.failure(err)
 	}
-	r.state = s
+	r.state, r.seen = s, s.Checkpoint()
+	return nil
+}
+
+// remakeState throws the state away, which is not open, and begins an empty one.
+func (r *realm) remakeState() error {
+	if err := state.Remove(r.dir()); err != nil {
+		return err
+	}
+	s, err := state.Open(r.dir(), r.c.State)
+	if err != nil {
+		return r.failure(err)
+	}
+	r.state, r.seen = s, s.Checkpoint()
 	return nil
 }
 
@@ -215,6 +239,9 @@ func (r *realm) failure(err error) error {
 
 // whenFailed calls end when the state has failed, until it is stopped.
 func (r *realm) whenFailed(end func()) (stop func()) {
+	if r.state == nil {
+		return func() {}
+	}
 	stopped, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -234,6 +261,9 @@ func (r *realm) whenFailed(end func()) (stop func()) {
 // returns why that was: that the state has failed, if it has, rather than what
 // came of it.
 func (r *realm) closeState(why error) error {
+	if r.state == nil {
+		return why
+	}
 	if why == nil {
 		if err := r.state.Sync(); err != nil {
 			r.log.Warn("what was folded last is folded again at the next start", "error", err)
@@ -314,7 +344,8 @@ func (r *realm) catchUp(ctx context.Context, f *folder) error {
 	}); err != nil {
 		return err
 	}
-	if r.state.Checkpoint().GetSequence() == 0 {
+	if last > 0 && f.chain.Sequence == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
+		r.log.Info("the state is made from the log", "commits", last)
 		return f.foldAnew(ctx, r.events, last)
 	}
 	return f.foldTo(ctx, r.events, last)

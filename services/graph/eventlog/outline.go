@@ -37,9 +37,9 @@ func Removals(commit []byte, visit func(uid.UID)) error {
 }
 
 // References calls visit for the events of a commit that change what refers to
-// what: creations, updates, and removals of owner references. Of the event only
-// Type, UID, Object.Node and References are set. It is valid during the call, its
-// strings for longer.
+// what: creations, updates, and removals of owner references. Of the event no more
+// than Type, UID, Object.Node and References is set. It is valid during the call, its
+// strings and References for longer.
 func References(commit []byte, visit func(*lifecycle.Event)) error {
 	var node lifecycle.Node
 	return eachContent(commit, func(event []byte, content wire.Field) error {
@@ -54,9 +54,10 @@ func References(commit []byte, visit func(*lifecycle.Event)) error {
 			if err := r.decode(event); err != nil {
 				return err
 			}
+			e.Type, e.References = lifecycle.OwnerReferencesRemoved, r.event.References
 			for _, u := range r.uids {
-				r.event.UID = u
-				visit(&r.event)
+				e.UID = u
+				visit(&e)
 			}
 			return nil
 		default:
@@ -65,6 +66,9 @@ func References(commit []byte, visit func(*lifecycle.Event)) error {
 		encoded := firstNode(content.Bytes(event))
 		if err := nodecodec.DecodeInto(&node, encoded, string(encoded)); err != nil {
 			return fmt.Errorf("%w: object: %w", ErrMalformed, err)
+		}
+		if nodecodec.UID(encoded) != node.UID {
+			return fmt.Errorf("%w: object: its uid does not come first", ErrMalformed)
 		}
 		e.UID, e.Object.Node = node.UID, &node
 		visit(&e)

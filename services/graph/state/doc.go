@@ -16,7 +16,7 @@
 //     of their own, because the realm's log is that.
 //   - A state that is made anew may leave out objects that come and go again
 //     before a later commit (Tx.Pass). Until it has come to that one it is no
-//     fold of anything, and Open refuses it: ErrUnfinished.
+//     fold of anything, and Open refuses it: UnfinishedError.
 //
 // # What it does not
 //

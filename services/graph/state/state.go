@@ -146,10 +146,15 @@ func open(dir string, c Config) (*State, error) {
 // it is folded again from the log.
 var ErrSchema = errors.New("the state has the layout of another version")
 
-// ErrUnfinished is returned by Open for a state that was being made from the
+// UnfinishedError is returned by Open for a state that was being made from the
 // beginning of its log, and was not finished: see Tx.Pass. Remove it, and it is
-// folded again.
-var ErrUnfinished = errors.New("the state was being made from its log, and is not finished")
+// folded again, if the log is the one that Checkpoint has seen.
+type UnfinishedError struct{ Checkpoint *coppicev1.Checkpoint }
+
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("the state was being made from its log, and is not finished: it has come to sequence %d of %d",
+		e.Checkpoint.GetSequence(), e.Checkpoint.GetForeseen())
+}
 
 // load reads what is kept in memory.
 func (s *State) load() error {
@@ -168,8 +173,8 @@ func (s *State) load() error {
 	}
 	r.get("checkpoint", keyCheckpoint, func(v []byte) error {
 		err := proto.Unmarshal(v, s.checkpoint)
-		if to := s.checkpoint.GetForeseen(); err == nil && to != 0 {
-			err = fmt.Errorf("%w: it has come to sequence %d of %d", ErrUnfinished, s.checkpoint.GetSequence(), to)
+		if err == nil && s.checkpoint.GetForeseen() != 0 {
+			err = &UnfinishedError{s.checkpoint}
 		}
 		return err
 	})
@@ -294,7 +299,7 @@ const closeTimeout = 2 * time.Second
 
 // Failed is closed when Pebble cannot write any more: the disk is full, or
 // broken. The State has to be closed; what it holds on disk stays a fold of a
-// prefix of the log.
+// prefix of the log, or unfinished.
 func (s *State) Failed() <-chan struct{} { return s.failures.failed }
 
 // Failure is why the state has failed, nil if it has not.
