@@ -105,6 +105,8 @@ func open(dir string, c Config) (*State, error) {
 		EventListener:              failures.listener(),
 	}
 	for i := range opts.Levels {
+		// What goes together lies together: who reads one row of a block reads more.
+		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	// A cascade reads no bodies: compactions do not carry them along either.
