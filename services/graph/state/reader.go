@@ -232,6 +232,10 @@ func (r *reader) claims(owner uid.UID, c lifecycle.Coordinates, visit func(lifec
 	})
 }
 
+// maxMisses is how many misses in a row make prefetch try the next less often:
+// each twice as seldom as the one before.
+const maxMisses = 6
+
 // prefetch calls visit with the stored nodes of uids, which are sorted.
 func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.Node, parent bool)) {
 	if len(sorted) == 0 {
@@ -243,18 +247,21 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, n *lifecycle.N
 		return
 	}
 	before := func() bool { return it.Valid() && string(it.Key()) < string(r.key) }
-	// Objects that go together often lie together: then the next is the one. How
-	// often that was so, less how often it was not, tells whether it is tried.
-	near := 1
+	// Objects that go together often lie together: then the next is the one. Where
+	// it was not, some are searched for before that is tried again, as on the way
+	// to the next may lie many that are deleted.
+	searches, misses := 0, 0
 	for i, u := range sorted {
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
-		if i > 0 && near > 0 && before() {
-			it.Next()
-			if before() {
-				near--
+		if searches > 0 {
+			searches--
+		} else if i > 0 && before() {
+			if it.Next(); before() {
+				misses = min(misses+1, maxMisses)
 			} else {
-				near = min(near+1, 16)
+				misses = 0
 			}
+			searches = 1<<misses - 1
 		}
 		if i == 0 || before() {
 			it.SeekGE(r.key)
