@@ -107,24 +107,22 @@ type page struct {
 // starts, the zero cursor behind the last.
 func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next state.NameCursor) {
 	size, found, looks := 0, 0, 0
-	type entry struct {
-		at state.NameCursor
-		u  uid.UID
-	}
 	after := p.after
+	names := snap.NameReader(p.kind, p.namespace, after)
+	defer names.Close()
 	for {
 		// Nodes are read many at once, bodies one by one.
-		var chunk []entry
-		var uids []uid.UID
-		const chunkSize = 256
-		snap.Names(p.kind, p.namespace, after, func(ns, name string, u uid.UID) bool {
-			chunk = append(chunk, entry{state.NameCursor{Namespace: ns, Name: name}, u})
-			uids = append(uids, u)
-			return len(chunk) < chunkSize
-		})
+		chunk, last := names.Next()
+		if !last && looks > 2*found {
+			names.Ahead() // most are left out: the page goes on
+		}
+		uids := make([]uid.UID, len(chunk))
+		for i, e := range chunk {
+			uids[i] = e.UID
+		}
 		snap.Prefetch(uids)
 		for _, e := range chunk {
-			n := snap.Node(e.u)
+			n := snap.Node(e.UID)
 			if n == nil {
 				continue // the snapshot has failed
 			}
@@ -138,13 +136,13 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 				found++
 				size += bytes
 			}
-			after = e.at
+			after = e.NameCursor
 			if p.maxLooks > 0 && looks >= p.maxLooks {
 				return after
 			}
 		}
 		snap.Forget()
-		if len(chunk) < chunkSize {
+		if last {
 			return state.NameCursor{}
 		}
 	}

@@ -227,6 +227,76 @@ func (s *Snapshot) Names(k *lifecycle.Kind, namespace string, after NameCursor, 
 	})
 }
 
+// NameReader reads the objects of a kind by their names, many at once. It is for
+// the goroutine of its snapshot, and must be closed before that is.
+type NameReader struct {
+	s      *Snapshot
+	beside Snapshot // what is used of s, to read beside it
+	kind   *lifecycle.Kind
+	in     string
+	after  NameCursor
+	ahead  chan []Name // gets what is read ahead, nil if nothing is
+}
+
+// Name is the name of an object.
+type Name struct {
+	NameCursor
+	UID uid.UID
+}
+
+// nameChunk is how many names a NameReader reads at once.
+const nameChunk = 256
+
+// NameReader returns a reader of what Names visits.
+func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCursor) *NameReader {
+	return &NameReader{
+		s: s, kind: k, in: namespace, after: after,
+		beside: Snapshot{r: reader{db: s.r.db, idle: map[byte]*pebble.Iterator{}}},
+	}
+}
+
+// Next returns the names that follow, and whether these are the last.
+func (r *NameReader) Next() (names []Name, last bool) {
+	if r.ahead != nil {
+		names = <-r.ahead
+		r.ahead = nil
+	} else {
+		names = r.read()
+	}
+	if len(names) > 0 {
+		r.after = names[len(names)-1].NameCursor
+	}
+	return names, len(names) < nameChunk
+}
+
+// Ahead begins to read what Next will return, in the background.
+func (r *NameReader) Ahead() {
+	r.ahead = make(chan []Name, 1)
+	go func() { r.ahead <- r.read() }()
+}
+
+func (r *NameReader) read() []Name {
+	names := make([]Name, 0, nameChunk)
+	r.beside.Names(r.kind, r.in, r.after, func(namespace, name string, u uid.UID) bool {
+		names = append(names, Name{NameCursor{namespace, name}, u})
+		return len(names) < nameChunk
+	})
+	return names
+}
+
+// Close waits for what is read, and tells the snapshot of failures.
+func (r *NameReader) Close() {
+	if r.ahead != nil {
+		<-r.ahead
+	}
+	if err := r.beside.r.close(); err != nil {
+		r.beside.r.fail("names", err)
+	}
+	if err := r.beside.Err(); err != nil && r.s.Err() == nil {
+		r.s.r.failure = err
+	}
+}
+
 // NameCursor is a place among the names of a kind; the zero value is the start.
 type NameCursor struct{ Namespace, Name string }
 
