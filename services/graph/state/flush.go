@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -172,25 +173,40 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
 // of objects that are new: a name may have passed from one to the other. A name
 // is below the resource that the kind had when it was written: the kind may have
 // been withdrawn since, after its last object, and registered again with another.
-// It returns the hashes of the keys of both.
+// Names, which are in no order among objects, are sorted: a memtable takes them
+// for less, one next to the other. It returns the hashes of the keys of both.
 func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	keys = make([]uint64, 0, len(uids))
+	rows := make([]stored, 0, len(uids))
+	var room []byte // of rows; where it is too small, of those that follow
 	name := func(kinds *lifecycle.Kinds, n *lifecycle.Node) {
-		w.key = nameKey(w.key[:0], kinds.OfNode(n).Resource(), n.Namespace, n.Name)
-		keys = append(keys, hash(w.key))
+		from := len(room)
+		room = nameKey(room, kinds.OfNode(n).Resource(), n.Namespace, n.Name)
+		to := len(room)
+		room = append(room, n.UID...)
+		keys = append(keys, hash(room[from:to]))
+		rows = append(rows, stored{room[from:to], room[to:]})
+	}
+	sorted := func() []stored {
+		slices.SortFunc(rows, func(a, b stored) int { return bytes.Compare(a.key, b.key) })
+		return rows
 	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
 			name(tx.s.kinds, o.stored)
-			w.delete(w.key)
 		}
 	}
+	for _, r := range sorted() {
+		w.delete(r.key)
+	}
+	rows = rows[:0]
 	for _, u := range uids {
 		if o := tx.objects[u]; o.now != nil && (o.stored == nil || o.stored.Coordinates() != o.now.Coordinates()) {
 			name(tx.kinds, o.now)
-			w.value = append(w.value[:0], u...)
-			w.put(w.key, w.value)
 		}
+	}
+	for _, r := range sorted() {
+		w.put(r.key, r.value)
 	}
 	return keys
 }
