@@ -71,12 +71,51 @@ type measured struct {
 	profiled *profiled
 }
 
-func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
-	args := append(append([]string{}, t.args...), strconv.Itoa(s.sized(t.size)))
-	m = measured{target: t, command: "coppice bench " + strings.Join(args, " ")}
-	if m.result, err = s.bench(ctx, nil, args...); err != nil {
-		return m, err
+// targets measures targets. What else goes on in the machine is to show in all of
+// them: cascades and creations are measured in turn, several times, and the medians
+// count.
+func (s *suite) targets(ctx context.Context, list []target) (all []measured, err error) {
+	results := make([][]*result, len(list))
+	for round := range targetRounds {
+		for i, t := range list {
+			if round > 0 && !t.split {
+				continue
+			}
+			r, err := s.bench(ctx, nil, s.args(t)...)
+			if err != nil {
+				return nil, err
+			}
+			results[i] = append(results[i], r)
+		}
 	}
+	for i, t := range list {
+		m, err := s.target(ctx, t, middle(results[i]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// targetRounds is how often is measured what the medians are taken of.
+const targetRounds = 3
+
+// middle is the result with the median rate.
+func middle(results []*result) *result {
+	slices.SortFunc(results, func(a, b *result) int { return cmp.Compare(a.ObjectsPerSecond, b.ObjectsPerSecond) })
+	return results[len(results)/2]
+}
+
+// args are the arguments of a target's benchmark.
+func (s *suite) args(t target) []string {
+	return append(append([]string{}, t.args...), strconv.Itoa(s.sized(t.size)))
+}
+
+// target measures what there is beside the result of a target.
+func (s *suite) target(ctx context.Context, t target, r *result) (m measured, err error) {
+	args := s.args(t)
+	m = measured{target: t, command: "coppice bench " + strings.Join(args, " "), result: r}
 	if t.split {
 		if m.split, err = s.bench(ctx, nil, append(args, "--processes")...); err != nil {
 			return m, err
@@ -100,17 +139,11 @@ func (s *suite) target(ctx context.Context, t target) (m measured, err error) {
 // measure measures everything.
 func (s *suite) measure(ctx context.Context) (*page, error) {
 	p := &page{options: s.options, machine: thisMachine(s.dir)}
-	for _, t := range targets() {
-		if !s.wanted(t.name) {
-			continue
-		}
-		m, err := s.target(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		p.targets = append(p.targets, m)
-	}
+	wanted := slices.DeleteFunc(targets(), func(t target) bool { return !s.wanted(t.name) })
 	var err error
+	if p.targets, err = s.targets(ctx, wanted); err != nil {
+		return nil, err
+	}
 	if s.wanted("cost per object") {
 		if p.linear, err = s.linear(ctx); err != nil {
 			return nil, err
@@ -148,12 +181,12 @@ func (s *suite) measure(ctx context.Context) (*page, error) {
 	return p, nil
 }
 
-// linear is a wide cascade of few objects, of more, and of many, in turn: what
-// else goes on in the machine is to show in all of them. The medians count.
+// linear is a wide cascade of few objects, of more, and of many, in turn and as
+// often as targets are.
 func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 	sizes := []int{10_000, 100_000, million, 3 * million}
 	all := make([][]*result, len(sizes))
-	for range linearRounds {
+	for range targetRounds {
 		for i, n := range sizes {
 			r, err := s.bench(ctx, nil, "cascade", "--objects", strconv.Itoa(s.sized(n)))
 			if err != nil {
@@ -163,14 +196,10 @@ func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 		}
 	}
 	for _, l := range all {
-		slices.SortFunc(l, func(a, b *result) int { return cmp.Compare(a.ObjectsPerSecond, b.ObjectsPerSecond) })
-		medians = append(medians, l[len(l)/2])
+		medians = append(medians, middle(l))
 	}
 	return medians, nil
 }
-
-// linearRounds is how often each size of a cascade is measured.
-const linearRounds = 3
 
 // stage is what a micro-benchmark of a stage printed, for each object.
 type stage struct {
