@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,6 +125,41 @@ func TestBatchOfManyCommits(t *testing.T) {
 	var e *client.Error
 	if !asError(err, &e) || e.Reason != client.TooLarge {
 		t.Errorf("an object of 2 MiB: %v", err)
+	}
+}
+
+// A list that leaves out most of very many has all that it should have, a page
+// after the other.
+func TestListOfFewAmongMany(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const n, each = 1100, 90
+	var want []string
+	var objects []*coppicev1.Object
+	for i := range n {
+		o := named(fmt.Sprintf("p%04d", i))
+		if i%each == each-1 {
+			o.Metadata.Labels = map[string]string{"rare": "yes"}
+			want = append(want, o.GetMetadata().GetName())
+		}
+		objects = append(objects, o)
+	}
+	for part := range slices.Chunk(objects, 500) {
+		if _, err := r.Objects(pods, "shop").CreateAll(r.ctx, part, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{0, 1, 4, 100} {
+		var found []string
+		for o, err := range r.Objects(pods, "shop").List(r.ctx, client.ListOptions{LabelSelector: "rare=yes", Limit: limit}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, o.GetMetadata().GetName())
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("pages of %d: listed %v, want %v", limit, found, want)
+		}
 	}
 }
 

@@ -1,10 +1,8 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,15 +38,22 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// A name is found where it is, in a memtable or in a table, also when it has
-// passed from one object to another, or to a uid that had another name before.
-func TestNamesAreFoundEverywhere(t *testing.T) {
-	t.Parallel()
-	s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
+// smallState is a new state, of which little is in memory.
+func smallState(t *testing.T, fs vfs.FS) *State {
+	t.Helper()
+	s, err := Open("state", Config{FS: fs, MemTableSize: 64 << 10, CacheSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// A name is found where it is, in a memtable or in a table, also when it has
+// passed from one object to another, or to a uid that had another name before.
+func TestNamesAreFoundEverywhere(t *testing.T) {
+	t.Parallel()
+	s := smallState(t, vfs.NewMem())
 	kinds := lifecycle.NewKinds()
 	kind := kinds.Of(lifecycle.Group, "Kind")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -97,68 +102,5 @@ func apply(t *testing.T, tx *Tx, e *lifecycle.Event, revision uint64, body []byt
 	t.Helper()
 	if _, err := tx.Apply(e, revision, body); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// What is read by names many at once, ahead or not, is what Names visits, from
-// any place on; also when it is closed while something is read ahead.
-func TestNameReader(t *testing.T) {
-	t.Parallel()
-	s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	kind := lifecycle.NewKinds().Of(lifecycle.Group, "Kind")
-	for _, n := range []int{0, 1, nameChunk - 1, 1, 3*nameChunk + 7} {
-		tx := s.Begin()
-		t.Cleanup(tx.Drop) // where it fails; before s is closed
-		revision := s.Checkpoint().GetRevision()
-		for range n {
-			revision++
-			node := &lifecycle.Node{UID: uid.New(), APIVersion: kind.APIVersion(), Kind: kind.Kind, Name: fmt.Sprint("n-", revision), Generation: 1, ImportTime: 1}
-			apply(t, tx, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: node.UID, Object: lifecycle.Object{Node: node}}, revision, []byte{})
-		}
-		tx.EndCommit(Commit{Sequence: s.Checkpoint().GetSequence() + 1, Time: 1})
-		if _, err := tx.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		for _, ahead := range []func(chunk int) bool{
-			func(int) bool { return false }, func(int) bool { return true }, func(chunk int) bool { return chunk%2 == 1 },
-		} {
-			snap := s.Snapshot()
-			var all []Name
-			snap.Names(kind, "", NameCursor{}, func(ns, name string, u uid.UID) bool {
-				all = append(all, Name{NameCursor{ns, name}, u})
-				return true
-			})
-			for from := 0; from <= len(all); from += 100 {
-				after := NameCursor{}
-				if from > 0 {
-					after = all[from-1].NameCursor
-				}
-				read := snap.NameReader(kind, "", after)
-				var found []Name
-				for chunk := 0; ; chunk++ {
-					names, last := read.Next()
-					if found = append(found, names...); last {
-						break
-					}
-					if ahead(chunk) {
-						read.Ahead()
-					}
-				}
-				read.Close()
-				if !slices.Equal(found, all[from:]) {
-					t.Fatalf("from %d of %d on: has read %d names, or others", from, len(all), len(found))
-				}
-			}
-			closed := snap.NameReader(kind, "", NameCursor{})
-			closed.Ahead()
-			closed.Close()
-			if err := errors.Join(snap.Err(), snap.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 }

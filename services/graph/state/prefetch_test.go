@@ -15,11 +15,7 @@ import (
 // not there, next to each other and far apart.
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
-	s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := smallState(t, vfs.NewMem())
 	kind := lifecycle.NewKinds().Of(lifecycle.Group, "Kind")
 	name := func(i int) uid.UID { return uid.MustParse(fmt.Sprintf("u-%03d", i)) }
 	const n = 200

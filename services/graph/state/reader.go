@@ -324,6 +324,18 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 	r.release(what, table, it)
 }
 
+// names is Snapshot.Names.
+func (r *reader) names(k *lifecycle.Kind, namespace string, after NameCursor, visit func(namespace, name string, u uid.UID) bool) {
+	var start []byte
+	if after != (NameCursor{}) {
+		start = append(nameKey(nil, k.Resource(), after.Namespace, after.Name), nul)
+	}
+	r.scan("names", namePrefix(k.Resource(), namespace), start, func(key, value []byte) bool {
+		_, ns, name := splitNameKey(key)
+		return visit(ns, name, uid.UID(value))
+	})
+}
+
 // any names one object below the prefix of names, "" if there is none.
 func (r *reader) any(prefix []byte) (name string) {
 	r.scan("names", prefix, nil, func(key, _ []byte) bool {
