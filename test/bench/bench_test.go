@@ -26,14 +26,14 @@ func TestPage(t *testing.T) {
 		{target: fast, command: "coppice bench cascade", result: &result{Objects: 1000, ObjectsPerSecond: 150_000, CPUSeconds: 0.01}, split: &result{ObjectsPerSecond: 90_000}},
 		{target: slow, command: "coppice bench cascade --policy foreground", result: &result{Objects: 1000, ObjectsPerSecond: 119_999}},
 	}}
-	p.linear = []*result{{Objects: 100, ObjectsPerSecond: 2000}, {Objects: 5000, ObjectsPerSecond: 1000, CPUSeconds: 0.05}}
+	p.linear = []*result{{Objects: 100, ObjectsPerSecond: 1000, CPUSeconds: 0.001}, {Objects: 5000, ObjectsPerSecond: 1000, CPUSeconds: 0.1}}
 	var b strings.Builder
 	if err := p.write(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| cost of an object in a wide cascade of 5,000 against one of 100 | | within 1.3x | 2.00x | **no** |",
-		"| 5,000 | 1,000 | 10.0 us |",
+		"| cost of an object in a wide cascade of 5,000 against one of 100 | | within 1.3x | 1.00x the time, 2.00x the CPU | **no** |",
+		"| 5,000 | 1,000 | 20.0 us |",
 		"**cost of an object**: not reached.\n" + missedLinear,
 		"| cascade wide, background | 1,000 | 150,000 objects/s | 150,000 objects/s | yes | 10.0 us | 90,000 objects/s, 60% |",
 		"| cascade wide, foreground | 1,000 | 120,000 objects/s | 119,999 objects/s | **no** |",

@@ -99,8 +99,9 @@ func (p *page) writeTargets(w *writer) {
 func (p *page) writeLinear(w *writer) {
 	if len(p.linear) > 0 {
 		few, many := p.linear[0], p.linear[len(p.linear)-1]
-		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx | %s | %.1f and %.1f us | |",
-			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, p.growth(), yes(p.growth() <= linearly), cost(many), cost(few))
+		inTime, inCPU := p.growth()
+		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx the time, %.2fx the CPU | %s | %.1f and %.1f us | |",
+			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, inTime, inCPU, yes(p.linearly()), cost(many), cost(few))
 		w.line("")
 		w.line("A wide cascade by size, one after the other; the median of %d:", targetRounds)
 		w.line("")
@@ -122,10 +123,17 @@ func (p *page) writeLinear(w *writer) {
 	}
 }
 
-// growth is how much longer an object takes among many than among few.
-func (p *page) growth() float64 {
+// growth is how much more an object takes among many than among few: of time,
+// and of CPU.
+func (p *page) growth() (inTime, inCPU float64) {
 	few, many := p.linear[0], p.linear[len(p.linear)-1]
-	return few.ObjectsPerSecond / many.ObjectsPerSecond
+	return few.ObjectsPerSecond / many.ObjectsPerSecond, cost(many) / cost(few)
+}
+
+// linearly reports whether an object takes no more of either.
+func (p *page) linearly() bool {
+	inTime, inCPU := p.growth()
+	return inTime <= linearly && inCPU <= linearly
 }
 
 // linearly is up to which growth cascades are linear.
@@ -150,7 +158,7 @@ func (p *page) writeMissed(w *writer) {
 		w.line("%s: not reached.", strings.Join(names[text], "; "))
 		w.line("%s", text)
 	}
-	if len(p.linear) > 0 && p.growth() > linearly {
+	if len(p.linear) > 0 && !p.linearly() {
 		w.line("")
 		w.line("**cost of an object**: not reached.")
 		w.line("%s", missedLinear)
