@@ -90,7 +90,7 @@ func targets() []target {
 				thousands(r.ObjectsPerSecond), r.Details["sync_bytes"], r.Details["sync_p50_ms"], thousands(leastOf64(r)), thousands(r.Details["bare_nats_requests_per_second"]))
 		},
 		split: true,
-		missed: `NATS is in the way. Where a sync takes less than a tenth of a millisecond, this asks for several times as many requests
+		missed: `NATS is in the way. Where a sync takes about a tenth of a millisecond, this asks for several times as many requests
 as bare NATS answers on the same machine to somebody who does nothing but answer (the table has that rate); where a sync
 takes a millisecond, as on most disks, 42,667 objects/s are wanted. Between the two rates stand the service's own
 connection, the check of the object, the look for its name, its share of a commit, and the encoding of a request and a
