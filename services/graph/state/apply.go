@@ -309,12 +309,8 @@ type Commit struct {
 }
 
 // EndCommit ends a commit: what is owed is computed again for all that the
-// commit touched, and the checkpoint moves. The Tx under this one must have been
-// flushed.
+// commit touched, and the checkpoint moves.
 func (tx *Tx) EndCommit(c Commit) {
-	if tx.under != nil {
-		tx.under.under = nil // it has been flushed as well, and is needed no more
-	}
 	for _, u := range slices.Sorted(maps.Keys(tx.touched)) {
 		tx.endTouch(u, c.Time)
 	}
@@ -328,9 +324,12 @@ func (tx *Tx) EndCommit(c Commit) {
 		}
 		tx.removed = append(tx.removed, row)
 		tx.removals = tx.removals[:0]
-		if n := tx.s.removed.surplus(tx.removed); n > 0 {
-			tx.removedSince = tx.s.removed.row(n, tx.removed).sequence
+		var pending [][]windowRow[uint64]
+		for t := tx; t != nil; t = t.under {
+			pending = append(pending, t.removed)
 		}
+		slices.Reverse(pending)
+		_, tx.removedSince = tx.s.removed.surplus(pending...)
 	}
 	if slices.ContainsFunc(c.Commands, func(id CommandID) bool { return id != CommandID{} }) {
 		tx.put(numberKey(tableCommands, c.Sequence), appendCommands(nil, c.Commands))
@@ -398,10 +397,12 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 }
 
 func (tx *Tx) underOwed(u uid.UID) *owedEntry {
-	if tx.under == nil {
-		return nil
+	for t := tx.under; t != nil; t = t.under {
+		if e := t.owed[u]; e != nil {
+			return e
+		}
 	}
-	return tx.under.owed[u]
+	return nil
 }
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }

@@ -31,11 +31,10 @@ type OwedChange struct {
 
 // prepared is a Tx as Flush writes it.
 type prepared struct {
-	batch                     *pebble.Batch
-	names                     []uint64  // hashes of keys that are written or deleted
-	dirty                     []uid.UID // sorted
-	owed                      []OwedChange
-	dropRemoved, dropCommands int // rows that fall out of the windows
+	w     writer    // of the batch
+	names []uint64  // hashes of keys that are written or deleted
+	dirty []uid.UID // sorted
+	owed  []OwedChange
 }
 
 // retainedBatch is up to which size the memory of a batch is used again, in
@@ -45,7 +44,8 @@ const retainedBatch = 8 << 20
 // Prepare encodes the effects of the commits that have ended, so that Flush only
 // has to write them. Nothing may be done with the Tx afterwards but to Flush or
 // to Drop it, and to start one on top of it. It can run while the last of the
-// commits is on its way into the log. Flush prepares what is not prepared.
+// commits is on its way into the log, and while the Tx under this one is flushed.
+// Flush prepares what is not prepared.
 func (tx *Tx) Prepare() error {
 	if tx.prepared != nil {
 		return nil
@@ -56,25 +56,19 @@ func (tx *Tx) Prepare() error {
 	}
 	s := tx.s
 	uids := tx.dirtyObjects()
-	p := &prepared{batch: s.db.NewBatch(pebble.WithInitialSizeBytes(512*(len(uids)+1)), pebble.WithMaxRetainedSizeBytes(retainedBatch)), dirty: uids}
-	w := writer{b: p.batch}
-	tx.writeNodes(&w, uids)
-	tx.writeBodies(&w, uids)
-	p.names = tx.writeNames(&w, uids)
-	tx.writeEdges(&w, uids)
-	tx.writeClaims(&w)
-	tx.writeAbsent(&w)
-	p.owed = tx.writeOwed(&w)
-	tx.writeSessions(&w)
+	b := s.db.NewBatch(pebble.WithInitialSizeBytes(512*(len(uids)+1)), pebble.WithMaxRetainedSizeBytes(retainedBatch))
+	p := &prepared{w: writer{b: b}, dirty: uids}
+	w := &p.w
+	tx.writeNodes(w, uids)
+	tx.writeBodies(w, uids)
+	p.names = tx.writeNames(w, uids)
+	tx.writeEdges(w, uids)
+	tx.writeClaims(w)
+	tx.writeAbsent(w)
+	p.owed = tx.writeOwed(w)
+	tx.writeSessions(w)
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
-	}
-	p.dropRemoved, p.dropCommands = s.removed.surplus(tx.removed), s.commands.surplus(tx.commands)
-	for i := range p.dropRemoved {
-		w.delete(numberKey(tableRemoved, s.removed.row(i, tx.removed).sequence))
-	}
-	for i := range p.dropCommands {
-		w.delete(numberKey(tableCommands, s.commands.row(i, tx.commands).sequence))
 	}
 	cp, err := proto.MarshalOptions{Deterministic: true}.Marshal(tx.checkpoint)
 	if err != nil {
@@ -96,20 +90,36 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 		return nil, err
 	}
 	s, p := tx.s, tx.prepared
+	removed := drop(&p.w, tableRemoved, s.removed, tx.removed)
+	commands := drop(&p.w, tableCommands, s.commands, tx.commands)
+	if p.w.err != nil {
+		return nil, fmt.Errorf("state: write: %w", p.w.err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.written.add(p.names, p.batch.Len())
-	if err := s.commit(p.batch); err != nil {
+	s.written.add(p.names, p.w.b.Len())
+	if err := s.commit(p.w.b); err != nil {
 		return nil, err
 	}
-	if err := p.batch.Close(); err != nil {
+	if err := p.w.b.Close(); err != nil {
 		return nil, fmt.Errorf("state: write: %w", err)
 	}
 	s.recent.write(p.dirty)
-	s.removed.update(tx.removed, p.dropRemoved)
-	s.commands.update(tx.commands, p.dropCommands)
+	s.removed.update(tx.removed, removed)
+	s.commands.update(tx.commands, commands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
+	tx.flushed.Store(true)
 	return p.owed, nil
+}
+
+// drop deletes the rows that fall out of a window once others are added to it,
+// and returns how many do.
+func drop[K comparable](w *writer, table byte, from *window[K], added []windowRow[K]) int {
+	n, _ := from.surplus(added)
+	for i := range n {
+		w.delete(numberKey(table, from.row(i, added).sequence))
+	}
+	return n
 }
 
 // writer writes to a batch and remembers the first failure.
@@ -193,7 +203,7 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	}
 	for _, u := range uids {
 		if o := tx.objects[u]; o.stored != nil && (o.now == nil || o.stored.Coordinates() != o.now.Coordinates()) {
-			name(tx.s.kinds, o.stored)
+			name(tx.was, o.stored)
 		}
 	}
 	for _, r := range sorted() {

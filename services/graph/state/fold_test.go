@@ -81,7 +81,7 @@ func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 // memory after every commit.
 //
 // A second state folds the same commits in batches of another size, and a third
-// begins each commit while the one before is still being flushed. They must
+// begins each commit while up to two before are still to be flushed. They must
 // become the same, key by key. In the first, commands are also applied and
 // rolled back before.
 //
@@ -99,18 +99,25 @@ func TestFold(t *testing.T) {
 		first := realm.Genesis()
 		sequence := uint64(0)
 		var before *lifecycletest.Realm // the commit
+		var under []*state.Tx           // of the third, to be flushed
+		land := func(most int) {
+			for len(under) > most {
+				ahead.flushed(t, under[0])
+				under = under[1:]
+			}
+		}
 		commit := func(events []lifecycle.Event, revision uint64) {
 			sequence++
-			under := ahead.tx
-			if under != nil {
-				ahead.tx = under.Next()
+			if n := len(under); n > 0 {
+				ahead.tx = under[n-1].Next()
+				land(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
 				ahead.tx.Prefetch(before.UIDs())
 				view(t, "tx ahead", ahead.tx, before)
 			}
 			for _, f := range []*folded{one, many, ahead} {
 				f.apply(t, events, revision)
-				if f == ahead && under != nil {
-					f.flushed(t, under)
+				if f == ahead {
+					land(rapid.IntRange(0, 2).Draw(t, "flushed before it ends, but for"))
 				}
 				f.tx.EndCommit(state.Commit{
 					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
@@ -118,6 +125,13 @@ func TestFold(t *testing.T) {
 				})
 			}
 			one.flush(t)
+			if rapid.Bool().Draw(t, "prepare") {
+				if err := ahead.tx.Prepare(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			under = append(under, ahead.tx)
+			land(2)
 			before = realm.Clone()
 		}
 		commit(first, 1)
@@ -141,7 +155,7 @@ func TestFold(t *testing.T) {
 			agree(t, one, realm)
 		}
 		many.flush(t)
-		ahead.flush(t)
+		land(0)
 
 		a := one.s.Snapshot()
 		defer a.Close()

@@ -6,6 +6,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
@@ -17,31 +18,81 @@ func gadgets(plural string) lifecycle.KindSpec {
 }
 
 // A kind may be withdrawn, and registered again with another plural, in the
-// commit that removes its last object: nothing of the first is left behind.
+// commit that removes its last object: nothing of the first is left behind, also
+// where the commits before are not in the state yet.
 func TestWithdrawnAndBack(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	r.Register(gadgets("gadgets"))
+	gadget := r.Key("gadgets/a")
 	r.Create("gadgets/a", nil)
-	remove := func(target string) statetest.Decide {
-		k := r.Key(target)
+	remove := func(kind, name string) statetest.Decide {
 		return func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			k := gadget
+			k.Kind, k.Name = ctx.Kinds().Resource(kind), name
+			if name != gadget.Name {
+				k.Namespace = ""
+			}
 			return lifecycle.Delete(ctx, k, "", nil)
 		}
 	}
+	named := func(ctx *lifecycle.Context, u string) *lifecycle.Context {
+		c := *ctx
+		c.NewUID = func() uid.UID { return uid.MustParse(u) }
+		return &c
+	}
 	register := func(plural, u string) statetest.Decide {
 		return func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
-			c := *ctx
-			c.NewUID = func() uid.UID { return uid.MustParse(u) }
-			return lifecycle.Create(&c, lifecycle.Key{Kind: ctx.Kinds().Of(lifecycle.Group, "Kind")}, lifecycletest.Registration(gadgets(plural)))
+			return lifecycle.Create(named(ctx, u), lifecycle.Key{Kind: ctx.Kinds().Of(lifecycle.Group, "Kind")}, lifecycletest.Registration(gadgets(plural)))
 		}
 	}
-	r.Must(remove("gadgets/a"), remove("kinds/gadgets.example.com"), register("gizmos", "second"))
-	r.Create("gizmos/a", nil)
-	r.Must(remove("gizmos/a"), remove("kinds/gizmos.example.com"), register("gadgets", "third"))
+	var gizmos *lifecycle.Kind
+	create := func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		k := gadget
+		k.Kind = ctx.Kinds().Resource("gizmos.example.com")
+		gizmos = k.Kind
+		return lifecycle.Create(named(ctx, "other"), k, &coppicev1.Object{
+			ApiVersion: k.Kind.APIVersion(), Kind: k.Kind.Kind, Metadata: &coppicev1.ObjectMeta{Name: k.Name, Namespace: k.Namespace},
+		})
+	}
+	kinds := lifecycle.ResourceName(lifecycle.Group, "kinds")
+	top, land := r.Stack(
+		[]statetest.Decide{remove("gadgets.example.com", "a"), remove(kinds, "gadgets.example.com"), register("gizmos", "second"), create},
+		[]statetest.Decide{remove("gizmos.example.com", "a"), remove(kinds, "gizmos.example.com"), register("gadgets", "third")},
+	)
+	defer top.Drop()
+	land()
 	snap := r.Snapshot()
 	defer snap.Close()
-	if left := snap.AnyOf(snap.Kinds().Resource("gadgets.example.com")); left != "" {
-		t.Errorf("%s is left of a kind that was withdrawn", left)
+	for _, k := range []*lifecycle.Kind{snap.Kinds().Resource("gadgets.example.com"), gizmos} {
+		if left := snap.AnyOf(k); left != "" {
+			t.Errorf("%s is left of a kind that was withdrawn", left)
+		}
 	}
+}
+
+// What stands on commits that are not in the state yet sees what these have done,
+// whichever of them has.
+func TestStacked(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	pods := r.Key("pods/a").Kind
+	top, land := r.Stack(
+		[]statetest.Decide{r.Importation("pods/a", "move", nil)},
+		[]statetest.Decide{r.Creation("services/b", nil)},
+	)
+	see := func() {
+		t.Helper()
+		if got := top.AnyOf(pods); got != "pods/a" {
+			t.Errorf("of pods there is %q", got)
+		}
+		if top.Session("move").Expires == 0 {
+			t.Error("the session is not open")
+		}
+	}
+	see()
+	land()
+	see()
+	top = top.Next()
+	see()
 }

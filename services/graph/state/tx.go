@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -17,12 +18,13 @@ import (
 // one, so that each command of a commit sees those before it. A commit ends
 // with EndCommit; any number of them are written by Flush, or dropped by
 // letting the Tx go. A Tx is for one goroutine, and a State has one at a time,
-// or two, of which the second stands on the first: see Next.
+// or several, each of which stands on the one before: see Next.
 type Tx struct {
 	s          *State
 	r          reader
-	under      *Tx // what this one stands on, nil for the state alone; only read
-	kinds      *lifecycle.Kinds
+	under      *Tx              // what this one stands on, nil for the state alone; only read
+	flushed    atomic.Bool      // what it has changed is in the state
+	was, kinds *lifecycle.Kinds // before it and now
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 
@@ -51,11 +53,11 @@ type Tx struct {
 
 // object is an object as it is stored and as it is now.
 type object struct {
-	stored, now             *lifecycle.Node // stored: also by the Tx under this one
+	stored, now             *lifecycle.Node // stored: also by a Tx under this one
 	storedParent, nowParent bool
 	body                    []byte  // if it is not, or may not be, the one in the table
 	bodyChanged             bool    // by this Tx
-	removal                 removal // by this Tx or the one under it, the last
+	removal                 removal // by this Tx or one under it, the last
 	dirty                   bool
 }
 
@@ -113,9 +115,15 @@ func (s *State) Begin() *Tx {
 }
 
 // Next starts a Tx on top of tx, of which all commits have ended. tx may be
-// flushed meanwhile, by another goroutine, and has to be before a commit of the
-// new one ends; if tx is dropped, the new one must be.
+// flushed meanwhile, by another goroutine, and has to be before the new one is;
+// if tx is dropped, the new one must be.
 func (tx *Tx) Next() *Tx {
+	for t := tx; t.under != nil; t = t.under {
+		if t.under.flushed.Load() {
+			t.under = nil // nobody needs it any more, nor those under it
+			break
+		}
+	}
 	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint)
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
 	return next
@@ -124,6 +132,7 @@ func (tx *Tx) Next() *Tx {
 func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint) *Tx {
 	return &Tx{
 		r:          r,
+		was:        kinds,
 		kinds:      kinds,
 		options:    options,
 		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
@@ -193,20 +202,28 @@ func (tx *Tx) object(u uid.UID) *object {
 	return o
 }
 
-// inherit sets the entry of an object from that of the Tx under this one, if
-// it has one.
+// inherit sets the entry of an object from that of a Tx under this one, if one
+// has it.
 func (tx *Tx) inherit(u uid.UID, o *object) bool {
-	if tx.under == nil {
-		return false
-	}
-	was, ok := tx.under.objects[u]
-	if ok {
+	was := tx.underObject(u)
+	if was != nil {
 		*o = object{
 			stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
 			body: was.body, removal: was.removal,
 		}
 	}
-	return ok
+	return was != nil
+}
+
+// underObject is the entry of an object that a Tx under this one has, the
+// nearest; nil if none has.
+func (tx *Tx) underObject(u uid.UID) *object {
+	for t := tx.under; t != nil; t = t.under {
+		if o := t.objects[u]; o != nil {
+			return o
+		}
+	}
+	return nil
 }
 
 // Prefetch reads many nodes at once.
@@ -216,7 +233,7 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 		if _, ok := tx.objects[u]; ok {
 			continue
 		}
-		if tx.under != nil && tx.under.objects[u] != nil {
+		if tx.underObject(u) != nil {
 			tx.object(u)
 			continue
 		}
@@ -249,11 +266,11 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 }
 
 // prefetchOwners reads the counters on uids, and what is owed because of them.
-// The uids are sorted, and the Tx under this one does not have them.
+// The uids are sorted, and no Tx under this one has them.
 func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 	const many = 8
 	tx.r.prefetchRows("claims", tableClaim, sorted, 1+many, func(u uid.UID, rows []stored, all bool) {
-		if tx.owners[u] != nil || !all || len(rows) == 0 || tx.under != nil && tx.under.owners[u] != nil {
+		if tx.owners[u] != nil || !all || len(rows) == 0 || tx.underOwns(u) {
 			return
 		}
 		w := &owner{uid: u, whole: true}

@@ -23,8 +23,8 @@ func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	ref := nameRef{kind.Resource(), namespace, name}
 	u, ok := tx.names[ref]
-	if !ok && tx.under != nil {
-		u, ok = tx.under.names[ref]
+	for t := tx.under; !ok && t != nil; t = t.under {
+		u, ok = t.names[ref]
 	}
 	if !ok {
 		if u, ok = tx.looked[ref]; !ok {
@@ -78,19 +78,32 @@ func (tx *Tx) load(u uid.UID, e *claim) {
 	}
 }
 
-// inherited is a counter as the Tx under this one has it, nil if it has none.
+// inherited is a counter as a Tx under this one has it, the nearest; nil if none
+// has it.
 func (tx *Tx) inherited(u uid.UID, c lifecycle.Coordinates) *claim {
-	if tx.under == nil {
-		return nil
+	for t := tx.under; t != nil; t = t.under {
+		w := t.owners[u]
+		switch {
+		case w == nil:
+		case c == (lifecycle.Coordinates{}):
+			return &w.all
+		default:
+			if e := w.find(c); e != nil {
+				return e
+			}
+		}
 	}
-	w := tx.under.owners[u]
-	switch {
-	case w == nil:
-		return nil
-	case c == (lifecycle.Coordinates{}):
-		return &w.all
+	return nil
+}
+
+// underOwns reports whether a Tx under this one has counters on a uid.
+func (tx *Tx) underOwns(u uid.UID) bool {
+	for t := tx.under; t != nil; t = t.under {
+		if t.owners[u] != nil {
+			return true
+		}
 	}
-	return w.find(c)
+	return false
 }
 
 // find returns a counter that was read before, or nil.
@@ -153,8 +166,8 @@ func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 // as they are now, and then those that are new.
 func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
 	w := tx.owner(u)
-	if tx.under != nil {
-		if was := tx.under.owners[u]; was != nil {
+	for t := tx.under; t != nil; t = t.under {
+		if was := t.owners[u]; was != nil {
 			for _, e := range was.claims {
 				tx.claim(w, e.c)
 			}
@@ -224,17 +237,19 @@ func (tx *Tx) absence(u uid.UID) *absence {
 }
 
 func (tx *Tx) underAbsence(u uid.UID) *absence {
-	if tx.under == nil {
-		return nil
+	for t := tx.under; t != nil; t = t.under {
+		if a := t.absent[u]; a != nil {
+			return a
+		}
 	}
-	return tx.under.absent[u]
+	return nil
 }
 
 // Session implements lifecycle.View.
 func (tx *Tx) Session(id string) lifecycle.Session {
 	last, ok := tx.sessions[id]
-	if !ok && tx.under != nil {
-		last, ok = tx.under.sessions[id]
+	for t := tx.under; !ok && t != nil; t = t.under {
+		last, ok = t.sessions[id]
 	}
 	switch {
 	case !ok:
@@ -274,11 +289,8 @@ func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
 		name = resource + "/" + n
 		return false
 	})
-	if name != "" {
-		return name
-	}
-	if name = tx.anyCreated(tx.names, matches); name == "" && tx.under != nil {
-		name = tx.anyCreated(tx.under.names, matches)
+	for t := tx; name == "" && t != nil; t = t.under {
+		name = tx.anyCreated(t.names, matches)
 	}
 	return name
 }
@@ -292,12 +304,11 @@ func (tx *Tx) anyCreated(names map[nameRef]uid.UID, matches func(nameRef) bool) 
 	return ""
 }
 
-// knownGone reports whether an object was removed, by this Tx or the one under
-// it.
+// knownGone reports whether an object was removed, by this Tx or one under it.
 func (tx *Tx) knownGone(u uid.UID) bool {
-	o, ok := tx.objects[u]
-	if !ok && tx.under != nil {
-		o, ok = tx.under.objects[u]
+	o := tx.objects[u]
+	if o == nil {
+		o = tx.underObject(u)
 	}
-	return ok && o.now == nil
+	return o != nil && o.now == nil
 }

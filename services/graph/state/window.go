@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -27,6 +28,7 @@ type window[K comparable] struct {
 
 	mu    sync.RWMutex
 	rows  []windowRow[K] // oldest first
+	last  uint64         // the sequence of the row that was appended last
 	kept  int
 	index map[K]uint64 // key to sequence
 }
@@ -48,23 +50,36 @@ func (w *window[K]) find(k K) (sequence uint64, ok bool) {
 	return sequence, ok
 }
 
-// surplus returns how many of the oldest rows fall out of the window once rows
-// are appended. added is the caller's, in the order in which they will be.
-func (w *window[K]) surplus(added []windowRow[K]) int {
-	kept, all := w.kept, len(w.rows)+len(added)
-	for i := range added {
-		kept += len(added[i].keys)
-	}
-	n := 0
-	for n < all-1 && kept > w.max {
-		if n < len(w.rows) {
-			kept -= len(w.rows[n].keys)
-		} else {
-			kept -= len(added[n-len(w.rows)].keys)
+// surplus returns how many of the oldest rows fall out of the window once others
+// are appended, and the sequence of the first that then is in it; 0 for none. The
+// others come in the order of their sequences; those that are in the window
+// already are not appended again.
+func (w *window[K]) surplus(added ...[]windowRow[K]) (n int, first uint64) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	kept, all := w.kept, len(w.rows)
+	for _, rows := range added {
+		for i := range rows {
+			if rows[i].sequence > w.last {
+				kept += len(rows[i].keys)
+				all++
+			}
 		}
-		n++
 	}
-	return n
+	for i, rows := range slices.Concat([][]windowRow[K]{w.rows}, added) {
+		for j := range rows {
+			r := &rows[j]
+			switch {
+			case i > 0 && r.sequence <= w.last:
+			case n == all-1 || kept <= w.max:
+				return n, r.sequence
+			default:
+				kept -= len(r.keys)
+				n++
+			}
+		}
+	}
+	return 0, 0
 }
 
 // row returns the n-th row, of those kept and those to be added.
@@ -81,6 +96,7 @@ func (w *window[K]) update(added []windowRow[K], n int) {
 	defer w.mu.Unlock()
 	for _, r := range added {
 		w.rows = append(w.rows, r)
+		w.last = r.sequence
 		w.kept += len(r.keys)
 		for _, k := range r.keys {
 			w.index[k] = r.sequence

@@ -2,8 +2,11 @@ package writer_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -137,4 +140,101 @@ func TestCheckSeesTheLastCommit(t *testing.T) {
 	if want := got[0].GetObject().GetMetadata().GetResourceVersion() - 1; seen != want {
 		t.Errorf("the check saw revision %d, want %d: all that was decided before", seen, want)
 	}
+}
+
+// many is the creation of so many objects that their commit is a large one.
+func many(prefix string) *writer.Request {
+	names := make([]string, 500)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return create(names...)
+}
+
+// stall holds commits up that are in the log, before they are written into the
+// state, until the function that it returns is called.
+func stall(t *testing.T, c *writer.Config) (release func()) {
+	t.Helper()
+	stalled := make(chan struct{})
+	release = sync.OnceFunc(func() { close(stalled) })
+	t.Cleanup(release)
+	ready, appended := c.Ready, make(chan struct{})
+	c.Ready = func() {
+		close(appended) // the first commit has made it the writer
+		ready()
+	}
+	c.Failpoint = func(step string) {
+		select {
+		case <-appended:
+			if step == writer.FailAcked {
+				<-stalled
+			}
+		default:
+		}
+	}
+	return release
+}
+
+// A large commit follows another into the log while that one is written into the
+// state; one that is not large waits. Nobody is told of either before the first
+// is in the state.
+func TestFollowsIntoTheLog(t *testing.T) {
+	t.Parallel()
+	var release func()
+	b := start(t, func(c *writer.Config) { release = stall(t, c) })
+	first := b.submit(create("first"))
+	testkit.WaitFor(t, b.ctx, "the first commit to be in the log", func() bool { return b.log.length() == 2 })
+	decided := make(chan struct{}, 2)
+	var small []<-chan answer
+	for _, name := range []string{"first", "y"} {
+		small = append(small, b.submit(told(create(name), decided)))
+		testkit.Receive(t, b.ctx, "the decision", decided)
+	}
+	if n := b.log.length(); n != 2 {
+		t.Errorf("the log has %d commits: a small one has not waited", n)
+	}
+	large := b.submit(many("z"))
+	testkit.WaitFor(t, b.ctx, "the large commit to be in the log", func() bool { return b.log.length() == 3 })
+	decided = make(chan struct{}, 1)
+	third := b.submit(told(create("z-7"), decided))
+	testkit.Receive(t, b.ctx, "the decision on top of both", decided)
+	for _, a := range append(small, first, large, third) {
+		none(t, "a command on a commit that is not in the state", a)
+	}
+	release()
+	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
+	if a := testkit.Receive(t, b.ctx, "the answer", small[0]); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+		t.Errorf("the second creation: %v", a)
+	}
+	testkit.Receive(t, b.ctx, "the answer", small[1]).objects(t)
+	testkit.Receive(t, b.ctx, "the answer", large).objects(t)
+	if a := testkit.Receive(t, b.ctx, "the answer", third); !errors.Is(a.err, lifecycle.ReasonAlreadyExists) {
+		t.Errorf("the creation on top of both: %v", a)
+	}
+	b.log.check(t)
+	if there := b.there(); len(there) != 502 {
+		t.Errorf("there are %d objects, want 502", len(there))
+	}
+}
+
+// Of commits that are in the log and cannot be written into the state nobody is
+// told, and the writer ends. The log has them, and so has who folds it again.
+func TestCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var release func()
+	b := start(t, func(c *writer.Config) { release = stall(t, c) })
+	first := b.submit(create("first"))
+	testkit.WaitFor(t, b.ctx, "the first commit to be in the log", func() bool { return b.log.length() == 2 })
+	large := b.submit(many("z"))
+	testkit.WaitFor(t, b.ctx, "the large commit to be in the log", func() bool { return b.log.length() == 3 })
+	b.broken.Store(true)
+	_ = b.state.Sync() // to find out
+	release()
+	err := b.wait()
+	b.broken.Store(false) // Pebble goes on to try
+	if !errors.Is(err, errorfs.ErrInjected) {
+		t.Errorf("the writer ended with %v, want %v", err, errorfs.ErrInjected)
+	}
+	none(t, "the first command", first)
+	none(t, "the command after it", large)
 }

@@ -23,11 +23,11 @@ type commit struct {
 	full     bool          // nothing more fits
 }
 
-// begin begins a commit, on top of the one that is on its way.
+// begin begins a commit, on top of those that are on their way.
 func (w *Writer) begin() *commit {
 	var tx *state.Tx
-	if w.under != nil {
-		tx = w.under.tx.Next()
+	if n := len(w.flights); n > 0 {
+		tx = w.flights[n-1].tx.Next()
 	} else {
 		tx = w.c.State.Begin()
 	}
@@ -37,7 +37,7 @@ func (w *Writer) begin() *commit {
 		Tx:      tx,
 		id:      id,
 		limit:   w.limit,
-		above:   w.under != nil,
+		above:   len(w.flights) > 0,
 		watched: w.c.Begin(),
 		Ctx: &lifecycle.Context{
 			View: tx, Now: now, NewUID: uid.New, NewSuffix: newSuffix, MaxObject: w.maxObject,
@@ -169,9 +169,37 @@ func (w *Writer) kept(d *Decision, r *Request, reply proto.Message) []byte {
 
 // flight is a commit on its way into the log, and from there into the state.
 type flight struct {
-	tx     *state.Tx
-	landed chan error // gets what became of it
+	tx       *state.Tx
+	appended chan struct{} // closed when it is in the log
+	landed   chan struct{} // closed when nothing more becomes of it
+	err      error         // why it has come to nothing; once it has landed
 }
+
+// largeCommit is from which size on, in bytes, a commit does not wait until the one
+// before is in the state: to write that takes a while. Smaller ones wait, as they
+// grow meanwhile, and cost less together.
+const largeCommit = 32 << 10
+
+// clear reports whether the open commit can go on its way: the one before is in the
+// log and, but for large ones, in the state.
+func (w *Writer) clear() bool {
+	switch len(w.flights) {
+	case 0:
+		return true
+	case 1:
+		select {
+		case <-w.flights[0].appended:
+			return w.large()
+		default:
+		}
+	}
+	return false
+}
+
+func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= largeCommit }
+
+// errNotWritten is why a commit that is in the log does not get into the state.
+var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
 
 // launch seals a commit, and lets it go on its way: it is appended, applied and
 // answered in the background, while the next is decided.
@@ -196,23 +224,32 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 		return fmt.Errorf("writer: %w", err)
 	}
 	w.chain = chain
-	w.under = &flight{tx: d.Tx, landed: make(chan error, 1)}
-	go func(landed chan<- error) {
-		err := w.fly(ctx, c, expected, chain, message)
+	var before *flight
+	if len(w.flights) > 0 {
+		before = w.flights[len(w.flights)-1]
+	}
+	f := &flight{tx: d.Tx, appended: make(chan struct{}), landed: make(chan struct{})}
+	w.flights = append(w.flights, f)
+	go func() {
+		defer close(f.landed)
+		f.err = w.fly(ctx, c, f, before, expected, chain, message)
 		d.b.Free()
-		landed <- err
-	}(w.under.landed)
+	}()
 	return nil
 }
 
-// fly appends a commit, applies it, and answers.
-func (w *Writer) fly(ctx context.Context, c *commit, expected uint64, chain eventlog.Chain, message []byte) error {
+// fly appends a commit and, once the one before has landed, applies it and
+// answers.
+func (w *Writer) fly(ctx context.Context, c *commit, f, before *flight, expected uint64, chain eventlog.Chain, message []byte) error {
 	d := c.d
 	w.c.Failpoint(FailDecided)
 	start := time.Now()
 	prepared := make(chan error, 1)
 	go func() { prepared <- d.Tx.Prepare() }()
 	err := w.c.Log.Append(ctx, expected, d.id, message)
+	if err == nil {
+		close(f.appended)
+	}
 	fail := <-prepared
 	w.c.Failpoint(FailAppended)
 	if err != nil {
@@ -226,6 +263,13 @@ func (w *Writer) fly(ctx context.Context, c *commit, expected uint64, chain even
 		return fail
 	}
 	appended := time.Now()
+	if before != nil {
+		<-before.landed
+		if before.err != nil {
+			return errNotWritten
+		}
+	}
+	apply := time.Now()
 	owed, err := d.Tx.Flush()
 	if err != nil {
 		return err
@@ -234,7 +278,7 @@ func (w *Writer) fly(ctx context.Context, c *commit, expected uint64, chain even
 	w.c.Committed(Committed{
 		Sequence: chain.Sequence, Revision: chain.Revision, Time: chain.Time, Bytes: len(message), Requests: len(c.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: c.took, Append: appended.Sub(start), Apply: time.Since(appended),
+		Decide: c.took, Append: appended.Sub(start), Apply: time.Since(apply),
 	})
 	for _, o := range c.outcomes {
 		w.answer(o)
@@ -242,8 +286,10 @@ func (w *Writer) fly(ctx context.Context, c *commit, expected uint64, chain even
 	return nil
 }
 
-// land is called with what became of the commit that was on its way.
-func (w *Writer) land(err error) error {
-	w.under = nil
-	return err
+// land takes the oldest commit away, which has landed, and returns why it has
+// come to nothing.
+func (w *Writer) land() error {
+	f := w.flights[0]
+	w.flights = w.flights[1:]
+	return f.err
 }

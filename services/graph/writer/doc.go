@@ -7,13 +7,15 @@
 // what those before it have changed; publishes one message; waits for the
 // acknowledgement, which means that it is on disk; applies it to the state; and
 // answers. While one commit is on its way, the next is decided on top of it, and
-// takes requests until it can follow.
+// takes requests until it can follow: when the one before is in the state or, if
+// it is large by then, in the log.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
 //	                                          └─► Log.Append -> Tx.Flush -> Done
 //
 // If a commit comes to nothing, so does what was decided on top of it, of which
-// nobody was told.
+// nobody was told. If one that is in the log cannot be written into the state, nobody
+// is told of it, nor of those that follow: who repeats a command gets its outcome.
 //
 // A request that does not fit into the commit any more goes into the next one,
 // or, where its parts are independent of each other, goes on there.

@@ -3,11 +3,13 @@ package writer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -147,16 +149,24 @@ type bench struct {
 	log   *log
 	lease *lease
 	state *state.State
-	fs    *vfs.MemFS
+	fs    vfs.FS
 	w     *writer.Writer
 	wait  func() error // until the writer has ended by itself
 	end   func() error
 	close func() error
+
+	broken atomic.Bool // no table can be written to the file system
 }
 
 func start(t *testing.T, change func(*writer.Config)) *bench {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), log: newLog(), fs: vfs.NewMem()}
+	b := &bench{t: t, ctx: testkit.Context(t), log: newLog()}
+	b.fs = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if b.broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+			return errorfs.ErrInjected
+		}
+		return nil
+	}))
 	b.open()
 	b.run(change)
 	return b

@@ -101,8 +101,8 @@ type Writer struct {
 	rest      []*Request    // what did not fit into the last commit
 	recalls   chan struct{} // bounds the recalls under way
 
-	open  *commit // that is being decided, nil for none
-	under *flight // on its way into the log and the state, nil for none
+	open    *commit   // that is being decided, nil for none
+	flights []*flight // on their way into the log and the state, the oldest first
 
 	mu      sync.Mutex
 	pending map[state.CommandID]*inFlight
@@ -204,12 +204,14 @@ var ErrLeaseLost = errors.New("the lease was lost")
 
 // Run begins an epoch and then decides what is submitted, until ctx ends or it
 // is not the writer any more. While a commit is on its way into the log and the
-// state, the next is decided on top of it. What is queued then is refused as retryable;
+// state, the next is decided on top of it, and can follow into the log while the
+// first is written into the state. What is queued then is refused as retryable;
 // what is in doubt is not answered. It returns nil when ctx ended.
 func (w *Writer) Run(ctx context.Context) error {
 	err := w.run(ctx)
-	if w.under != nil {
-		err = errors.Join(err, w.land(<-w.under.landed))
+	for len(w.flights) > 0 {
+		<-w.flights[0].landed
+		err = errors.Join(err, w.land())
 	}
 	if w.open != nil {
 		w.refuse(w.open.outcomes)
@@ -239,19 +241,23 @@ func (w *Writer) run(ctx context.Context) error {
 		if w.open == nil || !w.open.full {
 			ready = w.queue.ready(len(w.rest) > 0)
 		}
-		var landed <-chan error
-		if w.under != nil {
-			landed = w.under.landed
+		var landed, appended <-chan struct{}
+		if len(w.flights) > 0 {
+			landed = w.flights[0].landed
+		}
+		if len(w.flights) == 1 && w.large() {
+			appended = w.flights[0].appended
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.c.Lease.Lost():
 			return ErrLeaseLost
-		case err := <-landed:
-			if err := w.land(err); err != nil {
+		case <-landed:
+			if err := w.land(); err != nil {
 				return err
 			}
+		case <-appended:
 		case <-ready:
 			requests := slices.Concat(w.rest, w.queue.take())
 			w.rest = nil
@@ -259,7 +265,7 @@ func (w *Writer) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if w.open != nil && w.under == nil {
+		if w.open != nil && w.clear() {
 			if err := w.close(ctx); err != nil {
 				return err
 			}
@@ -299,5 +305,6 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	if err := w.launch(ctx, c); err != nil {
 		return err
 	}
-	return w.land(<-w.under.landed)
+	<-w.flights[0].landed
+	return w.land()
 }

@@ -238,9 +238,38 @@ func (r *Realm) Work(uids []uid.UID, decide func(*lifecycle.Context, *lifecycle.
 func (r *Realm) Must(commands ...Decide) {
 	r.tb.Helper()
 	tx := r.State.Begin()
+	changes := r.decide(tx, commands)
+	r.flush(tx, changes)
+}
+
+// Stack decides commits, each on top of the one before, of which none is in the
+// state. It returns a Tx on top of the last, and how to write them into the state.
+func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, land func()) {
+	r.tb.Helper()
+	var txs []*state.Tx
+	var changes [][]state.Change
+	top = r.State.Begin()
+	for _, commands := range commits {
+		changes = append(changes, r.decide(top, commands))
+		if err := top.Prepare(); err != nil {
+			r.tb.Fatal(err)
+		}
+		txs = append(txs, top)
+		top = top.Next()
+	}
+	return top, func() {
+		r.tb.Helper()
+		for i, tx := range txs {
+			r.flush(tx, changes[i])
+		}
+	}
+}
+
+// decide decides commands in one commit, which ends.
+func (r *Realm) decide(tx *state.Tx, commands []Decide) (changes []state.Change) {
+	r.tb.Helper()
 	watched := r.Begin()
 	ctx := &lifecycle.Context{View: tx, Now: r.Clock, MaxObject: 1 << 20}
-	var changes []state.Change
 	for _, decide := range commands {
 		out, refusal := decide(ctx)
 		if refusal != nil {
@@ -258,11 +287,16 @@ func (r *Realm) Must(commands ...Decide) {
 	}
 	r.sequence++
 	tx.EndCommit(state.Commit{Sequence: r.sequence, Epoch: 1, Time: r.Clock, Checksum: r.sequence})
+	return changes
+}
+
+func (r *Realm) flush(tx *state.Tx, changes []state.Change) {
+	r.tb.Helper()
 	owed, err := tx.Flush()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	r.Flushed(r.revision, changes, owed)
+	r.Flushed(tx.Checkpoint().GetRevision(), changes, owed)
 }
 
 func (r *Realm) apply(tx *state.Tx, e *lifecycle.Event, watched func(string) bool) (state.Change, error) {
