@@ -109,6 +109,8 @@ func open(dir string, c Config) (*State, error) {
 		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
+	// Bodies are written once, with L0, and read one by one.
+	opts.Levels[0].BlockSize = 8 << 10
 	// A cascade reads no bodies: compactions do not carry them along either.
 	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
