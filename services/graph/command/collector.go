@@ -17,7 +17,8 @@ type batch struct {
 	fetched int // how many of left were read ahead
 }
 
-// readAhead is how many nodes are read at once.
+// readAhead is how many nodes are read at once, and with them what is known of
+// their owners.
 const readAhead = 4096
 
 // each calls decide for the objects in order, as far as their events fit.
@@ -26,7 +27,8 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 	for len(b.left) > 0 {
 		if b.fetched == 0 {
 			b.fetched = min(readAhead, len(b.left))
-			d.Prefetch(b.left[:b.fetched])
+			d.Tx.Prefetch(b.left[:b.fetched])
+			d.Tx.PrefetchOwners(b.left[:b.fetched])
 		}
 		u := b.left[0]
 		if n := d.Tx.Node(u); n != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -296,12 +298,10 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 				return err
 			}
 		}
-		for u, h := range hints {
-			if row, ok := snap.Owed(u); ok {
-				if err := r.row(ctx, snap, u, row, h); err != nil {
-					_ = snap.Close()
-					return err
-				}
+		for uids := range slices.Chunk(slices.Sorted(maps.Keys(hints)), snapshotRows) {
+			if err := r.hinted(ctx, snap, uids, hints); err != nil {
+				_ = snap.Close()
+				return err
 			}
 		}
 		if err := closeSnapshot(snap); err != nil {

@@ -55,6 +55,24 @@ func (r *round) all(ctx context.Context, held bool) error {
 	}
 }
 
+// hinted looks at the rows of uids, which are sorted.
+func (r *round) hinted(ctx context.Context, snap *state.Snapshot, uids []uid.UID, hints map[uid.UID]hint) error {
+	var due []uid.UID
+	var rows []state.OwedRow
+	snap.EachOwedTo(uids, func(u uid.UID, row state.OwedRow) {
+		due, rows = append(due, u), append(rows, row)
+	})
+	snap.Prefetch(due)
+	snap.PrefetchCounts(due)
+	for i, u := range due {
+		if err := r.row(ctx, snap, u, rows[i], hints[u]); err != nil {
+			return err
+		}
+	}
+	snap.Forget()
+	return nil
+}
+
 // ended publishes what a row says is owed to dependents, and by built-in
 // finalizers, if an import session has held it that may have ended.
 func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {

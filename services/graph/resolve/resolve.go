@@ -27,7 +27,7 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
 		seen:  make(map[uid.UID]bool, len(uids)),
 	}
-	snap.Prefetch(uids)
+	prefetch(snap, uids)
 	for _, u := range uids {
 		r.seen[u] = true
 		if n, traits, verdict := r.add(u); verdict == lifecycle.CollectObject {
@@ -78,6 +78,13 @@ type resolver struct {
 	classes  []lifecycle.Class
 }
 
+// prefetch reads what objects are judged by.
+func prefetch(snap *state.Snapshot, uids []uid.UID) {
+	snap.Prefetch(uids)
+	snap.PrefetchCounts(uids)
+	snap.PrefetchOwners(uids)
+}
+
 // add appends an object to the reply and returns the verdict on it.
 func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.Verdict) {
 	n := r.view.Node(u)
@@ -124,7 +131,7 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 		}
 		return len(found) < budget
 	})
-	r.view.Prefetch(found)
+	prefetch(r.view.Snapshot, found)
 	for _, u := range found {
 		n := r.view.Node(u)
 		if n == nil {

@@ -112,6 +112,9 @@ func TestFold(t *testing.T) {
 				ahead.tx = under[n-1].Next()
 				land(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
 				ahead.tx.Prefetch(before.UIDs())
+				if rapid.Bool().Draw(t, "with owners") {
+					ahead.tx.PrefetchOwners(before.UIDs())
+				}
 				view(t, "tx ahead", ahead.tx, before)
 			}
 			for _, f := range []*folded{one, many, ahead} {
@@ -196,6 +199,11 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	fresh := f.s.Begin()
 	view(t, "snapshot", s, realm)
 	view(t, "tx", fresh, realm)
+	s.Forget()
+	s.Prefetch(realm.UIDs())
+	s.PrefetchCounts(realm.UIDs())
+	s.PrefetchOwners(realm.UIDs())
+	view(t, "snapshot that has read many at once", s, realm)
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -263,6 +271,11 @@ func agreeOwed(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Re
 	}
 	if !maps.Equal(rows, f.owed) {
 		t.Fatalf("Flush told of %v, stored is %v", f.owed, rows)
+	}
+	clear(rows)
+	s.EachOwedTo(slices.Sorted(maps.Keys(uids)), func(u uid.UID, row state.OwedRow) { rows[u] = row })
+	if !maps.Equal(rows, f.owed) {
+		t.Fatalf("of those asked for is owed %v, stored is %v", rows, f.owed)
 	}
 }
 

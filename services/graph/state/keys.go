@@ -142,12 +142,15 @@ func numberOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }
 
 // prefixEnd is the first key behind all that have the prefix.
-func prefixEnd(prefix []byte) []byte {
-	end := append([]byte(nil), prefix...)
-	for i := len(end) - 1; i >= 0; i-- {
-		end[i]++
-		if end[i] != 0 {
-			return end[:i+1]
+func prefixEnd(prefix []byte) []byte { return appendPrefixEnd(nil, prefix) }
+
+// appendPrefixEnd appends it to b, which is empty.
+func appendPrefixEnd(b, prefix []byte) []byte {
+	b = append(b, prefix...)
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i]++
+		if b[i] != 0 {
+			return b[:i+1]
 		}
 	}
 	return nil

@@ -293,20 +293,25 @@ type stored struct{ key, value []byte }
 
 // prefetchRows calls visit with the rows that belong to uids, which are sorted:
 // those whose keys begin with the table and the uid, limit of them at the most
-// and whether these are all. They are valid during the call.
+// and whether these are all. They are valid during the call. What others have
+// had that is deleted is not looked at.
 func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
 	it, err := r.iterator(table, nil, nil)
 	if err != nil {
 		r.fail(what, err)
 		return
 	}
-	var room []byte
+	var room, end []byte
 	rows := make([]stored, 0, limit)
 	for _, u := range sorted {
 		r.key = appendUIDKey(r.key[:0], table, u)
+		end = appendPrefixEnd(end[:0], r.key)
 		rows, room = rows[:0], room[:0]
-		ok := it.SeekGE(r.key)
-		for ; ok && bytes.HasPrefix(it.Key(), r.key) && len(rows) < limit; ok = it.Next() {
+		more := func(at pebble.IterValidityState) bool {
+			return at == pebble.IterValid && bytes.HasPrefix(it.Key(), r.key)
+		}
+		at := it.SeekGEWithLimit(r.key, end)
+		for ; more(at) && len(rows) < limit; at = it.NextWithLimit(end) {
 			value, err := it.ValueAndErr()
 			if err != nil {
 				r.fail(what, err)
@@ -316,12 +321,53 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 			room = append(append(room, it.Key()...), value...)
 			rows = append(rows, stored{room[from : from+len(it.Key())], room[from+len(it.Key()):]})
 		}
-		visit(u, rows, !ok || !bytes.HasPrefix(it.Key(), r.key))
+		visit(u, rows, !more(at))
 	}
 	if err := it.Error(); err != nil {
 		r.fail(what, err)
 	}
 	r.release(what, table, it)
+}
+
+// prefetchOwners calls visit with the counters on uids, which are sorted: of those
+// alone on which there are few.
+func (r *reader) prefetchOwners(sorted []uid.UID, visit func(*owner)) {
+	r.prefetchRows("claims", tableClaim, sorted, 1+fewClaims, func(u uid.UID, rows []stored, all bool) {
+		if !all {
+			return
+		}
+		w := &owner{uid: u, whole: true}
+		for i, row := range rows {
+			c, err := decodeCounter(row.value)
+			if err != nil {
+				r.fail("claims", err)
+				return
+			}
+			e := &w.all
+			if i > 0 {
+				e = &claim{c: splitClaim(row.key[1+len(u)+1:])}
+				w.claims = append(w.claims, e)
+			}
+			e.counter, e.stored = c, true
+		}
+		visit(w)
+	})
+}
+
+// prefetchAbsent calls visit with what is stored of owners that are gone, of uids
+// that are sorted.
+func (r *reader) prefetchAbsent(sorted []uid.UID, visit func(u uid.UID, revision, claim uint64, ok bool)) {
+	r.prefetchRows("absent", tableAbsent, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		if len(rows) == 0 {
+			visit(u, 0, 0, false)
+			return
+		}
+		revision, claim, err := decodeAbsent(rows[0].value)
+		if err != nil {
+			r.fail("absent", err)
+		}
+		visit(u, revision, claim, err == nil)
+	})
 }
 
 // names is Snapshot.Names.

@@ -24,6 +24,7 @@ type Snapshot struct {
 	recent     *recent
 	generation uint64 // in recent
 	removals   map[uid.UID]removal
+	owners     map[uid.UID]*owner // whole, but for those with many claims
 }
 
 type cached struct {
@@ -48,6 +49,7 @@ func (s *State) Snapshot() *Snapshot {
 		recent:     s.recent,
 		generation: s.recent.now(),
 		removals:   map[uid.UID]removal{},
+		owners:     map[uid.UID]*owner{},
 	}
 }
 
@@ -122,9 +124,71 @@ func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
 	})
 }
 
+// PrefetchCounts reads the counters on uids, of which the nodes have been read,
+// and when those were removed that are not there.
+func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
+	missing := make([]uid.UID, 0, len(uids))
+	for _, u := range uids {
+		if c := s.cached(u); (c.node == nil || c.parent) && s.owners[u] == nil {
+			missing = append(missing, u)
+		}
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	if len(missing) > 1 {
+		s.prefetchCounts(missing)
+		s.prefetchRemovals(missing)
+	}
+}
+
+// PrefetchOwners reads the nodes of the owners of objects, which have been read
+// themselves, and when those were removed that are not there.
+func (s *Snapshot) PrefetchOwners(uids []uid.UID) {
+	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node { return s.nodes[u].node })
+	if len(owners) > 1 {
+		s.Prefetch(owners)
+		s.prefetchRemovals(owners)
+	}
+}
+
+func (s *Snapshot) prefetchCounts(sorted []uid.UID) {
+	s.r.prefetchOwners(sorted, func(w *owner) { s.owners[w.uid] = w })
+}
+
+// prefetchRemovals reads when owners were removed that are not there, and that
+// dependents still point to.
+func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
+	var gone []uid.UID
+	for _, u := range sorted {
+		if _, known := s.removals[u]; !known && s.cached(u).node == nil {
+			gone = append(gone, u)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	s.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
+		if ok {
+			s.removals[u] = removal{uid: u, revision: revision, claim: claim}
+		}
+	})
+}
+
+// owner returns the counters on a uid.
+func (s *Snapshot) owner(u uid.UID) *owner {
+	if s.owners[u] == nil {
+		s.owners[u] = &owner{uid: u} // if there are many
+		s.prefetchCounts([]uid.UID{u})
+	}
+	return s.owners[u]
+}
+
 // Forget drops the nodes that were read, so that a long walk does not keep
-// them all.
-func (s *Snapshot) Forget() { clear(s.nodes) }
+// them all, and what belongs to them.
+func (s *Snapshot) Forget() {
+	clear(s.nodes)
+	clear(s.owners)
+}
 
 // Lookup implements lifecycle.View.
 func (s *Snapshot) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
@@ -140,20 +204,50 @@ func (s *Snapshot) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Count
 		return lifecycle.Counts{}
 	}
 	if !claims.AnyNamespace {
-		return s.r.counter(owner, claims.Coordinates).Counts
+		return s.counter(owner, claims.Coordinates).Counts
 	}
 	var sum lifecycle.Counts
-	s.r.claims(owner, claims.Coordinates, func(_ lifecycle.Coordinates, c counter) bool {
+	s.claims(owner, claims.Coordinates, func(_ lifecycle.Coordinates, c counter) bool {
 		sum = sum.Plus(c.Counts)
 		return true
 	})
 	return sum
 }
 
+func (s *Snapshot) counter(u uid.UID, c lifecycle.Coordinates) counter {
+	w := s.owner(u)
+	switch {
+	case !w.whole:
+		return s.r.counter(u, c)
+	case c == lifecycle.Coordinates{}:
+		return w.all.counter
+	}
+	if e := w.find(c); e != nil {
+		return e.counter
+	}
+	return counter{}
+}
+
+// claims is reader.claims.
+func (s *Snapshot) claims(u uid.UID, of lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
+	w := s.owner(u)
+	if !w.whole {
+		s.r.claims(u, of, visit)
+		return
+	}
+	for _, e := range w.claims {
+		at := e.c
+		at.Namespace = of.Namespace
+		if (of == lifecycle.Coordinates{} || at == of) && !visit(e.c, e.counter) {
+			return
+		}
+	}
+}
+
 // ClaimsOn implements lifecycle.View.
 func (s *Snapshot) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
 	var list []lifecycle.Claimed
-	s.r.claims(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
+	s.claims(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
 		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
 		return len(list) < limit
 	})
@@ -286,7 +380,7 @@ func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
 		f.claims = append(f.claims, Identity(n))
 		return f
 	}
-	s.r.claims(n.UID, n.Coordinates(), func(c lifecycle.Coordinates, _ counter) bool {
+	s.claims(n.UID, n.Coordinates(), func(c lifecycle.Coordinates, _ counter) bool {
 		f.claims = append(f.claims, claimHash(c))
 		return true
 	})
@@ -296,6 +390,20 @@ func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
 
 // Owed returns what is owed because of u.
 func (s *Snapshot) Owed(u uid.UID) (OwedRow, bool) { return s.r.owed(u) }
+
+// EachOwedTo calls visit for what is owed because of uids, which are sorted.
+func (s *Snapshot) EachOwedTo(sorted []uid.UID, visit func(uid.UID, OwedRow)) {
+	s.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		for _, r := range rows {
+			row, err := decodeOwed(r.value)
+			if err != nil {
+				s.r.fail("owed", err)
+				return
+			}
+			visit(u, row)
+		}
+	})
+}
 
 // EachOwed calls visit for what is owed, behind the uid, in order, until visit
 // returns false.

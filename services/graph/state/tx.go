@@ -75,6 +75,9 @@ type owner struct {
 	holds  bool                             // since this commit: see OwedChange.Holds
 }
 
+// fewClaims is how many claims on an owner are few.
+const fewClaims = 8
+
 type claim struct {
 	c lifecycle.Coordinates
 	counter
@@ -265,29 +268,65 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	}
 }
 
+// PrefetchOwners reads what changes of the owners of objects when these go, which
+// have been read themselves.
+func (tx *Tx) PrefetchOwners(uids []uid.UID) {
+	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node {
+		if o := tx.objects[u]; o != nil {
+			return o.now
+		}
+		return nil
+	})
+	if len(owners) < 2 {
+		return
+	}
+	tx.Prefetch(owners)
+	var gone, missing []uid.UID
+	for _, u := range owners {
+		o := tx.objects[u]
+		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
+			gone = append(gone, u)
+		}
+		if (o.stored == nil || o.storedParent) && tx.owners[u] == nil && !tx.underOwns(u) {
+			missing = append(missing, u)
+		}
+	}
+	if len(missing) > 0 {
+		tx.prefetchOwners(missing)
+	}
+	if len(gone) > 0 {
+		tx.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
+			tx.absent[u] = &absence{revision: revision, claim: claim, ok: ok}
+		})
+	}
+}
+
+// ownersOf are the owners of objects, each once and sorted. node tells the node of
+// an object, nil if it is not known.
+func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
+	for _, u := range uids {
+		n := node(u)
+		if n == nil {
+			continue
+		}
+		for i := range n.Owners {
+			// Dependents of the same owner often follow one another.
+			if o := n.Owners[i].UID; len(owners) == 0 || owners[len(owners)-1] != o {
+				owners = append(owners, o)
+			}
+		}
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
 // prefetchOwners reads the counters on uids, and what is owed because of them.
-// The uids are sorted, and no Tx under this one has them.
+// The uids are sorted.
 func (tx *Tx) prefetchOwners(sorted []uid.UID) {
-	const many = 8
-	tx.r.prefetchRows("claims", tableClaim, sorted, 1+many, func(u uid.UID, rows []stored, all bool) {
-		if tx.owners[u] != nil || !all || len(rows) == 0 || tx.underOwns(u) {
-			return
+	tx.r.prefetchOwners(sorted, func(w *owner) {
+		if tx.owners[w.uid] == nil && !tx.underOwns(w.uid) {
+			tx.owners[w.uid] = w
 		}
-		w := &owner{uid: u, whole: true}
-		for i, row := range rows {
-			c, err := decodeCounter(row.value)
-			if err != nil {
-				tx.r.fail("claims", err)
-				return
-			}
-			e := &w.all
-			if i > 0 {
-				e = &claim{c: splitClaim(row.key[1+len(u)+1:])}
-				w.claims = append(w.claims, e)
-			}
-			e.counter, e.stored = c, true
-		}
-		tx.owners[u] = w
 	})
 	tx.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
 		if tx.owed[u] != nil || tx.underOwed(u) != nil {

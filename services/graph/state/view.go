@@ -132,8 +132,7 @@ func (tx *Tx) claim(w *owner, c lifecycle.Coordinates) *claim {
 		tx.load(w.uid, e)
 	}
 	w.claims = append(w.claims, e)
-	const many = 8
-	if w.index == nil && len(w.claims) > many {
+	if w.index == nil && len(w.claims) > fewClaims {
 		w.index = map[lifecycle.Coordinates]*claim{}
 		for _, e := range w.claims {
 			w.index[e.c] = e
