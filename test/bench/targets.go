@@ -54,17 +54,15 @@ const (
 const missedCascade = `The CPU is in the way: two cores have 13 us for each of 150,000 objects a second, and 16 us for each of 120,000. Half of
 what an object takes is Pebble's: four rows of each are deleted, which pass through memtables, flushes and compactions. To
 read nodes in order to judge them takes most of the rest (the budget below), and more where owners have few dependents
-each. Trees do not use all of it: a seventh of the two cores stays idle, as one commit is on its way at a time. Of a tree in the
-background that took 8.0 s, commits were on their way for 5.8 s, of which to write them into the state was 2.5 s and to append
-them 2.6 s, one after the other, and the writer waited for them for 4.5 s; to write one while the next is appended was not
-tried. What else the host of this machine does shows in all of it: the same run has taken 11 us and 19 us of CPU an object
-within an hour. Tried and kept: to decide the next commit while one is on its way, to read what is judged once and not
-again to act on it, to read nodes by the next instead of by a search, larger chunks in long walks, no second walk when
-something but the dependents changes, to use the memory of batches and commits again, fewer and larger compactions, larger
-blocks in tables, names that are written in order. Tried without effect: larger memtables, tables that are not compressed.
-Tried and not kept: smaller memtables, which cost more; twice as many chunks at once, with which trees gained less than other
-runs differed by, and wide cascades took a sixth more CPU; one thread more than there are cores, with which trees took a
-tenth less time, in two rounds, and creations no less.`
+each. A tenth of the two cores stays idle. What else the host of this machine does shows in all of it: the same run has
+taken 11 us and 19 us of CPU an object within an hour. Tried and kept: to decide the next commit while one is on its way,
+to append large ones while those before are written into the state, to read what is judged once and not again to act on
+it, to read nodes by the next instead of by a search, and the counters on owners once and many at a time, larger chunks in
+long walks, no second walk when something but the dependents changes, to use the memory of batches and commits again,
+fewer and larger compactions, larger blocks in tables, names that are written in order. Tried without effect: larger
+memtables, tables that are not compressed. Tried and not kept: smaller memtables, which cost more; twice as many chunks at
+once, with which trees gained less than other runs differed by, and wide cascades took a sixth more CPU; one thread more
+than there are cores, with which trees took a tenth less time, in two rounds, and creations no less.`
 
 // missedLinear is what is in the way of cascades of any size at the same cost.
 const missedLinear = `Flushes and compactions are in the way. What 10,000 objects leave fits into a memtable, and nothing of it is flushed or
