@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	_ "time/tzdata" // for noon
 
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -163,7 +164,7 @@ func TestScripts(t *testing.T) {
 			s := &stack{dir: filepath.Join(env.WorkDir, ".data")}
 			env.Values[stackKey{}] = s
 			for _, v := range [][2]string{
-				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", "UTC"}, {"HOME", env.WorkDir},
+				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", noon(time.Now())}, {"HOME", env.WorkDir},
 				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", ""}, {"COPPICE_REALM", ""},
 				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
 			} {
@@ -181,6 +182,10 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// noon is a time zone where it is past noon, at most an hour. Times of another day
+// are told with their dates, and no script runs from one day into another there.
+func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12) }
 
 // exits runs a program and checks its exit code: exits 2 coppice get.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
