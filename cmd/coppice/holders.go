@@ -42,7 +42,8 @@ func (c consumer) note() string {
 }
 
 // consumers finds out who takes the calls of external finalizers and agents. It
-// remembers for a moment, as many objects may be held by the same.
+// remembers for a moment, as many objects may be held by the same, and longer
+// what it cannot look at again.
 type consumers struct {
 	*session
 	js   jetstream.JetStream
@@ -74,7 +75,9 @@ func (c *consumers) of(ctx context.Context, durable string) consumer {
 	if t, ok := c.at[durable]; ok && c.now().Sub(t) < consumersFor {
 		return c.seen[durable]
 	}
-	c.seen[durable] = c.look(ctx, durable)
+	if is := c.look(ctx, durable); is.state != consumerUnseen {
+		c.seen[durable] = is
+	}
 	c.at[durable] = c.now()
 	return c.seen[durable]
 }
