@@ -3,7 +3,6 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -77,14 +76,10 @@ const (
 	ContentProtobuf = "application/protobuf"
 )
 
-var (
-	realmPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
-	actorPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
-)
-
 // CheckRealm checks the name of a realm.
 func CheckRealm(realm string) error {
-	if !realmPattern.MatchString(realm) {
+	inside := func(c byte) bool { return isLower(c) || isDigit(c) || c == '-' }
+	if n := len(realm); n == 0 || n > 32 || !all(realm, inside) || realm[0] == '-' || realm[n-1] == '-' {
 		return fmt.Errorf("%q is not the name of a realm: at most 32 lower case letters, digits and hyphens, starting and ending with a letter or digit", realm)
 	}
 	return nil
@@ -92,11 +87,27 @@ func CheckRealm(realm string) error {
 
 // CheckActor checks the name of an actor.
 func CheckActor(actor string) error {
-	if !actorPattern.MatchString(actor) {
+	inside := func(c byte) bool { return isLower(c) || isLower(c|0x20) || isDigit(c) || c == '-' || c == '_' }
+	if n := len(actor); n == 0 || n > 63 || !all(actor, inside) {
 		return fmt.Errorf("%q is not the name of an actor: at most 63 letters, digits, hyphens and underscores", actor)
 	}
 	return nil
 }
+
+// all reports whether all bytes are such. Names are checked with each request, for
+// which regular expressions are slow.
+func all(s string, is func(c byte) bool) bool {
+	for i := range len(s) {
+		if !is(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // GroupToken is a group as a token.
 func GroupToken(group string) string {
