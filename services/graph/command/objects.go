@@ -146,7 +146,7 @@ func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
 		for k := i; k < behind; k++ {
 			names = append(names, o.Name(k))
 		}
-		d.PrefetchNames(at.Kind, at.Namespace, names)
+		d.Tx.PrefetchNames(at.Kind, at.Namespace, names)
 	}
 	return behind
 }

@@ -20,7 +20,7 @@ var _ writer.Work = (*CollectCycle)(nil)
 
 // Do implements writer.Work.
 func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
-	d.Prefetch(c.Members)
+	d.Tx.Prefetch(c.Members)
 	members := make([]*lifecycle.Node, len(c.Members))
 	for i, u := range c.Members {
 		if members[i] = d.Tx.Node(u); members[i] == nil {

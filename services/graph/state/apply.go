@@ -132,6 +132,7 @@ func (tx *Tx) created(o *object, n *lifecycle.Node) {
 		})
 	}
 	tx.names[ref] = n.UID
+	tx.born = first(tx.born, n.UID)
 	// Only an imported object can be referred to before it is there: other
 	// uids are drawn in the commit that creates the object.
 	o.nowParent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0

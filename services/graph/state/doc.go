@@ -2,8 +2,9 @@
 //
 // A State has one writer at a time, a Tx, which collects the effects of one or
 // more commits in memory and then writes them in one batch, together with the
-// checkpoint that says how far the log has been folded. Any number of
-// Snapshots read beside it. Both are lifecycle.Views.
+// checkpoint that says how far the log has been folded. The next Tx may stand on
+// those that are not written yet; they are written in their order. Any number
+// of Snapshots read beside them. Both are lifecycle.Views.
 //
 // # What it promises
 //

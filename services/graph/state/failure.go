@@ -42,11 +42,8 @@ func (f *failures) err() error {
 	return f.first
 }
 
-func (f *failures) listener() *pebble.EventListener {
-	return &pebble.EventListener{
-		BackgroundError: f.fail,
-		DataCorruption:  func(i pebble.DataCorruptionInfo) { f.fail(fmt.Errorf("%w: %s", pebble.ErrCorruption, i)) },
-	}
+func (f *failures) corrupt(i pebble.DataCorruptionInfo) {
+	f.fail(fmt.Errorf("%w: %s", pebble.ErrCorruption, i))
 }
 
 // guard calls what may wait for ever, and waits until it has returned or the

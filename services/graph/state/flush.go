@@ -59,10 +59,11 @@ func (tx *Tx) Prepare() error {
 	b := s.db.NewBatch(pebble.WithInitialSizeBytes(512*(len(uids)+1)), pebble.WithMaxRetainedSizeBytes(retainedBatch))
 	p := &prepared{w: writer{b: b}, dirty: uids}
 	w := &p.w
-	tx.writeNodes(w, uids)
-	tx.writeBodies(w, uids)
+	runs := tx.runs(uids)
+	tx.writeNodes(w, uids, runs)
+	tx.writeBodies(w, uids, runs)
 	p.names = tx.writeNames(w, uids)
-	tx.writeEdges(w, uids)
+	tx.writeEdges(w, uids, runs)
 	tx.writeClaims(w)
 	tx.writeAbsent(w)
 	p.owed = tx.writeOwed(w)
@@ -104,7 +105,8 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	if err := p.w.b.Close(); err != nil {
 		return nil, fmt.Errorf("state: write: %w", err)
 	}
-	s.recent.write(p.dirty)
+	s.ranges.Add(p.w.ranges)
+	s.recent.write(p.dirty, tx.born)
 	s.removed.update(tx.removed, removed)
 	s.commands.update(tx.commands, commands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
@@ -125,6 +127,7 @@ func drop[K comparable](w *writer, table byte, from *window[K], added []windowRo
 // writer writes to a batch and remembers the first failure.
 type writer struct {
 	b          *pebble.Batch
+	ranges     int64  // that are deleted
 	key, value []byte // scratch
 	err        error
 }
@@ -141,6 +144,14 @@ func (w *writer) delete(key []byte) {
 	}
 }
 
+// deleteRange deletes the rows between two keys, and these.
+func (w *writer) deleteRange(first, last []byte) {
+	w.ranges++
+	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
 // dirtyObjects are the objects whose stored form changes, sorted.
 func (tx *Tx) dirtyObjects() []uid.UID {
 	uids := make([]uid.UID, 0, len(tx.objects))
@@ -153,8 +164,14 @@ func (tx *Tx) dirtyObjects() []uid.UID {
 	return uids
 }
 
-func (tx *Tx) writeNodes(w *writer, uids []uid.UID) {
-	for _, u := range uids {
+func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
+	for i := 0; i < len(uids); i++ {
+		if n := runs[i]; n > 0 {
+			w.deleteRun(tableNode, uids[i:i+n])
+			i += n - 1
+			continue
+		}
+		u := uids[i]
 		o := tx.objects[u]
 		w.key = appendUIDKey(w.key[:0], tableNode, u)
 		if o.now == nil {
@@ -166,8 +183,14 @@ func (tx *Tx) writeNodes(w *writer, uids []uid.UID) {
 	}
 }
 
-func (tx *Tx) writeBodies(w *writer, uids []uid.UID) {
-	for _, u := range uids {
+func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
+	for i := 0; i < len(uids); i++ {
+		if n := runs[i]; n > 0 {
+			w.deleteRun(tableBody, uids[i:i+n])
+			i += n - 1
+			continue
+		}
+		u := uids[i]
 		o := tx.objects[u]
 		w.key = appendUIDKey(w.key[:0], tableBody, u)
 		switch {
@@ -221,8 +244,14 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	return keys
 }
 
-func (tx *Tx) writeEdges(w *writer, uids []uid.UID) {
-	for _, u := range uids {
+func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
+	for i := 0; i < len(uids); i++ {
+		if n := runs[i]; n > 0 {
+			tx.deleteEdges(w, uids[i:i+n])
+			i += n - 1
+			continue
+		}
+		u := uids[i]
 		o := tx.objects[u]
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
 			continue

@@ -14,6 +14,7 @@ type recent struct {
 	mu         sync.Mutex
 	generation uint64                 // counts the writes to the state
 	changed    [changesKept][]uid.UID // by the last writes, each sorted
+	born       [changesKept]uid.UID   // the first object that each created; "" if it created none
 	young, old map[uid.UID]cached
 }
 
@@ -54,17 +55,40 @@ func (r *recent) changedSince(generation uint64, u uid.UID) bool {
 	return false
 }
 
-// write says that objects change, which are sorted. Snapshots from before must
-// not be of the generation that it begins.
-func (r *recent) write(sorted []uid.UID) {
+// write says that objects change, which are sorted, and the first of those that
+// are created. Snapshots from before must not be of the generation that it begins.
+func (r *recent) write(sorted []uid.UID, born uid.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
 	r.changed[r.generation%changesKept] = sorted
+	r.born[r.generation%changesKept] = born
 	for _, u := range sorted {
 		delete(r.young, u)
 		delete(r.old, u)
 	}
+}
+
+// bornSince returns the first of the objects that were created after a generation,
+// "" for none; not known is what happened long ago.
+func (r *recent) bornSince(generation uint64) (born uid.UID, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.generation-generation > changesKept {
+		return "", false
+	}
+	for g := generation + 1; g <= r.generation; g++ {
+		born = first(born, r.born[g%changesKept])
+	}
+	return born, true
+}
+
+// first is the lesser of two uids; "" is none.
+func first(a, b uid.UID) uid.UID {
+	if a == "" || b != "" && b < a {
+		return b
+	}
+	return a
 }
 
 // now is the generation of a snapshot that is taken now.

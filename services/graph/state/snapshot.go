@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -27,9 +26,14 @@ type Snapshot struct {
 	owners     map[uid.UID]*owner // whole, but for those with many claims
 }
 
+// cached is an object as it was read.
 type cached struct {
 	node   *lifecycle.Node
 	parent bool
+	// behind is the object that it came directly behind, in a state that had all
+	// that was written by the generation; "" if that was not seen.
+	behind     uid.UID
+	generation uint64
 }
 
 var _ lifecycle.View = (*Snapshot)(nil)
@@ -86,28 +90,6 @@ func (s *Snapshot) cached(u uid.UID) cached {
 // Node implements lifecycle.View.
 func (s *Snapshot) Node(u uid.UID) *lifecycle.Node { return s.cached(u).node }
 
-// Prefetch reads many nodes at once, which is several times cheaper than one
-// after the other.
-func (s *Snapshot) Prefetch(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if _, ok := s.nodes[u]; !ok {
-			missing = append(missing, u)
-		}
-	}
-	slices.Sort(missing)
-	if len(s.nodes) == 0 {
-		s.nodes = make(map[uid.UID]cached, len(missing)+8)
-	}
-	missing = slices.Compact(missing)
-	s.r.prefetch(missing, func(u uid.UID, n *lifecycle.Node, parent bool) {
-		s.nodes[u] = cached{n, parent}
-	})
-	if s.Err() == nil {
-		s.recent.add(s.generation, missing, s.nodes)
-	}
-}
-
 // EachParent calls visit for the live objects that have dependents, or have had
 // some, in the order of their uids, until it returns false. It remembers none.
 func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
@@ -124,70 +106,11 @@ func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
 	})
 }
 
-// PrefetchCounts reads the counters on uids, of which the nodes have been read,
-// and when those were removed that are not there.
-func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if c := s.cached(u); (c.node == nil || c.parent) && s.owners[u] == nil {
-			missing = append(missing, u)
-		}
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
-	if len(missing) > 1 {
-		s.prefetchCounts(missing)
-		s.prefetchRemovals(missing)
-	}
-}
-
-// PrefetchOwners reads the nodes of the owners of objects, which have been read
-// themselves, and when those were removed that are not there.
-func (s *Snapshot) PrefetchOwners(uids []uid.UID) {
-	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node { return s.nodes[u].node })
-	if len(owners) > 1 {
-		s.Prefetch(owners)
-		s.prefetchRemovals(owners)
-	}
-}
-
-func (s *Snapshot) prefetchCounts(sorted []uid.UID) {
-	s.r.prefetchOwners(sorted, func(w *owner) { s.owners[w.uid] = w })
-}
-
-// prefetchRemovals reads when owners were removed that are not there, and that
-// dependents still point to.
-func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
-	var gone []uid.UID
-	for _, u := range sorted {
-		if _, known := s.removals[u]; !known && s.cached(u).node == nil {
-			gone = append(gone, u)
-		}
-	}
-	if len(gone) == 0 {
-		return
-	}
-	s.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
-		if ok {
-			s.removals[u] = removal{uid: u, revision: revision, claim: claim}
-		}
-	})
-}
-
-// owner returns the counters on a uid.
-func (s *Snapshot) owner(u uid.UID) *owner {
-	if s.owners[u] == nil {
-		s.owners[u] = &owner{uid: u} // if there are many
-		s.prefetchCounts([]uid.UID{u})
-	}
-	return s.owners[u]
-}
-
-// Forget drops the nodes that were read, so that a long walk does not keep
-// them all, and what belongs to them.
+// Forget drops what was read, so that a long walk does not keep it all.
 func (s *Snapshot) Forget() {
 	clear(s.nodes)
 	clear(s.owners)
+	clear(s.removals)
 }
 
 // Lookup implements lifecycle.View.
@@ -197,62 +120,6 @@ func (s *Snapshot) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID 
 
 // Body implements lifecycle.View.
 func (s *Snapshot) Body(n *lifecycle.Node) *coppicev1.Body { return s.r.body(n.UID) }
-
-// Count implements lifecycle.View.
-func (s *Snapshot) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
-	if c := s.cached(owner); c.node != nil && !c.parent {
-		return lifecycle.Counts{}
-	}
-	if !claims.AnyNamespace {
-		return s.counter(owner, claims.Coordinates).Counts
-	}
-	var sum lifecycle.Counts
-	s.claims(owner, claims.Coordinates, func(_ lifecycle.Coordinates, c counter) bool {
-		sum = sum.Plus(c.Counts)
-		return true
-	})
-	return sum
-}
-
-func (s *Snapshot) counter(u uid.UID, c lifecycle.Coordinates) counter {
-	w := s.owner(u)
-	switch {
-	case !w.whole:
-		return s.r.counter(u, c)
-	case c == lifecycle.Coordinates{}:
-		return w.all.counter
-	}
-	if e := w.find(c); e != nil {
-		return e.counter
-	}
-	return counter{}
-}
-
-// claims is reader.claims.
-func (s *Snapshot) claims(u uid.UID, of lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
-	w := s.owner(u)
-	if !w.whole {
-		s.r.claims(u, of, visit)
-		return
-	}
-	for _, e := range w.claims {
-		at := e.c
-		at.Namespace = of.Namespace
-		if (of == lifecycle.Coordinates{} || at == of) && !visit(e.c, e.counter) {
-			return
-		}
-	}
-}
-
-// ClaimsOn implements lifecycle.View.
-func (s *Snapshot) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
-	var list []lifecycle.Claimed
-	s.claims(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
-		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
-		return len(list) < limit
-	})
-	return list
-}
 
 // Removed implements lifecycle.View.
 func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok bool) {
@@ -316,77 +183,6 @@ func (s *Snapshot) Names(k *lifecycle.Kind, namespace string, after NameCursor, 
 
 // NameCursor is a place among the names of a kind; the zero value is the start.
 type NameCursor struct{ Namespace, Name string }
-
-// Edge is a place among an owner's dependents; the zero value is the start.
-type Edge struct {
-	claim     uint64
-	dependent uid.UID
-}
-
-// Dependents calls visit for the dependents of an owner, behind the place, in
-// the order of the index, until visit returns false. only restricts them to
-// those with a given claim, or to those without it. A dependent with several
-// claims is visited once for each; one that is found under a claim need not
-// make it (see claimHash), its node tells.
-func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit func(Edge, uid.UID) bool) {
-	prefix := edgePrefix(owner)
-	var start []byte
-	if after != (Edge{}) {
-		start = append(edgeKey(nil, owner, after.claim, after.dependent), nul)
-	}
-	if only.claims != nil && !only.invert {
-		// Few claims: one range for each, in order.
-		for _, claim := range only.claims {
-			if claim < after.claim {
-				continue
-			}
-			from := edgeKey(nil, owner, claim, "")
-			if start != nil && claim == after.claim {
-				from = start
-			}
-			more := true
-			s.r.scan("edges", edgeKey(nil, owner, claim, ""), from, func(key, _ []byte) bool {
-				c, d := splitEdgeKey(key, owner)
-				more = visit(Edge{c, d}, d)
-				return more
-			})
-			if !more {
-				return
-			}
-		}
-		return
-	}
-	s.r.scan("edges", prefix, start, func(key, _ []byte) bool {
-		c, d := splitEdgeKey(key, owner)
-		if only.invert && slices.Contains(only.claims, c) {
-			return true
-		}
-		return visit(Edge{c, d}, d)
-	})
-}
-
-// ClaimFilter selects edges by what the dependents claim. The zero value
-// selects all.
-type ClaimFilter struct {
-	claims []uint64 // sorted
-	invert bool
-}
-
-// ValidClaims selects the dependents of n whose claim is true, or those whose
-// claim is not.
-func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
-	f := ClaimFilter{invert: !valid, claims: []uint64{}}
-	if n.Namespace != "" {
-		f.claims = append(f.claims, Identity(n))
-		return f
-	}
-	s.claims(n.UID, n.Coordinates(), func(c lifecycle.Coordinates, _ counter) bool {
-		f.claims = append(f.claims, claimHash(c))
-		return true
-	})
-	slices.Sort(f.claims)
-	return f
-}
 
 // Owed returns what is owed because of u.
 func (s *Snapshot) Owed(u uid.UID) (OwedRow, bool) { return s.r.owed(u) }

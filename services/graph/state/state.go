@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -50,6 +51,7 @@ type State struct {
 	commands *window[CommandID]
 	recent   *recent
 	written  *written
+	ranges   *atomic.Int64 // that are deleted, in the memtable; about
 
 	mu         sync.RWMutex // held while a batch and what goes with it change
 	kinds      *lifecycle.Kinds
@@ -83,6 +85,7 @@ func open(dir string, c Config) (*State, error) {
 		return nil, err
 	}
 	failures := newFailures()
+	ranges := &atomic.Int64{}
 	cache := pebble.NewCache(c.CacheSize)
 	defer cache.Unref()
 	opts := &pebble.Options{
@@ -102,7 +105,11 @@ func open(dir string, c Config) (*State, error) {
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 		MaxOpenFiles:               512,
 		Logger:                     failures,
-		EventListener:              failures.listener(),
+		EventListener: &pebble.EventListener{
+			BackgroundError: failures.fail,
+			DataCorruption:  failures.corrupt,
+			FlushBegin:      func(pebble.FlushInfo) { ranges.Store(0) },
+		},
 	}
 	for i := range opts.Levels {
 		// What goes together lies together: who reads one row of a block reads more.
@@ -137,6 +144,7 @@ func open(dir string, c Config) (*State, error) {
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newWindow[CommandID](keptCommands),
 		recent:   newRecent(),
+		ranges:   ranges,
 		// Twice as much as memtables take before writes wait.
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}

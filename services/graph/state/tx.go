@@ -42,6 +42,8 @@ type Tx struct {
 	removedSince uint64              // the first sequence that the window will hold
 	commands     []windowRow[CommandID]
 	rows         []rowOp
+	born         uid.UID          // the first, by uid, of the objects created here; "" if there is none
+	bornUnder    uid.UID          // of those created by the Tx under this one
 	prepared     *prepared        // by Prepare
 	tables       *pebble.Iterator // over names, without memtables; nil until it is needed
 
@@ -59,31 +61,11 @@ type object struct {
 	bodyChanged             bool    // by this Tx
 	removal                 removal // by this Tx or one under it, the last
 	dirty                   bool
+	behind                  uid.UID // see cached
+	generation              uint64  // see cached
 }
 
 type nameRef struct{ resource, namespace, name string }
-
-// owner is a uid that dependents refer to, whether it exists or not, with the
-// counters that were read or changed.
-type owner struct {
-	uid    uid.UID
-	all    claim // of any claim
-	claims []*claim
-	whole  bool                             // claims has all that are not zero
-	index  map[lifecycle.Coordinates]*claim // once there are many
-	grew   bool                             // in this commit: see grow
-	holds  bool                             // since this commit: see OwedChange.Holds
-}
-
-// fewClaims is how many claims on an owner are few.
-const fewClaims = 8
-
-type claim struct {
-	c lifecycle.Coordinates
-	counter
-	stored bool
-	dirty  bool
-}
 
 type absence struct {
 	revision uint64
@@ -129,6 +111,9 @@ func (tx *Tx) Next() *Tx {
 	}
 	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint)
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
+	for t := tx; t != nil; t = t.under {
+		next.bornUnder = first(next.bornUnder, t.born)
+	}
 	return next
 }
 
@@ -212,7 +197,7 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 	if was != nil {
 		*o = object{
 			stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
-			body: was.body, removal: was.removal,
+			body: was.body, removal: was.removal, behind: was.behind, generation: was.generation,
 		}
 	}
 	return was != nil
@@ -227,140 +212,4 @@ func (tx *Tx) underObject(u uid.UID) *object {
 		}
 	}
 	return nil
-}
-
-// Prefetch reads many nodes at once.
-func (tx *Tx) Prefetch(uids []uid.UID) {
-	missing := make([]uid.UID, 0, len(uids))
-	for _, u := range uids {
-		if _, ok := tx.objects[u]; ok {
-			continue
-		}
-		if tx.underObject(u) != nil {
-			tx.object(u)
-			continue
-		}
-		missing = append(missing, u)
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
-	room := make([]object, len(missing))
-	if len(tx.objects) == 0 {
-		tx.objects = make(map[uid.UID]*object, len(missing)+8)
-	}
-	var parents []uid.UID
-	visit := func(u uid.UID, n *lifecycle.Node, parent bool) {
-		o := &room[0]
-		room = room[1:]
-		*o = object{stored: n, now: n, storedParent: parent, nowParent: parent}
-		tx.objects[u] = o
-		if parent {
-			parents = append(parents, u)
-		}
-	}
-	if tx.s != nil {
-		missing = tx.s.recent.find(missing, func(u uid.UID, c cached) { visit(u, c.node, c.parent) })
-	}
-	tx.r.prefetch(missing, visit)
-	if len(parents) > 1 {
-		slices.Sort(parents)
-		tx.prefetchOwners(parents)
-	}
-}
-
-// PrefetchOwners reads what changes of the owners of objects when these go, which
-// have been read themselves.
-func (tx *Tx) PrefetchOwners(uids []uid.UID) {
-	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node {
-		if o := tx.objects[u]; o != nil {
-			return o.now
-		}
-		return nil
-	})
-	if len(owners) < 2 {
-		return
-	}
-	tx.Prefetch(owners)
-	var gone, missing []uid.UID
-	for _, u := range owners {
-		o := tx.objects[u]
-		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
-			gone = append(gone, u)
-		}
-		if (o.stored == nil || o.storedParent) && tx.owners[u] == nil && !tx.underOwns(u) {
-			missing = append(missing, u)
-		}
-	}
-	if len(missing) > 0 {
-		tx.prefetchOwners(missing)
-	}
-	if len(gone) > 0 {
-		tx.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
-			tx.absent[u] = &absence{revision: revision, claim: claim, ok: ok}
-		})
-	}
-}
-
-// ownersOf are the owners of objects, each once and sorted. node tells the node of
-// an object, nil if it is not known.
-func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
-	for _, u := range uids {
-		n := node(u)
-		if n == nil {
-			continue
-		}
-		for i := range n.Owners {
-			// Dependents of the same owner often follow one another.
-			if o := n.Owners[i].UID; len(owners) == 0 || owners[len(owners)-1] != o {
-				owners = append(owners, o)
-			}
-		}
-	}
-	slices.Sort(owners)
-	return slices.Compact(owners)
-}
-
-// prefetchOwners reads the counters on uids, and what is owed because of them.
-// The uids are sorted.
-func (tx *Tx) prefetchOwners(sorted []uid.UID) {
-	tx.r.prefetchOwners(sorted, func(w *owner) {
-		if tx.owners[w.uid] == nil && !tx.underOwns(w.uid) {
-			tx.owners[w.uid] = w
-		}
-	})
-	tx.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
-		if tx.owed[u] != nil || tx.underOwed(u) != nil {
-			return
-		}
-		e := &owedEntry{}
-		for _, row := range rows {
-			var err error
-			if e.row, err = decodeOwed(row.value); err != nil {
-				tx.r.fail("owed", err)
-			}
-			e.ok, e.stored = true, true
-		}
-		tx.owed[u] = e
-	})
-}
-
-// PrefetchNames reads which objects have names, and their nodes, many at once.
-func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
-	missing := make([]string, 0, len(names))
-	for _, name := range names {
-		if _, ok := tx.looked[nameRef{kind.Resource(), namespace, name}]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
-	var found []uid.UID
-	for _, name := range missing {
-		u := tx.storedName(kind.Resource(), namespace, name)
-		tx.looked[nameRef{kind.Resource(), namespace, name}] = u
-		if u != "" {
-			found = append(found, u)
-		}
-	}
-	tx.Prefetch(found)
 }

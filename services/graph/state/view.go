@@ -106,19 +106,6 @@ func (tx *Tx) underOwns(u uid.UID) bool {
 	return false
 }
 
-// find returns a counter that was read before, or nil.
-func (w *owner) find(c lifecycle.Coordinates) *claim {
-	if w.index != nil {
-		return w.index[c]
-	}
-	for _, e := range w.claims {
-		if e.c == c {
-			return e
-		}
-	}
-	return nil
-}
-
 // claim returns the counter of one claim, which is read if need be.
 func (tx *Tx) claim(w *owner, c lifecycle.Coordinates) *claim {
 	if c == (lifecycle.Coordinates{}) {

@@ -231,7 +231,8 @@ func TestCannotBeWritten(t *testing.T) {
 	_ = b.state.Sync() // to find out
 	release()
 	err := b.wait()
-	b.broken.Store(false) // Pebble goes on to try
+	b.broken.Store(false)
+	testkit.WaitFor(t, b.ctx, "Pebble, which goes on to try, to write the memtables", func() bool { return b.state.Metrics().MemTable.Count == 1 })
 	if !errors.Is(err, errorfs.ErrInjected) {
 		t.Errorf("the writer ended with %v, want %v", err, errorfs.ErrInjected)
 	}

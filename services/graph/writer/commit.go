@@ -27,7 +27,7 @@ type commit struct {
 func (w *Writer) begin() *commit {
 	var tx *state.Tx
 	if n := len(w.flights); n > 0 {
-		tx = w.flights[n-1].tx.Next()
+		tx = w.flights[n-1].d.Tx.Next()
 	} else {
 		tx = w.c.State.Begin()
 	}
@@ -169,10 +169,13 @@ func (w *Writer) kept(d *Decision, r *Request, reply proto.Message) []byte {
 
 // flight is a commit on its way into the log, and from there into the state.
 type flight struct {
-	tx       *state.Tx
-	appended chan struct{} // closed when it is in the log
-	landed   chan struct{} // closed when nothing more becomes of it
-	err      error         // why it has come to nothing; once it has landed
+	*commit
+	message  []byte
+	expected uint64         // the sequence that it comes behind
+	chain    eventlog.Chain // with it
+	appended chan struct{}  // closed when it is in the log
+	landed   chan struct{}  // closed when nothing more becomes of it
+	err      error          // why it has come to nothing; once it has landed
 }
 
 // largeCommit is from which size on, in bytes, a commit does not wait until the one
@@ -209,7 +212,6 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	for i, id := range d.b.Commands() {
 		ids[i] = id
 	}
-	expected := w.chain.Sequence
 	chain := w.chain
 	chain.Sequence++
 	chain.Revision = d.Revision()
@@ -223,16 +225,19 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	if err := d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
-	w.chain = chain
 	var before *flight
 	if len(w.flights) > 0 {
 		before = w.flights[len(w.flights)-1]
 	}
-	f := &flight{tx: d.Tx, appended: make(chan struct{}), landed: make(chan struct{})}
+	f := &flight{
+		commit: c, message: message, expected: w.chain.Sequence, chain: chain,
+		appended: make(chan struct{}), landed: make(chan struct{}),
+	}
 	w.flights = append(w.flights, f)
+	w.chain = chain
 	go func() {
 		defer close(f.landed)
-		f.err = w.fly(ctx, c, f, before, expected, chain, message)
+		f.err = w.fly(ctx, f, before)
 		d.b.Free()
 	}()
 	return nil
@@ -240,13 +245,13 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 
 // fly appends a commit and, once the one before has landed, applies it and
 // answers.
-func (w *Writer) fly(ctx context.Context, c *commit, f, before *flight, expected uint64, chain eventlog.Chain, message []byte) error {
-	d := c.d
+func (w *Writer) fly(ctx context.Context, f, before *flight) error {
+	d := f.d
 	w.c.Failpoint(FailDecided)
 	start := time.Now()
 	prepared := make(chan error, 1)
 	go func() { prepared <- d.Tx.Prepare() }()
-	err := w.c.Log.Append(ctx, expected, d.id, message)
+	err := w.c.Log.Append(ctx, f.expected, d.id, f.message)
 	if err == nil {
 		close(f.appended)
 	}
@@ -254,7 +259,7 @@ func (w *Writer) fly(ctx context.Context, c *commit, f, before *flight, expected
 	w.c.Failpoint(FailAppended)
 	if err != nil {
 		if errors.Is(err, eventlog.ErrFenced) {
-			w.refuse(c.outcomes)
+			w.refuse(f.outcomes)
 		}
 		return err
 	}
@@ -276,11 +281,11 @@ func (w *Writer) fly(ctx context.Context, c *commit, f, before *flight, expected
 	}
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
-		Sequence: chain.Sequence, Revision: chain.Revision, Time: chain.Time, Bytes: len(message), Requests: len(c.outcomes),
+		Sequence: f.chain.Sequence, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: len(f.message), Requests: len(f.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: c.took, Append: appended.Sub(start), Apply: time.Since(apply),
+		Decide: f.took, Append: appended.Sub(start), Apply: time.Since(apply),
 	})
-	for _, o := range c.outcomes {
+	for _, o := range f.outcomes {
 		w.answer(o)
 	}
 	return nil

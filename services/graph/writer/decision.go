@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -175,15 +174,6 @@ func (d *Decision) Rollback() {
 
 // Release keeps what was applied since the Savepoint.
 func (d *Decision) Release() { d.Tx.Release() }
-
-// Prefetch reads the nodes of objects that are about to be looked at.
-func (d *Decision) Prefetch(uids []uid.UID) { d.Tx.Prefetch(uids) }
-
-// PrefetchNames reads which objects have names that are about to be looked up,
-// and their nodes.
-func (d *Decision) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
-	d.Tx.PrefetchNames(kind, namespace, names)
-}
 
 // Revision is that of the last event that was applied.
 func (d *Decision) Revision() uint64 { return d.b.Revision() - 1 }

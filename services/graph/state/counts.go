@@ -1,0 +1,106 @@
+package state
+
+import (
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// owner is a uid that dependents refer to, whether it exists or not, with the
+// counters that were read or changed.
+type owner struct {
+	uid    uid.UID
+	all    claim // of any claim
+	claims []*claim
+	whole  bool                             // claims has all that are not zero
+	index  map[lifecycle.Coordinates]*claim // once there are many
+	grew   bool                             // in this commit: see grow
+	holds  bool                             // since this commit: see OwedChange.Holds
+}
+
+// fewClaims is how many claims on an owner are few.
+const fewClaims = 8
+
+type claim struct {
+	c lifecycle.Coordinates
+	counter
+	stored bool
+	dirty  bool
+}
+
+// find returns a counter that was read before, or nil.
+func (w *owner) find(c lifecycle.Coordinates) *claim {
+	if w.index != nil {
+		return w.index[c]
+	}
+	for _, e := range w.claims {
+		if e.c == c {
+			return e
+		}
+	}
+	return nil
+}
+
+// owner returns the counters on a uid.
+func (s *Snapshot) owner(u uid.UID) *owner {
+	if s.owners[u] == nil {
+		s.owners[u] = &owner{uid: u} // if there are many
+		s.prefetchCounts([]uid.UID{u})
+	}
+	return s.owners[u]
+}
+
+// Count implements lifecycle.View.
+func (s *Snapshot) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
+	if c := s.cached(owner); c.node != nil && !c.parent {
+		return lifecycle.Counts{}
+	}
+	if !claims.AnyNamespace {
+		return s.counter(owner, claims.Coordinates).Counts
+	}
+	var sum lifecycle.Counts
+	s.claims(owner, claims.Coordinates, func(_ lifecycle.Coordinates, c counter) bool {
+		sum = sum.Plus(c.Counts)
+		return true
+	})
+	return sum
+}
+
+func (s *Snapshot) counter(u uid.UID, c lifecycle.Coordinates) counter {
+	w := s.owner(u)
+	switch {
+	case !w.whole:
+		return s.r.counter(u, c)
+	case c == lifecycle.Coordinates{}:
+		return w.all.counter
+	}
+	if e := w.find(c); e != nil {
+		return e.counter
+	}
+	return counter{}
+}
+
+// claims is reader.claims.
+func (s *Snapshot) claims(u uid.UID, of lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
+	w := s.owner(u)
+	if !w.whole {
+		s.r.claims(u, of, visit)
+		return
+	}
+	for _, e := range w.claims {
+		at := e.c
+		at.Namespace = of.Namespace
+		if (of == lifecycle.Coordinates{} || at == of) && !visit(e.c, e.counter) {
+			return
+		}
+	}
+}
+
+// ClaimsOn implements lifecycle.View.
+func (s *Snapshot) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
+	var list []lifecycle.Claimed
+	s.claims(owner, lifecycle.Coordinates{}, func(at lifecycle.Coordinates, c counter) bool {
+		list = append(list, lifecycle.Claimed{Coordinates: at, Counts: c.Counts, LastImport: c.lastImport, FirstImport: c.firstImport})
+		return len(list) < limit
+	})
+	return list
+}

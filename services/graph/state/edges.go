@@ -1,0 +1,79 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// Edge is a place among an owner's dependents; the zero value is the start.
+type Edge struct {
+	claim     uint64
+	dependent uid.UID
+}
+
+// Dependents calls visit for the dependents of an owner, behind the place, in
+// the order of the index, until visit returns false. only restricts them to
+// those with a given claim, or to those without it. A dependent with several
+// claims is visited once for each; one that is found under a claim need not
+// make it (see claimHash), its node tells.
+func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit func(Edge, uid.UID) bool) {
+	prefix := edgePrefix(owner)
+	var start []byte
+	if after != (Edge{}) {
+		start = append(edgeKey(nil, owner, after.claim, after.dependent), nul)
+	}
+	if only.claims != nil && !only.invert {
+		// Few claims: one range for each, in order.
+		for _, claim := range only.claims {
+			if claim < after.claim {
+				continue
+			}
+			from := edgeKey(nil, owner, claim, "")
+			if start != nil && claim == after.claim {
+				from = start
+			}
+			more := true
+			s.r.scan("edges", edgeKey(nil, owner, claim, ""), from, func(key, _ []byte) bool {
+				c, d := splitEdgeKey(key, owner)
+				more = visit(Edge{c, d}, d)
+				return more
+			})
+			if !more {
+				return
+			}
+		}
+		return
+	}
+	s.r.scan("edges", prefix, start, func(key, _ []byte) bool {
+		c, d := splitEdgeKey(key, owner)
+		if only.invert && slices.Contains(only.claims, c) {
+			return true
+		}
+		return visit(Edge{c, d}, d)
+	})
+}
+
+// ClaimFilter selects edges by what the dependents claim. The zero value
+// selects all.
+type ClaimFilter struct {
+	claims []uint64 // sorted
+	invert bool
+}
+
+// ValidClaims selects the dependents of n whose claim is true, or those whose
+// claim is not.
+func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
+	f := ClaimFilter{invert: !valid, claims: []uint64{}}
+	if n.Namespace != "" {
+		f.claims = append(f.claims, Identity(n))
+		return f
+	}
+	s.claims(n.UID, n.Coordinates(), func(c lifecycle.Coordinates, _ counter) bool {
+		f.claims = append(f.claims, claimHash(c))
+		return true
+	})
+	slices.Sort(f.claims)
+	return f
+}

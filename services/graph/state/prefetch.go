@@ -1,0 +1,367 @@
+package state
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// Prefetch reads many nodes at once, which is several times cheaper than one
+// after the other.
+func (s *Snapshot) Prefetch(uids []uid.UID) {
+	missing := make([]uid.UID, 0, len(uids))
+	for _, u := range uids {
+		if _, ok := s.nodes[u]; !ok {
+			missing = append(missing, u)
+		}
+	}
+	slices.Sort(missing)
+	if len(s.nodes) == 0 {
+		s.nodes = make(map[uid.UID]cached, len(missing)+8)
+	}
+	missing = slices.Compact(missing)
+	s.r.prefetch(missing, func(u uid.UID, c cached) {
+		c.generation = s.generation
+		s.nodes[u] = c
+	})
+	if s.Err() == nil {
+		s.recent.add(s.generation, missing, s.nodes)
+	}
+}
+
+// PrefetchCounts reads the counters on uids, of which the nodes have been read,
+// and when those were removed that are not there.
+func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
+	missing := make([]uid.UID, 0, len(uids))
+	for _, u := range uids {
+		if c := s.cached(u); (c.node == nil || c.parent) && s.owners[u] == nil {
+			missing = append(missing, u)
+		}
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	if len(missing) > 1 {
+		s.prefetchCounts(missing)
+		s.prefetchRemovals(missing)
+	}
+}
+
+// PrefetchOwners reads the nodes of the owners of objects, which have been read
+// themselves, and when those were removed that are not there.
+func (s *Snapshot) PrefetchOwners(uids []uid.UID) {
+	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node { return s.nodes[u].node })
+	if len(owners) > 1 {
+		s.Prefetch(owners)
+		s.prefetchRemovals(owners)
+	}
+}
+
+func (s *Snapshot) prefetchCounts(sorted []uid.UID) {
+	s.r.prefetchOwners(sorted, func(w *owner) { s.owners[w.uid] = w })
+}
+
+// prefetchRemovals reads when owners were removed that are not there, and that
+// dependents still point to.
+func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
+	var gone []uid.UID
+	for _, u := range sorted {
+		if _, known := s.removals[u]; !known && s.cached(u).node == nil {
+			gone = append(gone, u)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	s.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
+		if ok {
+			s.removals[u] = removal{uid: u, revision: revision, claim: claim}
+		}
+	})
+}
+
+// Prefetch reads many nodes at once.
+func (tx *Tx) Prefetch(uids []uid.UID) {
+	missing := make([]uid.UID, 0, len(uids))
+	for _, u := range uids {
+		if _, ok := tx.objects[u]; ok {
+			continue
+		}
+		if tx.underObject(u) != nil {
+			tx.object(u)
+			continue
+		}
+		missing = append(missing, u)
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	room := make([]object, len(missing))
+	if len(tx.objects) == 0 {
+		tx.objects = make(map[uid.UID]*object, len(missing)+8)
+	}
+	var parents []uid.UID
+	visit := func(u uid.UID, c cached) {
+		o := &room[0]
+		room = room[1:]
+		*o = object{stored: c.node, now: c.node, storedParent: c.parent, nowParent: c.parent, behind: c.behind, generation: c.generation}
+		tx.objects[u] = o
+		if c.parent {
+			parents = append(parents, u)
+		}
+	}
+	var generation uint64
+	if tx.s != nil {
+		generation = tx.s.recent.now()
+		missing = tx.s.recent.find(missing, visit)
+	}
+	tx.r.prefetch(missing, func(u uid.UID, c cached) {
+		c.generation = generation
+		visit(u, c)
+	})
+	if len(parents) > 1 {
+		slices.Sort(parents)
+		tx.prefetchOwners(parents)
+	}
+}
+
+// PrefetchOwners reads what changes of the owners of objects when these go, which
+// have been read themselves.
+func (tx *Tx) PrefetchOwners(uids []uid.UID) {
+	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node {
+		if o := tx.objects[u]; o != nil {
+			return o.now
+		}
+		return nil
+	})
+	if len(owners) < 2 {
+		return
+	}
+	tx.Prefetch(owners)
+	var gone, missing []uid.UID
+	for _, u := range owners {
+		o := tx.objects[u]
+		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
+			gone = append(gone, u)
+		}
+		if (o.stored == nil || o.storedParent) && tx.owners[u] == nil && !tx.underOwns(u) {
+			missing = append(missing, u)
+		}
+	}
+	if len(missing) > 0 {
+		tx.prefetchOwners(missing)
+	}
+	if len(gone) > 0 {
+		tx.r.prefetchAbsent(gone, func(u uid.UID, revision, claim uint64, ok bool) {
+			tx.absent[u] = &absence{revision: revision, claim: claim, ok: ok}
+		})
+	}
+}
+
+// ownersOf are the owners of objects, each once and sorted. node tells the node of
+// an object, nil if it is not known.
+func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
+	for _, u := range uids {
+		n := node(u)
+		if n == nil {
+			continue
+		}
+		for i := range n.Owners {
+			// Dependents of the same owner often follow one another.
+			if o := n.Owners[i].UID; len(owners) == 0 || owners[len(owners)-1] != o {
+				owners = append(owners, o)
+			}
+		}
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
+// prefetchOwners reads the counters on uids, and what is owed because of them.
+// The uids are sorted.
+func (tx *Tx) prefetchOwners(sorted []uid.UID) {
+	tx.r.prefetchOwners(sorted, func(w *owner) {
+		if tx.owners[w.uid] == nil && !tx.underOwns(w.uid) {
+			tx.owners[w.uid] = w
+		}
+	})
+	tx.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		if tx.owed[u] != nil || tx.underOwed(u) != nil {
+			return
+		}
+		e := &owedEntry{}
+		for _, row := range rows {
+			var err error
+			if e.row, err = decodeOwed(row.value); err != nil {
+				tx.r.fail("owed", err)
+			}
+			e.ok, e.stored = true, true
+		}
+		tx.owed[u] = e
+	})
+}
+
+// PrefetchNames reads which objects have names, and their nodes, many at once.
+func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
+	missing := make([]string, 0, len(names))
+	for _, name := range names {
+		if _, ok := tx.looked[nameRef{kind.Resource(), namespace, name}]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	var found []uid.UID
+	for _, name := range missing {
+		u := tx.storedName(kind.Resource(), namespace, name)
+		tx.looked[nameRef{kind.Resource(), namespace, name}] = u
+		if u != "" {
+			found = append(found, u)
+		}
+	}
+	tx.Prefetch(found)
+}
+
+// maxMisses is how many misses in a row make prefetch try the next less often:
+// each twice as seldom as the one before.
+const maxMisses = 6
+
+// prefetch calls visit with the stored nodes of uids, which are sorted, and with
+// which of the others each was seen to come directly behind.
+func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
+	if len(sorted) == 0 {
+		return
+	}
+	it, err := r.iterator(tableNode, nil, nil)
+	if err != nil {
+		r.fail("nodes", err)
+		return
+	}
+	before := func() bool { return it.Valid() && string(it.Key()) < string(r.key) }
+	// Objects that go together often lie together: then the next is the one. Where
+	// it was not, some are searched for before that is tried again, as on the way
+	// to the next may lie many that are deleted.
+	searches, misses := 0, 0
+	var at uid.UID // where the iterator is, if that is one of them
+	for i, u := range sorted {
+		r.key = appendUIDKey(r.key[:0], tableNode, u)
+		var behind uid.UID
+		if searches > 0 {
+			searches--
+		} else if i > 0 && before() {
+			if it.Next(); before() {
+				misses = min(misses+1, maxMisses)
+			} else {
+				misses, behind = 0, at
+			}
+			searches = 1<<misses - 1
+		}
+		if i == 0 || before() {
+			it.SeekGE(r.key)
+		}
+		if !it.Valid() || string(it.Key()) != string(r.key) {
+			at = ""
+			visit(u, cached{})
+			continue
+		}
+		at = u
+		value, err := it.ValueAndErr()
+		if err == nil {
+			c := cached{behind: behind}
+			if c.node, c.parent, err = decodeNodeValue(value); err == nil {
+				visit(u, c)
+				continue
+			}
+		}
+		r.fail("nodes", err)
+		break
+	}
+	if err := it.Error(); err != nil {
+		r.fail("nodes", err)
+	}
+	r.release("nodes", tableNode, it)
+}
+
+// stored is a row of a table.
+type stored struct{ key, value []byte }
+
+// prefetchRows calls visit with the rows that belong to uids, which are sorted:
+// those whose keys begin with the table and the uid, limit of them at the most
+// and whether these are all. They are valid during the call. What others have
+// had that is deleted is not looked at.
+func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
+	it, err := r.iterator(table, nil, nil)
+	if err != nil {
+		r.fail(what, err)
+		return
+	}
+	var room, end []byte
+	rows := make([]stored, 0, limit)
+	for _, u := range sorted {
+		r.key = appendUIDKey(r.key[:0], table, u)
+		end = appendPrefixEnd(end[:0], r.key)
+		rows, room = rows[:0], room[:0]
+		more := func(at pebble.IterValidityState) bool {
+			return at == pebble.IterValid && bytes.HasPrefix(it.Key(), r.key)
+		}
+		at := it.SeekGEWithLimit(r.key, end)
+		for ; more(at) && len(rows) < limit; at = it.NextWithLimit(end) {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				r.fail(what, err)
+				break
+			}
+			from := len(room)
+			room = append(append(room, it.Key()...), value...)
+			rows = append(rows, stored{room[from : from+len(it.Key())], room[from+len(it.Key()):]})
+		}
+		visit(u, rows, !more(at))
+	}
+	if err := it.Error(); err != nil {
+		r.fail(what, err)
+	}
+	r.release(what, table, it)
+}
+
+// prefetchOwners calls visit with the counters on uids, which are sorted: of those
+// alone on which there are few.
+func (r *reader) prefetchOwners(sorted []uid.UID, visit func(*owner)) {
+	r.prefetchRows("claims", tableClaim, sorted, 1+fewClaims, func(u uid.UID, rows []stored, all bool) {
+		if !all {
+			return
+		}
+		w := &owner{uid: u, whole: true}
+		for i, row := range rows {
+			c, err := decodeCounter(row.value)
+			if err != nil {
+				r.fail("claims", err)
+				return
+			}
+			e := &w.all
+			if i > 0 {
+				e = &claim{c: splitClaim(row.key[1+len(u)+1:])}
+				w.claims = append(w.claims, e)
+			}
+			e.counter, e.stored = c, true
+		}
+		visit(w)
+	})
+}
+
+// prefetchAbsent calls visit with what is stored of owners that are gone, of uids
+// that are sorted.
+func (r *reader) prefetchAbsent(sorted []uid.UID, visit func(u uid.UID, revision, claim uint64, ok bool)) {
+	r.prefetchRows("absent", tableAbsent, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		if len(rows) == 0 {
+			visit(u, 0, 0, false)
+			return
+		}
+		revision, claim, err := decodeAbsent(rows[0].value)
+		if err != nil {
+			r.fail("absent", err)
+		}
+		visit(u, revision, claim, err == nil)
+	})
+}

@@ -1,0 +1,109 @@
+package state
+
+import (
+	"bytes"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// minRun is from how many objects on those that go together, and lie together,
+// are deleted by the range of their keys: their nodes, their bodies and, of those
+// with the same owner, their edges. A range costs about as much as a row, once,
+// and spares the rows of all objects in it: in memtables, in flushes and in
+// compactions.
+const minRun = 8
+
+// rangesPerObject is how many ranges a memtable may have, at the most, for each
+// object that is to be deleted by another. All of them are put in order again for
+// whoever reads first after one was added.
+const rangesPerObject = 2
+
+// runs returns how many objects there are in the run that begins with each, 0 if
+// none does. Those of a run are all removed, they follow one another among uids,
+// and nothing lies between them, neither in the state nor in what will be written
+// before this Tx. The uids are those of all objects whose stored form changes,
+// and sorted.
+func (tx *Tx) runs(uids []uid.UID) []int {
+	runs := make([]int, len(uids))
+	limits := map[uint64]uid.UID{} // by generation
+	joined := func(before, u uid.UID, o *object) bool {
+		if o.behind != before {
+			return false
+		}
+		// That was true of one generation. What was created since lies behind, as
+		// a rule: uids begin with the time.
+		limit, ok := limits[o.generation]
+		if !ok {
+			born, known := tx.s.recent.bornSince(o.generation)
+			if limit = first(born, tx.bornUnder); !known {
+				limit = u // it is not known any more what was created
+			}
+			limits[o.generation] = limit
+		}
+		return limit == "" || u < limit
+	}
+	begin, objects := 0, 0
+	for i, u := range uids {
+		o := tx.objects[u]
+		if o.now != nil {
+			continue
+		}
+		if i == 0 || tx.objects[uids[i-1]].now != nil || !joined(uids[i-1], u, o) {
+			begin = i
+		}
+		if n := i + 1 - begin; n >= minRun {
+			objects += n - runs[begin]
+			runs[begin] = n
+		}
+	}
+	if tx.s.ranges.Load() > rangesPerObject*int64(objects) {
+		clear(runs)
+	}
+	return runs
+}
+
+// deleteRun deletes the rows of a run from a table that has one for each object.
+func (w *writer) deleteRun(table byte, run []uid.UID) {
+	w.key = appendUIDKey(w.key[:0], table, run[0])
+	w.value = appendUIDKey(w.value[:0], table, run[len(run)-1])
+	w.deleteRange(w.key, w.value)
+}
+
+// deleteEdges deletes the edges of a run, by ranges those of objects that follow
+// one another and have the same first owner: between them there can be none but
+// edges of the run.
+func (tx *Tx) deleteEdges(w *writer, run []uid.UID) {
+	var prefix, next []byte
+	from := 0
+	end := func(to int) {
+		if prefix == nil {
+			return
+		}
+		if to-from >= minRun {
+			w.key = append(append(w.key[:0], prefix...), run[from]...)
+			w.value = append(append(w.value[:0], prefix...), run[to-1]...)
+			w.deleteRange(w.key, w.value)
+			return
+		}
+		for _, u := range run[from:to] {
+			w.key = append(append(w.key[:0], prefix...), u...)
+			w.delete(w.key)
+		}
+	}
+	for i, u := range run {
+		first := true
+		eachReference(tx.objects[u].stored, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, _ lifecycle.Counts) {
+			next = edgeKey(next[:0], r.UID, claimHash(c), "")
+			switch {
+			case !first:
+				w.delete(append(next, u...))
+			case !bytes.Equal(next, prefix):
+				end(i)
+				prefix, from = append(prefix[:0], next...), i
+			}
+			first = false
+		})
+	}
+	end(len(run))
+}

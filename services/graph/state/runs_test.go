@@ -1,0 +1,281 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// runs plays the same commits to two states. Of one, nodes are read many at once
+// and commits begin while others are still to be flushed; of the other, all is
+// read one by one and flushed at once, so that it deletes row by row.
+type runs struct {
+	t           *rapid.T
+	fast, plain *State
+	ahead       []*Tx // of fast, to be flushed, oldest first
+	snapshots   []*Snapshot
+	there       map[int]*lifecycle.Node
+	kind        *lifecycle.Kind
+
+	sequence, revision uint64
+	ranges             int64 // that were deleted
+}
+
+// spread is how far from one another objects are made first, so that others fit
+// between them.
+const spread = 3
+
+func newRuns(t *rapid.T) *runs {
+	open := func() *State {
+		s, err := Open("state", Config{FS: vfs.NewMem(), MemTableSize: 64 << 10, CacheSize: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return &runs{
+		t: t, fast: open(), plain: open(), there: map[int]*lifecycle.Node{},
+		kind: lifecycle.NewKinds().Of(lifecycle.Group, "Kind"),
+	}
+}
+
+func (r *runs) close() {
+	for _, s := range r.snapshots {
+		_ = s.Close()
+	}
+	_ = r.fast.Close()
+	_ = r.plain.Close()
+}
+
+func (r *runs) uid(i int) uid.UID { return uid.MustParse(fmt.Sprintf("u-%03d", i)) }
+
+// some are most of the objects that are there, in order, often without those
+// that were made between others.
+func (r *runs) some() []int {
+	all := slices.Sorted(maps.Keys(r.there))
+	if rapid.IntRange(0, 3).Draw(r.t, "between, too") > 0 {
+		all = slices.DeleteFunc(all, func(i int) bool { return i%spread > 0 })
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	all = all[rapid.IntRange(0, len(all)/2).Draw(r.t, "from"):]
+	for range rapid.IntRange(0, 2).Draw(r.t, "left out") {
+		if i := rapid.IntRange(0, len(all)).Draw(r.t, "without"); i < len(all) {
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	return all
+}
+
+func (r *runs) created(i int) *lifecycle.Event {
+	n := &lifecycle.Node{UID: r.uid(i), APIVersion: r.kind.APIVersion(), Kind: r.kind.Kind, Name: fmt.Sprint("n-", i), Generation: 1, ImportTime: 1}
+	for _, o := range rapid.SampledFrom([][]int{{998}, {998}, {998}, {998, 999}, {999}, {}}).Draw(r.t, "owners") {
+		n.Owners = append(n.Owners, lifecycle.OwnerReference{UID: r.uid(o), APIVersion: r.kind.APIVersion(), Kind: r.kind.Kind, Name: fmt.Sprint("n-", o)})
+	}
+	r.there[i] = n
+	return &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}}
+}
+
+func (r *runs) stripped(i int) *lifecycle.Event {
+	after := *r.there[i]
+	e := &lifecycle.Event{Type: lifecycle.OwnerReferencesRemoved, UID: after.UID, References: after.Owners}
+	after.Owners = nil
+	r.there[i] = &after
+	return e
+}
+
+// events are those of a commit.
+func (r *runs) events() (events []*lifecycle.Event) {
+	switch rapid.SampledFrom([]string{"fill", "between", "between", "remove", "remove", "remove"}).Draw(r.t, "commit") {
+	case "fill":
+		for i := 0; i < 40*spread; i += spread {
+			if r.there[i] == nil {
+				events = append(events, r.created(i))
+			}
+		}
+	case "between":
+		if i := rapid.IntRange(0, 40*spread).Draw(r.t, "new"); r.there[i] == nil {
+			events = append(events, r.created(i))
+		}
+	case "remove":
+		some := r.some()
+		if i := rapid.IntRange(0, 80*spread).Draw(r.t, "new"); i < 40*spread && r.there[i] == nil {
+			events = append(events, r.created(i))
+		}
+		spared := rapid.IntRange(0, 80).Draw(r.t, "spared")
+		for k, i := range some {
+			if k == spared && len(r.there[i].Owners) > 0 {
+				events = append(events, r.stripped(i))
+				continue
+			}
+			events = append(events, &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: r.uid(i)})
+			delete(r.there, i)
+		}
+	}
+	return events
+}
+
+func (r *runs) commit() {
+	events := r.events()
+	var existing []uid.UID
+	for _, e := range events {
+		if e.Type != lifecycle.ObjectCreated {
+			existing = append(existing, e.UID)
+		}
+	}
+	r.sequence++
+	apply := func(tx *Tx) {
+		for i, e := range events {
+			var body []byte
+			if e.Type == lifecycle.ObjectCreated {
+				body = []byte("body of " + e.UID)
+			}
+			if _, err := tx.Apply(e, r.revision+uint64(i)+1, body); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		tx.EndCommit(Commit{Sequence: r.sequence, Time: 1})
+	}
+	tx := r.plain.Begin()
+	apply(tx)
+	if r.write(tx); tx.prepared.w.ranges > 0 {
+		r.t.Fatal("ranges were deleted of what was read one by one")
+	}
+	if n := len(r.ahead); n > 0 {
+		tx = r.ahead[n-1].Next()
+	} else {
+		tx = r.fast.Begin()
+	}
+	tx.Prefetch(existing)
+	apply(tx)
+	if rapid.Bool().Draw(r.t, "prepare") {
+		if err := tx.Prepare(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.ahead = append(r.ahead, tx)
+	r.revision += uint64(len(events))
+}
+
+func (r *runs) write(tx *Tx) {
+	if _, err := tx.Flush(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *runs) flush() {
+	if len(r.ahead) > 0 {
+		r.write(r.ahead[0])
+		r.ranges += r.ahead[0].prepared.w.ranges
+		r.ahead = r.ahead[1:]
+	}
+}
+
+// A state that deletes objects by ranges is, key by key, one that deletes them
+// row by row: whatever lay between them when they were read, and was created
+// there since, by a commit that is written or by one that is not.
+func TestRunsDeleteWhatIsRemoved(t *testing.T) {
+	t.Parallel()
+	var ranges atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRuns(t)
+		defer r.close()
+		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"commit", "commit", "flush", "snapshot", "read", "read"}).Draw(t, "step") {
+			case "commit":
+				if len(r.ahead) == 3 {
+					r.flush()
+				}
+				r.commit()
+			case "flush":
+				r.flush()
+			case "snapshot":
+				r.snapshots = append(r.snapshots, r.fast.Snapshot())
+			case "read":
+				var uids []uid.UID
+				for _, i := range r.some() {
+					uids = append(uids, r.uid(i))
+				}
+				if n := len(r.snapshots); n > 0 {
+					r.snapshots[rapid.IntRange(0, n-1).Draw(t, "by")].Prefetch(uids)
+				}
+			}
+		}
+		for len(r.ahead) > 0 {
+			r.flush()
+		}
+		ranges.Add(r.ranges)
+		a, b := r.fast.Snapshot(), r.plain.Snapshot()
+		defer a.Close()
+		defer b.Close()
+		if d, err := Diff(a, b); err != nil || d != nil {
+			t.Fatalf("by ranges and by rows: %v, %v", d, err)
+		}
+	})
+	if ranges.Load() == 0 {
+		t.Fatal("no ranges were deleted")
+	}
+	t.Logf("%d ranges were deleted", ranges.Load())
+}
+
+// A memtable has few ranges for what they delete: while it has many, objects are
+// deleted row by row, until it is flushed.
+func TestRunsAreFewForAMemtable(t *testing.T) {
+	t.Parallel()
+	s := smallState(t, vfs.NewMem())
+	kind := lifecycle.NewKinds().Of(lifecycle.Group, "Kind")
+	sequence, revision := uint64(0), uint64(0)
+	commit := func(events []*lifecycle.Event) (ranges int64) {
+		t.Helper()
+		tx := s.Begin()
+		var uids []uid.UID
+		for _, e := range events {
+			uids = append(uids, e.UID)
+		}
+		tx.Prefetch(uids)
+		for _, e := range events {
+			revision++
+			apply(t, tx, e, revision, nil)
+		}
+		sequence++
+		tx.EndCommit(Commit{Sequence: sequence, Time: 1})
+		if _, err := tx.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		return tx.prepared.w.ranges
+	}
+	removed := func() int64 {
+		t.Helper()
+		var create, remove []*lifecycle.Event
+		for i := range 2 * minRun {
+			n := &lifecycle.Node{UID: uid.MustParse(fmt.Sprint("u-", i)), APIVersion: kind.APIVersion(), Kind: kind.Kind, Name: fmt.Sprint("n-", i), Generation: 1, ImportTime: 1}
+			create = append(create, &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}})
+			remove = append(remove, &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: n.UID})
+		}
+		commit(create)
+		return commit(remove)
+	}
+	const each = 2 // nodes and bodies; there are no edges
+	if n, now := removed(), s.ranges.Load(); n != each || now != each {
+		t.Fatalf("%d ranges, and %d in the memtable, want %d", n, now, each)
+	}
+	s.ranges.Store(rangesPerObject*2*minRun + 1)
+	if n := removed(); n != 0 {
+		t.Fatalf("%d ranges where the memtable has many, want none", n)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if n := removed(); n != each {
+		t.Fatalf("%d ranges in a new memtable, want %d", n, each)
+	}
+}
