@@ -111,24 +111,17 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 	names := snap.NameReader(p.kind, p.namespace, after)
 	defer names.Close()
 	for {
-		// Nodes are read many at once, bodies one by one.
 		chunk, last := names.Next()
-		if !last && looks > 2*found {
-			names.Ahead() // most are left out: the page goes on
+		if !last && !p.fullWith(len(chunk), looks, found, size) {
+			names.Ahead() // while the bodies of these are read, one by one
 		}
-		uids := make([]uid.UID, len(chunk))
-		for i, e := range chunk {
-			uids[i] = e.UID
-		}
-		snap.Prefetch(uids)
 		for _, e := range chunk {
-			n := snap.Node(e.UID)
-			if n == nil {
+			if e.Node == nil {
 				continue // the snapshot has failed
 			}
 			looks++
-			if o, ok := p.match(snap, n); ok {
-				bytes := proto.Size(o.Body) + 512 + len(n.Name) + 256*len(n.Owners)
+			if o, ok := p.match(snap, e.Node); ok {
+				bytes := proto.Size(o.Body) + 512 + len(e.Name) + 256*len(e.Node.Owners)
 				if found > 0 && (found >= p.limit && p.limit > 0 || size+bytes > p.maxBytes) {
 					return after
 				}
@@ -141,11 +134,23 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 				return after
 			}
 		}
-		snap.Forget()
 		if last {
 			return state.NameCursor{}
 		}
 	}
+}
+
+// fullWith guesses whether so many more objects fill the page, given how many were
+// looked at, and what was found: whether all that follow would be read in vain.
+func (p *page) fullWith(more, looks, found, size int) bool {
+	if looks > 2*found {
+		return false // most are left out
+	}
+	object := 1 << 10
+	if found > 0 {
+		object = size / found
+	}
+	return p.limit > 0 && found+more >= p.limit || size+more*object >= p.maxBytes
 }
 
 // match reads the object, and reports whether it belongs on the page.

@@ -1,30 +1,34 @@
 package state
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// NameReader reads the objects of a kind by their names, many at once. It is for
-// the goroutine of its snapshot, and must be closed before that is.
+// NameReader reads the objects of a kind by their names, and their nodes, many at
+// once. It is for the goroutine of its snapshot, and must be closed before that is.
 type NameReader struct {
 	s     *Snapshot
 	r     reader // of the same, to read beside what the goroutine reads
 	kind  *lifecycle.Kind
 	in    string
 	after NameCursor
-	ahead chan []Name // gets what is read ahead, nil if nothing is
+	ahead chan []Named // gets what is read ahead, nil if nothing is
 }
 
-// Name is the name of an object.
-type Name struct {
+// Named is an object at its place among the names of its kind.
+type Named struct {
 	NameCursor
-	UID uid.UID
+	UID  uid.UID
+	Node *lifecycle.Node // nil after a failure
 }
 
-// nameChunk is how many names a NameReader reads at once.
+// nameChunk is how many objects a NameReader reads at once.
 const nameChunk = 256
 
 // NameReader returns a reader of what Names visits.
@@ -33,9 +37,9 @@ func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCur
 	return &NameReader{s: s, r: r, kind: k, in: namespace, after: after}
 }
 
-// Next returns the names that follow, and whether these are the last. After a
+// Next returns the objects that follow, and whether these are the last. After a
 // failure they are fewer than there are: ask the snapshot's Err, after Close.
-func (r *NameReader) Next() (names []Name, last bool) {
+func (r *NameReader) Next() (names []Named, last bool) {
 	if r.ahead != nil {
 		names = <-r.ahead
 		r.ahead = nil
@@ -51,15 +55,30 @@ func (r *NameReader) Next() (names []Name, last bool) {
 // Ahead begins to read what Next will return, in the background. It is called
 // once before each Next, at the most.
 func (r *NameReader) Ahead() {
-	r.ahead = make(chan []Name, 1)
+	r.ahead = make(chan []Named, 1)
 	go func() { r.ahead <- r.read() }()
 }
 
-func (r *NameReader) read() []Name {
-	names := make([]Name, 0, nameChunk)
+func (r *NameReader) read() []Named {
+	names := make([]Named, 0, nameChunk)
 	r.r.names(r.kind, r.in, r.after, func(namespace, name string, u uid.UID) bool {
-		names = append(names, Name{NameCursor{namespace, name}, u})
+		names = append(names, Named{NameCursor: NameCursor{namespace, name}, UID: u})
 		return len(names) < nameChunk
+	})
+	// Nodes are much cheaper in the order of their uids.
+	byUID := make([]*Named, len(names))
+	for i := range names {
+		byUID[i] = &names[i]
+	}
+	slices.SortFunc(byUID, func(a, b *Named) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	uids := make([]uid.UID, len(byUID))
+	for i, e := range byUID {
+		uids[i] = e.UID
+	}
+	next := 0
+	r.r.prefetch(uids, func(_ uid.UID, c cached) {
+		byUID[next].Node = c.node
+		next++
 	})
 	return names
 }
@@ -74,5 +93,26 @@ func (r *NameReader) Close() {
 	}
 	if r.s.r.failure == nil {
 		r.s.r.failure = r.r.failure
+	}
+}
+
+// Nodes calls visit for the nodes of the objects that Names visits, in the same
+// order, until visit returns false. It reads ahead, and remembers none.
+func (s *Snapshot) Nodes(k *lifecycle.Kind, namespace string, after NameCursor, visit func(*lifecycle.Node) bool) {
+	r := s.NameReader(k, namespace, after)
+	defer r.Close()
+	for {
+		names, last := r.Next()
+		if !last {
+			r.Ahead()
+		}
+		for _, e := range names {
+			if e.Node != nil && !visit(e.Node) {
+				return
+			}
+		}
+		if last {
+			return
+		}
 	}
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,8 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// What is read by names many at once, ahead or not, is what Names visits, from
-// any place on; also when it is closed while something is read ahead.
+// What is read by names many at once, ahead or not, is what Names visits, with
+// its nodes, from any place on; also when it is closed while something is read ahead.
 func TestNameReader(t *testing.T) {
 	t.Parallel()
 	s := smallState(t, vfs.NewMem())
@@ -27,9 +28,9 @@ func TestNameReader(t *testing.T) {
 			func(int) bool { return false }, func(int) bool { return true }, func(chunk int) bool { return chunk%2 == 1 },
 		} {
 			snap := s.Snapshot()
-			var all []Name
+			var all []Named
 			snap.Names(kind, "", NameCursor{}, func(ns, name string, u uid.UID) bool {
-				all = append(all, Name{NameCursor{ns, name}, u})
+				all = append(all, Named{NameCursor{ns, name}, u, snap.Node(u)})
 				return true
 			})
 			for from := 0; from <= len(all); from += 100 {
@@ -37,8 +38,18 @@ func TestNameReader(t *testing.T) {
 				if from > 0 {
 					after = all[from-1].NameCursor
 				}
-				if found := readNames(snap, kind, after, ahead); !slices.Equal(found, all[from:]) {
+				if found := readNames(snap, kind, after, ahead); !slices.EqualFunc(found, all[from:], same) {
 					t.Fatalf("from %d of %d on: has read %d names, or others", from, len(all), len(found))
+				}
+			}
+			for _, limit := range []int{1, nameChunk, nameChunk + 1, len(all) + 1} {
+				var nodes []*lifecycle.Node
+				snap.Nodes(kind, "", NameCursor{}, func(n *lifecycle.Node) bool {
+					nodes = append(nodes, n)
+					return len(nodes) < limit
+				})
+				if !slices.EqualFunc(nodes, all[:min(limit, len(all))], func(n *lifecycle.Node, e Named) bool { return reflect.DeepEqual(n, e.Node) }) {
+					t.Fatalf("%d of %d nodes: has read %d, or others", limit, len(all), len(nodes))
 				}
 			}
 			closed := snap.NameReader(kind, "", NameCursor{})
@@ -98,8 +109,13 @@ func create(t *testing.T, s *State, kind *lifecycle.Kind, n int) {
 	}
 }
 
+// same reports whether both are of the same object, and have its node.
+func same(a, b Named) bool {
+	return a.NameCursor == b.NameCursor && a.UID == b.UID && reflect.DeepEqual(a.Node, b.Node) && a.Node != nil && a.Node.UID == a.UID
+}
+
 // readNames reads all names behind a place.
-func readNames(snap *Snapshot, kind *lifecycle.Kind, after NameCursor, ahead func(chunk int) bool) (found []Name) {
+func readNames(snap *Snapshot, kind *lifecycle.Kind, after NameCursor, ahead func(chunk int) bool) (found []Named) {
 	r := snap.NameReader(kind, "", after)
 	defer r.Close()
 	for chunk := 0; ; chunk++ {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
-	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -114,11 +113,7 @@ func (w *session) tellState(s *state.State, at *place) error {
 	var events []*coppicev1.WatchEvent
 	var fail error
 	size := 0
-	snap.Names(kind, w.t.Namespace, state.NameCursor{}, func(_, _ string, u uid.UID) bool {
-		n := snap.Node(u)
-		if n == nil {
-			return true // the snapshot has failed
-		}
+	snap.Nodes(kind, w.t.Namespace, state.NameCursor{}, func(n *lifecycle.Node) bool {
 		if !w.t.sees(n) {
 			return true
 		}
@@ -131,7 +126,6 @@ func (w *session) tellState(s *state.State, at *place) error {
 			// Not the whole state yet: nothing is told up to a revision.
 			fail = w.t.Send(&coppicev1.WatchBatch{Events: events})
 			events, size = nil, proto.Size(e)
-			snap.Forget()
 		}
 		events = append(events, e)
 		return fail == nil
