@@ -195,6 +195,11 @@ func (w *world) settle() {
 		return n == 0
 	})
 	c := client.New(w.nc, client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout/2))
+	// A commit is in the log before it is in the state, which lists are read from.
+	testkit.WaitFor(t, ctx, "the state to have what is in the log", func() bool {
+		page, err := c.Objects(deployments, w.namespace()).Page(ctx, client.ListOptions{Limit: 1}, "")
+		return err == nil && page.Revision >= w.log.revision
+	})
 	for _, s := range w.stages {
 		if err := s.check(ctx, c); err != nil {
 			t.Error(err)
