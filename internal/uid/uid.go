@@ -14,6 +14,7 @@
 package uid
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -96,6 +97,19 @@ func (u UID) String() string {
 		return string(u[2:])
 	}
 	return ""
+}
+
+// DrawnTogether reports whether two packed uids, or keys that begin with them, say
+// that the second was drawn at most a few milliseconds after the first. Of uids
+// that are not UUIDv7 it is as good as never true.
+func DrawnTogether(first, second []byte) bool {
+	const together = 8 // ms
+	if len(first) < 8 || len(second) < 8 || first[0] != tagUUID || second[0] != tagUUID {
+		return false
+	}
+	millis := func(b []byte) uint64 { return binary.BigEndian.Uint64(b) << 8 >> 16 }
+	a, b := millis(first), millis(second)
+	return a <= b && b-a <= together
 }
 
 // ErrMalformed is returned for bytes that are not packed uids.

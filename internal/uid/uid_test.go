@@ -1,6 +1,7 @@
 package uid_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -123,4 +124,32 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse(%q) = %q, valid %v", text, u.String(), u.Valid())
 		}
 	})
+}
+
+func TestDrawnTogether(t *testing.T) {
+	t.Parallel()
+	at := func(millis uint64, rest string) []byte {
+		u := uid.MustParse(fmt.Sprintf("%08x-%04x-7abc-8000-000000000000", millis>>16, millis&0xffff))
+		return append([]byte(u), rest...)
+	}
+	const now = 0x0199_ffff_fffe
+	for _, tc := range []struct {
+		name          string
+		first, second []byte
+		want          bool
+	}{
+		{"the same", at(now, ""), at(now, ""), true},
+		{"keys that begin with them", at(now, "/a"), at(now+3, "/b"), true},
+		{"the last that are together", at(now, ""), at(now+8, ""), true},
+		{"later", at(now, ""), at(now+9, ""), false},
+		{"much later", at(now, ""), at(now+1<<40, ""), false},
+		{"before", at(now, ""), at(now-1, ""), false},
+		{"text", []byte(uid.MustParse("pod-000001")), []byte(uid.MustParse("pod-000002")), false},
+		{"less than a uid", []byte{1}, at(now, ""), false},
+		{"nothing", nil, nil, false},
+	} {
+		if got := uid.DrawnTogether(tc.first, tc.second); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
@@ -33,7 +31,7 @@ const nameChunk = 256
 
 // NameReader returns a reader of what Names visits.
 func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCursor) *NameReader {
-	r := reader{db: s.r.db, idle: map[byte]*pebble.Iterator{}}
+	r := reader{db: s.r.db, idle: map[byte]*cursor{}}
 	return &NameReader{s: s, r: r, kind: k, in: namespace, after: after}
 }
 

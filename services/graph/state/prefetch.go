@@ -224,52 +224,37 @@ func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []stri
 	tx.Prefetch(found)
 }
 
-// maxMisses is how many misses in a row make prefetch try the next less often:
-// each twice as seldom as the one before.
-const maxMisses = 6
-
 // prefetch calls visit with the stored nodes of uids, which are sorted, and with
 // which of the others each was seen to come directly behind.
 func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 	if len(sorted) == 0 {
 		return
 	}
-	it, err := r.iterator(tableNode, nil, nil)
+	it, err := r.cursor(tableNode, nil, nil)
 	if err != nil {
 		r.fail("nodes", err)
 		return
 	}
-	before := func() bool { return it.Valid() && string(it.Key()) < string(r.key) }
-	// Objects that go together often lie together: then the next is the one. Where
-	// it was not, some are searched for before that is tried again, as on the way
-	// to the next may lie many that are deleted.
-	searches, misses := 0, 0
-	var at uid.UID // where the iterator is, if that is one of them
+	var at uid.UID // where the cursor is, if that is one of them
 	for i, u := range sorted {
+		if i == 0 && it.at == pebble.IterValid {
+			at = uid.UID(it.Key()[1:]) // one that was read before
+		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
-		var behind uid.UID
-		if searches > 0 {
-			searches--
-		} else if i > 0 && before() {
-			if it.Next(); before() {
-				misses = min(misses+1, maxMisses)
-			} else {
-				misses, behind = 0, at
-			}
-			searches = 1<<misses - 1
-		}
-		if i == 0 || before() {
-			it.SeekGE(r.key)
-		}
-		if !it.Valid() || string(it.Key()) != string(r.key) {
+		r.end = append(append(r.end[:0], r.key...), nul)
+		stepped := it.seek(r.key, r.end, i > 0 || it.near(r.key)) // what goes together often lies together
+		if it.at != pebble.IterValid || !bytes.Equal(it.Key(), r.key) {
 			at = ""
 			visit(u, cached{})
 			continue
 		}
+		c := cached{}
+		if stepped {
+			c.behind = at
+		}
 		at = u
 		value, err := it.ValueAndErr()
 		if err == nil {
-			c := cached{behind: behind}
 			if c.node, c.parent, err = decodeNodeValue(value); err == nil {
 				visit(u, c)
 				continue
@@ -292,22 +277,18 @@ type stored struct{ key, value []byte }
 // and whether these are all. They are valid during the call. What others have
 // had that is deleted is not looked at.
 func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
-	it, err := r.iterator(table, nil, nil)
+	it, err := r.cursor(table, nil, nil)
 	if err != nil {
 		r.fail(what, err)
 		return
 	}
-	var room, end []byte
-	rows := make([]stored, 0, limit)
+	rows, room := r.rows, r.room
+	r.rows, r.room = nil, nil // visit may read, too
 	for _, u := range sorted {
 		r.key = appendUIDKey(r.key[:0], table, u)
-		end = appendPrefixEnd(end[:0], r.key)
+		r.end = appendPrefixEnd(r.end[:0], r.key)
 		rows, room = rows[:0], room[:0]
-		more := func(at pebble.IterValidityState) bool {
-			return at == pebble.IterValid && bytes.HasPrefix(it.Key(), r.key)
-		}
-		at := it.SeekGEWithLimit(r.key, end)
-		for ; more(at) && len(rows) < limit; at = it.NextWithLimit(end) {
+		for it.seek(r.key, r.end, it.near(r.key)); it.on(r.key) && len(rows) < limit; it.next(r.end) {
 			value, err := it.ValueAndErr()
 			if err != nil {
 				r.fail(what, err)
@@ -317,8 +298,9 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 			room = append(append(room, it.Key()...), value...)
 			rows = append(rows, stored{room[from : from+len(it.Key())], room[from+len(it.Key()):]})
 		}
-		visit(u, rows, !more(at))
+		visit(u, rows, !it.on(r.key))
 	}
+	r.rows, r.room = rows, room
 	if err := it.Error(); err != nil {
 		r.fail(what, err)
 	}

@@ -17,16 +17,18 @@ import (
 type reader struct {
 	db      pebble.Reader
 	removed *window[uint64]
-	key     []byte // scratch
 	failure error
-	// idle has an iterator for each table that was read, to read on with; nil
-	// where nobody would close them.
-	idle map[byte]*pebble.Iterator
+
+	key, end, room []byte // scratch
+	rows           []stored
+	// idle has a cursor for each table that was read, to read on with; nil where
+	// nobody would close them.
+	idle map[byte]*cursor
 }
 
-// iterator returns an iterator over a table: the idle one, or a new one, which
-// need not see what is outside of the bounds.
-func (r *reader) iterator(table byte, lower, upper []byte) (*pebble.Iterator, error) {
+// cursor returns a cursor over a table: the idle one, or a new one, which need not
+// see what is outside of the bounds.
+func (r *reader) cursor(table byte, lower, upper []byte) (*cursor, error) {
 	if it := r.idle[table]; it != nil {
 		delete(r.idle, table)
 		return it, nil
@@ -34,11 +36,15 @@ func (r *reader) iterator(table byte, lower, upper []byte) (*pebble.Iterator, er
 	if r.idle != nil || lower == nil {
 		lower, upper = []byte{table}, []byte{table + 1}
 	}
-	return r.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper, UseL6Filters: true})
+	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper, UseL6Filters: true})
+	if err != nil {
+		return nil, err
+	}
+	return &cursor{Iterator: it, at: pebble.IterExhausted}, nil
 }
 
-// release ends the use of an iterator.
-func (r *reader) release(what string, table byte, it *pebble.Iterator) {
+// release ends the use of a cursor.
+func (r *reader) release(what string, table byte, it *cursor) {
 	if r.idle != nil && r.idle[table] == nil && it.Error() == nil {
 		r.idle[table] = it
 		return
@@ -48,7 +54,7 @@ func (r *reader) release(what string, table byte, it *pebble.Iterator) {
 	}
 }
 
-// close closes the idle iterators.
+// close closes the idle cursors.
 func (r *reader) close() (err error) {
 	for _, it := range r.idle {
 		err = errors.Join(err, it.Close())
@@ -83,14 +89,14 @@ func (r *reader) get(what string, key []byte, visit func([]byte) error) (found b
 	return true
 }
 
-// seek is get by means of an iterator.
+// seek is get by means of a cursor.
 func (r *reader) seek(what string, key []byte, visit func([]byte) error) (found bool) {
-	it, err := r.iterator(key[0], nil, nil)
+	it, err := r.cursor(key[0], nil, nil)
 	if err != nil {
 		r.fail(what, err)
 		return false
 	}
-	if found = it.SeekPrefixGE(key); found {
+	if found = it.get(key); found {
 		value, err := it.ValueAndErr()
 		if err == nil {
 			err = visit(value)
@@ -196,12 +202,12 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 		start = prefix
 	}
 	end := prefixEnd(prefix)
-	it, err := r.iterator(prefix[0], start, end)
+	it, err := r.cursor(prefix[0], start, end)
 	if err != nil {
 		r.fail(what, err)
 		return
 	}
-	for at := it.SeekGEWithLimit(start, end); at == pebble.IterValid && string(it.Key()) < string(end); at = it.NextWithLimit(end) {
+	for it.seek(start, end, it.near(start)); it.on(prefix); it.next(end) {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			r.fail(what, err)

@@ -44,7 +44,7 @@ func (s *State) Snapshot() *Snapshot {
 	defer s.mu.RUnlock()
 	snap := s.db.NewSnapshot()
 	return &Snapshot{
-		r:          reader{db: snap, removed: s.removed, idle: map[byte]*pebble.Iterator{}},
+		r:          reader{db: snap, removed: s.removed, idle: map[byte]*cursor{}},
 		snap:       snap,
 		kinds:      s.kinds,
 		options:    s.options,
