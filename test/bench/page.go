@@ -103,7 +103,7 @@ func (p *page) writeLinear(w *writer) {
 		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx the time, %.2fx the CPU | %s | %.1f and %.1f us | |",
 			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, inTime, inCPU, yes(p.linearly()), cost(many), cost(few))
 		w.line("")
-		w.line("A wide cascade by size, one after the other; the median of %d:", targetRounds)
+		w.line("A wide cascade by size, one after the other; the median of %d, of less than a million of %d:", targetRounds, targetRounds*moreOfFew)
 		w.line("")
 		w.line("| objects | objects/s | CPU an object |")
 		w.line("|---|---|---|")
