@@ -9,8 +9,8 @@ import (
 )
 
 // cursor is an iterator over a table that knows where it is: rows that are read
-// one after the other often lie so, and to step to the next row takes a tenth of
-// the time of a search.
+// one after the other often lie so, and to step to the next row is much cheaper
+// than a search.
 type cursor struct {
 	*pebble.Iterator
 	at    pebble.IterValidityState // where the last seek or next has led; IterExhausted if nothing is known
@@ -59,7 +59,7 @@ func (c *cursor) position() []byte {
 
 // near reports whether a key of a table whose keys begin with uids is a short way
 // ahead: whether its uid was drawn at about the same time as that of the position.
-// On the way lies what was created in between, however much of it is deleted.
+// On the way lies what belongs to the objects that were created in between.
 func (c *cursor) near(key []byte) bool {
 	from := c.position()
 	return len(from) > 1 && uid.DrawnTogether(from[1:], key[1:])

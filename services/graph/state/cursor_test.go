@@ -70,7 +70,7 @@ func TestCursor(t *testing.T) {
 			},
 			"next": func(t *rapid.T) {
 				if at < 0 {
-					t.Skip("it is on no row")
+					return // it is on no row
 				}
 				limit = at + rapid.IntRange(1, 10).Draw(t, "limit")
 				c.next(key(limit))

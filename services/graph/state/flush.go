@@ -165,15 +165,13 @@ func (tx *Tx) dirtyObjects() []uid.UID {
 }
 
 func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
-	for i := 0; i < len(uids); i++ {
-		if n := runs[i]; n > 0 {
-			w.deleteRun(tableNode, uids[i:i+n])
-			i += n - 1
+	for run := range inRuns(uids, runs) {
+		if len(run) > 1 {
+			w.deleteRun(tableNode, run)
 			continue
 		}
-		u := uids[i]
-		o := tx.objects[u]
-		w.key = appendUIDKey(w.key[:0], tableNode, u)
+		o := tx.objects[run[0]]
+		w.key = appendUIDKey(w.key[:0], tableNode, run[0])
 		if o.now == nil {
 			w.delete(w.key)
 			continue
@@ -184,15 +182,13 @@ func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
 }
 
 func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
-	for i := 0; i < len(uids); i++ {
-		if n := runs[i]; n > 0 {
-			w.deleteRun(tableBody, uids[i:i+n])
-			i += n - 1
+	for run := range inRuns(uids, runs) {
+		if len(run) > 1 {
+			w.deleteRun(tableBody, run)
 			continue
 		}
-		u := uids[i]
-		o := tx.objects[u]
-		w.key = appendUIDKey(w.key[:0], tableBody, u)
+		o := tx.objects[run[0]]
+		w.key = appendUIDKey(w.key[:0], tableBody, run[0])
 		switch {
 		case o.now == nil:
 			w.delete(w.key)
@@ -245,13 +241,12 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 }
 
 func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
-	for i := 0; i < len(uids); i++ {
-		if n := runs[i]; n > 0 {
-			tx.deleteEdges(w, uids[i:i+n])
-			i += n - 1
+	for run := range inRuns(uids, runs) {
+		if len(run) > 1 {
+			tx.deleteEdges(w, run)
 			continue
 		}
-		u := uids[i]
+		u := run[0]
 		o := tx.objects[u]
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
 			continue

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"iter"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -61,6 +62,19 @@ func (tx *Tx) runs(uids []uid.UID) []int {
 		clear(runs)
 	}
 	return runs
+}
+
+// inRuns iterates over uids, those of a run together and the others one by one.
+func inRuns(uids []uid.UID, runs []int) iter.Seq[[]uid.UID] {
+	return func(yield func([]uid.UID) bool) {
+		for i := 0; i < len(uids); {
+			n := max(1, runs[i])
+			if !yield(uids[i : i+n]) {
+				return
+			}
+			i += n
+		}
+	}
 }
 
 // deleteRun deletes the rows of a run from a table that has one for each object.
