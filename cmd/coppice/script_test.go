@@ -22,8 +22,8 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 func TestMain(m *testing.M) {
@@ -125,8 +125,6 @@ type stackKey struct{}
 func (s *stack) start(setenv func(key, value string)) error {
 	running, err := allinone.Start(context.Background(), allinone.Config{
 		Dir: s.dir, Port: -1, Realms: []string{bus.DefaultRealm, "other"},
-		// What is owed comes soon enough in a test that drops work.
-		Scanner: func(c *scanner.Config) { c.RedriveInterval, c.RedriveAge = 100*time.Millisecond, 100*time.Millisecond },
 	})
 	if err != nil {
 		return err
@@ -178,7 +176,7 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "stack": stackCommand, "manypods": manyPods,
+			"exits": exits, "await": await, "stack": stackCommand, "redrive": redrive, "manypods": manyPods,
 		},
 	})
 }
@@ -241,6 +239,19 @@ func stackCommand(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("usage: stack stop | stack start")
 	}
+}
+
+// redrive has everything published again that is owed, which the scanner does of
+// what has been owed for half a minute.
+func redrive(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: redrive")
+	}
+	nc, err := ts.Value(stackKey{}).(*stack).running.Conn(bus.RoleScanner)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ts.Check(rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpRedrive), nil, &coppicev1.RedriveRequest{}, &coppicev1.RedriveReply{}))
 }
 
 // manyPods writes manifests of a ReplicaSet and of pods that it owns: manypods
