@@ -86,7 +86,13 @@ func (tx *Tx) Prepare() error {
 // Flush writes the effects of the commits that have ended, in one batch with
 // the checkpoint, and publishes them to new Snapshots. It returns what has
 // changed of what is owed. After an error the State is unusable.
-func (tx *Tx) Flush() ([]OwedChange, error) {
+func (tx *Tx) Flush() ([]OwedChange, error) { return tx.FlushTelling(func() {}) }
+
+// FlushTelling is Flush, and calls tell before it writes, when the effects can be
+// told of: Command knows the commands, and whoever takes a Snapshot or begins a Tx
+// from then on waits until they are written, which tell itself must not do. If they
+// cannot be written, no later Snapshot can be read.
+func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	if err := tx.Prepare(); err != nil {
 		return nil, err
 	}
@@ -98,6 +104,8 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.commands.update(tx.commands, commands)
+	tell()
 	s.written.add(p.names, p.w.b.Len())
 	if err := s.commit(p.w.b); err != nil {
 		return nil, err
@@ -108,7 +116,6 @@ func (tx *Tx) Flush() ([]OwedChange, error) {
 	s.ranges.Add(p.w.ranges)
 	s.recent.write(p.dirty, tx.born)
 	s.removed.update(tx.removed, removed)
-	s.commands.update(tx.commands, commands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
 	tx.flushed.Store(true)
 	return p.owed, nil

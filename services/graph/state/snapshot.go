@@ -38,13 +38,14 @@ type cached struct {
 
 var _ lifecycle.View = (*Snapshot)(nil)
 
-// Snapshot returns the state as of now.
+// Snapshot returns the state as of now; of one that has failed, with that as its
+// Err.
 func (s *State) Snapshot() *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	snap := s.db.NewSnapshot()
 	return &Snapshot{
-		r:          reader{db: snap, removed: s.removed, idle: map[byte]*cursor{}},
+		r:          reader{db: snap, removed: s.removed, idle: map[byte]*cursor{}, failure: s.failures.err()},
 		snap:       snap,
 		kinds:      s.kinds,
 		options:    s.options,

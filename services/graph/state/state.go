@@ -255,6 +255,7 @@ func (s *State) loadOptions(r *reader) {
 // commit writes a batch, or returns why the state has failed.
 func (s *State) commit(b *pebble.Batch) error {
 	if err := s.failures.guard(func() error { return s.db.Apply(b, pebble.NoSync) }); err != nil {
+		s.failures.fail(err)
 		return fmt.Errorf("state: write: %w", err)
 	}
 	return nil

@@ -3,10 +3,12 @@ package writer_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -142,6 +144,39 @@ func TestCheckSeesTheLastCommit(t *testing.T) {
 	}
 }
 
+// Who was answered sees what was done, and a repetition of the command is known, even
+// though the state is written afterwards.
+func TestAnsweredIsSeen(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	for i := range 100 {
+		r := create(fmt.Sprintf("x-%d", i))
+		r.ID[0], r.ID[1] = 1, byte(i)
+		type seen struct {
+			revision, sequence uint64
+			known              bool
+		}
+		sees := make(chan seen, 1)
+		r.Done = func(proto.Message, *lifecycle.Error) {
+			var s seen
+			s.sequence, s.known = b.state.Command(r.ID)
+			go func() {
+				snap := b.state.Snapshot()
+				defer snap.Close()
+				s.revision = snap.Revision()
+				sees <- s
+			}()
+			runtime.Gosched() // the sooner it looks, the better
+		}
+		before := b.state.Checkpoint()
+		b.w.Submit(r)
+		want := seen{before.GetRevision() + 1, before.GetSequence() + 1, true}
+		if got := testkit.Receive(t, b.ctx, "who looks", sees); got != want {
+			t.Fatalf("the %dth sees %+v, want %+v", i, got, want)
+		}
+	}
+}
+
 // many is the creation of so many objects that their commit is a large one.
 func many(prefix string) *writer.Request {
 	names := make([]string, 500)
@@ -217,8 +252,9 @@ func TestFollowsIntoTheLog(t *testing.T) {
 	}
 }
 
-// Of commits that are in the log and cannot be written into the state nobody is
-// told, and the writer ends. The log has them, and so has who folds it again.
+// When a commit that is in the log cannot be written into the state, nothing more is
+// read of that, nobody is told of those that follow, and the writer ends. The log has
+// them, and so has who folds it again.
 func TestCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var release func()
@@ -236,6 +272,13 @@ func TestCannotBeWritten(t *testing.T) {
 	if !errors.Is(err, errorfs.ErrInjected) {
 		t.Errorf("the writer ended with %v, want %v", err, errorfs.ErrInjected)
 	}
-	none(t, "the first command", first)
+	testkit.Receive(t, b.ctx, "the answer that the first is in the log", first).objects(t)
+	snap := b.state.Snapshot()
+	if snap.Err() == nil {
+		t.Errorf("a state is read, at revision %d, that does not have what was answered", snap.Revision())
+	}
+	if err := snap.Close(); err != nil {
+		t.Error(err)
+	}
 	none(t, "the command after it", large)
 }

@@ -243,8 +243,7 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	return nil
 }
 
-// fly appends a commit and, once the one before has landed, applies it and
-// answers.
+// fly appends a commit and, once the one before has landed, answers and applies it.
 func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	d := f.d
 	w.c.Failpoint(FailDecided)
@@ -274,8 +273,13 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 			return errNotWritten
 		}
 	}
-	apply := time.Now()
-	owed, err := d.Tx.Flush()
+	var apply time.Time
+	owed, err := d.Tx.FlushTelling(func() {
+		for _, o := range f.outcomes {
+			w.answer(o)
+		}
+		apply = time.Now()
+	})
 	if err != nil {
 		return err
 	}
@@ -285,9 +289,6 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
 		Decide: f.took, Append: appended.Sub(start), Apply: time.Since(apply),
 	})
-	for _, o := range f.outcomes {
-		w.answer(o)
-	}
 	return nil
 }
 

@@ -5,17 +5,18 @@
 //
 // The writer decides all requests that have queued, each against the state plus
 // what those before it have changed; publishes one message; waits for the
-// acknowledgement, which means that it is on disk; applies it to the state; and
-// answers. While one commit is on its way, the next is decided on top of it, and
+// acknowledgement, which means that it is on disk; answers; and applies it to the
+// state, for which whoever reads the state from then on waits. While one commit is on its way, the next is decided on top of it, and
 // takes requests until it can follow: when the one before is in the state or, if
 // it is large by then, in the log.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
-//	                                          └─► Log.Append -> Tx.Flush -> Done
+//	                                          └─► Log.Append -> Done -> Tx.Flush
 //
 // If a commit comes to nothing, so does what was decided on top of it, of which
 // nobody was told. If one that is in the log cannot be written into the state, nobody
-// is told of it, nor of those that follow: who repeats a command gets its outcome.
+// is told of those that follow, and nothing is read any more: who repeats a command
+// gets its outcome from the next writer.
 //
 // A request that does not fit into the commit any more goes into the next one,
 // or, where its parts are independent of each other, goes on there.
