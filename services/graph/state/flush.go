@@ -116,7 +116,7 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.ranges.Add(p.w.ranges)
 	s.recent.write(p.dirty, tx.born)
 	s.removed.update(tx.removed, removed)
-	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
+	s.kinds, s.options, s.checkpoint, s.last = tx.kinds, tx.options, tx.checkpoint, tx.size()
 	tx.flushed.Store(true)
 	return p.owed, nil
 }
@@ -214,8 +214,11 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
 func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	keys = make([]uint64, 0, len(uids))
 	rows := make([]stored, 0, len(uids))
-	var room []byte // of rows; where it is too small, of those that follow
+	var room []byte // of the rows that follow
 	name := func(kinds *lifecycle.Kinds, n *lifecycle.Node) {
+		if cap(room)-len(room) < longName {
+			room = make([]byte, 0, longName+min(128*len(uids), 64<<10))
+		}
 		from := len(room)
 		room = nameKey(room, kinds.OfNode(n).Resource(), n.Namespace, n.Name)
 		to := len(room)
@@ -246,6 +249,9 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	}
 	return keys
 }
+
+// longName is longer than the rows of most names are, in bytes.
+const longName = 512
 
 func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 	for run := range inRuns(uids, runs) {

@@ -207,7 +207,7 @@ func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
 	missing := make([]string, 0, len(names))
 	for _, name := range names {
-		if _, ok := tx.looked[nameRef{kind.Resource(), namespace, name}]; !ok {
+		if _, ok := tx.named(nameRef{kind.Resource(), namespace, name}); !ok {
 			missing = append(missing, name)
 		}
 	}
@@ -216,7 +216,7 @@ func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []stri
 	var found []uid.UID
 	for _, name := range missing {
 		u := tx.storedName(kind.Resource(), namespace, name)
-		tx.looked[nameRef{kind.Resource(), namespace, name}] = u
+		tx.names[nameRef{kind.Resource(), namespace, name}] = u
 		if u != "" {
 			found = append(found, u)
 		}

@@ -29,8 +29,7 @@ type Tx struct {
 	checkpoint *coppicev1.Checkpoint
 
 	objects  map[uid.UID]*object
-	names    map[nameRef]uid.UID // of objects created here
-	looked   map[nameRef]uid.UID // as stored, of names that were looked up; "" if there is none
+	names    map[nameRef]uid.UID // who has a name, or had it last: created here, or looked up; "" for nobody
 	owners   map[uid.UID]*owner
 	absent   map[uid.UID]*absence
 	owed     map[uid.UID]*owedEntry
@@ -94,7 +93,7 @@ var _ lifecycle.View = (*Tx)(nil)
 func (s *State) Begin() *Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint)
+	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint, s.last)
 	tx.s = s
 	return tx
 }
@@ -109,7 +108,7 @@ func (tx *Tx) Next() *Tx {
 			break
 		}
 	}
-	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint)
+	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint, tx.size())
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
 	for t := tx; t != nil; t = t.under {
 		next.bornUnder = first(next.bornUnder, t.born)
@@ -117,16 +116,19 @@ func (tx *Tx) Next() *Tx {
 	return next
 }
 
-func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint) *Tx {
+// size is how many names the Tx knows: as many, about, as objects that it creates.
+func (tx *Tx) size() int { return len(tx.names) }
+
+// newTx returns a Tx with room for so many objects: to grow it costs more.
+func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint, room int) *Tx {
 	return &Tx{
 		r:          r,
 		was:        kinds,
 		kinds:      kinds,
 		options:    options,
 		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
-		objects:    map[uid.UID]*object{},
-		names:      map[nameRef]uid.UID{},
-		looked:     map[nameRef]uid.UID{},
+		objects:    make(map[uid.UID]*object, room),
+		names:      make(map[nameRef]uid.UID, room),
 		owners:     map[uid.UID]*owner{},
 		absent:     map[uid.UID]*absence{},
 		owed:       map[uid.UID]*owedEntry{},
@@ -138,7 +140,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 // Begin starts a Tx on the snapshot, to find out what commits would do. It ends
 // with the snapshot and must be dropped: nothing of it can be written.
 func (s *Snapshot) Begin() *Tx {
-	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.options, s.checkpoint)
+	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.options, s.checkpoint, 0)
 }
 
 // Stored is the state without what the Tx has changed.

@@ -22,20 +22,23 @@ func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 // Lookup implements lifecycle.View.
 func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	ref := nameRef{kind.Resource(), namespace, name}
-	u, ok := tx.names[ref]
-	for t := tx.under; !ok && t != nil; t = t.under {
-		u, ok = t.names[ref]
-	}
+	u, ok := tx.named(ref)
 	if !ok {
-		if u, ok = tx.looked[ref]; !ok {
-			u = tx.storedName(ref.resource, namespace, name)
-			tx.looked[ref] = u
-		}
+		u = tx.storedName(ref.resource, namespace, name)
+		tx.names[ref] = u
 	}
 	if u == "" || tx.object(u).now == nil {
 		return ""
 	}
 	return u
+}
+
+// named returns who has a name, if this Tx or one under it knows.
+func (tx *Tx) named(ref nameRef) (u uid.UID, ok bool) {
+	for t := tx; !ok && t != nil; t = t.under {
+		u, ok = t.names[ref]
+	}
+	return u, ok
 }
 
 // Body implements lifecycle.View.
@@ -276,14 +279,14 @@ func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
 		return false
 	})
 	for t := tx; name == "" && t != nil; t = t.under {
-		name = tx.anyCreated(t.names, matches)
+		name = tx.anyNamed(t.names, matches)
 	}
 	return name
 }
 
-func (tx *Tx) anyCreated(names map[nameRef]uid.UID, matches func(nameRef) bool) string {
+func (tx *Tx) anyNamed(names map[nameRef]uid.UID, matches func(nameRef) bool) string {
 	for ref, u := range names {
-		if matches(ref) && tx.object(u).now != nil {
+		if u != "" && matches(ref) && tx.object(u).now != nil {
 			return ref.resource + "/" + ref.name
 		}
 	}

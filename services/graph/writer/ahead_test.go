@@ -46,12 +46,12 @@ func TestDecidesAhead(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
 	first, release := b.underWay()
-	decided := make(chan struct{}, 2)
-	again, other := b.submit(told(create("first"), decided)), b.submit(told(create("y"), decided))
-	for range 2 {
+	decided := make(chan struct{}, 4)
+	again, other, batch := b.submit(told(create("first"), decided)), b.submit(told(create("y"), decided)), b.submit(told(create("first", "z"), decided))
+	for range 4 {
 		testkit.Receive(t, b.ctx, "a decision", decided)
 	}
-	for _, a := range []<-chan answer{first, again, other} {
+	for _, a := range []<-chan answer{first, again, other, batch} {
 		none(t, "a command whose commit, or the one before, is on its way", a)
 	}
 	release()
@@ -60,8 +60,11 @@ func TestDecidesAhead(t *testing.T) {
 		t.Errorf("the second creation: %v", a)
 	}
 	testkit.Receive(t, b.ctx, "the answer", other).objects(t)
+	if r := testkit.Receive(t, b.ctx, "the answer", batch).objects(t); r[0].GetCode() != 409 || r[1].GetCode() != 201 {
+		t.Errorf("the creation of both: %v", r)
+	}
 	if n := len(b.log.check(t)); n != 3 {
-		t.Errorf("the log has %d commits: genesis, the first and y make 3", n)
+		t.Errorf("the log has %d commits: genesis, the first, and y with z make 3", n)
 	}
 }
 

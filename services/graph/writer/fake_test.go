@@ -275,6 +275,7 @@ func creation(objects ...*coppicev1.Object) *command.Objects {
 		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Create(ctx, at, proto.Clone(objects[i]).(*coppicev1.Object))
 		},
+		Name: func(i int) string { return objects[i].GetMetadata().GetName() },
 	}
 }
 
