@@ -158,13 +158,17 @@ func (s *service) get(path string) (status int, body string) {
 	return reply.StatusCode, string(b)
 }
 
-// waiting asserts that the service is alive, not ready, and says what for.
+// waiting waits until the service, which is alive and not ready, says what for.
 func (s *service) waiting(what string) {
 	s.t.Helper()
 	s.alive()
-	if status, body := s.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, what) {
-		s.t.Errorf("%s: /readyz is %d %q, want 503 and %q", s.name, status, body, what)
-	}
+	testkit.WaitFor(s.t, s.ctx, s.name+" to say that it is not ready: "+what, func() bool {
+		status, body := s.get("/readyz")
+		if status != http.StatusServiceUnavailable {
+			s.t.Fatalf("%s: /readyz is %d %q, want 503 and %q", s.name, status, body, what)
+		}
+		return strings.Contains(body, what)
+	})
 }
 
 // ready waits until the service is ready.
