@@ -36,7 +36,7 @@ func (s *writerServer) cycles(q *request) {
 func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifecycle.Error) {
 	found, reply, err := s.findCycles()
 	if err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()}
+		return nil, s.unreadable(err)
 	}
 	for _, members := range found {
 		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})

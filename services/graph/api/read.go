@@ -30,7 +30,7 @@ func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Mess
 		defer snap.Close()
 		m, err := answer(snap)
 		if fail := snap.Err(); fail != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+			return nil, s.unreadable(fail)
 		}
 		if !s.w.Lease.Holds() {
 			return nil, &lifecycle.Error{
@@ -276,7 +276,7 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 	fail := snap.Err()
 	_ = snap.Close()
 	if fail != nil {
-		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+		return nil, next, s.unreadable(fail)
 	}
 	if len(found) == 0 {
 		return &coppicev1.ObjectsReply{Revision: revision}, next, nil

@@ -85,7 +85,7 @@ func (s *replicaServer) atLeastWithin(q *request, revision uint64, answer func(c
 		defer snap.Close()
 		m, err := answer(ctx, snap)
 		if fail := snap.Err(); fail != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fail.Error()}
+			return nil, s.unreadable(fail)
 		}
 		return m, err
 	})

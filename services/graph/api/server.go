@@ -121,6 +121,18 @@ func (s *server) start(do func()) bool {
 	return !s.stopped
 }
 
+// unreadable is the refusal of what could not be read. Where the state has failed
+// this process ends, and another may answer.
+func (s *server) unreadable(err error) *lifecycle.Error {
+	if s.State.Failure() == nil {
+		return &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()}
+	}
+	return &lifecycle.Error{
+		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Message: fmt.Sprintf("realm %s: this process cannot read its state any more, and ends; try again", s.Realm),
+	}
+}
+
 func (s *server) stopping() *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,

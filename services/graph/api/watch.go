@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/nats-io/nats.go"
 
@@ -77,7 +76,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		_ = send(&coppicev1.WatchBatch{Error: refusal.Status()})
 	case ctx.Err() == nil:
 		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
-		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fmt.Sprint(err)}).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: s.unreadable(err).Status()})
 	case s.ctx.Err() != nil:
 		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; watch again"}).Status()})
 	}

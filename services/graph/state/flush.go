@@ -105,6 +105,7 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, commands)
+	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
 	tell()
 	s.written.add(p.names, p.w.b.Len())
 	if err := s.commit(p.w.b); err != nil {
@@ -116,7 +117,6 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.ranges.Add(p.w.ranges)
 	s.recent.write(p.dirty, tx.born)
 	s.removed.update(tx.removed, removed)
-	s.kinds, s.options, s.checkpoint, s.last = tx.kinds, tx.options, tx.checkpoint, tx.size()
 	tx.flushed.Store(true)
 	return p.owed, nil
 }

@@ -57,7 +57,6 @@ type State struct {
 	kinds      *lifecycle.Kinds
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
-	last       int // the size of the Tx that was flushed last, which the next may have, too
 }
 
 // ErrLocked is returned by Open for a directory that another process uses.

@@ -93,7 +93,7 @@ var _ lifecycle.View = (*Tx)(nil)
 func (s *State) Begin() *Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint, s.last)
+	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint, 0)
 	tx.s = s
 	return tx
 }
@@ -108,7 +108,7 @@ func (tx *Tx) Next() *Tx {
 			break
 		}
 	}
-	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint, tx.size())
+	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint, len(tx.names))
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
 	for t := tx; t != nil; t = t.under {
 		next.bornUnder = first(next.bornUnder, t.born)
@@ -116,10 +116,7 @@ func (tx *Tx) Next() *Tx {
 	return next
 }
 
-// size is how many names the Tx knows: as many, about, as objects that it creates.
-func (tx *Tx) size() int { return len(tx.names) }
-
-// newTx returns a Tx with room for so many objects: to grow it costs more.
+// newTx returns a Tx with room for so many objects and names: to grow it costs more.
 func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint, room int) *Tx {
 	return &Tx{
 		r:          r,

@@ -156,9 +156,10 @@ type place struct {
 	revision uint64 // up to which it has told everything
 }
 
-// join begins a watch of a resource, of the changes after a revision; zero is
-// from now. Also a refused one makes the hub record the resource, so that to
-// list and to watch again succeeds.
+// join begins a watch of a resource, of the changes after a revision, for which it
+// waits: a command is answered before the hub is told of it. Zero is from now. Also a
+// refused one makes the hub record the resource, so that to list and to watch again
+// succeeds.
 func (h *Hub) join(ctx context.Context, resource string, from uint64) (place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,7 +170,7 @@ func (h *Hub) join(ctx context.Context, resource string, from uint64) (place, er
 			h.interests[resource] = in
 		}
 		in.until = h.now().Add(linger)
-		if in.ready {
+		if in.ready && from <= h.revision {
 			return h.admit(in, from)
 		}
 		changed := h.changed

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -160,6 +161,37 @@ func TestResume(t *testing.T) {
 	now := resume(103)
 	b.Create("pods/d", nil)
 	now.expect("ADDED d@104 to 104")
+}
+
+// A watch from a revision that the hub was not told of yet begins behind that.
+func TestBeginsAhead(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.watch(nil).expect(" to 100") // has the hub record pods
+	b.Create("pods/a", nil)
+	from := b.State.Checkpoint().GetRevision() + 1
+	var watchers []*watcher
+	for range 20 {
+		w := b.watch(func(t *watch.Target) { t.From = from })
+		w.last = from
+		watchers = append(watchers, w)
+	}
+	b.Create("pods/b", nil)
+	b.Create("pods/c", nil)
+	for _, w := range watchers {
+		w.expect(fmt.Sprintf("ADDED c@%d to %d", from+1, from+1))
+	}
+}
+
+// A watch from a revision that does not come is told to try again.
+func TestNeverReached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		err := watch.NewHub(7, time.Now).Serve(t.Context(), nil, watch.Target{Resource: "pods", From: 8, Heartbeat: time.Hour})
+		if !errors.Is(err, lifecycle.ReasonNotReady) || !strings.Contains(err.Error(), "has not reached revision 8") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // What happened before anybody watched is not remembered. Who is told so lists

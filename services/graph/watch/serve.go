@@ -38,11 +38,21 @@ const DefaultHeartbeat = 5 * time.Second
 // batchSize is how many changes are told at once.
 const batchSize = 500
 
+// patience is how long a watch waits for the revision after which it begins.
+const patience = 2 * time.Second
+
 // Serve serves a watch until ctx ends or it fails. What the client should know
 // of a failure is a *lifecycle.Error.
 func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
-	at, err := h.join(ctx, t.Resource, t.From)
+	joining, cancel := context.WithTimeout(ctx, patience)
+	at, err := h.join(joining, t.Resource, t.From)
+	cancel()
 	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return &lifecycle.Error{
+			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", t.From),
+		}
 	case errors.Is(err, errExpired):
 		return expired(t.From)
 	case errors.Is(err, errTooMany):
@@ -106,6 +116,9 @@ func (w *session) send(events []*coppicev1.WatchEvent, revision uint64) error {
 func (w *session) tellState(s *state.State, at *place) error {
 	snap := s.Snapshot()
 	defer snap.Close()
+	if err := snap.Err(); err != nil {
+		return err
+	}
 	kind := snap.Kinds().Resource(w.t.Resource)
 	if kind == nil {
 		return lifecycle.ErrUnknownKind(w.t.Resource)

@@ -214,8 +214,8 @@ func stall(t *testing.T, c *writer.Config) (release func()) {
 }
 
 // A large commit follows another into the log while that one is written into the
-// state; one that is not large waits. Nobody is told of either before the first
-// is in the state.
+// state; one that is not large waits. Nobody is told of either while the
+// first is not written.
 func TestFollowsIntoTheLog(t *testing.T) {
 	t.Parallel()
 	var release func()

@@ -204,8 +204,8 @@ func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= lar
 // errNotWritten is why a commit that is in the log does not get into the state.
 var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
 
-// launch seals a commit, and lets it go on its way: it is appended, applied and
-// answered in the background, while the next is decided.
+// launch seals a commit, and lets it go on its way: it is appended, answered and
+// applied in the background, while the next is decided.
 func (w *Writer) launch(ctx context.Context, c *commit) error {
 	d := c.d
 	ids := make([]state.CommandID, len(d.b.Commands()))
