@@ -208,6 +208,8 @@ func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 	return medians, nil
 }
 
+// moreOfFew is how many times as often cascades of less than a million objects are
+// measured.
 const moreOfFew = 3
 
 // stage is what a micro-benchmark of a stage printed, for each object.

@@ -53,7 +53,7 @@ type State struct {
 	written  *written
 	ranges   *atomic.Int64 // that are deleted, in the memtable; about
 
-	mu         sync.RWMutex // held while a batch and what goes with it change
+	mu         sync.RWMutex // held while a batch and what goes with it change, from when that is told
 	kinds      *lifecycle.Kinds
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint

@@ -6,9 +6,9 @@
 // The writer decides all requests that have queued, each against the state plus
 // what those before it have changed; publishes one message; waits for the
 // acknowledgement, which means that it is on disk; answers; and applies it to the
-// state, for which whoever reads the state from then on waits. While one commit is on its way, the next is decided on top of it, and
-// takes requests until it can follow: when the one before is in the state or, if
-// it is large by then, in the log.
+// state. Whoever reads the state from then on waits for that. While one commit is on
+// its way, the next is decided on top of it, and takes requests until it can follow:
+// when the one before is in the state or, if it is large by then, in the log.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
 //	                                          └─► Log.Append -> Done -> Tx.Flush

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// held is a lease that nobody takes away.
+type held struct{}
+
+func (held) Holds() bool           { return true }
+func (held) Lost() <-chan struct{} { return nil }
+
+// A process whose state has failed, and which is about to end, does not answer reads:
+// another may.
+func TestFailedState(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+			return errorfs.ErrInjected
+		}
+		return nil
+	}))
+	s, err := state.Open("state", state.Config{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	tx := s.Begin()
+	tx.EndCommit(state.Commit{Sequence: 1})
+	if _, err := tx.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b := serve(t, func(s *server, q *request) {
+		w := &writerServer{server: s, w: Writer{Lease: held{}}}
+		w.read(q, func(*state.Snapshot) (proto.Message, *lifecycle.Error) { return &coppicev1.ObjectsReply{}, nil })
+	})
+	b.server.State = s
+	read := func() *nats.Msg { return b.request("", nil) }
+	if err := rpc.Refusal(read()); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	if err := s.Sync(); err == nil {
+		t.Fatal("the state has not failed")
+	}
+	refused(t, read(), "application/protobuf", "503", lifecycle.ReasonNotReady, "try again")
+	if err := rpc.Refusal(read()); !rpc.Retryable(err) {
+		t.Errorf("%v is not retryable", err)
+	}
+	broken.Store(false)
+	testkit.WaitFor(t, b.ctx, "Pebble, which goes on to try, to write the memtables", func() bool { return s.Metrics().MemTable.Count == 1 })
+}
