@@ -56,10 +56,11 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 
 // metrics are those of one realm.
 type metrics struct {
-	all   *allMetrics
-	realm string
-	mu    sync.Mutex
-	last  uint64
+	all     *allMetrics
+	realm   string
+	writing func() *writing
+	mu      sync.Mutex
+	last    uint64
 }
 
 // of returns the metrics of a realm. What is counted is there from the start:
@@ -69,7 +70,32 @@ func (m *allMetrics) of(realm string) *metrics {
 		m.collected.WithLabelValues(realm, action)
 	}
 	m.refused.WithLabelValues(realm)
-	return &metrics{all: m, realm: realm}
+	return &metrics{
+		all: m, realm: realm,
+		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),
+	}
+}
+
+// writing are the metrics of commits, which only a writer has. To look each up for
+// every commit takes as long as to write a small one into the state.
+type writing struct {
+	applied, committed    prometheus.Gauge
+	commits, events       prometheus.Counter
+	bytes, requests       prometheus.Observer
+	decide, append, apply prometheus.Observer
+	queued, queueSize     prometheus.Gauge
+}
+
+func (m *allMetrics) writing(realm string) *writing {
+	return &writing{
+		applied: m.revision.WithLabelValues(realm, "applied"), committed: m.revision.WithLabelValues(realm, "committed"),
+		commits: m.commits.WithLabelValues(realm), events: m.events.WithLabelValues(realm),
+		bytes: m.bytes.WithLabelValues(realm), requests: m.requests.WithLabelValues(realm),
+		decide: m.seconds.WithLabelValues(realm, "decide"),
+		append: m.seconds.WithLabelValues(realm, "append"),
+		apply:  m.seconds.WithLabelValues(realm, "apply"),
+		queued: m.queued.WithLabelValues(realm), queueSize: m.queueSize.WithLabelValues(realm),
+	}
 }
 
 // What the collector does to objects, as metrics name it.
@@ -83,30 +109,36 @@ const (
 
 func (m *metrics) applied(revision uint64) {
 	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))
+	m.since(revision)
+}
+
+// since is how far a revision is from the last one.
+func (m *metrics) since(revision uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	n := revision - m.last
 	m.last = revision
+	return n
 }
 
 func (m *metrics) committed(c writer.Committed) {
-	m.mu.Lock()
-	events := c.Revision - m.last
-	m.mu.Unlock()
-	m.applied(c.Revision)
-	m.all.revision.WithLabelValues(m.realm, "committed").Set(float64(c.Revision))
-	m.all.commits.WithLabelValues(m.realm).Inc()
-	m.all.events.WithLabelValues(m.realm).Add(float64(events))
-	m.all.bytes.WithLabelValues(m.realm).Observe(float64(c.Bytes))
-	m.all.requests.WithLabelValues(m.realm).Observe(float64(c.Requests))
-	for stage, d := range map[string]float64{"decide": c.Decide.Seconds(), "append": c.Append.Seconds(), "apply": c.Apply.Seconds()} {
-		m.all.seconds.WithLabelValues(m.realm, stage).Observe(d)
-	}
+	w := m.writing()
+	w.applied.Set(float64(c.Revision))
+	w.committed.Set(float64(c.Revision))
+	w.commits.Inc()
+	w.events.Add(float64(m.since(c.Revision)))
+	w.bytes.Observe(float64(c.Bytes))
+	w.requests.Observe(float64(c.Requests))
+	w.decide.Observe(c.Decide.Seconds())
+	w.append.Observe(c.Append.Seconds())
+	w.apply.Observe(c.Apply.Seconds())
 }
 
 // queue sets what waits for the writer.
 func (m *metrics) queue(requests, bytes int) {
-	m.all.queued.WithLabelValues(m.realm).Set(float64(requests))
-	m.all.queueSize.WithLabelValues(m.realm).Set(float64(bytes))
+	w := m.writing()
+	w.queued.Set(float64(requests))
+	w.queueSize.Set(float64(bytes))
 }
 
 // working sets how many messages of work there are.
