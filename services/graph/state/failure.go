@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/coppice-gc/coppice/internal/crew"
 )
 
 // failures is how a State learns that Pebble cannot write. Pebble tells it in
@@ -18,6 +20,7 @@ import (
 // says what to do. It implements pebble.Logger.
 type failures struct {
 	failed chan struct{} // closed after the first
+	crew   *crew.Crew    // for what may wait for ever
 
 	mu    sync.Mutex
 	first error
@@ -25,7 +28,7 @@ type failures struct {
 
 var _ pebble.Logger = (*failures)(nil)
 
-func newFailures() *failures { return &failures{failed: make(chan struct{})} }
+func newFailures() *failures { return &failures{failed: make(chan struct{}), crew: crew.New()} }
 
 func (f *failures) fail(err error) {
 	f.mu.Lock()
@@ -53,7 +56,7 @@ func (f *failures) guard(do func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- do() }()
+	f.crew.Go(func() { done <- do() })
 	select {
 	case err := <-done:
 		return err

@@ -134,6 +134,7 @@ func open(dir string, c Config) (*State, error) {
 		return err
 	})
 	if err != nil {
+		failures.crew.Dismiss()
 		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
 			return nil, ErrLocked
 		}
@@ -149,6 +150,7 @@ func open(dir string, c Config) (*State, error) {
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
+		failures.crew.Dismiss()
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -289,6 +291,7 @@ func (s *State) Sync() error {
 // One that has failed may not come to its end; Close then gives it up, and the
 // directory is in use until the process has ended.
 func (s *State) Close() error {
+	defer s.failures.crew.Dismiss()
 	done := make(chan error, 1)
 	go func() { done <- s.db.Close() }()
 	var given <-chan time.Time
