@@ -27,13 +27,15 @@ func (heldLog) Get(context.Context, uint64) ([]byte, error) { return nil, errors
 func (heldLog) Holds() bool                                 { return true }
 func (heldLog) Lost() <-chan struct{}                       { return nil }
 
-func (l heldLog) Append(ctx context.Context, _ uint64, _ [16]byte, _ []byte) error {
+func (l heldLog) Send(uint64, [16]byte, []byte) func(context.Context) error {
 	l.arrived <- struct{}{}
-	select {
-	case <-l.tokens:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	return func(ctx context.Context) error {
+		select {
+		case <-l.tokens:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

@@ -25,11 +25,14 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // memory is a log that takes everything and is never asked.
 type memory struct{}
 
-func (memory) Created() int64                                         { return 1 }
-func (memory) Append(context.Context, uint64, [16]byte, []byte) error { return nil }
-func (memory) Get(context.Context, uint64) ([]byte, error)            { return nil, errors.New("not asked for") }
-func (memory) Holds() bool                                            { return true }
-func (memory) Lost() <-chan struct{}                                  { return nil }
+func (memory) Created() int64                              { return 1 }
+func (memory) Get(context.Context, uint64) ([]byte, error) { return nil, errors.New("not asked for") }
+func (memory) Holds() bool                                 { return true }
+func (memory) Lost() <-chan struct{}                       { return nil }
+
+func (memory) Send(uint64, [16]byte, []byte) func(context.Context) error {
+	return func(context.Context) error { return nil }
+}
 
 // bench is a writer on a state in memory.
 type bench struct {

@@ -185,6 +185,39 @@ func TestLateAcknowledgement(t *testing.T) {
 	b.has(1)
 }
 
+// A refusal of an earlier attempt that comes while another commit is appended is
+// not one of that: whoever took it for one would say of what is in the log that it
+// is not.
+func TestLateRefusal(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	nc := b.js.Conn()
+	answers := make(chan *nats.Msg, 10)
+	if _, err := nc.ChanSubscribe(bus.InboxPrefix(bus.RoleGraph)+".>", answers); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	answer := testkit.Receive(t, b.ctx, "the answer to the first", answers)
+	if !bytes.Contains(answer.Data, []byte(`"seq":1`)) {
+		t.Fatalf("on %s: %s", answer.Subject, answer.Data)
+	}
+	if err := nc.Publish(answer.Subject, []byte(`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := appendTo(b.ctx, b.log, 1, 2); err != nil {
+		t.Error(err)
+	}
+	b.has(1, 2)
+}
+
 // An append that never arrived, while another writer's did, is fenced.
 func TestLostAppend(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/envelope"
 )
 
-// Log is a realm's log. It is safe for concurrent use.
+// Log is a realm's log. It is safe for concurrent use, but for appends, of which
+// there is one at a time.
 type Log struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -22,6 +23,10 @@ type Log struct {
 	// created is when the stream was created, Unix nanoseconds.
 	created  int64
 	patience time.Duration
+
+	inbox   string             // the answers to attempts of appends come behind it
+	answers *nats.Subscription // nil before the first
+	attempt uint64             // the number of the last
 }
 
 // Open opens the log of a realm, whose stream it creates if there is none.
@@ -82,127 +87,6 @@ func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
 	}
 	return commit, nil
-}
-
-var (
-	// ErrFenced is returned by Append when another writer was first. The
-	// commit is not in the log, and never will be.
-	ErrFenced = errors.New("another writer has appended to the log")
-	// ErrUnsettled is returned by Append when it could not learn whether the
-	// commit is in the log. It may be, or may still come to be: nobody may
-	// be told anything that rests on either.
-	ErrUnsettled = errors.New("it is not known whether the commit is in the log")
-)
-
-// Times of an append.
-const (
-	attemptTimeout = 2 * time.Second
-	firstPause     = 5 * time.Millisecond
-	longestPause   = 500 * time.Millisecond
-	// patience is how long a log may be behind what is known to be in it: a
-	// replica that became the leader has to catch up.
-	patience = 30 * time.Second
-)
-
-// Append appends a commit behind the sequence expected, or fails. On success
-// the commit is in the log, at expected+1, on disk.
-//
-// An attempt without an answer settles nothing: the message may be in the
-// stream, or still be on its way to it, so that the end of the stream does not
-// tell. The same commit is therefore published again with the same expected
-// sequence until it is acknowledged, or refused because the stream has gone on;
-// then whoever stands at that sequence has won, and the ids tell who it is.
-// When ctx ends before that, the error is ErrUnsettled.
-//
-// Where nobody stands there the refusal settles nothing either: a cluster's
-// leader counts what it has accepted and may still lose.
-func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error {
-	message := envelope.Seal(commit)
-	doubt := false // an earlier attempt may have been stored
-	pause := firstPause
-	var behind time.Time // since when the log has been behind
-	for {
-		err := l.publish(ctx, expected, message)
-		switch bus.Classify(err) {
-		case bus.Stored:
-			return nil
-		case bus.Conflict:
-			doubt = true
-			if err = l.whose(ctx, expected+1, id); err == nil || errors.Is(err, ErrFenced) {
-				return err
-			}
-		case bus.Refused:
-			if !doubt {
-				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
-			}
-		case bus.Ambiguous:
-			doubt = true
-		}
-		if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			if behind.IsZero() {
-				behind = time.Now()
-			}
-			if err := l.lost(ctx, expected, time.Since(behind) > l.patience); err != nil {
-				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			if !doubt {
-				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
-			}
-			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
-
-// whose returns nil if the commit at a sequence is the one with the id, and
-// ErrFenced if it is another.
-func (l *Log) whose(ctx context.Context, sequence uint64, id [16]byte) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	message, err := l.Get(ctx, sequence)
-	if err != nil {
-		return err
-	}
-	c, err := Decode(message)
-	if err != nil {
-		return fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
-	}
-	if c.ID != id {
-		return ErrFenced
-	}
-	return nil
-}
-
-// lost returns an error if the log is known not to be the one, or not to have
-// any more, what it is to be appended to.
-func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	last, _, err := l.Last(ctx)
-	switch {
-	case errors.Is(err, ErrGone):
-		return err
-	case err == nil && last < expected && long:
-		return &BrokenError{Sequence: expected, What: fmt.Sprintf("it was there, and now the log ends at %d", last)}
-	}
-	return nil
-}
-
-func (l *Log) publish(ctx context.Context, expected uint64, message []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: bus.LogSubject(l.realm), Data: message},
-		jetstream.WithExpectLastSequence(expected),
-		jetstream.WithExpectStream(bus.LogStream(l.realm)),
-		jetstream.WithRetryAttempts(0))
-	if err == nil && ack.Sequence != expected+1 {
-		return fmt.Errorf("stored at sequence %d, expected %d", ack.Sequence, expected+1)
-	}
-	return err
 }
 
 // Message is a message of the log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -170,12 +171,13 @@ func (w *Writer) kept(d *Decision, r *Request, reply proto.Message) []byte {
 // flight is a commit on its way into the log, and from there into the state.
 type flight struct {
 	*commit
-	message  []byte
-	expected uint64         // the sequence that it comes behind
+	size     int            // in bytes
 	chain    eventlog.Chain // with it
-	appended chan struct{}  // closed when it is in the log
-	landed   chan struct{}  // closed when nothing more becomes of it
-	err      error          // why it has come to nothing; once it has landed
+	sent     time.Time
+	settle   func(context.Context) error // waits for the log
+	appended chan struct{}               // closed when it is in the log
+	landed   chan struct{}               // closed when nothing more becomes of it
+	err      error                       // why it has come to nothing; once it has landed
 }
 
 // largeCommit is from which size on, in bytes, a commit does not wait until the one
@@ -204,8 +206,8 @@ func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= lar
 // errNotWritten is why a commit that is in the log does not get into the state.
 var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
 
-// launch seals a commit, and lets it go on its way: it is appended, answered and
-// applied in the background, while the next is decided.
+// launch seals a commit and sends it to the log. It is answered and applied in the
+// background, while the next is decided.
 func (w *Writer) launch(ctx context.Context, c *commit) error {
 	d := c.d
 	ids := make([]state.CommandID, len(d.b.Commands()))
@@ -230,31 +232,32 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 		before = w.flights[len(w.flights)-1]
 	}
 	f := &flight{
-		commit: c, message: message, expected: w.chain.Sequence, chain: chain,
+		commit: c, size: len(message), chain: chain, sent: time.Now(),
 		appended: make(chan struct{}), landed: make(chan struct{}),
 	}
+	w.c.Failpoint(FailDecided)
+	f.settle = w.c.Log.Send(w.chain.Sequence, d.id, message)
+	// Whoever writes it to the connection is next: it is what everybody waits for.
+	runtime.Gosched()
 	w.flights = append(w.flights, f)
 	w.chain = chain
-	go func() {
+	w.crew.Go(func() {
 		defer close(f.landed)
 		f.err = w.fly(ctx, f, before)
 		d.b.Free()
-	}()
+	})
 	return nil
 }
 
-// fly appends a commit and, once the one before has landed, answers and applies it.
+// fly waits until a commit is in the log, and for the one before to land, and
+// answers and applies it.
 func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	d := f.d
-	w.c.Failpoint(FailDecided)
-	start := time.Now()
-	prepared := make(chan error, 1)
-	go func() { prepared <- d.Tx.Prepare() }()
-	err := w.c.Log.Append(ctx, f.expected, d.id, f.message)
+	fail := d.Tx.Prepare()
+	err := f.settle(ctx)
 	if err == nil {
 		close(f.appended)
 	}
-	fail := <-prepared
 	w.c.Failpoint(FailAppended)
 	if err != nil {
 		if errors.Is(err, eventlog.ErrFenced) {
@@ -285,9 +288,9 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	}
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
-		Sequence: f.chain.Sequence, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: len(f.message), Requests: len(f.outcomes),
+		Sequence: f.chain.Sequence, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: f.took, Append: appended.Sub(start), Apply: time.Since(apply),
+		Decide: f.took, Append: appended.Sub(f.sent), Apply: time.Since(apply),
 	})
 	return nil
 }

@@ -1,6 +1,7 @@
 package writer_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -40,7 +41,12 @@ func newLog() *log { return &log{maxPayload: 1 << 20, arrived: make(chan struct{
 
 func (l *log) Created() int64 { return 1 }
 
-func (l *log) Append(ctx context.Context, expected uint64, _ [16]byte, commit []byte) error {
+func (l *log) Send(expected uint64, _ [16]byte, commit []byte) func(context.Context) error {
+	commit = bytes.Clone(commit)
+	return func(ctx context.Context) error { return l.append(ctx, expected, commit) }
+}
+
+func (l *log) append(ctx context.Context, expected uint64, commit []byte) error {
 	l.arrived <- struct{}{}
 	l.mu.Lock()
 	hold := l.hold
@@ -62,7 +68,7 @@ func (l *log) Append(ctx context.Context, expected uint64, _ [16]byte, commit []
 	case len(commit) > l.maxPayload:
 		return fmt.Errorf("a commit of %d bytes: the bus takes %d", len(commit), l.maxPayload)
 	}
-	l.commits = append(l.commits, append([]byte(nil), commit...))
+	l.commits = append(l.commits, commit)
 	return nil
 }
 

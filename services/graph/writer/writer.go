@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/crew"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -19,8 +20,10 @@ import (
 
 // Log is what the writer needs of a log.
 type Log interface {
-	// Append must not keep the commit.
-	Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error
+	// Send begins to append a commit, and settle, which is called once, waits until
+	// it is known what became of it. Until then the commit must not be changed, and
+	// no other is sent.
+	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) error)
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
 	Created() int64
 }
@@ -101,8 +104,9 @@ type Writer struct {
 	rest      []*Request    // what did not fit into the last commit
 	recalls   chan struct{} // bounds the recalls under way
 
-	open    *commit   // that is being decided, nil for none
-	flights []*flight // on their way into the log and the state, the oldest first
+	open    *commit    // that is being decided, nil for none
+	flights []*flight  // on their way into the log and the state, the oldest first
+	crew    *crew.Crew // what they run in
 
 	mu      sync.Mutex
 	pending map[state.CommandID]*inFlight
@@ -208,6 +212,8 @@ var ErrLeaseLost = errors.New("the lease was lost")
 // first is written into the state. What is queued then is refused as retryable;
 // what is in doubt is not answered. It returns nil when ctx ended.
 func (w *Writer) Run(ctx context.Context) error {
+	w.crew = crew.New()
+	defer w.crew.Dismiss()
 	err := w.run(ctx)
 	for len(w.flights) > 0 {
 		<-w.flights[0].landed
