@@ -246,13 +246,9 @@ func (o Object) API() *coppicev1.Object {
 	}
 }
 
-// Reply is the object as the reply to a command for so many objects has it: as
-// API returns it for one, and for more what identifies it, and how far its
-// deletion has come. The sender has the rest.
-func (o Object) Reply(objects int) *coppicev1.Object {
-	if objects == 1 {
-		return o.API()
-	}
+// Brief is what the reply to a command on many objects has of each: what
+// identifies it, and how far its deletion has come. The sender has the rest.
+func (o Object) Brief() *coppicev1.Object {
 	n := o.Node
 	brief := &struct {
 		object coppicev1.Object

@@ -18,6 +18,7 @@ const (
 	requestObjects = 1
 	requestAtomic  = 2
 	requestDryRun  = 3
+	requestWhole   = 4
 
 	replyResults  = 1
 	replyRevision = 2

@@ -28,6 +28,7 @@ func (w *writer) request(m *coppicev1.ObjectsRequest) {
 	}
 	w.b = wire.AppendVarint(w.b, requestAtomic, protowire.EncodeBool(m.GetAtomic()))
 	w.b = wire.AppendVarint(w.b, requestDryRun, protowire.EncodeBool(m.GetDryRun()))
+	w.b = wire.AppendVarint(w.b, requestWhole, protowire.EncodeBool(m.GetWhole()))
 }
 
 func (w *writer) reply(m *coppicev1.ObjectsReply) {

@@ -277,7 +277,9 @@ type ObjectsRequest struct {
 	// All or none. Otherwise each object has its own outcome.
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Answer as if, and change nothing.
-	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Answer with whole objects, as to a request with one, however many there are.
+	Whole         bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,6 +331,13 @@ func (x *ObjectsRequest) GetAtomic() bool {
 func (x *ObjectsRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *ObjectsRequest) GetWhole() bool {
+	if x != nil {
+		return x.Whole
 	}
 	return false
 }
@@ -2411,11 +2420,12 @@ var File_coppice_v1_api_proto protoreflect.FileDescriptor
 const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/api.proto\x12\n" +
-	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\x1a\x17coppice/v1/status.proto\"o\n" +
+	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/object.proto\x1a\x17coppice/v1/status.proto\"\x85\x01\n" +
 	"\x0eObjectsRequest\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x86\x01\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05whole\x18\x04 \x01(\bR\x05whole\"\x86\x01\n" +
 	"\rImportRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12,\n" +
 	"\aobjects\x18\x02 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x17\n" +

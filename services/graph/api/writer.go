@@ -178,7 +178,7 @@ func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*reques
 			return err
 		}
 		return s.submit(q, at, &command.Objects{
-			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
+			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), Whole: r.GetWhole(),
 			Decide: by(r.GetObjects()),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")

@@ -16,7 +16,7 @@ import (
 // Objects is a command on objects of one resource, in one namespace: a batch
 // of one or more. Each object has its own outcome, unless Atomic. The reply is
 // a coppice.v1.ObjectsReply; it has whole objects for a batch of one, and what
-// identifies them for larger ones.
+// identifies them for larger ones, unless Whole.
 type Objects struct {
 	Resource  string
 	Namespace string
@@ -35,6 +35,8 @@ type Objects struct {
 	Atomic bool
 	// DryRun: answer as if, and change nothing.
 	DryRun bool
+	// Whole: answer with whole objects, however many there are.
+	Whole bool
 	// Session is the import session that the objects come in, and Close
 	// whether it ends with them.
 	Session string
@@ -45,7 +47,7 @@ type Objects struct {
 	told    bool // by the events
 }
 
-var _ writer.Work = (*Objects)(nil)
+var _ writer.ObjectsWork = (*Objects)(nil)
 
 // Do implements writer.Work.
 func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
@@ -116,9 +118,10 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		}
 		told := tells(out)
 		kept := 0
-		if o.Count > 1 {
+		switch {
+		case o.Brief():
 			kept = briefSize(out)
-		} else if !told {
+		case o.Count > 1 || !told:
 			kept = proto.Size(out.Object.Body) + wholeSize
 		}
 		for _, w := range out.Warnings {
@@ -151,12 +154,12 @@ func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
 	return behind
 }
 
-// wholeSize is what the result of a batch of one takes beside its body, at the
+// wholeSize is what a result with the whole object takes beside its body, at the
 // most, in bytes.
 const wholeSize = 4 << 10
 
-// briefSize is what a result of a larger batch takes at the most, without its
-// warnings.
+// briefSize is what a result with what identifies the object takes at the most,
+// without its warnings.
 func briefSize(out *lifecycle.Outcome) int {
 	const fixed = 256 // uid, numbers, times
 	size := fixed
@@ -231,7 +234,12 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 	if change.After != nil {
 		object.Node = change.After
 	}
-	r := &coppicev1.Result{Code: out.Code, Object: object.Reply(o.Count), Warnings: out.Warnings}
+	r := &coppicev1.Result{Code: out.Code, Warnings: out.Warnings}
+	if o.Brief() {
+		r.Object = object.Brief()
+	} else {
+		r.Object = object.API()
+	}
 	if o.DryRun && change.After != nil {
 		r.Object.Metadata.ResourceVersion = 0
 		if out.Object.Node != nil {
@@ -269,6 +277,9 @@ func (o *Objects) Reply(d *writer.Decision) proto.Message {
 
 // Told implements writer.Work.
 func (o *Objects) Told() bool { return o.told }
+
+// Brief implements writer.ObjectsWork.
+func (o *Objects) Brief() bool { return o.Count > 1 && !o.Whole }
 
 // NewReply implements writer.Work.
 func (o *Objects) NewReply() proto.Message { return &coppicev1.ObjectsReply{} }

@@ -110,7 +110,7 @@ func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
 		}
 		for i, id := range c.Commands {
 			if id == r.ID {
-				return recall(c, i, reply)
+				return recall(c, i, r.Work, reply)
 			}
 		}
 		return fmt.Errorf("sequence %d does not have the command", sequence)
@@ -129,7 +129,7 @@ func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
 
 // recall fills in the reply that a command of a commit had: the one that was
 // kept with it, or the one that its events tell.
-func recall(c *eventlog.Decoded, command int, reply proto.Message) error {
+func recall(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
 	kept, err := c.Reply(command)
 	if err != nil {
 		return err
@@ -137,32 +137,29 @@ func recall(c *eventlog.Decoded, command int, reply proto.Message) error {
 	if kept != nil {
 		return proto.Unmarshal(kept, reply)
 	}
-	objects, ok := reply.(*coppicev1.ObjectsReply)
+	on, ok := work.(ObjectsWork)
 	if !ok {
 		return fmt.Errorf("no reply was kept with the command")
 	}
-	var results []lifecycle.Object
-	err = c.Each(func(e *eventlog.Entry) error {
+	objects := reply.(*coppicev1.ObjectsReply)
+	return c.Each(func(e *eventlog.Entry) error {
 		if e.Command != command {
 			return nil
 		}
-		n := e.After(nil, e.Revision)
-		body := &coppicev1.Body{}
-		if err := proto.Unmarshal(e.Body, body); err != nil {
+		o := lifecycle.Object{Node: e.After(nil, e.Revision), Body: &coppicev1.Body{}}
+		if err := proto.Unmarshal(e.Body, o.Body); err != nil {
 			return err
 		}
-		results = append(results, lifecycle.Object{Node: n, Body: body})
-		objects.Results = append(objects.Results, &coppicev1.Result{Code: CodeOf(e.Type)})
+		r := &coppicev1.Result{Code: CodeOf(e.Type)}
+		if on.Brief() {
+			r.Object = o.Brief()
+		} else {
+			r.Object = o.API()
+		}
+		objects.Results = append(objects.Results, r)
 		objects.Revision = e.Revision
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for i, o := range results {
-		objects.Results[i].Object = o.Reply(len(results))
-	}
-	return nil
 }
 
 // CodeOf is the code of a result that an event tells.

@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -54,6 +55,8 @@ func TestRepetition(t *testing.T) {
 		"that its events tell":          func() *writer.Request { return create("x") },
 		"of a batch":                    func() *writer.Request { return create("x", "y", "z") },
 		"with refusals":                 func() *writer.Request { return create("x", "x", "y") },
+		"of a batch, whole":             func() *writer.Request { return whole(create("x", "y", "z")) },
+		"with refusals, whole":          func() *writer.Request { return whole(create("x", "x", "y")) },
 		"with warnings, which are kept": func() *writer.Request { return &writer.Request{Work: creation(warned)} },
 		"atomic": func() *writer.Request {
 			w := creation(configMap("x"), configMap("y"))
@@ -81,6 +84,34 @@ func TestRepetition(t *testing.T) {
 			}
 			b.log.check(t)
 		})
+	}
+}
+
+// whole asks for whole objects.
+func whole(r *writer.Request) *writer.Request {
+	r.Work.(*command.Objects).Whole = true
+	return r
+}
+
+// A batch that asks for it is answered as its objects one by one.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	for _, again := range []string{"first", "again"} {
+		results := b.do(withID(1, whole(create("x", "y")))).objects(t)
+		if len(results) != 2 {
+			t.Fatalf("%s: %v", again, results)
+		}
+		for i, r := range results {
+			if r.GetCode() != 201 || string(r.GetObject().GetSpec()) != "{}" || r.GetObject().GetMetadata().GetCreationTimestamp() == nil {
+				t.Errorf("%s: the result for object %d is %v", again, i, r)
+			}
+		}
+	}
+	for i, r := range b.do(create("v", "w")).objects(t) {
+		if r.GetCode() != 201 || r.GetObject().GetSpec() != nil {
+			t.Errorf("without asking: the result for object %d is %v", i, r)
+		}
 	}
 }
 

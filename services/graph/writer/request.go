@@ -53,3 +53,11 @@ type Work interface {
 	// NewReply is an empty message of the type of the reply.
 	NewReply() proto.Message
 }
+
+// ObjectsWork is a Work whose reply is a coppice.v1.ObjectsReply.
+type ObjectsWork interface {
+	Work
+
+	// Brief reports whether the reply has of objects only what identifies them.
+	Brief() bool
+}
