@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -48,6 +49,8 @@ type Client struct {
 	actor    string
 	timeout  time.Duration
 	patience time.Duration
+	apart    bool
+	queues   *queues
 }
 
 // Option is an option of New.
@@ -68,9 +71,14 @@ func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = 
 // its context lasts.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
 
+// WithApart has each write of one object go in a request of its own. Without it those
+// that many callers make at once go together, as far as they are of the same resource
+// and namespace, which is several times as fast.
+func WithApart() Option { return func(c *Client) { c.apart = true } }
+
 // New returns a client on a connection, which stays the caller's.
 func New(nc *nats.Conn, opts ...Option) *Client {
-	c := &Client{nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
+	c := &Client{queues: &queues{of: map[bus.API]*queue{}}, nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
 	for _, o := range opts {
 		o(c)
 	}
@@ -105,9 +113,27 @@ func ParseResource(s string) Resource {
 	return Resource{Plural: s}
 }
 
+// encode encodes a request.
+func encode(request proto.Message) ([]byte, error) {
+	data, err := objectcodec.Marshal(request)
+	if err != nil {
+		return nil, &Error{Reason: BadRequest, Message: "the request cannot be encoded: " + err.Error()}
+	}
+	return data, nil
+}
+
 // call sends a request until it is answered or ctx ends. A command carries an
 // id, so that it is carried out at most once.
 func (c *Client) call(ctx context.Context, a bus.API, command bool, request, reply proto.Message) error {
+	data, err := encode(request)
+	if err != nil {
+		return err
+	}
+	return c.send(ctx, a, command, data, reply)
+}
+
+// send is call for a request that is encoded.
+func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message) error {
 	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
 		return &Error{Reason: BadRequest, Message: err.Error()}
 	}
@@ -115,13 +141,10 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 	if command {
 		header = nats.Header{bus.HeaderCommand: []string{uuid.NewString()}}
 	}
-	if c.patience > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.patience)
-		defer cancel()
-	}
+	ctx, cancel := c.patiently(ctx)
+	defer cancel()
 	err := rpc.Retry(ctx, c.timeout, func(ctx context.Context) error {
-		return rpc.Call(ctx, c.nc, a.Subject(), header, request, reply)
+		return rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
 	})
 	var e *Error
 	if errors.As(err, &e) && e.Reason == Timeout && c.nc.LastError() != nil && errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) {
@@ -130,6 +153,14 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 			a.Verb, lifecycle.ResourceName(a.Group, a.Plural), a.Realm, a.Actor, c.nc.LastError())}
 	}
 	return err
+}
+
+// patiently is a context that lasts as long as a request is tried.
+func (c *Client) patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.patience > 0 {
+		return context.WithTimeout(ctx, c.patience)
+	}
+	return ctx, func() {}
 }
 
 // Objects are the objects of a resource in a namespace.

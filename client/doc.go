@@ -19,6 +19,11 @@
 // so that it is carried out at most once. Refusals are errors of type *Error,
 // which match a Reason with errors.Is. All methods are safe for concurrent use.
 //
+// Create, Update, UpdateStatus and Apply of many callers of one Client go together
+// in a few requests where there are many at once, each with its own outcome: a
+// message is most of what an object costs. They are one command in the log. Nobody
+// waits for others to come; WithApart turns it off.
+//
 // # What it does not
 //
 // It keeps no cache, and it does not check permissions: the NATS server does.

@@ -58,6 +58,7 @@ random each below a random one before.`,
 			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
 			f.IntVar(&b.Callers, "callers", 4, "number of callers, each with one call at a time")
 			f.IntVar(&b.Batch, "batch", 500, "number of objects in a call")
+			f.BoolVar(&b.Apart, "apart", false, "send each call in a request of its own; without it calls with one object go together where many are under way")
 			return func() (bench.Benchmark, error) {
 				return b, atLeastOne(number{"--objects", b.Objects}, number{"--callers", b.Callers}, number{"--batch", b.Batch})
 			}

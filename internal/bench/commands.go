@@ -13,12 +13,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Create is callers who make objects, a batch at a time each.
-type Create struct{ Objects, Callers, Batch int }
+// Create is callers of one client who make objects, a batch at a time each. Apart,
+// batches of one do not go together.
+type Create struct {
+	Objects, Callers, Batch int
+	Apart                   bool
+}
 
 // Run makes the objects.
 func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if b.Apart {
+		d.Client = client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor(d.Client.Actor()), client.WithApart())
+	}
 	return commands{"create", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
+		if len(list) == 1 {
+			_, err := objects.Create(ctx, list[0], client.WriteOptions{})
+			return err
+		}
 		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
 	}, nil)
 }
@@ -31,6 +42,10 @@ func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return commands{"update", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
 		for _, o := range list {
 			o.Metadata.Labels["updated"] = "yes"
+		}
+		if len(list) == 1 {
+			_, err := objects.Update(ctx, list[0], client.WriteOptions{})
+			return err
 		}
 		return firstError(objects.UpdateAll(ctx, list, client.WriteOptions{}))
 	}, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {

@@ -32,6 +32,11 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 			return fmt.Errorf("%s: %w", subject, err)
 		}
 	}
+	return Send(ctx, nc, subject, header, data, reply)
+}
+
+// Send is Call for a request that is encoded.
+func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, data []byte, reply proto.Message) error {
 	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
 		return &lifecycle.Error{
 			Reason:  lifecycle.ReasonTooLarge,

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// What a message costs is most of what a request with one object costs. So where
+// many callers of a Client write objects of the same resource and namespace, a few
+// requests are on their way at once, and what comes meanwhile goes together in the
+// next. Nobody waits for others to come.
+const (
+	maxFlights = 4         // requests of a kind on their way
+	maxMembers = 256       // callers whose objects go together
+	maxShared  = 256 << 10 // bytes of them
+)
+
+// queues are writes of one object each, by what they do and where.
+type queues struct {
+	mu sync.Mutex
+	of map[bus.API]*queue
+}
+
+type queue struct {
+	flights int // of both sorts: alone and together
+	waiting []*member
+}
+
+// member is a caller whose object goes together with those of others.
+type member struct {
+	data    []byte       // an ObjectsRequest with one object
+	flight  *flight      // that it is on, nil as long as it waits
+	outcome chan outcome // has room for it
+}
+
+type outcome struct {
+	Result
+	error
+}
+
+// flight is a request for many callers, some of whom may not wait any more.
+type flight struct {
+	members []*member
+	present int
+	ctx     context.Context // ends when nobody is present
+	cancel  context.CancelFunc
+}
+
+// writeOne writes an object, together with those of other callers if many are under
+// way.
+func (o *Objects) writeOne(ctx context.Context, verb string, opts WriteOptions, object *coppicev1.Object) (Result, error) {
+	if o.c.apart || opts != (WriteOptions{}) {
+		return one(o.write(ctx, verb, opts, object))
+	}
+	// Whoever does not wait any more may do with the object what they like.
+	data, err := encode(&coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{object}})
+	if err != nil {
+		return Result{}, err
+	}
+	a := o.api(verb)
+	m := &member{data: data, outcome: make(chan outcome, 1)}
+	if !o.c.queues.wait(a, m) {
+		defer o.c.land(a)
+		var reply coppicev1.ObjectsReply
+		return one(&reply, o.c.send(ctx, a, true, data, &reply))
+	}
+	ctx, cancel := o.c.patiently(ctx)
+	defer cancel()
+	select {
+	case out := <-m.outcome:
+		return out.Result, out.error
+	case <-ctx.Done():
+		return Result{}, o.c.queues.leave(a, m, ctx.Err())
+	}
+}
+
+// land ends a flight. The next one takes its place, if anybody waits.
+func (c *Client) land(a bus.API) {
+	if f := c.queues.take(a, c.nc.MaxPayload()); f != nil {
+		go c.fly(a, f)
+	}
+}
+
+// fly sends what the members of a flight write, and tells each what became of it.
+func (c *Client) fly(a bus.API, f *flight) {
+	defer c.land(a)
+	defer f.cancel()
+	defer runtime.Gosched() // who was answered may come again at once
+	// Of a repeated field, encodings one behind the other are the encoding of all.
+	var data []byte
+	for _, m := range f.members {
+		data = append(data, m.data...)
+	}
+	whole, err := encode(&coppicev1.ObjectsRequest{Whole: true})
+	var reply coppicev1.ObjectsReply
+	if err == nil {
+		err = c.send(f.ctx, a, true, append(data, whole...), &reply)
+	}
+	list := results(&reply)
+	if err == nil && len(list) != len(f.members) {
+		err = &Error{Reason: InternalError, Message: fmt.Sprintf("%d results for %d objects", len(list), len(f.members))}
+	}
+	for i, m := range f.members {
+		if err != nil {
+			m.outcome <- outcome{error: err}
+			continue
+		}
+		var e *Error
+		if errors.As(list[i].Err, &e) {
+			e.Index = 0 // of the one that the caller knows of
+		}
+		m.outcome <- outcome{list[i], list[i].Err}
+	}
+}
+
+// wait reports whether a caller has to wait, as there are enough flights.
+func (q *queues) wait(a bus.API, m *member) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.of[a]
+	if at == nil {
+		at = &queue{}
+		q.of[a] = at
+	}
+	if at.flights < maxFlights {
+		at.flights++
+		return false
+	}
+	at.waiting = append(at.waiting, m)
+	return true
+}
+
+// take returns the flight that takes the place of one that has landed, nil if nobody
+// waits. What it carries and what is answered fits into messages of the largest size.
+func (q *queues) take(a bus.API, largest int64) *flight {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.of[a]
+	if len(at.waiting) == 0 {
+		if at.flights--; at.flights == 0 {
+			delete(q.of, a)
+		}
+		return nil
+	}
+	n, size := 0, 0
+	for n < len(at.waiting) {
+		size += len(at.waiting[n].data)
+		if n > 0 && (size > min(maxShared, int(largest/4)) || n == min(maxMembers, int(largest>>12))) {
+			break
+		}
+		n++
+	}
+	f := &flight{members: slices.Clone(at.waiting[:n]), present: n}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	for _, m := range f.members {
+		m.flight = f
+	}
+	at.waiting = slices.Delete(at.waiting, 0, n)
+	return f
+}
+
+// leave is for a caller who does not wait any more. It returns what to say.
+func (q *queues) leave(a bus.API, m *member, why error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	message := "no answer in time; it is not known whether the request was carried out"
+	if f := m.flight; f != nil {
+		if f.present--; f.present == 0 {
+			f.cancel()
+		}
+	} else {
+		at := q.of[a]
+		at.waiting = slices.DeleteFunc(at.waiting, func(other *member) bool { return other == m })
+		message = "the request was not sent in time, as those before it were not answered; nothing has changed"
+	}
+	if errors.Is(why, context.DeadlineExceeded) {
+		return &Error{Reason: Timeout, Message: message}
+	}
+	return fmt.Errorf("%s: %w", a.Subject(), why)
+}

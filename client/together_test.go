@@ -1,0 +1,299 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// What many callers write at once comes to what it comes to one after the other:
+// each gets the whole object, or the refusal of their own.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for name, c := range map[string]*client.Client{
+		"together": client.New(s.nc), "apart": client.New(s.nc, client.WithApart()),
+	} {
+		objects := c.Objects(configMaps, name)
+		var (
+			wg      sync.WaitGroup
+			mu      sync.Mutex
+			created = map[string]int{}
+		)
+		for caller := range 64 {
+			wg.Go(func() {
+				for i := range 10 {
+					name := fmt.Sprintf("x-%d-%d", caller/2, i) // two callers want each
+					r, err := objects.Create(s.ctx, &coppicev1.Object{
+						Metadata: &coppicev1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+						Spec:     fmt.Appendf(nil, `{"n":%d}`, i),
+					}, client.WriteOptions{})
+					var e *client.Error
+					switch {
+					case err == nil:
+						if got, err := objects.Get(s.ctx, name); err != nil || !proto.Equal(got, r.Object) || r.Code != 201 {
+							t.Errorf("%s was answered with %d and\n%v\nand is (%v)\n%v", name, r.Code, r.Object, err, got)
+						}
+						mu.Lock()
+						created[name]++
+						mu.Unlock()
+					case !errors.As(err, &e) || e.Reason != client.AlreadyExists || e.Index != 0 || !strings.Contains(e.Message, name):
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if len(created) != 320 {
+			t.Errorf("%s: %d of 320 were created", name, len(created))
+		}
+		for object, n := range created {
+			if n != 1 {
+				t.Errorf("%s: %s was created %d times", name, object, n)
+			}
+		}
+		testkit.WaitFor(t, s.ctx, "the end of the writes", c.Idle)
+	}
+}
+
+// graph stands in the place of the graph service, and answers when it is told to.
+type graph struct {
+	t        *testing.T
+	ctx      context.Context
+	asks     *nats.Conn
+	requests chan *nats.Msg
+}
+
+func startGraph(t *testing.T) *graph {
+	t.Helper()
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16})
+	g := &graph{t: t, ctx: testkit.Context(t), asks: testkit.Conn(t, server, bus.LocalUser), requests: make(chan *nats.Msg, 100)}
+	nc := testkit.Conn(t, server, bus.RoleGraph)
+	if _, err := nc.ChanSubscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbCreate), g.requests); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// request is the next request, and what is in it.
+func (g *graph) request() (*nats.Msg, *coppicev1.ObjectsRequest) {
+	g.t.Helper()
+	m := testkit.Receive(g.t, g.ctx, "a request", g.requests)
+	r := &coppicev1.ObjectsRequest{}
+	if err := proto.Unmarshal(m.Data, r); err != nil {
+		g.t.Fatal(err)
+	}
+	return m, r
+}
+
+// answer answers a request: objects whose name says so are refused.
+func (g *graph) answer(m *nats.Msg, r *coppicev1.ObjectsRequest) {
+	g.t.Helper()
+	reply := &coppicev1.ObjectsReply{}
+	for i, o := range r.GetObjects() {
+		result := &coppicev1.Result{Code: 201, Object: o}
+		if strings.HasPrefix(o.GetMetadata().GetName(), "refused") {
+			e := &lifecycle.Error{Reason: client.Invalid, Message: o.GetMetadata().GetName(), Index: i}
+			result = &coppicev1.Result{Code: e.Reason.Code(), Error: e.Status()}
+		}
+		reply.Results = append(reply.Results, result)
+	}
+	data, err := proto.Marshal(reply)
+	if err == nil {
+		err = m.Respond(data)
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// create creates an object, and tells what came of it.
+func (g *graph) create(ctx context.Context, c *client.Client, name string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		r, err := c.Objects(configMaps, "a").Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}, client.WriteOptions{})
+		if err == nil && r.Object.GetMetadata().GetName() != name {
+			err = fmt.Errorf("%s was answered with %v", name, r.Object)
+		}
+		done <- err
+	}()
+	return done
+}
+
+func (g *graph) done(what string, done <-chan error) error {
+	g.t.Helper()
+	return testkit.Receive(g.t, g.ctx, what, done)
+}
+
+// flying lets four callers send a request each, which are not answered yet.
+func (g *graph) flying(c *client.Client) (answer func()) {
+	g.t.Helper()
+	var callers []<-chan error
+	var messages []*nats.Msg
+	var requests []*coppicev1.ObjectsRequest
+	for i := range 4 {
+		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("alone-", i)))
+		m, r := g.request()
+		if len(r.GetObjects()) != 1 || r.GetWhole() {
+			g.t.Fatalf("the request of one caller is %v", r)
+		}
+		messages, requests = append(messages, m), append(requests, r)
+	}
+	return func() {
+		g.t.Helper()
+		for i, m := range messages {
+			g.answer(m, requests[i])
+		}
+		for i, done := range callers {
+			if err := g.done("one of the first", done); err != nil {
+				g.t.Errorf("alone-%d: %v", i, err)
+			}
+		}
+	}
+}
+
+func (g *graph) waiting(c *client.Client, n int) {
+	g.t.Helper()
+	testkit.WaitFor(g.t, g.ctx, fmt.Sprint(n, " that wait"), func() bool { return c.Waiting() == n })
+}
+
+// While four requests are on their way, what comes goes together in the next, as far
+// as it fits into a message; each caller gets their own outcome.
+func TestGoTogether(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks)
+	answer := g.flying(c)
+	const fit = 16 // into messages of 64 KiB
+	names := []string{"refused-0"}
+	for i := range fit {
+		names = append(names, fmt.Sprint("together-", i))
+	}
+	var callers []<-chan error
+	for i, name := range names {
+		callers = append(callers, g.create(g.ctx, c, name))
+		g.waiting(c, i+1)
+	}
+	answer()
+	carried := map[int][]string{} // by how many
+	for range 2 {
+		m, r := g.request()
+		if !r.GetWhole() || r.GetAtomic() || m.Header.Get(bus.HeaderCommand) == "" {
+			t.Errorf("a request is whole: %t, atomic: %t, %v", r.GetWhole(), r.GetAtomic(), m.Header)
+		}
+		for _, o := range r.GetObjects() {
+			carried[len(r.GetObjects())] = append(carried[len(r.GetObjects())], o.GetMetadata().GetName())
+		}
+		g.answer(m, r)
+	}
+	if !slices.Equal(carried[fit], names[:fit]) || !slices.Equal(carried[1], names[fit:]) {
+		t.Errorf("carried %v", carried)
+	}
+	for i, done := range callers {
+		err := g.done(names[i], done)
+		var e *client.Error
+		if i == 0 && (!errors.As(err, &e) || e.Message != names[0] || e.Reason != client.Invalid) || i > 0 && err != nil {
+			t.Errorf("%s: %v", names[i], err)
+		}
+	}
+	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
+}
+
+// Who does not wait any more takes nobody along; what was not sent yet is not sent.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks)
+	answer := g.flying(c)
+	brief, cancel := context.WithTimeout(g.ctx, 10*time.Millisecond)
+	defer cancel()
+	err := g.done("who has no time", g.create(brief, c, "unsent"))
+	if !errors.Is(err, client.Timeout) || !strings.Contains(err.Error(), "not sent in time") {
+		t.Errorf("who has no time: %v", err)
+	}
+	g.waiting(c, 0)
+	leaving, leave := context.WithCancel(g.ctx)
+	left := g.create(leaving, c, "left")
+	g.waiting(c, 1)
+	stays := g.create(g.ctx, c, "stays")
+	g.waiting(c, 2)
+	answer()
+	m, r := g.request()
+	if n := len(r.GetObjects()); n != 2 {
+		t.Errorf("%d objects go together, want 2", n)
+	}
+	leave()
+	if err := g.done("who leaves", left); !errors.Is(err, context.Canceled) {
+		t.Errorf("who leaves: %v", err)
+	}
+	g.answer(m, r)
+	if err := g.done("who stays", stays); err != nil {
+		t.Errorf("who stays: %v", err)
+	}
+	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
+}
+
+// A request that nobody waits for any more is given up.
+func TestAllLeave(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks)
+	answer := g.flying(c)
+	leaving, leave := context.WithCancel(g.ctx)
+	both := []<-chan error{g.create(leaving, c, "a"), g.create(leaving, c, "b")}
+	g.waiting(c, 2)
+	answer()
+	g.request()
+	leave()
+	for _, done := range both {
+		if err := g.done("one of both", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	testkit.WaitFor(t, g.ctx, "the end of the request", c.Idle)
+}
+
+// Apart, each object has a request of its own, however many are on their way.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks, client.WithApart())
+	var callers []<-chan error
+	for i := range 10 {
+		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("apart-", i)))
+	}
+	var answers []func()
+	for range callers {
+		m, r := g.request()
+		if len(r.GetObjects()) != 1 {
+			t.Errorf("%d objects in a request", len(r.GetObjects()))
+		}
+		answers = append(answers, func() { g.answer(m, r) })
+	}
+	for _, answer := range answers {
+		answer()
+	}
+	for i, done := range callers {
+		if err := g.done("the answer", done); err != nil {
+			t.Errorf("apart-%d: %v", i, err)
+		}
+	}
+}
