@@ -118,11 +118,8 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		}
 		told := tells(out)
 		kept := 0
-		switch {
-		case o.Brief():
-			kept = briefSize(out)
-		case o.Count > 1 || !told:
-			kept = proto.Size(out.Object.Body) + wholeSize
+		if o.Count > 1 || !told {
+			kept = o.resultSize(out)
 		}
 		for _, w := range out.Warnings {
 			kept += len(w) + 16
@@ -154,22 +151,27 @@ func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
 	return behind
 }
 
-// wholeSize is what a result with the whole object takes beside its body, at the
-// most, in bytes.
-const wholeSize = 4 << 10
-
-// briefSize is what a result with what identifies the object takes at the most,
-// without its warnings.
-func briefSize(out *lifecycle.Outcome) int {
-	const fixed = 256 // uid, numbers, times
+// resultSize is what the result takes at the most, without its warnings.
+func (o *Objects) resultSize(out *lifecycle.Outcome) int {
+	const fixed = 256 // numbers, times, a UUID
 	size := fixed
 	of := func(n *lifecycle.Node) {
 		if n == nil {
 			return
 		}
-		size += len(n.APIVersion) + len(n.Kind) + len(n.Namespace) + len(n.Name)
+		size += len(n.UID) + len(n.APIVersion) + len(n.Kind) + len(n.Namespace) + len(n.Name)
 		for _, f := range n.Finalizers {
 			size += len(f) + 4
+		}
+		if o.Brief() {
+			return
+		}
+		for i := range n.Owners {
+			r := &n.Owners[i]
+			size += len(r.APIVersion) + len(r.Kind) + len(r.Name) + max(len(r.UID), uuidLength) + 24
+		}
+		for _, name := range n.Initializers {
+			size += len(name) + 8
 		}
 	}
 	of(out.Object.Node)
@@ -179,8 +181,14 @@ func briefSize(out *lifecycle.Outcome) int {
 			size += len(f) + 4
 		}
 	}
+	if !o.Brief() {
+		size += proto.Size(out.Object.Body)
+	}
 	return size
 }
+
+// uuidLength is that of a UUID as text, which a uid.UID may pack.
+const uuidLength = 36
 
 // smallestResult is what a result takes at the most that says only what
 // became of the object.

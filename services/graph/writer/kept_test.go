@@ -1,0 +1,46 @@
+package writer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Replies that are kept with their commands have room in the commit, also those
+// with objects of which most is not their body: a commit that is larger than a
+// message ends the writer.
+func TestKeptRepliesFit(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *writer.Config) { c.MaxPayload = 256 << 10 })
+	const objects, owners = 24, 150
+	for i := range objects {
+		o := configMap(fmt.Sprint("x-", i))
+		o.Metadata.Finalizers = []string{"example.com/held"}
+		for range owners {
+			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
+				ApiVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("o", 200), Uid: uid.New().String(),
+			})
+		}
+		b.do(&writer.Request{Work: creation(o)}).objects(t)
+	}
+	first, release := b.underWay()
+	var answers []<-chan answer
+	for i := range objects {
+		answers = append(answers, b.submit(withID(byte(i+1), remove(fmt.Sprint("x-", i)))))
+	}
+	release()
+	testkit.Receive(t, b.ctx, "the first answer", first).objects(t)
+	for i, a := range answers {
+		got := testkit.Receive(t, b.ctx, "the end of a deletion", a)
+		if r := got.objects(t)[0]; r.GetCode() != 202 || len(r.GetObject().GetMetadata().GetOwnerReferences()) != owners {
+			t.Errorf("x-%d: %v", i, r)
+		}
+		same(t, got, b.do(withID(byte(i+1), remove(fmt.Sprint("x-", i)))))
+	}
+	b.log.check(t)
+}
