@@ -278,7 +278,7 @@ type ObjectsRequest struct {
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Answer as if, and change nothing.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Answer with whole objects, as to a request with one, however many there are.
+	// Answer with whole objects, as to a request with one, as far as the reply has room.
 	Whole         bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

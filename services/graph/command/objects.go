@@ -121,6 +121,9 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		if o.Count > 1 || !told {
 			kept = o.resultSize(out)
 		}
+		if o.Count > 1 {
+			kept = min(kept, o.room(d))
+		}
 		for _, w := range out.Warnings {
 			kept += len(w) + 16
 		}
@@ -198,12 +201,17 @@ const smallestResult = 128
 // commit, beside its last object, and into one message.
 func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
 
+// room is how large the next result may become.
+func (o *Objects) room(d *writer.Decision) int {
+	rest := o.Count - len(o.results) - 1
+	return max(smallestResult, o.largest(d)-o.size-rest*smallestResult)
+}
+
 // fit returns the next result as far as there is room for it in the reply, and
 // for at least the smallest of those that are still to come, and its size.
 func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Result, int) {
-	rest := o.Count - len(o.results) - 1
 	size := sizeOf(r)
-	if o.Count == 1 || o.size+size+rest*smallestResult <= o.largest(d) {
+	if o.Count == 1 || size <= o.room(d) {
 		return r, size
 	}
 	small := &coppicev1.Result{Code: r.GetCode()}

@@ -44,3 +44,32 @@ func TestKeptRepliesFit(t *testing.T) {
 	}
 	b.log.check(t)
 }
+
+// A batch whose whole objects do not fit into one reply is carried out all the same,
+// and repeated: what has no room is told in brief.
+func TestWholeWithoutRoom(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })
+	request := func() *writer.Request {
+		var objects []*coppicev1.Object
+		for i := range 4 {
+			o := configMap(fmt.Sprint("x-", i))
+			o.Spec = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", 19<<10))
+			objects = append(objects, o)
+		}
+		return withID(1, whole(&writer.Request{Work: creation(objects...)}))
+	}
+	first := b.do(request())
+	results := first.objects(t)
+	if len(results) != 4 || len(b.there()) != 4 {
+		t.Fatalf("%d results, and %d objects", len(results), len(b.there()))
+	}
+	for i, r := range results {
+		m := r.GetObject().GetMetadata()
+		if r.GetCode() != 201 || m.GetUid() == "" || m.GetResourceVersion() == 0 || (i == 0) != (m.GetName() == "x-0") {
+			t.Errorf("the result for object %d is %v", i, r)
+		}
+	}
+	same(t, first, b.do(request()))
+	b.log.check(t)
+}
