@@ -170,7 +170,8 @@ func (l *Log) send(expected uint64, message []byte) error {
 func (l *Log) reply() string { return l.inbox + strconv.FormatUint(l.attempt, 10) }
 
 // answer waits for the answer to the last attempt. Those to earlier ones tell
-// nothing that it does not tell better.
+// nothing that it does not tell better. That nobody answers tells nothing of which it
+// was, and so leaves the attempt in doubt.
 func (l *Log) answer(ctx context.Context, expected uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

@@ -253,11 +253,18 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 // answers and applies it.
 func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	d := f.d
-	fail := d.Tx.Prepare()
+	prepared := make(chan error, 1)
+	prepare := func() { prepared <- d.Tx.Prepare() }
+	if f.size < largeCommit {
+		prepare()
+	} else {
+		w.crew.Go(prepare) // the next may be sent before it is done
+	}
 	err := f.settle(ctx)
 	if err == nil {
 		close(f.appended)
 	}
+	fail := <-prepared
 	w.c.Failpoint(FailAppended)
 	if err != nil {
 		if errors.Is(err, eventlog.ErrFenced) {

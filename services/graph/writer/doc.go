@@ -11,7 +11,7 @@
 // when the one before is in the state or, if it is large by then, in the log.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
-//	                                          └─► Log.Append -> Done -> Tx.Flush
+//	                                          └─► Log.Send -> Done -> Tx.Flush
 //
 // If a commit comes to nothing, so does what was decided on top of it, of which
 // nobody was told. If one that is in the log cannot be written into the state, nobody
