@@ -1,6 +1,7 @@
 package crew_test
 
 import (
+	"bytes"
 	"runtime"
 	"sync"
 	"testing"
@@ -40,4 +41,30 @@ func TestCrew(t *testing.T) {
 		})
 		testkit.Receive(t, ctx, "one who ends", ended)
 	}
+}
+
+// goroutine is the line that names the goroutine that calls it.
+func goroutine() string {
+	b := make([]byte, 64)
+	line, _, _ := bytes.Cut(b[:runtime.Stack(b, false)], []byte("["))
+	return string(line)
+}
+
+// Who has done something does the next, until the crew is dismissed.
+func TestStay(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	c := crew.New()
+	by := func() string {
+		who := make(chan string, 1)
+		c.Go(func() { who <- goroutine() })
+		return testkit.Receive(t, ctx, "who does it", who)
+	}
+	first := by()
+	testkit.WaitFor(t, ctx, "the first to do something again", func() bool { return by() == first })
+	c.Dismiss()
+	testkit.WaitFor(t, ctx, "the end of the first", func() bool {
+		all := make([]byte, 1<<20)
+		return !bytes.Contains(all[:runtime.Stack(all, true)], []byte(first+"["))
+	})
 }
