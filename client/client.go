@@ -71,14 +71,14 @@ func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = 
 // its context lasts.
 func WithPatience(d time.Duration) Option { return func(c *Client) { c.patience = d } }
 
-// WithApart has each write of one object go in a request of its own. Without it those
-// that many callers make at once go together, as far as they are of the same resource
-// and namespace, which is several times as fast.
+// WithApart has each object that is created by itself go in a request of its own.
+// Without it those that many callers create at once go together, as far as they are of
+// the same resource and namespace: half as many again a second, for two thirds of the CPU.
 func WithApart() Option { return func(c *Client) { c.apart = true } }
 
 // New returns a client on a connection, which stays the caller's.
 func New(nc *nats.Conn, opts ...Option) *Client {
-	c := &Client{queues: &queues{of: map[bus.API]*queue{}}, nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
+	c := &Client{queues: newQueues(), nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
 	for _, o := range opts {
 		o(c)
 	}
@@ -129,11 +129,12 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, a, command, data, reply)
+	return c.send(ctx, a, command, data, reply, nil)
 }
 
-// send is call for a request that is encoded.
-func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message) error {
+// send is call for a request that is encoded. failed, if there is one, is told of
+// attempts that fail.
+func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message, failed func(error)) error {
 	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
 		return &Error{Reason: BadRequest, Message: err.Error()}
 	}
@@ -144,8 +145,18 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	ctx, cancel := c.patiently(ctx)
 	defer cancel()
 	err := rpc.Retry(ctx, c.timeout, func(ctx context.Context) error {
-		return rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
+		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
+		if err != nil && failed != nil {
+			failed(err)
+		}
+		return err
 	})
+	return c.denied(a, err)
+}
+
+// denied says of a request without an answer that it may have none for want of
+// permission.
+func (c *Client) denied(a bus.API, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Reason == Timeout && c.nc.LastError() != nil && errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) {
 		return &Error{Reason: Forbidden, Message: fmt.Sprintf(

@@ -19,10 +19,10 @@
 // so that it is carried out at most once. Refusals are errors of type *Error,
 // which match a Reason with errors.Is. All methods are safe for concurrent use.
 //
-// Create, Update, UpdateStatus and Apply of many callers of one Client go together
-// in a few requests where there are many at once, each with its own outcome: a
-// message is most of what an object costs. They are one command in the log. Nobody
-// waits for others to come; WithApart turns it off.
+// Where more than four callers of one Client are creating objects of the same resource
+// and namespace, what they create meanwhile goes together in one request, and is one
+// command in the log; each gets their own outcome. Nobody waits for others to come, and
+// for those on their way 100 ms at the most. WithApart turns it off.
 //
 // # What it does not
 //

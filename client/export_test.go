@@ -1,5 +1,13 @@
 package client
 
+import "time"
+
+// WaitLong has writes wait for others for as long as it takes.
+func (c *Client) WaitLong() *Client {
+	c.queues.longest = time.Hour
+	return c
+}
+
 // Waiting is how many writes wait until others have landed.
 func (c *Client) Waiting() (n int) {
 	c.queues.mu.Lock()

@@ -24,7 +24,7 @@ func (o *Objects) write(ctx context.Context, verb string, opts WriteOptions, obj
 
 // Create creates an object.
 func (o *Objects) Create(ctx context.Context, object *coppicev1.Object, opts WriteOptions) (Result, error) {
-	return o.writeOne(ctx, bus.VerbCreate, opts, object)
+	return o.create(ctx, opts, object)
 }
 
 // CreateAll creates objects in one request. Without Atomic each has an outcome
@@ -38,7 +38,7 @@ func (o *Objects) CreateAll(ctx context.Context, objects []*coppicev1.Object, op
 // Update replaces an object, apart from its status. With a resourceVersion it
 // fails with Conflict if the object has changed since.
 func (o *Objects) Update(ctx context.Context, object *coppicev1.Object, opts WriteOptions) (Result, error) {
-	return o.writeOne(ctx, bus.VerbUpdate, opts, object)
+	return one(o.write(ctx, bus.VerbUpdate, opts, object))
 }
 
 // UpdateAll is Update for many, as CreateAll is for Create.
@@ -49,12 +49,12 @@ func (o *Objects) UpdateAll(ctx context.Context, objects []*coppicev1.Object, op
 
 // UpdateStatus replaces an object's status.
 func (o *Objects) UpdateStatus(ctx context.Context, object *coppicev1.Object, opts WriteOptions) (Result, error) {
-	return o.writeOne(ctx, bus.VerbUpdateStatus, opts, object)
+	return one(o.write(ctx, bus.VerbUpdateStatus, opts, object))
 }
 
 // Apply creates an object, or merges it into the one that is there.
 func (o *Objects) Apply(ctx context.Context, object *coppicev1.Object, opts WriteOptions) (Result, error) {
-	return o.writeOne(ctx, bus.VerbApply, opts, object)
+	return one(o.write(ctx, bus.VerbApply, opts, object))
 }
 
 // Patch merges a JSON merge patch (RFC 7386) into an object's manifest.

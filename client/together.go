@@ -7,26 +7,34 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // What a message costs is most of what a request with one object costs. So where
-// many callers of a Client write objects of the same resource and namespace, a few
+// many callers of a Client create objects of the same resource and namespace, a few
 // requests are on their way at once, and what comes meanwhile goes together in the
-// next. Nobody waits for others to come.
+// next. Only creations do: what is answered is as large as what is sent.
 const (
 	maxFlights = 4         // requests of a kind on their way
 	maxMembers = 256       // callers whose objects go together
 	maxShared  = 256 << 10 // bytes of them
+	// maxWait is how long a caller waits for a place. Where none becomes free,
+	// as those who have one wait for an answer that is lost, they go apart.
+	maxWait = 100 * time.Millisecond
 )
 
-// queues are writes of one object each, by what they do and where.
+// queues are creations of one object each, by where they are made.
 type queues struct {
-	mu sync.Mutex
-	of map[bus.API]*queue
+	longest time.Duration // that a caller waits for a place
+	mu      sync.Mutex
+	of      map[bus.API]*queue
 }
+
+func newQueues() *queues { return &queues{longest: maxWait, of: map[bus.API]*queue{}} }
 
 type queue struct {
 	flights int // of both sorts: alone and together
@@ -51,33 +59,57 @@ type flight struct {
 	present int
 	ctx     context.Context // ends when nobody is present
 	cancel  context.CancelFunc
+	last    error // of the last attempt that has failed
 }
 
-// writeOne writes an object, together with those of other callers if many are under
+// create creates an object, together with those of other callers if many are under
 // way.
-func (o *Objects) writeOne(ctx context.Context, verb string, opts WriteOptions, object *coppicev1.Object) (Result, error) {
+func (o *Objects) create(ctx context.Context, opts WriteOptions, object *coppicev1.Object) (Result, error) {
 	if o.c.apart || opts != (WriteOptions{}) {
-		return one(o.write(ctx, verb, opts, object))
+		return one(o.write(ctx, bus.VerbCreate, opts, object))
 	}
 	// Whoever does not wait any more may do with the object what they like.
 	data, err := encode(&coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{object}})
 	if err != nil {
 		return Result{}, err
 	}
-	a := o.api(verb)
+	a := o.api(bus.VerbCreate)
+	alone := func() (Result, error) {
+		var reply coppicev1.ObjectsReply
+		return one(&reply, o.c.send(ctx, a, true, data, &reply, nil))
+	}
 	m := &member{data: data, outcome: make(chan outcome, 1)}
 	if !o.c.queues.wait(a, m) {
 		defer o.c.land(a)
-		var reply coppicev1.ObjectsReply
-		return one(&reply, o.c.send(ctx, a, true, data, &reply))
+		return alone()
 	}
 	ctx, cancel := o.c.patiently(ctx)
 	defer cancel()
-	select {
-	case out := <-m.outcome:
-		return out.Result, out.error
-	case <-ctx.Done():
-		return Result{}, o.c.queues.leave(a, m, ctx.Err())
+	long := time.NewTimer(o.c.queues.longest)
+	defer long.Stop()
+	for {
+		select {
+		case out := <-m.outcome:
+			if out.Err != nil && rpc.Retryable(out.Err) { // as it is where it went alone
+				return alone()
+			}
+			return out.Result, out.error
+		case <-long.C:
+			if o.c.queues.withdraw(a, m) {
+				return alone()
+			}
+		case <-ctx.Done():
+			var err error
+			if o.c.queues.withdraw(a, m) {
+				err = &Error{Reason: Timeout, Message: "the request was not sent in time, as those before it were not answered; nothing has changed"}
+			} else {
+				err = o.c.queues.leave(m)
+			}
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = fmt.Errorf("%s: %w", a.Subject(), ctx.Err())
+			}
+			return Result{}, o.c.denied(a, err)
+		}
 	}
 }
 
@@ -101,7 +133,7 @@ func (c *Client) fly(a bus.API, f *flight) {
 	whole, err := encode(&coppicev1.ObjectsRequest{Whole: true})
 	var reply coppicev1.ObjectsReply
 	if err == nil {
-		err = c.send(f.ctx, a, true, append(data, whole...), &reply)
+		err = c.send(f.ctx, a, true, append(data, whole...), &reply, func(err error) { c.queues.failed(f, err) })
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(f.members) {
@@ -166,22 +198,36 @@ func (q *queues) take(a bus.API, largest int64) *flight {
 	return f
 }
 
-// leave is for a caller who does not wait any more. It returns what to say.
-func (q *queues) leave(a bus.API, m *member, why error) error {
+// withdraw takes a caller out that waits for a place. It reports false for one who
+// has got one.
+func (q *queues) withdraw(a bus.API, m *member) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	message := "no answer in time; it is not known whether the request was carried out"
-	if f := m.flight; f != nil {
-		if f.present--; f.present == 0 {
-			f.cancel()
-		}
-	} else {
-		at := q.of[a]
-		at.waiting = slices.DeleteFunc(at.waiting, func(other *member) bool { return other == m })
-		message = "the request was not sent in time, as those before it were not answered; nothing has changed"
+	if m.flight != nil {
+		return false
 	}
-	if errors.Is(why, context.DeadlineExceeded) {
-		return &Error{Reason: Timeout, Message: message}
+	at := q.of[a]
+	at.waiting = slices.DeleteFunc(at.waiting, func(other *member) bool { return other == m })
+	return true
+}
+
+// failed notes why an attempt of a flight has failed, for who leaves it.
+func (q *queues) failed(f *flight, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f.last = err
+}
+
+// leave takes a caller off their flight. It returns what to say of it.
+func (q *queues) leave(m *member) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f := m.flight
+	if f.present--; f.present == 0 {
+		f.cancel()
 	}
-	return fmt.Errorf("%s: %w", a.Subject(), why)
+	if f.last != nil {
+		return f.last
+	}
+	return &Error{Reason: Timeout, Message: "no answer in time; it is not known whether the request was carried out"}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
@@ -180,7 +181,7 @@ func (g *graph) waiting(c *client.Client, n int) {
 func TestGoTogether(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks)
+	c := client.New(g.asks).WaitLong()
 	answer := g.flying(c)
 	const fit = 16 // into messages of 64 KiB
 	names := []string{"refused-0"}
@@ -221,7 +222,7 @@ func TestGoTogether(t *testing.T) {
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks)
+	c := client.New(g.asks).WaitLong()
 	answer := g.flying(c)
 	brief, cancel := context.WithTimeout(g.ctx, 10*time.Millisecond)
 	defer cancel()
@@ -251,11 +252,58 @@ func TestLeave(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
 }
 
+// deadline is a context whose deadline comes when the test says so.
+type deadline struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.passed }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// Who has no more time for a request that is tried again is told why it is.
+func TestLeaveRetried(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks).WaitLong()
+	answer := g.flying(c)
+	ctx := deadline{g.ctx, make(chan struct{})}
+	leaves := g.create(ctx, c, "leaves")
+	g.waiting(c, 1)
+	stays := g.create(g.ctx, c, "stays")
+	g.waiting(c, 2)
+	answer()
+	m, _ := g.request()
+	refusal := &nats.Msg{Header: nats.Header{
+		micro.ErrorCodeHeader: []string{"429"}, micro.ErrorHeader: []string{"too much"}, bus.HeaderReason: []string{string(client.TooManyRequests)},
+	}}
+	if err := m.RespondMsg(refusal); err != nil {
+		t.Fatal(err)
+	}
+	m, r := g.request()
+	close(ctx.passed)
+	if err := g.done("who leaves", leaves); !errors.Is(err, client.TooManyRequests) {
+		t.Errorf("who leaves: %v", err)
+	}
+	g.answer(m, r)
+	if err := g.done("who stays", stays); err != nil {
+		t.Errorf("who stays: %v", err)
+	}
+}
+
 // A request that nobody waits for any more is given up.
 func TestAllLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks)
+	c := client.New(g.asks).WaitLong()
 	answer := g.flying(c)
 	leaving, leave := context.WithCancel(g.ctx)
 	both := []<-chan error{g.create(leaving, c, "a"), g.create(leaving, c, "b")}
@@ -269,6 +317,47 @@ func TestAllLeave(t *testing.T) {
 		}
 	}
 	testkit.WaitFor(t, g.ctx, "the end of the request", c.Idle)
+}
+
+// Where those on their way are not answered, what waits for them goes by itself.
+func TestLostFlights(t *testing.T) {
+	t.Parallel()
+	g := startGraph(t)
+	c := client.New(g.asks)
+	answer := g.flying(c)
+	late := g.create(g.ctx, c, "late")
+	m, r := g.request()
+	if len(r.GetObjects()) != 1 || r.GetObjects()[0].GetMetadata().GetName() != "late" || r.GetWhole() {
+		t.Errorf("what waited sent %v", r)
+	}
+	g.answer(m, r)
+	if err := g.done("what waited", late); err != nil {
+		t.Error(err)
+	}
+	answer()
+	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
+}
+
+// Whoever leaves a request that was refused is told why, and who may not create is
+// told that, also together.
+func TestWhyNotTogether(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	ctx, cancel := context.WithTimeout(testkit.Context(t), 2*time.Second)
+	defer cancel()
+	for user, reason := range map[string]client.Reason{bus.LocalUser: client.NotReady, bus.RoleProcessor: client.Forbidden} {
+		objects := client.New(testkit.Conn(t, server, user), client.WithTimeout(100*time.Millisecond)).Objects(configMaps, "a")
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				_, err := objects.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("x-", i)}}, client.WriteOptions{})
+				if !errors.Is(err, reason) {
+					t.Errorf("as %s: %v, want %s", user, err, reason)
+				}
+			})
+		}
+		defer wg.Wait()
+	}
 }
 
 // Apart, each object has a request of its own, however many are on their way.

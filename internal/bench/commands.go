@@ -43,10 +43,6 @@ func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		for _, o := range list {
 			o.Metadata.Labels["updated"] = "yes"
 		}
-		if len(list) == 1 {
-			_, err := objects.Update(ctx, list[0], client.WriteOptions{})
-			return err
-		}
 		return firstError(objects.UpdateAll(ctx, list, client.WriteOptions{}))
 	}, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
 		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
