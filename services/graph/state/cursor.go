@@ -15,14 +15,18 @@ type cursor struct {
 	*pebble.Iterator
 	at    pebble.IterValidityState // where the last seek or next has led; IterExhausted if nothing is known
 	limit []byte                   // at IterAtLimit: nothing up to here is left
-	// Where the next row was not the one, some are searched for before that is tried
-	// again, as on the way to the next may lie many that are deleted.
+	// Where the next row was not the one, or was far away, some are searched for before
+	// that is tried again, as on the way to the next may lie many that are deleted.
 	searches, misses int
 }
 
-// maxMisses is how many misses in a row make a cursor try to step to the next row
-// less often: each twice as seldom as the one before.
-const maxMisses = 6
+const (
+	// maxMisses is how many misses in a row make a cursor try to step to the next row
+	// less often: each twice as seldom as the one before.
+	maxMisses = 6
+	// fewDeleted is how many deleted rows on the way to the next cost less than a search.
+	fewDeleted = 8
+)
 
 // seek moves to the first row at the key or behind, unless that is at the limit
 // or behind. It reports whether it came there directly from the row before; whether
@@ -34,12 +38,19 @@ func (c *cursor) seek(key, limit []byte, try bool) (stepped bool) {
 		c.searches--
 	case try && from != nil && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
 		stepped = c.at == pebble.IterValid
-		if c.next(limit); c.at != pebble.IterValid || bytes.Compare(c.Key(), key) >= 0 {
+		passed := c.passed()
+		c.next(limit)
+		passed = c.passed() - passed
+		there := c.at != pebble.IterValid || bytes.Compare(c.Key(), key) >= 0
+		if there && passed <= fewDeleted {
 			c.misses = 0
 			return stepped
 		}
-		c.misses = min(c.misses+1, maxMisses)
+		c.misses = int(min(uint64(c.misses)+1+passed/(4*fewDeleted), maxMisses))
 		c.searches = 1<<c.misses - 1
+		if there {
+			return stepped
+		}
 	}
 	c.moved(c.SeekGEWithLimit(key, limit), limit)
 	return false
@@ -63,6 +74,12 @@ func (c *cursor) position() []byte {
 func (c *cursor) near(key []byte) bool {
 	from := c.position()
 	return len(from) > 1 && uid.DrawnTogether(from[1:], key[1:])
+}
+
+// passed is how many rows it has come by, also deleted ones.
+func (c *cursor) passed() uint64 {
+	s := c.Stats().InternalStats
+	return s.PointCount + s.PointsCoveredByRangeTombstones
 }
 
 // next moves to the next row, unless that is at the limit or behind.
