@@ -99,17 +99,18 @@ func (u UID) String() string {
 	return ""
 }
 
-// DrawnTogether reports whether two packed uids, or keys that begin with them, say
-// that the second was drawn at most a few milliseconds after the first. Of uids
-// that are not UUIDv7 it is as good as never true.
-func DrawnTogether(first, second []byte) bool {
-	const together = 8 // ms
-	if len(first) < 8 || len(second) < 8 || first[0] != tagUUID || second[0] != tagUUID {
-		return false
+// Begins reports whether bytes begin with a packed uid, if they are a key that begins
+// with one or with text.
+func Begins(b []byte) bool { return len(b) > 0 && (b[0] == tagUUID || b[0] == tagText) }
+
+// Place is the first half of a packed UUID, or of a key that begins with one. That of
+// a UUIDv7 has the milliseconds when it was drawn, four bits, and what of a millisecond.
+// Of text it reports false.
+func Place(b []byte) (place uint64, ok bool) {
+	if len(b) < 1+8 || b[0] != tagUUID {
+		return 0, false
 	}
-	millis := func(b []byte) uint64 { return binary.BigEndian.Uint64(b) << 8 >> 16 }
-	a, b := millis(first), millis(second)
-	return a <= b && b-a <= together
+	return binary.BigEndian.Uint64(b[1:]), true
 }
 
 // ErrMalformed is returned for bytes that are not packed uids.

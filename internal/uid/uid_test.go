@@ -1,7 +1,6 @@
 package uid_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -126,30 +125,28 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestDrawnTogether(t *testing.T) {
+func TestPlace(t *testing.T) {
 	t.Parallel()
-	at := func(millis uint64, rest string) []byte {
-		u := uid.MustParse(fmt.Sprintf("%08x-%04x-7abc-8000-000000000000", millis>>16, millis&0xffff))
-		return append([]byte(u), rest...)
-	}
-	const now = 0x0199_ffff_fffe
+	packed := []byte(uid.MustParse("01999999-9999-7abc-8000-000000000000"))
 	for _, tc := range []struct {
-		name          string
-		first, second []byte
-		want          bool
+		name string
+		b    []byte
+		want uint64
+		ok   bool
+		uid  bool
 	}{
-		{"the same", at(now, ""), at(now, ""), true},
-		{"keys that begin with them", at(now, "/a"), at(now+3, "/b"), true},
-		{"the last that are together", at(now, ""), at(now+8, ""), true},
-		{"later", at(now, ""), at(now+9, ""), false},
-		{"much later", at(now, ""), at(now+1<<40, ""), false},
-		{"before", at(now, ""), at(now-1, ""), false},
-		{"text", []byte(uid.MustParse("pod-000001")), []byte(uid.MustParse("pod-000002")), false},
-		{"less than a uid", []byte{1}, at(now, ""), false},
-		{"nothing", nil, nil, false},
+		{"a UUID", packed, 0x0199_9999_9999_7abc, true, true},
+		{"a key that begins with one", append(packed, "/a"...), 0x0199_9999_9999_7abc, true, true},
+		{"text", []byte(uid.MustParse("pod-000001")), 0, false, true},
+		{"less than that", packed[:8], 0, false, true},
+		{"a name", []byte("pods/a"), 0, false, false},
+		{"nothing", nil, 0, false, false},
 	} {
-		if got := uid.DrawnTogether(tc.first, tc.second); got != tc.want {
-			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		if got := uid.Begins(tc.b); got != tc.uid {
+			t.Errorf("%s: is said to begin with a uid: %t", tc.name, got)
+		}
+		if got, ok := uid.Place(tc.b); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %x, %t, want %x, %t", tc.name, got, ok, tc.want, tc.ok)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package state
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -18,6 +20,8 @@ type cursor struct {
 	// Where the next row was not the one, or was far away, some are searched for before
 	// that is tried again, as on the way to the next may lie many that are deleted.
 	searches, misses int
+	reach            uint64 // how far ahead the next row is looked for; minReach if less
+	bound            []byte // scratch
 }
 
 const (
@@ -26,22 +30,21 @@ const (
 	maxMisses = 6
 	// fewDeleted is how many deleted rows on the way to the next cost less than a search.
 	fewDeleted = 8
+	// minReach is how far ahead a row is looked for at the least, before a search: as
+	// many objects lie there as are made in some microseconds.
+	minReach = 64
 )
 
 // seek moves to the first row at the key or behind, unless that is at the limit
-// or behind. It reports whether it came there directly from the row before; whether
-// to try that is for the caller to say.
-func (c *cursor) seek(key, limit []byte, try bool) (stepped bool) {
+// or behind. It reports whether it came there directly from the row before.
+func (c *cursor) seek(key, limit []byte) (stepped bool) {
 	from := c.position()
 	switch {
 	case c.searches > 0:
 		c.searches--
-	case try && from != nil && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
+	case from != nil && uid.Begins(key[1:]) && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
 		stepped = c.at == pebble.IterValid
-		passed := c.passed()
-		c.next(limit)
-		passed = c.passed() - passed
-		there := c.at != pebble.IterValid || bytes.Compare(c.Key(), key) >= 0
+		passed, there := c.step(key, limit)
 		if there && passed <= fewDeleted {
 			c.misses = 0
 			return stepped
@@ -56,6 +59,47 @@ func (c *cursor) seek(key, limit []byte, try bool) (stepped bool) {
 	return false
 }
 
+// step moves to the next row, if that is within reach, or a little beyond. It gives up
+// if it comes by many that are deleted, and reports whether it came to the key or
+// behind, or to the limit. Where nothing is within reach, it reaches farther from then on.
+func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
+	before := c.passed()
+	for range 2 {
+		c.reach = max(c.reach, minReach)
+		bounded := c.ahead(c.reach) && bytes.Compare(c.bound, key) < 0
+		if bounded {
+			c.next(c.bound)
+		} else {
+			c.next(limit)
+		}
+		if passed = c.passed() - before; passed > fewDeleted {
+			c.reach = minReach
+		}
+		switch {
+		case c.at == pebble.IterValid:
+			return passed, bytes.Compare(c.Key(), key) >= 0
+		case c.at == pebble.IterExhausted || !bounded:
+			return passed, true
+		case passed > fewDeleted:
+			return passed, false
+		}
+		c.reach = 8 * min(c.reach, math.MaxUint64/8)
+	}
+	return passed, false
+}
+
+// ahead sets bound to the key of a table whose keys begin with uids so far ahead of
+// the position. It reports false if there is none.
+func (c *cursor) ahead(reach uint64) bool {
+	from := c.position()
+	at, ok := uid.Place(from[1:])
+	if !ok || at > math.MaxUint64-reach {
+		return false
+	}
+	c.bound = binary.BigEndian.AppendUint64(append(c.bound[:0], from[:2]...), at+reach)
+	return true
+}
+
 // position is the key of the row that it is on, or where it has paused; nil if
 // nothing is known.
 func (c *cursor) position() []byte {
@@ -66,14 +110,6 @@ func (c *cursor) position() []byte {
 		return c.limit
 	}
 	return nil
-}
-
-// near reports whether a key of a table whose keys begin with uids is a short way
-// ahead: whether its uid was drawn at about the same time as that of the position.
-// On the way lies what belongs to the objects that were created in between.
-func (c *cursor) near(key []byte) bool {
-	from := c.position()
-	return len(from) > 1 && uid.DrawnTogether(from[1:], key[1:])
 }
 
 // passed is how many rows it has come by, also deleted ones.

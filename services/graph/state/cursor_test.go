@@ -2,20 +2,44 @@ package state
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
+
+	"github.com/coppice-gc/coppice/internal/uid"
 )
 
 // A cursor is where a search leads, whatever it has read before, and knows when
 // it came there from the row before.
 func TestCursor(t *testing.T) {
 	t.Parallel()
+	t.Run("text", func(t *testing.T) {
+		t.Parallel()
+		testCursor(t, func(i int) []byte { return fmt.Appendf([]byte{tableNode}, "%03d", i) })
+	})
+	// Some drawn as fast as it goes, some milliseconds and some seconds apart.
+	t.Run("UUIDv7", func(t *testing.T) {
+		t.Parallel()
+		testCursor(t, func(i int) []byte {
+			return drawn(uint64(i)*3 + uint64(i/7)*40 + uint64(i/13)<<16 + uint64(i/29)<<30)
+		})
+	})
+}
+
+// drawn is the key of the node of an object whose uid was drawn so late.
+func drawn(late uint64) []byte {
+	var u uuid.UUID
+	binary.BigEndian.PutUint64(u[:], 0x0199_ffff_0000_7000+late)
+	return keyOfUID(tableNode, uid.FromUUID(u))
+}
+
+func testCursor(t *testing.T, key func(int) []byte) {
 	const n = 60
-	key := func(i int) []byte { return fmt.Appendf([]byte{tableNode}, "%03d", i) }
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest, Logger: newFailures()})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +85,7 @@ func TestCursor(t *testing.T) {
 			"seek": func(t *rapid.T) {
 				from := rapid.IntRange(0, n).Draw(t, "from")
 				limit = from + rapid.IntRange(1, 10).Draw(t, "limit")
-				stepped := c.seek(key(from), key(limit), rapid.Bool().Draw(t, "try"))
+				stepped := c.seek(key(from), key(limit))
 				found := first(from, limit)
 				if before := at; stepped && found >= 0 && (before < 0 || first(before+1, found) >= 0) {
 					t.Fatalf("row %d is said to come directly behind %d", found, before)
@@ -95,4 +119,70 @@ func TestCursor(t *testing.T) {
 			},
 		})
 	})
+}
+
+// cursorOver is a cursor over the nodes of objects that were drawn at these places, of
+// which those are deleted that deleted says.
+func cursorOver(t *testing.T, places []uint64, deleted func(i int) bool) *cursor {
+	t.Helper()
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest, Logger: newFailures()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	for i, p := range places {
+		if err = db.Set(drawn(p), nil, pebble.NoSync); err == nil && deleted(i) {
+			err = db.Delete(drawn(p), pebble.NoSync)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := reader{db: db, idle: map[byte]*cursor{}}
+	c, err := r.cursor(tableNode, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// On the way to a row a cursor does not come by all that is deleted before it, however
+// close together it was drawn.
+func TestCursorGivesUp(t *testing.T) {
+	t.Parallel()
+	var places []uint64
+	for i := range uint64(5000) {
+		places = append(places, i)
+	}
+	c := cursorOver(t, places, func(i int) bool { return i%1000 != 0 })
+	for i := 0; i < len(places); i += 1000 {
+		key := drawn(places[i])
+		if c.seek(key, append(key, nul)); c.at != pebble.IterValid || !bytes.Equal(c.Key(), key) {
+			t.Errorf("row %d is not found", i)
+		}
+	}
+	if got := c.passed(); got > 4*2*minReach {
+		t.Errorf("came by %d rows, to find 5", got)
+	}
+}
+
+// A cursor learns how far apart the rows are, and then steps from one to the other.
+func TestCursorReaches(t *testing.T) {
+	t.Parallel()
+	var places []uint64
+	for i := range uint64(200) {
+		places = append(places, i*1000<<16) // a second apart
+	}
+	c := cursorOver(t, places, func(int) bool { return false })
+	steps := 0
+	for _, p := range places {
+		key := drawn(p)
+		if c.seek(key, append(key, nul)) {
+			steps++
+		}
+	}
+	if steps < len(places)*8/10 {
+		t.Errorf("stepped to %d of %d rows", steps, len(places))
+	}
 }

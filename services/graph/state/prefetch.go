@@ -242,7 +242,7 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
 		r.end = append(append(r.end[:0], r.key...), nul)
-		stepped := it.seek(r.key, r.end, i > 0 || it.near(r.key)) // what goes together often lies together
+		stepped := it.seek(r.key, r.end) // what goes together often lies together
 		if it.at != pebble.IterValid || !bytes.Equal(it.Key(), r.key) {
 			at = ""
 			visit(u, cached{})
@@ -288,7 +288,7 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 		r.key = appendUIDKey(r.key[:0], table, u)
 		r.end = appendPrefixEnd(r.end[:0], r.key)
 		rows, room = rows[:0], room[:0]
-		for it.seek(r.key, r.end, it.near(r.key)); it.on(r.key) && len(rows) < limit; it.next(r.end) {
+		for it.seek(r.key, r.end); it.on(r.key) && len(rows) < limit; it.next(r.end) {
 			value, err := it.ValueAndErr()
 			if err != nil {
 				r.fail(what, err)

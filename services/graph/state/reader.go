@@ -207,7 +207,7 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 		r.fail(what, err)
 		return
 	}
-	for it.seek(start, end, it.near(start)); it.on(prefix); it.next(end) {
+	for it.seek(start, end); it.on(prefix); it.next(end) {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			r.fail(what, err)
