@@ -20,7 +20,7 @@ type cursor struct {
 	// Where the next row was not the one, or was far away, some are searched for before
 	// that is tried again, as on the way to the next may lie many that are deleted.
 	searches, misses int
-	reach            uint64 // how far ahead the next row is looked for; minReach if less
+	reach            uint64 // how far ahead the next row is looked for, by uid.Place; minReach if less
 	bound            []byte // scratch
 }
 

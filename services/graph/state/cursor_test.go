@@ -39,6 +39,7 @@ func drawn(late uint64) []byte {
 }
 
 func testCursor(t *testing.T, key func(int) []byte) {
+	t.Helper()
 	const n = 60
 	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest, Logger: newFailures()})
 	if err != nil {
