@@ -99,13 +99,9 @@ func (u UID) String() string {
 	return ""
 }
 
-// Begins reports whether bytes begin with a packed uid, if they are a key that begins
-// with one or with text.
-func Begins(b []byte) bool { return len(b) > 0 && (b[0] == tagUUID || b[0] == tagText) }
-
 // Place is the first half of a packed UUID, or of a key that begins with one. That of
-// a UUIDv7 has the milliseconds when it was drawn, four bits, and what of a millisecond.
-// Of text it reports false.
+// a UUIDv7 has the millisecond when it was drawn, the version, and, of those that New
+// draws, the part of the millisecond. Of text it reports false.
 func Place(b []byte) (place uint64, ok bool) {
 	if len(b) < 1+8 || b[0] != tagUUID {
 		return 0, false

@@ -22,34 +22,39 @@ type cursor struct {
 	searches, misses int
 	reach            uint64 // how far ahead the next row is looked for, by uid.Place; minReach if less
 	bound            []byte // scratch
+	failure          error  // the first; the iterator forgets it with the next seek
 }
 
 const (
 	// maxMisses is how many misses in a row make a cursor try to step to the next row
 	// less often: each twice as seldom as the one before.
 	maxMisses = 6
-	// fewDeleted is how many deleted rows on the way to the next cost less than a search.
-	fewDeleted = 8
-	// minReach is how far ahead a row is looked for at the least, before a search: as
-	// many objects lie there as are made in some microseconds.
+	// few is how many entries on the way to the next row cost no more than a search:
+	// deleted ones, and older versions.
+	few = 32
+	// minReach is how far ahead a row is looked for at first: as many objects lie there
+	// as are made in some microseconds.
 	minReach = 64
 )
 
-// seek moves to the first row at the key or behind, unless that is at the limit
-// or behind. It reports whether it came there directly from the row before.
-func (c *cursor) seek(key, limit []byte) (stepped bool) {
+// seek moves to the first row at the key or behind, unless that is at the limit, which
+// is behind the key, or farther. It reports whether it came there directly from the row
+// before. Where uids are text, which does not tell how far away they lie, that is tried
+// only if many are sought in order.
+func (c *cursor) seek(key, limit []byte, many bool) (stepped bool) {
 	from := c.position()
+	_, tells := uid.Place(key[1:])
 	switch {
 	case c.searches > 0:
 		c.searches--
-	case from != nil && uid.Begins(key[1:]) && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
+	case from != nil && (tells || many) && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
 		stepped = c.at == pebble.IterValid
 		passed, there := c.step(key, limit)
-		if there && passed <= fewDeleted {
+		if there && passed <= few {
 			c.misses = 0
 			return stepped
 		}
-		c.misses = int(min(uint64(c.misses)+1+passed/(4*fewDeleted), maxMisses))
+		c.misses = int(min(uint64(c.misses)+1+passed/(4*few), maxMisses))
 		c.searches = 1<<c.misses - 1
 		if there {
 			return stepped
@@ -59,12 +64,13 @@ func (c *cursor) seek(key, limit []byte) (stepped bool) {
 	return false
 }
 
-// step moves to the next row, if that is within reach, or a little beyond. It gives up
-// if it comes by many that are deleted, and reports whether it came to the key or
-// behind, or to the limit. Where nothing is within reach, it reaches farther from then on.
+// step moves to the next row, and reports whether that is at the key or behind, or there
+// is none before the limit. It looks a little ahead, and farther where nothing lies, also
+// the next time; it gives up when it has come by many entries, which it looks after
+// each time. Of what was deleted by range in the same memtable it comes by all.
 func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 	before := c.passed()
-	for range 2 {
+	for {
 		c.reach = max(c.reach, minReach)
 		bounded := c.ahead(c.reach) && bytes.Compare(c.bound, key) < 0
 		if bounded {
@@ -72,7 +78,7 @@ func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 		} else {
 			c.next(limit)
 		}
-		if passed = c.passed() - before; passed > fewDeleted {
+		if passed = c.passed() - before; passed > few {
 			c.reach = minReach
 		}
 		switch {
@@ -80,12 +86,11 @@ func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 			return passed, bytes.Compare(c.Key(), key) >= 0
 		case c.at == pebble.IterExhausted || !bounded:
 			return passed, true
-		case passed > fewDeleted:
+		case passed > few:
 			return passed, false
 		}
 		c.reach = 8 * min(c.reach, math.MaxUint64/8)
 	}
-	return passed, false
 }
 
 // ahead sets bound to the key of a table whose keys begin with uids so far ahead of
@@ -112,7 +117,8 @@ func (c *cursor) position() []byte {
 	return nil
 }
 
-// passed is how many rows it has come by, also deleted ones.
+// passed is how many entries it has come by: rows, deleted ones and older versions of
+// them; those that were deleted by range count twice.
 func (c *cursor) passed() uint64 {
 	s := c.Stats().InternalStats
 	return s.PointCount + s.PointsCoveredByRangeTombstones
@@ -122,8 +128,13 @@ func (c *cursor) passed() uint64 {
 func (c *cursor) next(limit []byte) { c.moved(c.NextWithLimit(limit), limit) }
 
 func (c *cursor) moved(at pebble.IterValidityState, limit []byte) {
-	if c.at = at; at == pebble.IterAtLimit {
+	switch c.at = at; at {
+	case pebble.IterAtLimit:
 		c.limit = append(c.limit[:0], limit...)
+	case pebble.IterExhausted:
+		if c.failure == nil {
+			c.failure = c.Error()
+		}
 	}
 }
 

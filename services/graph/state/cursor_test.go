@@ -3,14 +3,19 @@ package state
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -20,7 +25,7 @@ func TestCursor(t *testing.T) {
 	t.Parallel()
 	t.Run("text", func(t *testing.T) {
 		t.Parallel()
-		testCursor(t, func(i int) []byte { return fmt.Appendf([]byte{tableNode}, "%03d", i) })
+		testCursor(t, func(i int) []byte { return keyOfUID(tableNode, uid.MustParse(fmt.Sprintf("pod-%03d", i))) })
 	})
 	// Some drawn as fast as it goes, some milliseconds and some seconds apart.
 	t.Run("UUIDv7", func(t *testing.T) {
@@ -86,7 +91,7 @@ func testCursor(t *testing.T, key func(int) []byte) {
 			"seek": func(t *rapid.T) {
 				from := rapid.IntRange(0, n).Draw(t, "from")
 				limit = from + rapid.IntRange(1, 10).Draw(t, "limit")
-				stepped := c.seek(key(from), key(limit))
+				stepped := c.seek(key(from), key(limit), rapid.Bool().Draw(t, "many"))
 				found := first(from, limit)
 				if before := at; stepped && found >= 0 && (before < 0 || first(before+1, found) >= 0) {
 					t.Fatalf("row %d is said to come directly behind %d", found, before)
@@ -148,8 +153,8 @@ func cursorOver(t *testing.T, places []uint64, deleted func(i int) bool) *cursor
 	return c
 }
 
-// On the way to a row a cursor does not come by all that is deleted before it, however
-// close together it was drawn.
+// On the way to a row a cursor does not come by all rows that are deleted before it,
+// however close together they were drawn.
 func TestCursorGivesUp(t *testing.T) {
 	t.Parallel()
 	var places []uint64
@@ -159,12 +164,12 @@ func TestCursorGivesUp(t *testing.T) {
 	c := cursorOver(t, places, func(i int) bool { return i%1000 != 0 })
 	for i := 0; i < len(places); i += 1000 {
 		key := drawn(places[i])
-		if c.seek(key, append(key, nul)); c.at != pebble.IterValid || !bytes.Equal(c.Key(), key) {
+		if c.seek(key, append(key, nul), false); c.at != pebble.IterValid || !bytes.Equal(c.Key(), key) {
 			t.Errorf("row %d is not found", i)
 		}
 	}
-	if got := c.passed(); got > 4*2*minReach {
-		t.Errorf("came by %d rows, to find 5", got)
+	if got := c.Stats().InternalStats.PointCount; got > 512 {
+		t.Errorf("came by %d entries, to find 5 rows", got)
 	}
 }
 
@@ -179,11 +184,77 @@ func TestCursorReaches(t *testing.T) {
 	steps := 0
 	for _, p := range places {
 		key := drawn(p)
-		if c.seek(key, append(key, nul)) {
+		if c.seek(key, append(key, nul), false) {
 			steps++
 		}
 	}
-	if steps < len(places)*8/10 {
+	if steps < len(places)-2 {
 		t.Errorf("stepped to %d of %d rows", steps, len(places))
+	}
+}
+
+// What could not be read is not said to be absent, even if the next can be read.
+func TestCursorFails(t *testing.T) {
+	t.Parallel()
+	var reads, fails atomic.Int64 // of tables; the one that fails
+	fails.Store(-1)
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && reads.Add(1) == fails.Load() {
+			return errorfs.ErrInjected
+		}
+		return nil
+	}))
+	cache := pebble.NewCache(1)
+	defer cache.Unref()
+	db, err := pebble.Open("", &pebble.Options{
+		FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: newFailures(), Cache: cache,
+		Levels: [7]pebble.LevelOptions{{BlockSize: 64}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	var uids []uid.UID
+	for i := range uint64(10) {
+		key := drawn(i * 1000 << 16)
+		uids = append(uids, uid.UID(key[1:]))
+		err = errors.Join(err, db.Set(key, appendNodeValue(nil, &lifecycle.Node{UID: uids[i]}, false), nil))
+		err = errors.Join(err, db.Set(keyOfUID(tableOwed, uids[i]), nil, nil))
+	}
+	if err = errors.Join(err, db.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for name, read := range map[string]func(r *reader, visit func(uid.UID, bool)){
+		"nodes": func(r *reader, visit func(uid.UID, bool)) {
+			r.prefetch(uids, func(u uid.UID, c cached) { visit(u, c.node != nil) })
+		},
+		"rows": func(r *reader, visit func(uid.UID, bool)) {
+			r.prefetchRows("owed", tableOwed, uids, 1, func(u uid.UID, rows []stored, _ bool) { visit(u, len(rows) > 0) })
+		},
+	} {
+		failed := 0
+		for n := range int64(100) { // 0 fails none
+			reads.Store(0)
+			fails.Store(n)
+			r := &reader{db: db, idle: map[byte]*cursor{}}
+			visited := 0
+			read(r, func(u uid.UID, there bool) {
+				visited++
+				if !there {
+					t.Errorf("%s, read %d fails: %s is said to be absent", name, n, u)
+				}
+			})
+			fails.Store(-1)
+			if (visited < len(uids)) != (r.failure != nil) {
+				t.Errorf("%s, read %d fails: %d of %d were read, and the failure is %v", name, n, visited, len(uids), r.failure)
+			}
+			if r.failure != nil {
+				failed++
+			}
+			_ = r.close() // it says again what has failed
+		}
+		if failed == 0 {
+			t.Errorf("%s: no read has failed", name)
+		}
 	}
 }

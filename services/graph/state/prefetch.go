@@ -242,7 +242,10 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
 		r.end = append(append(r.end[:0], r.key...), nul)
-		stepped := it.seek(r.key, r.end) // what goes together often lies together
+		stepped := it.seek(r.key, r.end, i > 0) // what goes together often lies together
+		if it.failure != nil {
+			break // it is not known whether there is such a row
+		}
 		if it.at != pebble.IterValid || !bytes.Equal(it.Key(), r.key) {
 			at = ""
 			visit(u, cached{})
@@ -263,8 +266,8 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		r.fail("nodes", err)
 		break
 	}
-	if err := it.Error(); err != nil {
-		r.fail("nodes", err)
+	if it.failure != nil {
+		r.fail("nodes", it.failure)
 	}
 	r.release("nodes", tableNode, it)
 }
@@ -288,7 +291,7 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 		r.key = appendUIDKey(r.key[:0], table, u)
 		r.end = appendPrefixEnd(r.end[:0], r.key)
 		rows, room = rows[:0], room[:0]
-		for it.seek(r.key, r.end); it.on(r.key) && len(rows) < limit; it.next(r.end) {
+		for it.seek(r.key, r.end, false); it.on(r.key) && len(rows) < limit; it.next(r.end) {
 			value, err := it.ValueAndErr()
 			if err != nil {
 				r.fail(what, err)
@@ -298,11 +301,14 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 			room = append(append(room, it.Key()...), value...)
 			rows = append(rows, stored{room[from : from+len(it.Key())], room[from+len(it.Key()):]})
 		}
+		if it.failure != nil {
+			break
+		}
 		visit(u, rows, !it.on(r.key))
 	}
 	r.rows, r.room = rows, room
-	if err := it.Error(); err != nil {
-		r.fail(what, err)
+	if it.failure != nil {
+		r.fail(what, it.failure)
 	}
 	r.release(what, table, it)
 }

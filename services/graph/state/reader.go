@@ -45,7 +45,7 @@ func (r *reader) cursor(table byte, lower, upper []byte) (*cursor, error) {
 
 // release ends the use of a cursor.
 func (r *reader) release(what string, table byte, it *cursor) {
-	if r.idle != nil && r.idle[table] == nil && it.Error() == nil {
+	if r.idle != nil && r.idle[table] == nil && it.failure == nil && it.Error() == nil {
 		r.idle[table] = it
 		return
 	}
@@ -207,7 +207,7 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 		r.fail(what, err)
 		return
 	}
-	for it.seek(start, end); it.on(prefix); it.next(end) {
+	for it.seek(start, end, false); it.on(prefix); it.next(end) {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			r.fail(what, err)
@@ -217,8 +217,8 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 			break
 		}
 	}
-	if err := it.Error(); err != nil {
-		r.fail(what, err)
+	if it.failure != nil {
+		r.fail(what, it.failure)
 	}
 	r.release(what, prefix[0], it)
 }
