@@ -35,6 +35,9 @@ const (
 	// minReach is how far ahead a row is looked for at first: as many objects lie there
 	// as are made in some microseconds.
 	minReach = 64
+	// looks is how often a row is looked for, each time farther ahead, before it is
+	// searched for: where nothing lies for long, many that are deleted may lie behind.
+	looks = 3
 )
 
 // seek moves to the first row at the key or behind, unless that is at the limit, which
@@ -67,10 +70,11 @@ func (c *cursor) seek(key, limit []byte, many bool) (stepped bool) {
 // step moves to the next row, and reports whether that is at the key or behind, or there
 // is none before the limit. It looks a little ahead, and farther where nothing lies, also
 // the next time; it gives up when it has come by many entries, which it looks after
-// each time. Of what was deleted by range in the same memtable it comes by all.
+// each time, or has looked often. Of what was deleted by range in the same memtable it
+// comes by all.
 func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 	before := c.passed()
-	for {
+	for look := 1; ; look++ {
 		c.reach = max(c.reach, minReach)
 		bounded := c.ahead(c.reach) && bytes.Compare(c.bound, key) < 0
 		if bounded {
@@ -86,7 +90,7 @@ func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 			return passed, bytes.Compare(c.Key(), key) >= 0
 		case c.at == pebble.IterExhausted || !bounded:
 			return passed, true
-		case passed > few:
+		case passed > few || look == looks:
 			return passed, false
 		}
 		c.reach = 8 * min(c.reach, math.MaxUint64/8)
