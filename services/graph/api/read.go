@@ -112,16 +112,14 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 	defer names.Close()
 	for {
 		chunk, last := names.Next()
+		names.Bare(looks > rare*max(found, 1))
 		if !last && !p.fullWith(len(chunk), looks, found, size) {
 			names.Ahead() // while the bodies of these are read, one by one
 		}
 		for _, e := range chunk {
-			if e.Node == nil {
-				continue // the snapshot has failed
-			}
 			looks++
-			if o, ok := p.match(snap, e.Node); ok {
-				bytes := proto.Size(o.Body) + 512 + len(e.Name) + 256*len(e.Node.Owners)
+			if o, ok := p.match(snap, e); ok {
+				bytes := proto.Size(o.Body) + 512 + len(e.Name) + 256*len(o.Owners)
 				if found > 0 && (found >= p.limit && p.limit > 0 || size+bytes > p.maxBytes) {
 					return after
 				}
@@ -140,6 +138,10 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 	}
 }
 
+// rare is of how many objects one belongs on the page if nodes are not worth reading
+// before it is known which: each alone takes several times as long.
+const rare = 8
+
 // fullWith guesses whether so many more objects fill the page, given how many were
 // looked at, and what was found: whether all that follow would be read in vain.
 func (p *page) fullWith(more, looks, found, size int) bool {
@@ -154,12 +156,19 @@ func (p *page) fullWith(more, looks, found, size int) bool {
 }
 
 // match reads the object, and reports whether it belongs on the page.
-func (p *page) match(snap *state.Snapshot, n *lifecycle.Node) (o lifecycle.Object, ok bool) {
-	if n.Uninitialized() && !p.uninitialized {
+func (p *page) match(snap *state.Snapshot, e state.Named) (o lifecycle.Object, ok bool) {
+	if n := e.Node; n != nil && n.Uninitialized() && !p.uninitialized {
 		return o, false // without its body being read
 	}
-	o = lifecycle.Object{Node: n, Body: snap.Body(n)}
-	return o, p.labels.Matches(o.Body.GetLabels())
+	o.Body = snap.BodyOf(e.UID)
+	if !p.labels.Matches(o.Body.GetLabels()) {
+		return o, false
+	}
+	if o.Node = e.Node; o.Node == nil {
+		o.Node = snap.Node(e.UID)
+	}
+	// Without a node the snapshot has failed.
+	return o, o.Node != nil && (p.uninitialized || !o.Uninitialized())
 }
 
 func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {

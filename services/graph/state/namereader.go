@@ -16,6 +16,7 @@ type NameReader struct {
 	kind  *lifecycle.Kind
 	in    string
 	after NameCursor
+	bare  bool
 	ahead chan []Named // gets what is read ahead, nil if nothing is
 }
 
@@ -23,7 +24,7 @@ type NameReader struct {
 type Named struct {
 	NameCursor
 	UID  uid.UID
-	Node *lifecycle.Node // nil after a failure
+	Node *lifecycle.Node // nil after a failure, and if it is bare
 }
 
 // nameChunk is how many objects a NameReader reads at once.
@@ -35,6 +36,9 @@ func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCur
 	return &NameReader{s: s, r: r, kind: k, in: namespace, after: after}
 }
 
+// Bare says whether nodes are left out of what begins to be read from now on.
+func (r *NameReader) Bare(bare bool) { r.bare = bare }
+
 // Next returns the objects that follow, and whether these are the last. After a
 // failure they are fewer than there are: ask the snapshot's Err, after Close.
 func (r *NameReader) Next() (names []Named, last bool) {
@@ -42,7 +46,7 @@ func (r *NameReader) Next() (names []Named, last bool) {
 		names = <-r.ahead
 		r.ahead = nil
 	} else {
-		names = r.read()
+		names = r.read(r.bare)
 	}
 	if len(names) > 0 {
 		r.after = names[len(names)-1].NameCursor
@@ -54,15 +58,18 @@ func (r *NameReader) Next() (names []Named, last bool) {
 // once before each Next, at the most.
 func (r *NameReader) Ahead() {
 	r.ahead = make(chan []Named, 1)
-	go func() { r.ahead <- r.read() }()
+	go func(bare bool) { r.ahead <- r.read(bare) }(r.bare)
 }
 
-func (r *NameReader) read() []Named {
+func (r *NameReader) read(bare bool) []Named {
 	names := make([]Named, 0, nameChunk)
 	r.r.names(r.kind, r.in, r.after, func(namespace, name string, u uid.UID) bool {
 		names = append(names, Named{NameCursor: NameCursor{namespace, name}, UID: u})
 		return len(names) < nameChunk
 	})
+	if bare {
+		return names
+	}
 	// Nodes are much cheaper in the order of their uids.
 	byUID := make([]*Named, len(names))
 	for i := range names {

@@ -120,7 +120,10 @@ func (s *Snapshot) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID 
 }
 
 // Body implements lifecycle.View.
-func (s *Snapshot) Body(n *lifecycle.Node) *coppicev1.Body { return s.r.body(n.UID) }
+func (s *Snapshot) Body(n *lifecycle.Node) *coppicev1.Body { return s.BodyOf(n.UID) }
+
+// BodyOf is Body for who has not read the node.
+func (s *Snapshot) BodyOf(u uid.UID) *coppicev1.Body { return s.r.body(u) }
 
 // Removed implements lifecycle.View.
 func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok bool) {
