@@ -52,6 +52,23 @@ func TestNameReader(t *testing.T) {
 					t.Fatalf("%d of %d nodes: has read %d, or others", limit, len(all), len(nodes))
 				}
 			}
+			r := snap.NameReader(kind, "", NameCursor{})
+			for chunk, from := 0, 0; ; chunk++ {
+				names, last := r.Next()
+				bare := chunk%2 == 1 // as was said before it began to be read
+				for i, e := range names {
+					if want := all[from+i]; e.NameCursor != want.NameCursor || e.UID != want.UID || (e.Node == nil) != bare {
+						t.Fatalf("chunk %d, bare: %t, has %v, want %v", chunk, bare, e, want)
+					}
+				}
+				if from += len(names); last {
+					break
+				}
+				if r.Bare(!bare); ahead(chunk) {
+					r.Ahead()
+				}
+			}
+			r.Close()
 			closed := snap.NameReader(kind, "", NameCursor{})
 			closed.Ahead()
 			closed.Close()
