@@ -7,3 +7,6 @@ func (s *Snapshot) Absent(u uid.UID) bool {
 	_, _, ok := s.r.absent(u)
 	return ok
 }
+
+// Forget lets the next Tx look everything up.
+func (s *State) Forget() { s.newest = nil }

@@ -107,7 +107,8 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.commands.update(tx.commands, commands)
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
 	tell()
-	s.written.add(p.names, p.w.b.Len())
+	written := p.w.b.Len()
+	s.written.add(p.names, written)
 	if err := s.commit(p.w.b); err != nil {
 		return nil, err
 	}
@@ -117,6 +118,9 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.ranges.Add(p.w.ranges)
 	s.recent.write(p.dirty, tx.born)
 	s.removed.update(tx.removed, removed)
+	if s.newest = nil; tx.worthKeeping(written) {
+		s.newest = tx
+	}
 	tx.flushed.Store(true)
 	return p.owed, nil
 }

@@ -38,6 +38,9 @@ func newFolded(t interface{ Fatal(...any) }) *folded {
 
 func (f *folded) apply(t *rapid.T, events []lifecycle.Event, revision uint64) {
 	if f.tx == nil {
+		if rapid.Bool().Draw(t, "forget") {
+			f.s.Forget()
+		}
 		f.tx = f.s.Begin()
 	}
 	for i := range events {

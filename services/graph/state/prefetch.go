@@ -90,7 +90,7 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 		if _, ok := tx.objects[u]; ok {
 			continue
 		}
-		if tx.underObject(u) != nil {
+		if under, _ := tx.underObject(u); under != nil {
 			tx.object(u)
 			continue
 		}
@@ -207,7 +207,12 @@ func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
 	missing := make([]string, 0, len(names))
 	for _, name := range names {
-		if _, ok := tx.named(nameRef{kind.Resource(), namespace, name}); !ok {
+		ref := nameRef{kind.Resource(), namespace, name}
+		_, known := tx.names[ref]
+		if !known {
+			_, known = tx.underNamed(ref)
+		}
+		if !known {
 			missing = append(missing, name)
 		}
 	}

@@ -145,6 +145,7 @@ func (r *runs) commit() {
 		}
 		tx.EndCommit(Commit{Sequence: r.sequence, Time: 1})
 	}
+	r.plain.Forget()
 	tx := r.plain.Begin()
 	apply(tx)
 	if r.write(tx); tx.prepared.w.ranges > 0 {
@@ -262,6 +263,7 @@ func TestRunsAreFewForAMemtable(t *testing.T) {
 			remove = append(remove, &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: n.UID})
 		}
 		commit(create)
+		s.Forget() // it was long ago
 		return commit(remove)
 	}
 	const each = 2 // nodes and bodies; there are no edges

@@ -57,6 +57,7 @@ type State struct {
 	kinds      *lifecycle.Kinds
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
+	newest     *Tx // that was flushed last; nil if that was large
 }
 
 // ErrLocked is returned by Open for a directory that another process uses.

@@ -89,10 +89,15 @@ type rowOp struct {
 
 var _ lifecycle.View = (*Tx)(nil)
 
-// Begin starts a Tx. The one before must have been flushed or dropped.
+// Begin starts a Tx. The one before must have been flushed or dropped. What the
+// one that was flushed last has looked up need not be looked up again: commands
+// that follow one another are often about the same kind, namespace and owner.
 func (s *State) Begin() *Tx {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if s.newest != nil {
+		return s.newest.Next()
+	}
 	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint, 0)
 	tx.s = s
 	return tx
@@ -192,23 +197,44 @@ func (tx *Tx) object(u uid.UID) *object {
 // inherit sets the entry of an object from that of a Tx under this one, if one
 // has it.
 func (tx *Tx) inherit(u uid.UID, o *object) bool {
-	was := tx.underObject(u)
-	if was != nil {
-		*o = object{
-			stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
-			body: was.body, removal: was.removal, behind: was.behind, generation: was.generation,
-		}
+	was, flushed := tx.underObject(u)
+	if was == nil {
+		return false
 	}
-	return was != nil
+	*o = object{
+		stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
+		behind: was.behind, generation: was.generation,
+	}
+	if !flushed { // otherwise the tables have them, and the window for as long as they count
+		o.body, o.removal = was.body, was.removal
+	}
+	return true
 }
 
 // underObject is the entry of an object that a Tx under this one has, the
-// nearest; nil if none has.
-func (tx *Tx) underObject(u uid.UID) *object {
+// nearest, and whether that Tx was flushed; nil if none has.
+func (tx *Tx) underObject(u uid.UID) (o *object, flushed bool) {
 	for t := tx.under; t != nil; t = t.under {
 		if o := t.objects[u]; o != nil {
-			return o
+			return o, t.flushed.Load()
 		}
 	}
-	return nil
+	return nil, false
+}
+
+// mostKept is how many entries a Tx has at the most that is kept once it is
+// flushed, and mostKeptBytes how much it has written: more than one command takes,
+// and less than counts.
+const (
+	mostKept      = 1 << 10
+	mostKeptBytes = 64 << 10
+)
+
+// worthKeeping reports whether a Tx that has written so many bytes can be kept.
+func (tx *Tx) worthKeeping(bytes int) bool {
+	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.owed)
+	for _, w := range tx.owners {
+		entries += len(w.claims)
+	}
+	return bytes <= mostKeptBytes && entries <= mostKept
 }

@@ -22,9 +22,11 @@ func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
 // Lookup implements lifecycle.View.
 func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	ref := nameRef{kind.Resource(), namespace, name}
-	u, ok := tx.named(ref)
+	u, ok := tx.names[ref]
 	if !ok {
-		u = tx.storedName(ref.resource, namespace, name)
+		if u, ok = tx.underNamed(ref); !ok {
+			u = tx.storedName(ref.resource, namespace, name)
+		}
 		tx.names[ref] = u
 	}
 	if u == "" || tx.object(u).now == nil {
@@ -33,9 +35,9 @@ func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	return u
 }
 
-// named returns who has a name, if this Tx or one under it knows.
-func (tx *Tx) named(ref nameRef) (u uid.UID, ok bool) {
-	for t := tx; !ok && t != nil; t = t.under {
+// underNamed returns who has a name, if a Tx under this one knows.
+func (tx *Tx) underNamed(ref nameRef) (u uid.UID, ok bool) {
+	for t := tx.under; !ok && t != nil; t = t.under {
 		u, ok = t.names[ref]
 	}
 	return u, ok
@@ -297,7 +299,7 @@ func (tx *Tx) anyNamed(names map[nameRef]uid.UID, matches func(nameRef) bool) st
 func (tx *Tx) knownGone(u uid.UID) bool {
 	o := tx.objects[u]
 	if o == nil {
-		o = tx.underObject(u)
+		o, _ = tx.underObject(u)
 	}
 	return o != nil && o.now == nil
 }

@@ -1,0 +1,122 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// kept commits to a state one by one.
+type kept struct {
+	t                  *testing.T
+	s                  *State
+	kind               *lifecycle.Kind
+	sequence, revision uint64
+}
+
+func newKept(t *testing.T) *kept {
+	t.Helper()
+	return &kept{t: t, s: smallState(t, vfs.NewMem()), kind: lifecycle.NewKinds().Of(lifecycle.Group, "Kind")}
+}
+
+func (k *kept) creation(name string) *lifecycle.Event {
+	n := &lifecycle.Node{UID: uid.MustParse("u-" + name), APIVersion: k.kind.APIVersion(), Kind: k.kind.Kind, Name: name, Generation: 1, ImportTime: 1}
+	return &lifecycle.Event{Type: lifecycle.ObjectCreated, UID: n.UID, Object: lifecycle.Object{Node: n}}
+}
+
+func deletion(name string) *lifecycle.Event {
+	return &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: uid.MustParse("u-" + name)}
+}
+
+// commit commits events, and what reading does beside them.
+func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
+	k.t.Helper()
+	tx := k.s.Begin()
+	defer tx.Drop()
+	if read != nil {
+		read(tx)
+	}
+	for _, e := range events {
+		k.revision++
+		apply(k.t, tx, e, k.revision, []byte("body of "+e.UID))
+	}
+	k.sequence++
+	tx.EndCommit(Commit{Sequence: k.sequence, Time: 1})
+	if _, err := tx.Flush(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// What a commit has looked up or written the next does not look up again, and the
+// one after it neither; where a large one comes between, it does.
+func TestBeginRemembers(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	a := uid.MustParse("u-a")
+	k.commit(nil, k.creation("a"))
+	// Whoever looks it up from now on does not find it.
+	for _, key := range [][]byte{keyOfUID(tableNode, a), nameKey(nil, k.kind.Resource(), "", "a")} {
+		if err := k.s.db.Delete(key, pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func(tx *Tx) bool { return tx.Lookup(k.kind, "", "a") == a && tx.Node(a) != nil }
+	for i := range 3 {
+		k.commit(func(tx *Tx) {
+			if !there(tx) {
+				t.Errorf("it was looked up by commit %d after", i+1)
+			}
+		}, k.creation(fmt.Sprint("small-", i)))
+	}
+	var many []*lifecycle.Event
+	for i := range mostKept {
+		many = append(many, k.creation(fmt.Sprint("many-", i)))
+	}
+	k.commit(nil, many...)
+	k.commit(func(tx *Tx) {
+		if there(tx) {
+			t.Error("it is remembered after a large commit")
+		}
+	})
+}
+
+// A10.11: how long it is known that an object was removed is a function of the log,
+// also where every commit asks.
+func TestBeginForgetsRemovals(t *testing.T) {
+	t.Parallel()
+	remembering, looking := newKept(t), newKept(t)
+	states := []*kept{remembering, looking}
+	for _, k := range states {
+		k.s.removed.max = 3
+		k.commit(nil, k.creation("a"))
+		k.commit(nil, deletion("a"))
+	}
+	var known [2]bool
+	forgotten := false
+	for i := range 6 {
+		name := fmt.Sprint("b-", i)
+		for n, k := range states {
+			if k == looking {
+				k.s.Forget()
+			}
+			k.commit(func(tx *Tx) {
+				_, known[n] = tx.Removed(uid.MustParse("u-a"), k.creation("a").Object.Coordinates())
+			}, k.creation(name), deletion(name))
+		}
+		if known[0] != known[1] {
+			t.Fatalf("after %d others: known where it is remembered: %t, where it is looked up: %t", i, known[0], known[1])
+		}
+		if i == 0 && !known[0] {
+			t.Fatal("it is not known at once")
+		}
+		forgotten = forgotten || !known[0]
+	}
+	if !forgotten {
+		t.Fatal("it is known for ever")
+	}
+}
