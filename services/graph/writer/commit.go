@@ -288,6 +288,9 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 		for _, o := range f.outcomes {
 			w.answer(o)
 		}
+		if f.size < largeCommit {
+			runtime.Gosched() // whoever writes the answers out is next
+		}
 		apply = time.Now()
 	})
 	if err != nil {
