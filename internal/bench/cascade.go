@@ -126,7 +126,7 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 		if err := c.await(ctx); err != nil {
 			return err
 		}
-		if err := m.read(ctx, r); err != nil {
+		if err := m.stop(ctx, r); err != nil {
 			return err
 		}
 		err := c.check(ctx)
@@ -140,7 +140,7 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 			return err
 		}
 	}
-	return errors.Join(m.end(), c.history(ctx, r, m))
+	return c.history(ctx, r, m)
 }
 
 // patience is for how long the outcome may be wrong that looked like the end.

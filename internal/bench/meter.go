@@ -47,10 +47,13 @@ func (d *Deployment) start(ctx context.Context) (*meter, error) {
 // firstSequence is that of the first commit that is measured.
 func (m *meter) firstSequence() uint64 { return m.at.LastSeq + 1 }
 
-// stop ends the measurement, and notes it.
+// stop ends the measurement, and notes it. Where it was too early it may be called
+// again, and notes what has come since as well, which profiles then lack.
 func (m *meter) stop(ctx context.Context, r *Result) error {
 	err := m.read(ctx, r)
-	return errors.Join(err, m.end())
+	end := m.end
+	m.end = func() error { return nil }
+	return errors.Join(err, end())
 }
 
 // read notes the measurement as it is now.
