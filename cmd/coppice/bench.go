@@ -77,7 +77,7 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "latency", short: "Make one object after the other, and sync as much to the same disk between them",
+		name: "latency", short: "Make one object after the other, and after each sync as much to the same disk",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Latency
 			f.IntVar(&b.Objects, "objects", 5000, "number of objects")

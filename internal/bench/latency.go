@@ -13,12 +13,10 @@ import (
 // Latency is one client that makes one object after the other.
 type Latency struct{ Objects int }
 
-// rounds is how often commands, bare requests and syncs of the disk alternate,
-// so that all meet the same disturbances.
-const rounds = 50
-
-// Run makes the objects and, of a deployment here, syncs as much to the same
-// disk between them, and appends as much by bare NATS.
+// Run makes the objects and, of a deployment here, after each syncs as much to the
+// same disk, and appends as much by bare NATS: all meet the same disturbances, and
+// a disk that has been idle for a moment. One that is synced again at once is
+// faster.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
 	p, err := d.place(ctx)
@@ -44,15 +42,13 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}
 	size := 0
 	var beside float64 // CPU seconds of what is not a command
-	for round := range rounds {
-		for range b.Objects*(round+1)/rounds - b.Objects*round/rounds {
-			o := p.dependent()
-			start := time.Now()
-			if _, err := p.objects.Create(ctx, o, client.WriteOptions{}); err != nil {
-				return nil, err
-			}
-			commands = append(commands, time.Since(start))
+	for range b.Objects {
+		o := p.dependent()
+		start := time.Now()
+		if _, err := p.objects.Create(ctx, o, client.WriteOptions{}); err != nil {
+			return nil, err
 		}
+		commands = append(commands, time.Since(start))
 		d.progress("commands", len(commands), b.Objects)
 		if disk == nil {
 			continue
@@ -66,20 +62,16 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		for len(syncs) < len(commands) {
-			took, err := disk.sync(size)
-			if err != nil {
-				return nil, err
-			}
-			syncs = append(syncs, took)
+		synced, err := disk.sync(size)
+		if err != nil {
+			return nil, err
 		}
-		for len(requests) < len(commands) {
-			took, err := bare.request(ctx, size)
-			if err != nil {
-				return nil, err
-			}
-			requests = append(requests, took)
+		syncs = append(syncs, synced)
+		answered, err := bare.request(ctx, size)
+		if err != nil {
+			return nil, err
 		}
+		requests = append(requests, answered)
 		after, err := cpuSeconds(d.pids())
 		if err != nil {
 			return nil, err

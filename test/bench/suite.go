@@ -72,13 +72,13 @@ type measured struct {
 }
 
 // targets measures targets. What else goes on in the machine is to show in all of
-// them: cascades and creations are measured in turn, several times, and the medians
-// count.
+// them: they are measured in turn, several times, and the medians count, but for
+// the longest, which are measured once.
 func (s *suite) targets(ctx context.Context, list []target) (all []measured, err error) {
 	results := make([][]*result, len(list))
 	for round := range targetRounds {
 		for i, t := range list {
-			if round > 0 && !t.split {
+			if round > 0 && t.once {
 				continue
 			}
 			r, err := s.bench(ctx, nil, s.args(t)...)
