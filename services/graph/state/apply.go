@@ -141,11 +141,12 @@ func (tx *Tx) created(o *object, n *lifecycle.Node) {
 
 func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 	if tx.recording {
-		length := len(tx.removals)
-		tx.onRollback(func() { tx.removals = tx.removals[:length] })
+		length, objects := len(tx.removals), len(tx.removing)
+		tx.onRollback(func() { tx.removals, tx.removing = tx.removals[:length], tx.removing[:objects] })
 	}
 	o.removal = removal{uid: n.UID, claim: Identity(n), revision: revision}
 	tx.removals = append(tx.removals, o.removal)
+	tx.removing = append(tx.removing, o)
 	o.body, o.bodyChanged = nil, false
 	switch {
 	case lifecycle.IsRegistration(n):
@@ -324,7 +325,10 @@ func (tx *Tx) EndCommit(c Commit) {
 			row.keys[i] = uidHash(tx.removals[i].uid)
 		}
 		tx.removed = append(tx.removed, row)
-		tx.removals = tx.removals[:0]
+		for _, o := range tx.removing {
+			o.removal.sequence = c.Sequence
+		}
+		tx.removals, tx.removing = tx.removals[:0], tx.removing[:0]
 		var pending [][]windowRow[uint64]
 		for t := tx; t != nil; t = t.under {
 			pending = append(pending, t.removed)

@@ -199,6 +199,9 @@ func rollback(t *rapid.T, f *folded, other *lifecycletest.Realm, revision uint64
 func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	s := f.s.Snapshot()
 	defer s.Close()
+	if rapid.Bool().Draw(t, "forget, to look") {
+		f.s.Forget()
+	}
 	fresh := f.s.Begin()
 	view(t, "snapshot", s, realm)
 	view(t, "tx", fresh, realm)

@@ -17,6 +17,8 @@ type kept struct {
 	s                  *State
 	kind               *lifecycle.Kind
 	sequence, revision uint64
+	ahead              bool // each is decided before the one before is flushed
+	last               *Tx  // that is not flushed yet
 }
 
 func newKept(t *testing.T) *kept {
@@ -36,7 +38,12 @@ func deletion(name string) *lifecycle.Event {
 // commit commits events, and what reading does beside them.
 func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
 	k.t.Helper()
-	tx := k.s.Begin()
+	var tx *Tx
+	if k.last != nil {
+		tx = k.last.Next()
+	} else {
+		tx = k.s.Begin()
+	}
 	defer tx.Drop()
 	if read != nil {
 		read(tx)
@@ -47,7 +54,14 @@ func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
 	}
 	k.sequence++
 	tx.EndCommit(Commit{Sequence: k.sequence, Time: 1})
-	if _, err := tx.Flush(); err != nil {
+	before := tx
+	if k.ahead {
+		before, k.last = k.last, tx
+	}
+	if before == nil {
+		return
+	}
+	if _, err := before.Flush(); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -89,14 +103,15 @@ func TestBeginRemembers(t *testing.T) {
 // also where every commit asks.
 func TestBeginForgetsRemovals(t *testing.T) {
 	t.Parallel()
-	remembering, looking := newKept(t), newKept(t)
-	states := []*kept{remembering, looking}
+	remembering, ahead, looking := newKept(t), newKept(t), newKept(t)
+	ahead.ahead = true
+	states := []*kept{remembering, ahead, looking}
 	for _, k := range states {
 		k.s.removed.max = 3
 		k.commit(nil, k.creation("a"))
 		k.commit(nil, deletion("a"))
 	}
-	var known [2]bool
+	var known [3]bool
 	forgotten := false
 	for i := range 6 {
 		name := fmt.Sprint("b-", i)
@@ -108,8 +123,8 @@ func TestBeginForgetsRemovals(t *testing.T) {
 				_, known[n] = tx.Removed(uid.MustParse("u-a"), k.creation("a").Object.Coordinates())
 			}, k.creation(name), deletion(name))
 		}
-		if known[0] != known[1] {
-			t.Fatalf("after %d others: known where it is remembered: %t, where it is looked up: %t", i, known[0], known[1])
+		if known[0] != known[2] || known[1] != known[2] {
+			t.Fatalf("after %d others: known where it is remembered: %t, where it is not written yet: %t, where it is looked up: %t", i, known[0], known[1], known[2])
 		}
 		if i == 0 && !known[0] {
 			t.Fatal("it is not known at once")
@@ -119,4 +134,24 @@ func TestBeginForgetsRemovals(t *testing.T) {
 	if !forgotten {
 		t.Fatal("it is known for ever")
 	}
+}
+
+// Who had a name and came back by another does not have it any more.
+func TestBeginForgetsNames(t *testing.T) {
+	t.Parallel()
+	k := newKept(t)
+	find := func(tx *Tx, name string) uid.UID { return tx.Lookup(k.kind, "", name) }
+	k.commit(nil, k.creation("a"))
+	k.commit(func(tx *Tx) { find(tx, "a") }, deletion("a"))
+	back := k.creation("b")
+	back.UID, back.Object.UID = uid.MustParse("u-a"), uid.MustParse("u-a")
+	k.commit(func(tx *Tx) { find(tx, "a") }, back)
+	k.commit(func(tx *Tx) {
+		if got := find(tx, "a"); got != "" {
+			t.Errorf("a is the name of %s", got)
+		}
+		if got := find(tx, "b"); got != back.UID {
+			t.Errorf("b is the name of %q", got)
+		}
+	})
 }

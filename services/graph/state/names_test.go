@@ -62,7 +62,9 @@ func TestNamesAreFoundEverywhere(t *testing.T) {
 	node := map[uid.UID]*lifecycle.Node{}
 	revision := uint64(0)
 	for commit := range 4000 {
-		s.Forget()
+		if commit%2 == 0 {
+			s.Forget()
+		}
 		tx := s.Begin()
 		t.Cleanup(tx.Drop) // where it fails; before s is closed
 		for range 5 {

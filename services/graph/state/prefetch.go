@@ -143,6 +143,9 @@ func (tx *Tx) PrefetchOwners(uids []uid.UID) {
 	var gone, missing []uid.UID
 	for _, u := range owners {
 		o := tx.objects[u]
+		if o == nil {
+			return // it could not be read
+		}
 		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
 			gone = append(gone, u)
 		}

@@ -38,6 +38,7 @@ func TestPrefetch(t *testing.T) {
 		for _, i := range picked {
 			uids = append(uids, name(i))
 		}
+		s.Forget()
 		snap, alone, tx := s.Snapshot(), s.Snapshot(), s.Begin()
 		defer snap.Close()
 		defer alone.Close()

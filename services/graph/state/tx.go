@@ -37,6 +37,7 @@ type Tx struct {
 	touched  map[uid.UID]struct{}       // whose owed row may have changed in this commit
 
 	removals     []removal           // of this commit
+	removing     []*object           // whose removals these are, as far as there are entries
 	removed      []windowRow[uint64] // of the commits that ended
 	removedSince uint64              // the first sequence that the window will hold
 	commands     []windowRow[CommandID]
@@ -93,8 +94,8 @@ var _ lifecycle.View = (*Tx)(nil)
 // one that was flushed last has looked up need not be looked up again: commands
 // that follow one another are often about the same kind, namespace and owner.
 func (s *State) Begin() *Tx {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.newest != nil {
 		return s.newest.Next()
 	}
@@ -205,7 +206,7 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 		stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
 		behind: was.behind, generation: was.generation,
 	}
-	if !flushed { // otherwise the tables have them, and the window for as long as they count
+	if !flushed { // otherwise they are found where they are stored
 		o.body, o.removal = was.body, was.removal
 	}
 	return true
@@ -233,8 +234,11 @@ const (
 // worthKeeping reports whether a Tx that has written so many bytes can be kept.
 func (tx *Tx) worthKeeping(bytes int) bool {
 	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.owed)
+	if bytes > mostKeptBytes || entries > mostKept {
+		return false
+	}
 	for _, w := range tx.owners {
 		entries += len(w.claims)
 	}
-	return bytes <= mostKeptBytes && entries <= mostKept
+	return entries <= mostKept
 }

@@ -29,7 +29,11 @@ func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 		}
 		tx.names[ref] = u
 	}
-	if u == "" || tx.object(u).now == nil {
+	if u == "" {
+		return ""
+	}
+	// Who had the name last may be gone, or have come back by another.
+	if n := tx.object(u).now; n == nil || n.Name != name || n.Namespace != namespace || n.Kind != kind.Kind || n.Group() != kind.Group {
 		return ""
 	}
 	return u
@@ -157,7 +161,7 @@ func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 // as they are now, and then those that are new.
 func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
 	w := tx.owner(u)
-	for t := tx.under; t != nil; t = t.under {
+	for t := tx.under; t != nil && !t.flushed.Load(); t = t.under {
 		if was := t.owners[u]; was != nil {
 			for _, e := range was.claims {
 				tx.claim(w, e.c)
@@ -203,8 +207,8 @@ func (tx *Tx) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok b
 // an owner that dependents still point to, or in the window. Without one its
 // revision is zero.
 func (tx *Tx) removal(u uid.UID) removal {
-	if o := tx.object(u); o.removal.revision != 0 {
-		return o.removal
+	if e := tx.object(u).removal; e.revision != 0 && (e.sequence == 0 || e.sequence >= tx.removedSince) {
+		return e
 	}
 	if a := tx.absence(u); a.ok {
 		return removal{uid: u, revision: a.revision, claim: a.claim}

@@ -119,6 +119,7 @@ type removal struct {
 	uid      uid.UID
 	claim    uint64 // claimHash of its coordinates
 	revision uint64
+	sequence uint64 // of its commit, once that has ended; of what is not stored yet
 }
 
 func uidHash(u uid.UID) uint64 { return xxhash.Sum64String(string(u)) }

@@ -288,10 +288,10 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 		for _, o := range f.outcomes {
 			w.answer(o)
 		}
+		apply = time.Now()
 		if f.size < largeCommit {
 			runtime.Gosched() // whoever writes the answers out is next
 		}
-		apply = time.Now()
 	})
 	if err != nil {
 		return err
