@@ -13,10 +13,10 @@ import (
 // Latency is one client that makes one object after the other.
 type Latency struct{ Objects int }
 
-// Run makes the objects and, of a deployment here, after each syncs as much to the
-// same disk, and appends as much by bare NATS: all meet the same disturbances, and
-// a disk that has been idle for a moment. One that is synced again at once is
-// faster.
+// Run makes the objects and, of a deployment here, after each appends as much by bare
+// NATS, and syncs as much to the same disk: all meet the same disturbances, and a
+// disk that has been idle for a moment. One that is synced again at once is faster.
+// The state is written when a command is answered; the sync comes after that.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
 	p, err := d.place(ctx)
@@ -41,7 +41,13 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		defer func() { _ = bare.close() }()
 	}
 	size := 0
-	var beside float64 // CPU seconds of what is not a command
+	beside := func() (answered, synced time.Duration, err error) {
+		if answered, err = bare.request(ctx, size); err != nil {
+			return 0, 0, err
+		}
+		synced, err = disk.sync(size)
+		return answered, synced, err
+	}
 	for range b.Objects {
 		o := p.dependent()
 		start := time.Now()
@@ -58,31 +64,35 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 				return nil, err
 			}
 		}
-		before, err := cpuSeconds(d.pids())
+		answered, synced, err := beside()
 		if err != nil {
 			return nil, err
 		}
-		synced, err := disk.sync(size)
-		if err != nil {
-			return nil, err
-		}
-		syncs = append(syncs, synced)
-		answered, err := bare.request(ctx, size)
-		if err != nil {
-			return nil, err
-		}
-		requests = append(requests, answered)
-		after, err := cpuSeconds(d.pids())
-		if err != nil {
-			return nil, err
-		}
-		beside += after - before
+		requests, syncs = append(requests, answered), append(syncs, synced)
 	}
 	if err := m.stop(ctx, r); err != nil {
 		return nil, err
 	}
 	r.latencies("a command", commands)
-	r.CPUSeconds -= beside
+	if disk != nil {
+		// What they take between commands cannot be told from what commands still
+		// do once they are answered.
+		before, err := cpuSeconds(d.pids())
+		if err != nil {
+			return nil, err
+		}
+		alone := max(1, b.Objects/10)
+		for range alone {
+			if _, _, err := beside(); err != nil {
+				return nil, err
+			}
+		}
+		after, err := cpuSeconds(d.pids())
+		if err != nil {
+			return nil, err
+		}
+		r.CPUSeconds -= (after - before) * float64(b.Objects) / float64(alone)
+	}
 	var total time.Duration // not that of the syncs between them
 	for _, t := range commands {
 		total += t
