@@ -77,6 +77,26 @@ func TestReached(t *testing.T) {
 	}
 }
 
+// Of several runs that counts which is in the middle by what the target is about.
+func TestMiddle(t *testing.T) {
+	t.Parallel()
+	run := func(rate, ratio float64) *result {
+		return &result{ObjectsPerSecond: rate, Details: map[string]float64{"p99_to_sync_p99": ratio}}
+	}
+	runs := []*result{run(3, 1.9), run(1, 1.8), run(2, 2.1)}
+	if got := middle(runs, objectsPerSecond); got.ObjectsPerSecond != 2 {
+		t.Errorf("by rate it is %+v", got)
+	}
+	for _, target := range targets() {
+		if target.figure == nil {
+			continue
+		}
+		if got := middle(runs, target.figure); toSync(got) != 1.9 {
+			t.Errorf("%s: it is %+v", target.name, got)
+		}
+	}
+}
+
 // A flame graph has the stacks of a profile, with their times.
 func TestFlame(t *testing.T) {
 	t.Parallel()

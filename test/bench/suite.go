@@ -89,7 +89,11 @@ func (s *suite) targets(ctx context.Context, list []target) (all []measured, err
 		}
 	}
 	for i, t := range list {
-		m, err := s.target(ctx, t, middle(results[i]))
+		figure := objectsPerSecond
+		if t.figure != nil {
+			figure = t.figure
+		}
+		m, err := s.target(ctx, t, middle(results[i], figure))
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +105,13 @@ func (s *suite) targets(ctx context.Context, list []target) (all []measured, err
 // targetRounds is how often is measured what the medians are taken of.
 const targetRounds = 3
 
-// middle is the result with the median rate.
-func middle(results []*result) *result {
-	slices.SortFunc(results, func(a, b *result) int { return cmp.Compare(a.ObjectsPerSecond, b.ObjectsPerSecond) })
+// middle is the result with the median of a figure.
+func middle(results []*result, figure func(*result) float64) *result {
+	slices.SortFunc(results, func(a, b *result) int { return cmp.Compare(figure(a), figure(b)) })
 	return results[len(results)/2]
 }
+
+func objectsPerSecond(r *result) float64 { return r.ObjectsPerSecond }
 
 // args are the arguments of a target's benchmark.
 func (s *suite) args(t target) []string {
@@ -203,7 +209,7 @@ func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 		}
 	}
 	for _, l := range all {
-		medians = append(medians, middle(l))
+		medians = append(medians, middle(l, objectsPerSecond))
 	}
 	return medians, nil
 }

@@ -28,6 +28,8 @@ type target struct {
 	// split is that the services also run as processes of their own, of which
 	// 60% is wanted.
 	split bool
+	// figure is what the median is taken of, of several runs: the rate if nil.
+	figure func(*result) float64
 	// once is that it takes long and is measured once.
 	once bool
 	// profile is the name of the flame graph that is made of it, if one is.
@@ -162,10 +164,11 @@ decompresses a block twice: with 10,000,000 objects it then takes 0.6 s, which w
 		{
 			name: "latency, one client", args: []string{"latency", "--objects"}, size: 10_000,
 			wants:   "p99 within 2x that of a sync of as much",
-			reached: func(r *result) bool { return r.Details["p99_to_sync_p99"] <= 2 },
+			figure:  toSync,
+			reached: func(r *result) bool { return toSync(r) <= 2 },
 			got: func(r *result) string {
 				return fmt.Sprintf("p99 %.3g ms, %.2fx that of a sync (%.3g ms), where bare NATS takes %.3g ms to append and answer; p50 %.3g ms, bare NATS %.3g ms",
-					r.P99, r.Details["p99_to_sync_p99"], r.Details["sync_p99_ms"], r.Details["bare_nats_p99_ms"], r.P50, r.Details["bare_nats_p50_ms"])
+					r.P99, toSync(r), r.Details["sync_p99_ms"], r.Details["bare_nats_p99_ms"], r.P50, r.Details["bare_nats_p50_ms"])
 			},
 			missed: `The way through NATS is in the way where the disk is fast: somebody who does nothing but append each request to a stream of
 a NATS server of its own, and answer, has a p99 of 1.3 to 1.5 times that of a sync (the table has it). That leaves half a
@@ -187,6 +190,9 @@ there is, which took a thirtieth off p99, and from 64 callers a twentieth of the
 		},
 	}
 }
+
+// toSync is the p99 of commands, in that of syncs.
+func toSync(r *result) float64 { return r.Details["p99_to_sync_p99"] }
 
 // leastOf64 is what 64 callers must reach, given how long a sync takes.
 func leastOf64(r *result) float64 { return 64 / (1.5 * r.Details["sync_p50_ms"] / 1000) }
