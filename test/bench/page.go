@@ -94,7 +94,11 @@ func (p *page) writeTargets(w *writer) {
 			share := m.split.ObjectsPerSecond / m.result.ObjectsPerSecond
 			split = fmt.Sprintf("%s objects/s, %.0f%%", thousands(m.split.ObjectsPerSecond), 100*share)
 		}
-		w.line("| %s | %s | %s | %s | %s | %.1f us | %s |", m.name, thousands(float64(m.result.Objects)), m.wants, m.got(m.result), yes(m.reached(m.result)), cost(m.result), split)
+		got := m.got(m.result)
+		if m.most > m.least {
+			got += fmt.Sprintf("; of all runs %.2fx to %.2fx", m.least, m.most)
+		}
+		w.line("| %s | %s | %s | %s | %s | %.1f us | %s |", m.name, thousands(float64(m.result.Objects)), m.wants, got, yes(m.reached(m.result)), cost(m.result), split)
 	}
 }
 

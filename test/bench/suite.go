@@ -67,6 +67,8 @@ type measured struct {
 	command string
 	result  *result
 	split   *result // with services as processes of their own
+	// least and most are the figures of all runs, of a target that has one.
+	least, most float64
 	// profiled is a run of its own: to profile costs something.
 	profiled *profiled
 }
@@ -96,6 +98,9 @@ func (s *suite) targets(ctx context.Context, list []target) (all []measured, err
 		m, err := s.target(ctx, t, middle(results[i], figure))
 		if err != nil {
 			return nil, err
+		}
+		if n := len(results[i]); t.figure != nil { // they are in order
+			m.least, m.most = figure(results[i][0]), figure(results[i][n-1])
 		}
 		all = append(all, m)
 	}
