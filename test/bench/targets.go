@@ -180,8 +180,8 @@ than the sync to append, 0.01 to answer, and 0.03 until the client had the reply
 commands, in a build made for that. In the slowest hundredth most of these take twice as long together. They come in bursts,
 which are not the collection of garbage (without any it is the same) nor compactions (there are none), but in part the
 kernel, which wakes a thread on the core that another of the process runs on, and takes that away from it for 0.04 ms: as
-SCHED_BATCH, which forbids that (` + "`chrt --batch 0 coppice bench latency`" + `), the p99 was 1.54 times that of a sync where it
-was 1.99 otherwise, in turn. That is for a machine of its own only (docs/operations.md). Tried and kept: to answer before
+SCHED_BATCH, which forbids that (` + "`chrt --batch 0 coppice bench latency`" + `), the p99 was 1.69 times that of a sync where it
+was 2.07 otherwise, in turn. That is for a machine of its own only (docs/operations.md). Tried and kept: to answer before
 the commit is written into the state, and to let the answer be written out first; to send a commit from where it is decided,
 to make way for who writes it out, and to take its answer from a subscription of its own; goroutines that stay; not to look
 up again what the command before has looked up. Tried without effect: connections by TCP instead of within the process,
