@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"google.golang.org/protobuf/proto"
@@ -284,4 +285,40 @@ func TestCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 	none(t, "the command after it", large)
+}
+
+// Where the disk is slow, what was decided while a commit was on its way waits for
+// those that the commit has answered, so that all go with the next. Whoever is alone
+// does not wait.
+func TestWaitsForWhoWasAnswered(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	b.appends = 1000 * time.Hour
+	if err := b.end(); err != nil {
+		t.Fatal(err)
+	}
+	committed := make(chan struct{}, 16)
+	b.run(func(c *writer.Config) { c.Committed = func(writer.Committed) { committed <- struct{}{} } })
+	for _, name := range []string{"x", "y", "z"} {
+		b.do(create(name)).objects(t)
+	}
+	first, release := b.underWay()
+	for len(committed) > 0 { // the epoch, and all of those
+		<-committed
+	}
+	before := b.log.length()
+	decided := make(chan struct{}, 1)
+	second := b.submit(told(create("second"), decided))
+	testkit.Receive(t, b.ctx, "the decision", decided)
+	release()
+	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
+	testkit.Receive(t, b.ctx, "the first to be in the state", committed)
+	for range 1000 { // what does not wait goes on its way
+		runtime.Gosched()
+	}
+	testkit.Receive(t, b.ctx, "the answer", b.submit(create("third"))).objects(t)
+	testkit.Receive(t, b.ctx, "the answer", second).objects(t)
+	if n := b.log.length() - before; n != 2 {
+		t.Errorf("%d commits, want the first, and one of the second and the third", n)
+	}
 }

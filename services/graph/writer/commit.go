@@ -176,6 +176,8 @@ type flight struct {
 	sent     time.Time
 	settle   func(context.Context) error // waits for the log
 	appended chan struct{}               // closed when it is in the log
+	took     time.Duration               // to append; once it has landed
+	queued   int64                       // what had been queued before it was answered, in bytes
 	landed   chan struct{}               // closed when nothing more becomes of it
 	err      error                       // why it has come to nothing; once it has landed
 }
@@ -186,11 +188,11 @@ type flight struct {
 const largeCommit = 32 << 10
 
 // clear reports whether the open commit can go on its way: the one before is in the
-// log and, but for large ones, in the state.
+// log and, but for large ones, in the state, and who may come again has come.
 func (w *Writer) clear() bool {
 	switch len(w.flights) {
 	case 0:
-		return true
+		return w.open.full || w.open.d.Empty() || w.large() || !w.gather.waits(time.Now(), w.queue.ever())
 	case 1:
 		select {
 		case <-w.flights[0].appended:
@@ -276,7 +278,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	if fail != nil {
 		return fail
 	}
-	appended := time.Now()
+	f.took = time.Since(f.sent)
 	if before != nil {
 		<-before.landed
 		if before.err != nil {
@@ -285,6 +287,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	}
 	var apply time.Time
 	owed, err := d.Tx.FlushTelling(func() {
+		f.queued = w.queue.ever()
 		for _, o := range f.outcomes {
 			w.answer(o)
 		}
@@ -300,7 +303,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	w.c.Committed(Committed{
 		Sequence: f.chain.Sequence, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: f.took, Append: appended.Sub(f.sent), Apply: time.Since(apply),
+		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
 	})
 	return nil
 }
@@ -310,5 +313,8 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 func (w *Writer) land() error {
 	f := w.flights[0]
 	w.flights = w.flights[1:]
+	if f.err == nil && f.size < largeCommit {
+		w.gather.answered(time.Now(), f.took, f.queued, f.commit.size)
+	}
 	return f.err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -161,7 +162,8 @@ type bench struct {
 	end   func() error
 	close func() error
 
-	broken atomic.Bool // no table can be written to the file system
+	appends time.Duration // how long the writer that runs next takes them for; 0 for as long as they take
+	broken  atomic.Bool   // no table can be written to the file system
 }
 
 func start(t *testing.T, change func(*writer.Config)) *bench {
@@ -202,6 +204,9 @@ func (b *bench) run(change func(*writer.Config)) {
 	}
 	b.log.maxPayload = c.MaxPayload
 	b.w = writer.New(c)
+	if b.appends > 0 {
+		b.w.SetAppends(b.appends)
+	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	ended := make(chan error, 1)
 	w := b.w

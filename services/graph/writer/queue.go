@@ -9,6 +9,7 @@ type queue struct {
 	mu     sync.Mutex
 	list   []*Request
 	bytes  int
+	all    int64 // bytes that were ever put
 	closed bool
 	wake   chan struct{} // has a token while there may be requests
 	always chan struct{}
@@ -39,6 +40,7 @@ func (q *queue) put(r *Request) putResult {
 	}
 	q.list = append(q.list, r)
 	q.bytes += r.Size
+	q.all += int64(r.Size)
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -69,6 +71,13 @@ func (q *queue) size() (length, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.list), q.bytes
+}
+
+// ever is how many bytes were put into the queue since it was made.
+func (q *queue) ever() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.all
 }
 
 // close closes the queue, and takes what is in it.

@@ -106,6 +106,7 @@ type Writer struct {
 
 	open    *commit    // that is being decided, nil for none
 	flights []*flight  // on their way into the log and the state, the oldest first
+	gather  gathering  // what the open commit waits for when none is
 	crew    *crew.Crew // what they run in
 
 	mu      sync.Mutex
@@ -148,6 +149,7 @@ func New(c Config) *Writer {
 		maxObject: min(largestObject, limit/2),
 		pending:   map[state.CommandID]*inFlight{},
 		recalls:   make(chan struct{}, 64),
+		gather:    newGathering(),
 	}
 }
 
@@ -209,7 +211,8 @@ var ErrLeaseLost = errors.New("the lease was lost")
 // Run begins an epoch and then decides what is submitted, until ctx ends or it
 // is not the writer any more. While a commit is on its way into the log and the
 // state, the next is decided on top of it, and can follow into the log while the
-// first is written into the state. What is queued then is refused as retryable;
+// first is written into the state. Where the disk is slow, it waits first for those
+// who are answered to come again. What is queued then is refused as retryable;
 // what is in doubt is not answered. It returns nil when ctx ended.
 func (w *Writer) Run(ctx context.Context) error {
 	w.crew = crew.New()
@@ -264,6 +267,7 @@ func (w *Writer) run(ctx context.Context) error {
 				return err
 			}
 		case <-appended:
+		case <-w.gather.timer.C:
 		case <-ready:
 			requests := slices.Concat(w.rest, w.queue.take())
 			w.rest = nil
