@@ -25,6 +25,12 @@ const (
 	// maxWait is how long a caller waits for a place. Where none becomes free,
 	// as those who have one wait for an answer that is lost, they go apart.
 	maxWait = 100 * time.Millisecond
+	// Callers come again as soon as they are answered, but not all at once: the first
+	// of them take the places, and the others would wait until a whole commit later.
+	// Where that is long, as where a sync of the disk takes long, one more request
+	// carries them, an eighth of the time later that a request takes.
+	longFlight = 4 * time.Millisecond
+	lateAfter  = 8
 )
 
 // queues are creations of one object each, by where they are made.
@@ -39,6 +45,7 @@ func newQueues() *queues { return &queues{longest: maxWait, of: map[bus.API]*que
 type queue struct {
 	flights int // of both sorts: alone and together
 	waiting []*member
+	takes   time.Duration // how long requests that carry many take
 }
 
 // member is a caller whose object goes together with those of others.
@@ -79,9 +86,13 @@ func (o *Objects) create(ctx context.Context, opts WriteOptions, object *coppice
 		return one(&reply, o.c.send(ctx, a, true, data, &reply, nil))
 	}
 	m := &member{data: data, outcome: make(chan outcome, 1)}
-	if !o.c.queues.wait(a, m) {
+	waits, late := o.c.queues.wait(a, m)
+	if !waits {
 		defer o.c.land(a)
 		return alone()
+	}
+	if late > 0 {
+		time.AfterFunc(late, func() { o.c.launch(a, o.c.queues.late(a, o.c.nc.MaxPayload())) })
 	}
 	ctx, cancel := o.c.patiently(ctx)
 	defer cancel()
@@ -114,8 +125,10 @@ func (o *Objects) create(ctx context.Context, opts WriteOptions, object *coppice
 }
 
 // land ends a flight. The next one takes its place, if anybody waits.
-func (c *Client) land(a bus.API) {
-	if f := c.queues.take(a, c.nc.MaxPayload()); f != nil {
+func (c *Client) land(a bus.API) { c.launch(a, c.queues.take(a, c.nc.MaxPayload())) }
+
+func (c *Client) launch(a bus.API, f *flight) {
+	if f != nil {
 		go c.fly(a, f)
 	}
 }
@@ -133,7 +146,9 @@ func (c *Client) fly(a bus.API, f *flight) {
 	whole, err := encode(&coppicev1.ObjectsRequest{Whole: true})
 	var reply coppicev1.ObjectsReply
 	if err == nil {
+		sent := time.Now()
 		err = c.send(f.ctx, a, true, append(data, whole...), &reply, func(err error) { c.queues.failed(f, err) })
+		c.queues.took(a, time.Since(sent))
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(f.members) {
@@ -152,8 +167,9 @@ func (c *Client) fly(a bus.API, f *flight) {
 	}
 }
 
-// wait reports whether a caller has to wait, as there are enough flights.
-func (q *queues) wait(a bus.API, m *member) bool {
+// wait reports whether a caller has to wait, as there are enough flights, and if
+// there may be one more, after how long.
+func (q *queues) wait(a bus.API, m *member) (waits bool, late time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := q.of[a]
@@ -163,10 +179,34 @@ func (q *queues) wait(a bus.API, m *member) bool {
 	}
 	if at.flights < maxFlights {
 		at.flights++
-		return false
+		return false, 0
 	}
 	at.waiting = append(at.waiting, m)
-	return true
+	if len(at.waiting) == 1 && at.takes >= longFlight {
+		late = at.takes / lateAfter
+	}
+	return true, late
+}
+
+// late returns a flight beyond those that have a place, nil if nobody waits or there
+// is one.
+func (q *queues) late(a bus.API, largest int64) *flight {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.of[a]
+	if at == nil || len(at.waiting) == 0 || at.flights > maxFlights {
+		return nil
+	}
+	at.flights++
+	return at.next(largest)
+}
+
+// took notes how long a flight took, which has not landed yet.
+func (q *queues) took(a bus.API, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.of[a]
+	at.takes += (d - at.takes) / 8
 }
 
 // take returns the flight that takes the place of one that has landed, nil if nobody
@@ -181,6 +221,11 @@ func (q *queues) take(a bus.API, largest int64) *flight {
 		}
 		return nil
 	}
+	return at.next(largest)
+}
+
+// next returns the flight of those who have waited longest.
+func (at *queue) next(largest int64) *flight {
 	n, size := 0, 0
 	for n < len(at.waiting) {
 		size += len(at.waiting[n].data)
