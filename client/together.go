@@ -19,7 +19,7 @@ import (
 // requests are on their way at once, and what comes meanwhile goes together in the
 // next. Only creations do: what is answered is as large as what is sent.
 const (
-	maxFlights = 4         // requests of a kind on their way
+	maxFlights = 4         // requests of a kind on their way, but for one that is late
 	maxMembers = 256       // callers whose objects go together
 	maxShared  = 256 << 10 // bytes of them
 	// maxWait is how long a caller waits for a place. Where none becomes free,
@@ -148,7 +148,9 @@ func (c *Client) fly(a bus.API, f *flight) {
 	if err == nil {
 		sent := time.Now()
 		err = c.send(f.ctx, a, true, append(data, whole...), &reply, func(err error) { c.queues.failed(f, err) })
-		c.queues.took(a, time.Since(sent))
+		if err == nil {
+			c.queues.took(a, time.Since(sent))
+		}
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(f.members) {
@@ -183,7 +185,7 @@ func (q *queues) wait(a bus.API, m *member) (waits bool, late time.Duration) {
 	}
 	at.waiting = append(at.waiting, m)
 	if len(at.waiting) == 1 && at.takes >= longFlight {
-		late = at.takes / lateAfter
+		late = min(at.takes/lateAfter, maxWait/4)
 	}
 	return true, late
 }
@@ -210,7 +212,7 @@ func (q *queues) took(a bus.API, d time.Duration) {
 }
 
 // take returns the flight that takes the place of one that has landed, nil if nobody
-// waits. What it carries and what is answered fits into messages of the largest size.
+// waits.
 func (q *queues) take(a bus.API, largest int64) *flight {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -224,7 +226,8 @@ func (q *queues) take(a bus.API, largest int64) *flight {
 	return at.next(largest)
 }
 
-// next returns the flight of those who have waited longest.
+// next returns the flight of those who have waited longest. What it carries and what is
+// answered fits into messages of the largest size.
 func (at *queue) next(largest int64) *flight {
 	n, size := 0, 0
 	for n < len(at.waiting) {

@@ -101,9 +101,9 @@ func targets() []target {
 fifth of a millisecond, 213,000 objects/s are wanted, and two cores have 9 us for each. On the same machine bare NATS takes
 20 us to answer a request for somebody who does nothing but answer (the table has that rate), and an object in batches of
 500, where messages are hardly a part of it, takes 16. So whoever is asked over NATS by 64 callers, one by one, reaches it
-only where a sync takes half a millisecond or more. Coppice reaches it on slower disks: with a build that sleeps after each
-sync, here, it made 13,000 objects/s where a sync takes 1.3 ms, of 32,800 that are wanted then, 11,000 of 16,400 at 2.6 ms,
-7,000 of 7,400 at 5.8 ms, and 4,370 of 3,950 at 10.8 ms. Between the rates stand the service's own connection, the check of
+only where a sync takes half a millisecond or more. Coppice does where it takes some ten: with a build that sleeps after each
+sync, here, it made 13,300 objects/s where a sync takes 1.3 ms, of 32,800 that are wanted then, 11,900 of 16,400 at 2.6 ms,
+7,400 of 7,400 at 5.8 ms, and 4,200 of 3,950 at 10.8 ms. Between the rates stand the service's own connection, the check of
 the object, the look for its name, its share of a commit, and the encoding of a request and a reply; while the callers wait
 for a commit, the cores wait, too. Tried and kept: what callers of one client create at once goes together in
 few requests (` + "`--apart`" + ` measures without that), which brought half as many objects again for two thirds of the CPU; to

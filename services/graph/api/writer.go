@@ -113,8 +113,12 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 	if err := bus.CheckActor(at.Actor); err != nil {
 		return lifecycle.ErrBadRequest("%v", err)
 	}
+	callers := 1
+	if o, ok := work.(*command.Objects); ok && o.Whole { // of many callers, one object each
+		callers = o.Count
+	}
 	s.w.Submit(&writer.Request{
-		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Work: work, Done: s.answer(q),
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Work: work, Done: s.answer(q),
 	})
 	return nil
 }

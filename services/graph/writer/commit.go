@@ -177,7 +177,7 @@ type flight struct {
 	settle   func(context.Context) error // waits for the log
 	appended chan struct{}               // closed when it is in the log
 	took     time.Duration               // to append; once it has landed
-	queued   int64                       // what had been queued before it was answered, in bytes
+	queued   int                         // how many callers had come before it was answered
 	landed   chan struct{}               // closed when nothing more becomes of it
 	err      error                       // why it has come to nothing; once it has landed
 }
@@ -314,7 +314,11 @@ func (w *Writer) land() error {
 	f := w.flights[0]
 	w.flights = w.flights[1:]
 	if f.err == nil && f.size < largeCommit {
-		w.gather.answered(time.Now(), f.took, f.queued, f.commit.size)
+		callers := 0
+		for _, o := range f.outcomes {
+			callers += o.r.callers()
+		}
+		w.gather.answered(time.Now(), f.took, f.queued, callers)
 	}
 	return f.err
 }

@@ -8,7 +8,8 @@
 // acknowledgement, which means that it is on disk; answers; and applies it to the
 // state. Whoever reads the state from then on waits for that. While one commit is on
 // its way, the next is decided on top of it, and takes requests until it can follow:
-// when the one before is in the state or, if it is large by then, in the log.
+// when the one before is in the state or, if it is large by then, in the log, and
+// where the disk is slow, when those who were answered have come again.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
 //	                                          └─► Log.Send -> Done -> Tx.Flush

@@ -2,5 +2,6 @@ package writer
 
 import "time"
 
-// SetAppends lets the writer take appends for that slow; before it runs.
-func (w *Writer) SetAppends(quick time.Duration) { w.gather.quick = quick }
+// SetAppends lets the writer take appends for that slow, and wait for half of that;
+// before it runs.
+func (w *Writer) SetAppends(quick time.Duration) { w.gather.quick, w.gather.most = quick, quick }

@@ -10,7 +10,7 @@ type gatherer struct {
 	*testing.T
 	gathering
 	now    time.Time
-	queued int64
+	queued int
 }
 
 func newGatherer(t *testing.T, append time.Duration) *gatherer {
@@ -21,13 +21,13 @@ func newGatherer(t *testing.T, append time.Duration) *gatherer {
 	return g
 }
 
-// landed is a commit of 100 bytes whose append took as long as they usually do.
+// landed is a commit of 100 callers whose append took as long as they usually do.
 func (g *gatherer) landed() { g.answered(g.now, g.quick, g.queued, 100) }
 
-// came lets bytes be queued, after a while.
-func (g *gatherer) came(after time.Duration, bytes int64) {
+// came lets callers come, after a while.
+func (g *gatherer) came(after time.Duration, callers int) {
 	g.now = g.now.Add(after)
-	g.queued += bytes
+	g.queued += callers
 }
 
 func (g *gatherer) wants(waits bool) {
@@ -51,6 +51,16 @@ func TestGathers(t *testing.T) {
 	g.landed()
 	g.came(0, 200)
 	g.wants(false)
+}
+
+// Who is alone is not waited for, whatever they come with.
+func TestGathersAlone(t *testing.T) {
+	g := newGatherer(t, 4*time.Millisecond)
+	for range 100 {
+		g.answered(g.now, g.quick, g.queued, 1)
+		g.came(0, 1)
+		g.wants(false)
+	}
 }
 
 // They are waited for no longer than half of the time that an append takes.
@@ -77,6 +87,20 @@ func TestGathersWhereSlow(t *testing.T) {
 	for range 2 { // an append that waits for a core is longer, none is shorter than the sync
 		g.answered(g.now, slowAppend/4, g.queued, 100)
 	}
+	g.wants(false)
+}
+
+// A quick disk is not slow because a server was away for a while, and nobody is waited
+// for as long as that.
+func TestGathersAfterStall(t *testing.T) {
+	g := newGatherer(t, slowAppend/10)
+	g.answered(g.now, time.Minute, g.queued, 100)
+	g.wants(false)
+	for range 1000 {
+		g.answered(g.now, time.Minute, g.queued, 100)
+	}
+	g.wants(true)
+	g.came(mostPatience, 0)
 	g.wants(false)
 }
 

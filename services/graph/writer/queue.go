@@ -9,7 +9,7 @@ type queue struct {
 	mu     sync.Mutex
 	list   []*Request
 	bytes  int
-	all    int64 // bytes that were ever put
+	all    int // callers whose requests were ever put
 	closed bool
 	wake   chan struct{} // has a token while there may be requests
 	always chan struct{}
@@ -40,7 +40,7 @@ func (q *queue) put(r *Request) putResult {
 	}
 	q.list = append(q.list, r)
 	q.bytes += r.Size
-	q.all += int64(r.Size)
+	q.all += r.callers()
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -73,8 +73,8 @@ func (q *queue) size() (length, bytes int) {
 	return len(q.list), q.bytes
 }
 
-// ever is how many bytes were put into the queue since it was made.
-func (q *queue) ever() int64 {
+// ever is of how many callers requests were put into the queue since it was made.
+func (q *queue) ever() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.all

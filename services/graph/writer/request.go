@@ -19,7 +19,9 @@ type Request struct {
 	Note  string
 	// Size is what the request takes in the queue, in bytes.
 	Size int
-	Work Work
+	// Callers is how many wait for its outcome; zero for one.
+	Callers int
+	Work    Work
 	// Done gets the outcome. It may be called from any goroutine, and is
 	// called at most once.
 	Done func(proto.Message, *lifecycle.Error)
@@ -27,6 +29,9 @@ type Request struct {
 	answered atomic.Bool
 	parts    int // how many commits it has been in
 }
+
+// callers is how many wait for its outcome.
+func (r *Request) callers() int { return max(r.Callers, 1) }
 
 func (r *Request) done(reply proto.Message, err *lifecycle.Error) {
 	if r.answered.CompareAndSwap(false, true) {
