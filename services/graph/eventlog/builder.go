@@ -51,7 +51,7 @@ type Builder struct {
 var builders = sync.Pool{New: func() any { return &Builder{} }}
 
 // retained is up to which size the memory of a commit is used again, in bytes.
-const retained = 8 << 20
+const retained = 16 << 20
 
 // Free lets another builder have the memory of this one, and of what Bytes has
 // returned: neither may be used any more.

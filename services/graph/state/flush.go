@@ -37,9 +37,13 @@ type prepared struct {
 	owed  []OwedChange
 }
 
-// retainedBatch is up to which size the memory of a batch is used again, in
-// bytes.
-const retainedBatch = 8 << 20
+// Sizes of batches, in bytes: up to which their memory is used again, and how much an
+// object takes, about, that stays, and one that is removed.
+const (
+	retainedBatch = 16 << 20
+	objectStays   = 640
+	objectRemoved = 128
+)
 
 // Prepare encodes the effects of the commits that have ended, so that Flush only
 // has to write them. Nothing may be done with the Tx afterwards but to Flush or
@@ -55,8 +59,9 @@ func (tx *Tx) Prepare() error {
 		return err
 	}
 	s := tx.s
-	uids := tx.dirtyObjects()
-	b := s.db.NewBatch(pebble.WithInitialSizeBytes(512*(len(uids)+1)), pebble.WithMaxRetainedSizeBytes(retainedBatch))
+	uids, stay := tx.dirtyObjects()
+	size := stay*objectStays + (len(uids)-stay+1)*objectRemoved
+	b := s.db.NewBatch(pebble.WithInitialSizeBytes(size), pebble.WithMaxRetainedSizeBytes(retainedBatch))
 	p := &prepared{w: writer{b: b}, dirty: uids}
 	w := &p.w
 	runs := tx.runs(uids)
@@ -163,16 +168,20 @@ func (w *writer) deleteRange(first, last []byte) {
 	}
 }
 
-// dirtyObjects are the objects whose stored form changes, sorted.
-func (tx *Tx) dirtyObjects() []uid.UID {
-	uids := make([]uid.UID, 0, len(tx.objects))
+// dirtyObjects are the objects whose stored form changes, sorted, and how many of them
+// stay.
+func (tx *Tx) dirtyObjects() (uids []uid.UID, stay int) {
+	uids = make([]uid.UID, 0, len(tx.objects))
 	for u, o := range tx.objects {
 		if o.dirty && (o.stored != nil || o.now != nil) {
 			uids = append(uids, u)
+			if o.now != nil {
+				stay++
+			}
 		}
 	}
 	slices.Sort(uids)
-	return uids
+	return uids, stay
 }
 
 func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
