@@ -29,7 +29,7 @@ const (
 	// of them take the places, and the others would wait until a whole commit later.
 	// Where that is long, as where a sync of the disk takes long, one more request
 	// carries them, an eighth of the time later that a request takes.
-	longFlight = 4 * time.Millisecond
+	longFlight = 2 * time.Millisecond
 	lateAfter  = 8
 )
 

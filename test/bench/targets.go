@@ -102,15 +102,15 @@ fifth of a millisecond, 213,000 objects/s are wanted, and two cores have 9 us fo
 17 to 21 us to answer a request for somebody who does nothing but answer (the table has that rate), and an object in batches of
 500, where messages are hardly a part of it, takes 16. So whoever is asked over NATS by 64 callers, one by one, reaches it
 only where a sync takes 0.35 to 0.45 ms or more. Coppice does where it takes some six: with a build that sleeps after each
-sync, here, it made 13,300 objects/s where a sync takes 1.3 ms, of 32,800 that are wanted then, 11,900 of 16,400 at 2.6 ms,
+sync, here, it made 18,600 objects/s where a sync takes 1.3 ms, of 32,800 that are wanted then, 11,900 of 16,400 at 2.6 ms,
 7,400 of 7,400 at 5.8 ms, and 4,200 of 3,950 at 10.8 ms. Between the rates stand the service's own connection, the check of
 the object, the look for its name, its share of a commit, and the encoding of a request and a reply; while the callers wait
 for a commit, the cores wait, too. Tried and kept: what callers of one client create at once goes together in
 few requests (` + "`--apart`" + ` measures without that), which brought half as many objects again for two thirds of the CPU; to
 decide the next commit while one is on its way, to check and to encode by hand and beside the writer, to look for new names
-in tables alone; where appends take two milliseconds or more, to wait for those whom the last commit has answered, and to
-send another request for who comes late, which is 1.4 times the rate at 2.6 ms, and 1.7 times at 5.8 and 10.8 ms, with half
-of the syncs. Tried without effect: to look up the names of all requests of a commit at once, a connection of its own for
+in tables alone; where appends take a millisecond or more, to wait for those whom the last commit has answered, and to
+send another request for who comes late, which is 1.3 times the rate at 1.3 ms, 1.4 times at 2.6 ms, and 1.7 times at 5.8
+and 10.8 ms, with little more than half of the syncs. Tried without effect: to look up the names of all requests of a commit at once, a connection of its own for
 the log, more threads than there are cores; fewer or more requests under way than four. Tried and not kept: smaller commits
 that are answered sooner, with which the rate was a seventh lower; to wait for those who were answered on a quick disk, which
 leaves the cores idle. As SCHED_BATCH, which is for machines of its own

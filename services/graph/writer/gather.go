@@ -27,7 +27,7 @@ type gathering struct {
 }
 
 const (
-	slowAppend   = 2 * time.Millisecond // from when on commits wait
+	slowAppend   = time.Millisecond // from when on commits wait
 	mostPatience = 25 * time.Millisecond
 	mostSkips    = 64
 )
