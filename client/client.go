@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,7 @@ type Client struct {
 	patience time.Duration
 	apart    bool
 	queues   *queues
+	newest   *atomic.Uint64 // see Revision
 }
 
 // Option is an option of New.
@@ -78,7 +80,7 @@ func WithApart() Option { return func(c *Client) { c.apart = true } }
 
 // New returns a client on a connection, which stays the caller's.
 func New(nc *nats.Conn, opts ...Option) *Client {
-	c := &Client{queues: newQueues(), nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
+	c := &Client{queues: newQueues(), newest: &atomic.Uint64{}, nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
 	for _, o := range opts {
 		o(c)
 	}
@@ -151,6 +153,9 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 		}
 		return err
 	})
+	if err == nil {
+		c.saw(reply)
+	}
 	return c.denied(a, err)
 }
 
@@ -214,12 +219,14 @@ type Result struct {
 	Object   *coppicev1.Object
 	Err      error
 	Warnings []string
+	// Revision is the realm's revision after the request.
+	Revision uint64
 }
 
 func results(reply *coppicev1.ObjectsReply) []Result {
 	list := make([]Result, len(reply.GetResults()))
 	for i, r := range reply.GetResults() {
-		list[i] = Result{Code: int(r.GetCode()), Object: r.GetObject(), Warnings: r.GetWarnings()}
+		list[i] = Result{Code: int(r.GetCode()), Object: r.GetObject(), Warnings: r.GetWarnings(), Revision: reply.GetRevision()}
 		if r.GetError() != nil {
 			list[i].Err = lifecycle.ErrorOf(r.GetError())
 		}

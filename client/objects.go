@@ -160,7 +160,7 @@ func (o *Objects) DeleteCollection(ctx context.Context, selector string, opts *D
 		err := o.c.call(ctx, o.api(bus.VerbDeleteCollection), false, &coppicev1.DeleteCollectionRequest{
 			LabelSelector: selector, Options: opts, Continue: next,
 		}, &reply)
-		all = append(all, results(&coppicev1.ObjectsReply{Results: reply.GetResults()})...)
+		all = append(all, results(&coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()})...)
 		if err != nil {
 			return all, err
 		}

@@ -159,7 +159,7 @@ func ApplicationRole(user string, realms ...string) Role {
 func ReaderRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{"$SRV.>"}}
 	for _, realm := range realms {
-		for _, verb := range []string{VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan} {
+		for _, verb := range []string{VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus} {
 			r.Publish = append(r.Publish, api(realm, user, verb))
 		}
 		r.Publish = append(r.Publish, look(realm)...)

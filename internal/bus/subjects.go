@@ -28,6 +28,7 @@ const (
 	VerbRemoveFinalizer  = "removefinalizer"
 	VerbResolve          = "resolve"
 	VerbPlan             = "plan"
+	VerbStatus           = "status"
 )
 
 // Verbs are all verbs of the object API.
@@ -35,6 +36,7 @@ func Verbs() []string {
 	return []string{
 		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
+		VerbStatus,
 	}
 }
 
@@ -148,6 +150,11 @@ func (a API) Subject() string {
 		s += "." + a.Finalizer
 	}
 	return s
+}
+
+// RealmAPI is a request about the realm itself, not about objects of a kind.
+func RealmAPI(realm, actor, verb string) API {
+	return API{Realm: realm, Actor: actor, Verb: verb, Plural: "_"}
 }
 
 // ErrSubject is returned for a subject that is not one of ours.

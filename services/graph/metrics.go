@@ -24,6 +24,7 @@ type allMetrics struct {
 	requests  *prometheus.HistogramVec
 	owed      *prometheus.GaugeVec
 	oldest    *prometheus.GaugeVec
+	idle      *prometheus.GaugeVec
 	collected *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 	queued    *prometheus.GaugeVec
@@ -46,6 +47,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
 		owed:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
 		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_oldest_seconds", Help: "Age of the oldest row of what is owed, by sort."}, []string{"realm", "sort"}),
+		idle:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while nothing is left to do apart from dependents that only unknown owners keep."}, realm),
 		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, evicted, finished."}, []string{"realm", "action"}),
 		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
 		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
@@ -158,6 +160,11 @@ func (m *metrics) owed(counts []*coppicev1.OwedCount, now time.Time) {
 		m.all.owed.WithLabelValues(m.realm, sort).Set(rows)
 		m.all.oldest.WithLabelValues(m.realm, sort).Set(age)
 	}
+	idle := 0.0
+	if propagator.Idle(counts) {
+		idle = 1
+	}
+	m.all.idle.WithLabelValues(m.realm).Set(idle)
 }
 
 // answered counts what a reply to a processor or a finalizer says was done.

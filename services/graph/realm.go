@@ -402,7 +402,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle})
 		if err != nil {
 			return err
 		}

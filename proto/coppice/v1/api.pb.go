@@ -2415,6 +2415,175 @@ func (x *PlanHolder) GetCount() uint32 {
 	return 0
 }
 
+// StatusRequest is the request of status: what is left to do in the realm. The
+// subject's group, plural and namespace are "_".
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{29}
+}
+
+type StatusReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state that was looked at.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Nothing is left to do for the collector, for finalizers or for agents. Left
+	// out are dependents that only unknown owners keep: they may stay for as long
+	// as their owners are unknown.
+	Idle bool `protobuf:"varint,2,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Pending work by kind; those without rows are left out.
+	Pending       []*PendingWork `protobuf:"bytes,3,rep,name=pending,proto3" json:"pending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusReply) Reset() {
+	*x = StatusReply{}
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusReply) ProtoMessage() {}
+
+func (x *StatusReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
+func (*StatusReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StatusReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *StatusReply) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *StatusReply) GetPending() []*PendingWork {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+// PendingWork counts one kind of pending work.
+type PendingWork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// judge, unknown, orphan, finish, finalize, terminate, held or evict, as in
+	// the metric coppice_graph_owed_rows.
+	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
+	// Owners whose dependents are pending; of finalize and terminate, objects
+	// whose finalizers or agent have to act.
+	Rows uint64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Unix microseconds, since when the oldest is pending.
+	Oldest        int64 `protobuf:"varint,3,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingWork) Reset() {
+	*x = PendingWork{}
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingWork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingWork) ProtoMessage() {}
+
+func (x *PendingWork) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingWork.ProtoReflect.Descriptor instead.
+func (*PendingWork) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PendingWork) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *PendingWork) GetRows() uint64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *PendingWork) GetOldest() int64 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
 var File_coppice_v1_api_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_api_proto_rawDesc = "" +
@@ -2607,7 +2776,16 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x0fTYPE_DEPENDENTS\x10\x04\x12\x0e\n" +
 	"\n" +
 	"TYPE_OWNER\x10\x05\x12\x11\n" +
-	"\rTYPE_CONTENTS\x10\x06*\x8c\x01\n" +
+	"\rTYPE_CONTENTS\x10\x06\"\x0f\n" +
+	"\rStatusRequest\"p\n" +
+	"\vStatusReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
+	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
+	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\"M\n" +
+	"\vPendingWork\x12\x12\n" +
+	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
+	"\x06oldest\x18\x03 \x01(\x03R\x06oldest*\x8c\x01\n" +
 	"\n" +
 	"OwnerClass\x12\x1b\n" +
 	"\x17OWNER_CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -2637,7 +2815,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
@@ -2672,20 +2850,23 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(*PlanCounts)(nil),              // 30: coppice.v1.PlanCounts
 	(*PlannedObject)(nil),           // 31: coppice.v1.PlannedObject
 	(*PlanHolder)(nil),              // 32: coppice.v1.PlanHolder
-	(*Object)(nil),                  // 33: coppice.v1.Object
-	(*Status)(nil),                  // 34: coppice.v1.Status
-	(Reason)(0),                     // 35: coppice.v1.Reason
-	(*OwnerReference)(nil),          // 36: coppice.v1.OwnerReference
+	(*StatusRequest)(nil),           // 33: coppice.v1.StatusRequest
+	(*StatusReply)(nil),             // 34: coppice.v1.StatusReply
+	(*PendingWork)(nil),             // 35: coppice.v1.PendingWork
+	(*Object)(nil),                  // 36: coppice.v1.Object
+	(*Status)(nil),                  // 37: coppice.v1.Status
+	(Reason)(0),                     // 38: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 39: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	33, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	33, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	36, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	36, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
 	7,  // 2: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
 	17, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
 	9,  // 4: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	33, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	34, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	33, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	36, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	37, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	36, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
 	16, // 8: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
 	16, // 9: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
 	9,  // 10: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
@@ -2693,12 +2874,12 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	19, // 12: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerHolder
 	17, // 13: coppice.v1.FinalizerHolder.preconditions:type_name -> coppice.v1.Preconditions
 	22, // 14: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	34, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	37, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
 	2,  // 16: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	33, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	35, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	36, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	38, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
 	25, // 19: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	33, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	36, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
 	26, // 21: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
 	27, // 22: coppice.v1.GraphNode.owed:type_name -> coppice.v1.Owed
 	0,  // 23: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
@@ -2707,14 +2888,15 @@ var file_coppice_v1_api_proto_depIdxs = []int32{
 	30, // 26: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
 	31, // 27: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
 	1,  // 28: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
-	36, // 29: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	39, // 29: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
 	32, // 30: coppice.v1.PlannedObject.holders:type_name -> coppice.v1.PlanHolder
 	3,  // 31: coppice.v1.PlanHolder.type:type_name -> coppice.v1.PlanHolder.Type
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	35, // 32: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -2733,7 +2915,7 @@ func file_coppice_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   29,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

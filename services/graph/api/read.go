@@ -33,13 +33,17 @@ func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Mess
 			return nil, s.unreadable(fail)
 		}
 		if !s.w.Lease.Holds() {
-			return nil, &lifecycle.Error{
-				Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
-				Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
-			}
+			return nil, s.notWriter()
 		}
 		return m, err
 	})
+}
+
+func (s *writerServer) notWriter() *lifecycle.Error {
+	return &lifecycle.Error{
+		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
+	}
 }
 
 func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {

@@ -43,6 +43,8 @@ type Writer struct {
 	Lease writer.Lease
 	// Redrive publishes again what is owed.
 	Redrive func(context.Context, *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error)
+	// Status counts pending work.
+	Status func(context.Context) (*coppicev1.StatusReply, error)
 	// Answered gets the replies to internal operations, for metrics.
 	Answered func(proto.Message)
 	// WarnCycle is told of an object in a cycle of so many that nothing outside

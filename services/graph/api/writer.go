@@ -54,6 +54,7 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbRemoveFinalizer, s.removeFinalizer},
 		{bus.VerbGet, s.get},
 		{bus.VerbList, s.list},
+		{bus.VerbStatus, s.status},
 	} {
 		err := s.add(e.verb, bus.APIPattern(s.Realm, e.verb), func(q *request) {
 			at, err := s.target(q)

@@ -351,7 +351,7 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 	}
 	now := lifecycle.TimeOf(p.c.Now())
 	stuck := p.newStuck(now)
-	reply, err := p.count(func(u uid.UID, row state.OwedRow) bool {
+	reply, err := p.count(metricDependents, func(u uid.UID, row state.OwedRow) bool {
 		stuck.look(u, row)
 		least := age
 		for _, sort := range Sorts(row) {
@@ -371,68 +371,4 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 		err = stuck.tell()
 	}
 	return reply, err
-}
-
-// Count counts what is owed.
-func (p *Propagator) Count() (*coppicev1.RedriveReply, error) {
-	return p.count(func(uid.UID, state.OwedRow) bool { return true })
-}
-
-func (p *Propagator) count(visit func(uid.UID, state.OwedRow) bool) (*coppicev1.RedriveReply, error) {
-	stats := map[string]*coppicev1.OwedCount{}
-	snap := p.c.State.Snapshot()
-	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
-		for _, sort := range Sorts(row) {
-			c := stats[sort]
-			if c == nil {
-				c = &coppicev1.OwedCount{Sort: sort, Oldest: int64(row.Since)}
-				stats[sort] = c
-			}
-			c.Rows++
-			c.Oldest = min(c.Oldest, int64(row.Since))
-		}
-		return visit(u, row)
-	})
-	reply := &coppicev1.RedriveReply{Revision: snap.Revision()}
-	for _, sort := range AllSorts {
-		if c := stats[sort]; c != nil {
-			reply.Owed = append(reply.Owed, c)
-		}
-	}
-	return reply, closeSnapshot(snap)
-}
-
-// AllSorts are the sorts of what is owed, as metrics name them.
-var AllSorts = []string{"judge", "unknown", "orphan", "finish", "finalize", "terminate", "held", "evict"}
-
-var queueOf = map[string]string{"judge": bus.QueueDirty, "orphan": bus.QueueOrphan, "finish": bus.QueueFinish, "evict": bus.QueueEvict}
-
-// Sorts are the sorts of what a row says is owed.
-func Sorts(row state.OwedRow) []string {
-	var sorts []string
-	switch {
-	case row.Judge && row.JudgeAt == lifecycle.Never:
-		sorts = append(sorts, "unknown")
-	case row.Judge:
-		sorts = append(sorts, "judge")
-	}
-	if row.Orphan {
-		sorts = append(sorts, "orphan")
-	}
-	if row.Finish != "" {
-		sorts = append(sorts, "finish")
-	}
-	if row.Finalize {
-		sorts = append(sorts, "finalize")
-	}
-	if row.Terminate {
-		sorts = append(sorts, "terminate")
-	}
-	if row.Held {
-		sorts = append(sorts, "held")
-	}
-	if row.Evict {
-		sorts = append(sorts, "evict")
-	}
-	return sorts
 }

@@ -1,0 +1,167 @@
+package propagator
+
+import (
+	"context"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// The kinds of pending work, as metrics and StatusReply name them.
+const (
+	SortJudge     = "judge"     // dependents that processors can act on
+	SortUnknown   = "unknown"   // dependents that only unknown owners keep
+	SortOrphan    = "orphan"    // dependents to be orphaned
+	SortFinish    = "finish"    // built-in finalizers that may be done
+	SortFinalize  = "finalize"  // external finalizers to be called
+	SortTerminate = "terminate" // agents to be called
+	SortHeld      = "held"      // owners that wait for dependents which are being deleted
+	SortEvict     = "evict"     // namespaces and kinds that wait for what is in them
+)
+
+// AllSorts are the kinds of pending work, in the order of replies.
+var AllSorts = []string{SortJudge, SortUnknown, SortOrphan, SortFinish, SortFinalize, SortTerminate, SortHeld, SortEvict}
+
+var queueOf = map[string]string{SortJudge: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortEvict: bus.QueueEvict}
+
+// At most this many dependents are examined by one count to tell work that
+// processors can do from dependents that only unknown owners keep. Rows beyond
+// it count as work.
+const (
+	metricDependents = 20_000    // every ten seconds
+	statusDependents = 1_000_000 // when a client asks; bounded in time as well
+)
+
+// Count counts pending work for metrics.
+func (p *Propagator) Count() (*coppicev1.RedriveReply, error) {
+	return p.count(metricDependents, func(uid.UID, state.OwedRow) bool { return true })
+}
+
+// Status counts pending work for a client, at a snapshot that is taken after
+// the call. If ctx ends first it returns the error of ctx.
+func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error) {
+	counted, err := p.count(statusDependents, func(uid.UID, state.OwedRow) bool { return ctx.Err() == nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	reply := &coppicev1.StatusReply{Revision: counted.GetRevision(), Idle: Idle(counted.GetOwed())}
+	for _, c := range counted.GetOwed() {
+		reply.Pending = append(reply.Pending, &coppicev1.PendingWork{Sort: c.GetSort(), Rows: c.GetRows(), Oldest: c.GetOldest()})
+	}
+	return reply, nil
+}
+
+// Idle reports whether nothing is left to do: whether all pending work is
+// dependents that only unknown owners keep.
+func Idle(counts []*coppicev1.OwedCount) bool {
+	for _, c := range counts {
+		if c.GetRows() > 0 && c.GetSort() != SortUnknown {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) (*coppicev1.RedriveReply, error) {
+	stats := map[string]*coppicev1.OwedCount{}
+	snap := p.c.State.Snapshot()
+	x := examiner{snap: snap, now: max(lifecycle.TimeOf(p.c.Now()), snap.Time()), budget: budget}
+	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+		for _, sort := range Sorts(row) {
+			if sort == SortJudge && !x.actionable(u) {
+				sort = SortUnknown
+			}
+			c := stats[sort]
+			if c == nil {
+				c = &coppicev1.OwedCount{Sort: sort, Oldest: int64(row.Since)}
+				stats[sort] = c
+			}
+			c.Rows++
+			c.Oldest = min(c.Oldest, int64(row.Since))
+		}
+		return visit(u, row)
+	})
+	reply := &coppicev1.RedriveReply{Revision: snap.Revision()}
+	for _, sort := range AllSorts {
+		if c := stats[sort]; c != nil {
+			reply.Owed = append(reply.Owed, c)
+		}
+	}
+	return reply, closeSnapshot(snap)
+}
+
+// examiner tells rows that processors can act on from rows whose dependents
+// only unknown owners keep.
+type examiner struct {
+	snap   *state.Snapshot
+	now    lifecycle.Time
+	budget int // dependents that may still be examined
+}
+
+// actionable reports whether processors can act on a dependent of u now, or
+// once the import session that brought u ends.
+func (x *examiner) actionable(u uid.UID) bool {
+	n := x.snap.Node(u)
+	fresh, due := lifecycle.OwedWhen(x.snap, u, n)
+	switch {
+	case !fresh.Judge:
+		return false
+	case due.Begins > x.now:
+		return true
+	case due.First > x.now:
+		return false
+	}
+	found := false
+	x.snap.Dependents(u, filter(x.snap, n, false), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		if x.budget--; x.budget < 0 {
+			found = true
+			return false
+		}
+		dependent := x.snap.Node(d)
+		if dependent == nil || dependent.Terminating() {
+			return true
+		}
+		switch lifecycle.Judge(x.snap, dependent, x.now).Verdict {
+		case lifecycle.CollectObject, lifecycle.CollectForeground, lifecycle.StripReferences:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// Sorts are the kinds of pending work of a row, as far as the row alone tells.
+func Sorts(row state.OwedRow) []string {
+	var sorts []string
+	switch {
+	case row.Judge && row.JudgeAt == lifecycle.Never:
+		sorts = append(sorts, SortUnknown)
+	case row.Judge:
+		sorts = append(sorts, SortJudge)
+	}
+	if row.Orphan {
+		sorts = append(sorts, SortOrphan)
+	}
+	if row.Finish != "" {
+		sorts = append(sorts, SortFinish)
+	}
+	if row.Finalize {
+		sorts = append(sorts, SortFinalize)
+	}
+	if row.Terminate {
+		sorts = append(sorts, SortTerminate)
+	}
+	if row.Held {
+		sorts = append(sorts, SortHeld)
+	}
+	if row.Evict {
+		sorts = append(sorts, SortEvict)
+	}
+	return sorts
+}

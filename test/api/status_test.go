@@ -1,0 +1,50 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Status says what is left to do, and each reply at which revision it was given.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	all := r.Objects(pods, "shop")
+	created, err := all.Create(r.ctx, &coppicev1.Object{
+		ApiVersion: "v1", Kind: "Pod",
+		Metadata: &coppicev1.ObjectMeta{Name: "a", Namespace: "shop", Finalizers: []string{"example.com/hold"}},
+	}, client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.Revision == 0 || r.Revision() != created.Revision {
+		t.Errorf("the creation names revision %d, the client has seen %d", created.Revision, r.Revision())
+	}
+	deleted, err := all.Delete(r.ctx, "a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deleted.Revision <= created.Revision {
+		t.Errorf("the deletion names revision %d after %d", deleted.Revision, created.Revision)
+	}
+	status, err := r.Status(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetSort() != "finalize" {
+		t.Errorf("an object waits for its finalizer: %v", status)
+	}
+	if _, err := all.RemoveFinalizer(r.ctx, "a", "example.com/hold", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, r.ctx, "the realm to be idle", func() bool {
+		status, err := r.Status(r.ctx)
+		return err == nil && status.GetIdle()
+	})
+	if _, err := all.Get(r.ctx, "a"); err == nil {
+		t.Error("the object is still there")
+	}
+}
