@@ -121,6 +121,7 @@ func FinalizerRole(user, finalizer string, realms ...string) Role {
 		stream := FinalizeStream(realm)
 		r.Publish = append(r.Publish,
 			api(realm, user, VerbGet), api(realm, user, VerbResolve), api(realm, user, VerbRemoveFinalizer)+"."+finalizer,
+			API{Realm: realm, Actor: user, Verb: VerbConsumeFinalizer, Finalizer: finalizer}.Subject(),
 			under(realm, "parked.finalize.*.*.*."+finalizer),
 			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+FinalizeFilter(realm, finalizer))
 		r.Publish = append(r.Publish, consume(stream, durable)...)
@@ -139,7 +140,8 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 		for _, verb := range []string{VerbGet, VerbResolve, VerbPlan, VerbDelete} {
 			r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: verb, Group: group, Plural: plural, Namespace: "*"}.Subject())
 		}
-		r.Publish = append(r.Publish, under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))),
+		r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: VerbConsumeAgent, Group: group, Plural: plural}.Subject(),
+			under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))),
 			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+filter)
 		r.Publish = append(r.Publish, consume(stream, durable)...)
 	}
@@ -150,7 +152,8 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects", Publish: []string{"$SRV.>"}}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer)...)
+		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
+			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify)...)
 	}
 	return r.withInbox()
 }
@@ -159,7 +162,9 @@ func ApplicationRole(user string, realms ...string) Role {
 func ReaderRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{"$SRV.>"}}
 	for _, realm := range realms {
-		for _, verb := range []string{VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus} {
+		for _, verb := range []string{
+			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadLog, VerbReadWarnings, VerbListConsumers, VerbListParked,
+		} {
 			r.Publish = append(r.Publish, api(realm, user, verb))
 		}
 		r.Publish = append(r.Publish, look(realm)...)
@@ -230,7 +235,7 @@ func apiVerbs(realm, actor string, except ...string) []string {
 			continue
 		}
 		p := api(realm, actor, v)
-		if v == VerbRemoveFinalizer {
+		if NamesFinalizer(v) {
 			p += ".>"
 		}
 		list = append(list, p)

@@ -29,6 +29,16 @@ const (
 	VerbResolve          = "resolve"
 	VerbPlan             = "plan"
 	VerbStatus           = "status"
+
+	VerbConsumeFinalizer = "consumefinalizer" // creates the consumer of an external finalizer, which its subject ends with
+	VerbConsumeAgent     = "consumeagent"     // creates the consumer of a kind's agent; its subject names the kind
+	VerbReadLog          = "readlog"
+	VerbReadWarnings     = "readwarnings"
+	VerbListConsumers    = "listconsumers"
+	VerbListParked       = "listparked"
+	VerbRetryParked      = "retryparked"
+	VerbDropParked       = "dropparked"
+	VerbVerify           = "verify"
 )
 
 // Verbs are all verbs of the object API.
@@ -37,7 +47,26 @@ func Verbs() []string {
 		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 		VerbStatus,
+		VerbConsumeFinalizer, VerbConsumeAgent, VerbReadLog, VerbReadWarnings, VerbListConsumers,
+		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify,
 	}
+}
+
+// IsStream reports whether the reply to a verb is a stream of messages, at
+// least one every 30 s, which an empty message without headers ends. Across
+// accounts the export of such a verb has the response type stream.
+func IsStream(verb string) bool {
+	switch verb {
+	case VerbWatch, VerbReadLog, VerbReadWarnings, VerbVerify:
+		return true
+	}
+	return false
+}
+
+// NamesFinalizer reports whether the subject of a verb ends with the name of a
+// finalizer.
+func NamesFinalizer(verb string) bool {
+	return verb == VerbRemoveFinalizer || verb == VerbConsumeFinalizer
 }
 
 // The operations on internal.>, each of one role.
@@ -127,6 +156,14 @@ func GroupOfToken(token string) string {
 	return strings.ReplaceAll(token, "_", ".")
 }
 
+// PluralToken is the plural of a kind as a token.
+func PluralToken(plural string) string {
+	if plural == "" {
+		return "_"
+	}
+	return plural
+}
+
 // NamespaceToken is a namespace as a token.
 func NamespaceToken(namespace string) string {
 	if namespace == "" {
@@ -135,17 +172,19 @@ func NamespaceToken(namespace string) string {
 	return namespace
 }
 
-// API is a subject of the object API.
+// API is a subject of the object API. Verbs about a realm rather than its
+// objects leave Group, Plural and Namespace empty.
 type API struct {
 	Realm, Actor, Verb       string
 	Group, Plural, Namespace string
-	// Finalizer is what removefinalizer removes.
+	// Finalizer is what removefinalizer removes, and whose calls
+	// consumefinalizer is about.
 	Finalizer string
 }
 
 // Subject spells the subject.
 func (a API) Subject() string {
-	s := strings.Join([]string{root, a.Realm, "api", a.Actor, a.Verb, GroupToken(a.Group), a.Plural, NamespaceToken(a.Namespace)}, ".")
+	s := strings.Join([]string{root, a.Realm, "api", a.Actor, a.Verb, GroupToken(a.Group), PluralToken(a.Plural), NamespaceToken(a.Namespace)}, ".")
 	if a.Finalizer != "" {
 		s += "." + a.Finalizer
 	}
@@ -154,7 +193,7 @@ func (a API) Subject() string {
 
 // RealmAPI is a request about the realm itself, not about objects of a kind.
 func RealmAPI(realm, actor, verb string) API {
-	return API{Realm: realm, Actor: actor, Verb: verb, Plural: "_"}
+	return API{Realm: realm, Actor: actor, Verb: verb}
 }
 
 // ErrSubject is returned for a subject that is not one of ours.
@@ -166,15 +205,18 @@ func ParseAPI(subject string) (API, error) {
 	if len(t) < 8 || t[0] != root || t[2] != "api" {
 		return API{}, fmt.Errorf("%w: %s", ErrSubject, subject)
 	}
-	a := API{Realm: t[1], Actor: t[3], Verb: t[4], Group: GroupOfToken(t[5]), Plural: t[6]}
+	a := API{Realm: t[1], Actor: t[3], Verb: t[4], Group: GroupOfToken(t[5])}
+	if t[6] != "_" {
+		a.Plural = t[6]
+	}
 	if t[7] != "_" {
 		a.Namespace = t[7]
 	}
 	if len(t) == 9 {
 		a.Finalizer = t[8]
 	}
-	if (a.Finalizer != "") != (a.Verb == VerbRemoveFinalizer) {
-		return API{}, fmt.Errorf("%w: %s: removefinalizer, and it alone, names a finalizer", ErrSubject, subject)
+	if (a.Finalizer != "") != NamesFinalizer(a.Verb) {
+		return API{}, fmt.Errorf("%w: %s: removefinalizer and consumefinalizer, and no other verb, name a finalizer", ErrSubject, subject)
 	}
 	return a, nil
 }
@@ -190,7 +232,7 @@ func RealmOf(subject string) string {
 // APIPattern matches the requests of one verb.
 func APIPattern(realm, verb string) string {
 	p := strings.Join([]string{root, realm, "api", "*", verb, "*", "*", "*"}, ".")
-	if verb == VerbRemoveFinalizer {
+	if NamesFinalizer(verb) {
 		p += ".>"
 	}
 	return p
@@ -248,10 +290,17 @@ func (w Warning) Subject() string {
 
 // WarningFilter matches the warnings about an object, or all without a uid.
 func WarningFilter(realm, uid string) string {
+	return WarningsOf(realm, "*", "*", "*", uid)
+}
+
+// WarningsOf matches the warnings about the objects of a resource, which may be
+// "*" in both parts, in a namespace, which may be "*", with a uid, if it is not
+// empty.
+func WarningsOf(realm, group, plural, namespace, uid string) string {
 	if uid == "" {
 		uid = "*"
 	}
-	return strings.Join([]string{root, realm, "warning", "*", "*", "*", uid, "*"}, ".")
+	return Warning{Realm: realm, Group: group, Plural: plural, Namespace: namespace, UID: uid, Reason: "*"}.Subject()
 }
 
 // ParkedSubject is where a message is parked that came on the subject, with
@@ -264,4 +313,46 @@ func ParkedSubject(realm, subject string, sequence uint64) string {
 		rest += "." + strconv.FormatUint(sequence, 10)
 	}
 	return prefix + "parked." + rest
+}
+
+// Unparked is the subject from which a message was parked that is parked on
+// this one: the inverse of ParkedSubject. It reports false for any other subject.
+func Unparked(realm, parked string) (subject string, ok bool) {
+	prefix := root + "." + realm + "."
+	rest, ok := strings.CutPrefix(parked, prefix+"parked.")
+	if !ok {
+		return "", false
+	}
+	switch sort, of, _ := strings.Cut(rest, "."); sort {
+	case "work":
+		queue, _, ok := strings.Cut(of, ".")
+		return WorkSubject(realm, queue), ok
+	case "finalize", "terminate":
+		return prefix + rest, of != ""
+	}
+	return "", false
+}
+
+// PullSubject is where pull requests of a durable consumer are published.
+func PullSubject(stream, durable string) string {
+	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable
+}
+
+// AckSubjects matches the subjects on which messages of a durable consumer are
+// acknowledged, or reported as in progress.
+func AckSubjects(stream, durable string) string { return "$JS.ACK." + stream + "." + durable + ".>" }
+
+// FinalizerOfFilter is the finalizer of a FinalizeFilter.
+func FinalizerOfFilter(filter string) (finalizer string, ok bool) {
+	t := strings.SplitN(filter, ".", 7)
+	return t[len(t)-1], len(t) == 7 && t[2] == "finalize"
+}
+
+// AgentOfFilter is the group and the plural of a TerminateFilter.
+func AgentOfFilter(filter string) (group, plural string, ok bool) {
+	t := strings.Split(filter, ".")
+	if len(t) != 6 || t[2] != "terminate" {
+		return "", "", false
+	}
+	return GroupOfToken(t[3]), t[4], true
 }

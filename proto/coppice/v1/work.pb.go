@@ -1377,7 +1377,7 @@ func (x *CyclesReply) GetCollected() uint32 {
 	return 0
 }
 
-// VerifyReply, to internal.verify (whose request is empty): the state compared
+// VerifyReply is the result of verify: the state compared
 // with a fold of its log from the beginning.
 type VerifyReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
