@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -117,7 +118,7 @@ func New(c Config) (*Service, error) {
 
 // instanceID identifies a directory, and so whoever has locked it.
 func instanceID(dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := datadir.Make(dir); err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, "instance")
@@ -131,7 +132,7 @@ func instanceID(dir string) (string, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
 	text := hex.EncodeToString(id[:])
-	return text, os.WriteFile(file, []byte(text+"\n"), 0o644)
+	return text, datadir.WriteFile(file, []byte(text+"\n"))
 }
 
 // Run runs the realms until ctx ends, or one of them meets something that

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,11 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/datadir"
 )
 
 // MaxPayload is the largest message of the embedded server, in bytes.
@@ -62,7 +61,7 @@ var ErrNotLoopback = errors.New("not on the loopback interface, and no password 
 
 // Start starts a server and waits until it accepts connections.
 func Start(c Config) (*Server, error) {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := datadir.Own(c.Dir); err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	lock, err := lockDir(c.Dir)
@@ -168,7 +167,7 @@ func newPassword() (string, error) {
 // lockDir makes sure that one server at a time uses the directory. JetStream
 // itself does not.
 func lockDir(dir string) (io.Closer, error) {
-	lock, err := vfs.Default.Lock(filepath.Join(dir, "LOCK"))
+	lock, err := datadir.FS().Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrInUse, err)
 	}

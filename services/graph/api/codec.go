@@ -71,7 +71,7 @@ func (q *request) commandID() (id state.CommandID, err *lifecycle.Error) {
 }
 
 // answer sends a reply, or else an error. A reply that the bus does not take
-// becomes an error.
+// becomes an error, and an error that it does not take is truncated.
 func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 	if err == nil {
 		data, fail := q.encode(m)
@@ -85,6 +85,7 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 			return
 		}
 	}
+	err = err.Truncated(q.maxError())
 	data, _ := q.encode(err.Status())
 	header := nats.Header{
 		micro.ErrorCodeHeader: []string{strconv.Itoa(int(err.Reason.Code()))},
@@ -96,6 +97,10 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 	}
 	q.send(header, data)
 }
+
+// maxError is how many bytes of text an error has at most. Escaped as JSON it may
+// take six times as many, and has to fit into a message.
+func (q *request) maxError() int { return min(q.maxPayload/8, 64<<10) }
 
 // send sends a reply. A micro.Request's own methods are for the goroutine of
 // its handler, and most answers come from others.

@@ -163,6 +163,21 @@ func TestReplyTooLarge(t *testing.T) {
 	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", lifecycle.ReasonTooLarge, "ask for less")
 }
 
+// An error that does not fit into a message is truncated: the client gets its
+// reason and the beginning of what it says, in either encoding.
+func TestErrorTooLarge(t *testing.T) {
+	t.Parallel()
+	b := serve(t, func(_ *server, q *request) {
+		causes := make([]lifecycle.Cause, 1000)
+		for i := range causes {
+			causes[i] = lifecycle.Cause{Reason: "FieldValueInvalid", Field: "metadata.name", Message: strings.Repeat("\x01", 1<<10)}
+		}
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "begins" + strings.Repeat("\x01", 1<<20), Name: strings.Repeat("n", 1<<20), Causes: causes})
+	})
+	refused(t, b.request("", nil), bus.ContentProtobuf, "422", lifecycle.ReasonInvalid, "begins")
+	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "422", lifecycle.ReasonInvalid, "begins")
+}
+
 // Reads run beside each other, as many as are allowed; one more is told to try
 // again.
 func TestTooManyReads(t *testing.T) {

@@ -73,10 +73,10 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 	var refusal *lifecycle.Error
 	switch {
 	case errors.As(err, &refusal):
-		_ = send(&coppicev1.WatchBatch{Error: refusal.Status()})
+		_ = send(&coppicev1.WatchBatch{Error: refusal.Truncated(q.maxError()).Status()})
 	case ctx.Err() == nil:
 		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
-		_ = send(&coppicev1.WatchBatch{Error: s.unreadable(err).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: s.unreadable(err).Truncated(q.maxError()).Status()})
 	case s.ctx.Err() != nil:
 		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; watch again"}).Status()})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -80,9 +81,12 @@ func open(dir string, c Config) (*State, error) {
 		c.MemTableSize = 64 << 20
 	}
 	if c.FS == nil {
-		c.FS = vfs.Default
+		c.FS = datadir.FS()
+		if err := datadir.Own(dir); err != nil {
+			return nil, err
+		}
 	}
-	if err := c.FS.MkdirAll(dir, 0o755); err != nil {
+	if err := c.FS.MkdirAll(dir, datadir.DirMode); err != nil {
 		return nil, err
 	}
 	failures := newFailures()

@@ -1,0 +1,54 @@
+//go:build unix
+
+package allinone_test
+
+import (
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// Only its owner may read the data of `coppice up`.
+func TestDataIsPrivate(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	s := start(ctx, t, allinone.Config{Dir: dir})
+	if _, err := objects(t, s, "default").Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil { // flushes the state, so that tables are there too
+		t.Fatal(err)
+	}
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		want := datadir.FileMode
+		if e.IsDir() {
+			want = datadir.DirMode
+		} else {
+			files++
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %v, want %v", path, got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 5 {
+		t.Errorf("the data has %d files; want those of a log and of a state", files)
+	}
+}
