@@ -1,12 +1,8 @@
 package lifecycle
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/coppice-gc/coppice/internal/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -29,13 +25,15 @@ type Checked struct {
 func Check(o *coppicev1.Object) Checked {
 	meta := o.GetMetadata()
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
+	o, duplicates, causes := normalJSON(o)
 	c := Checked{
 		object:   o,
 		size:     objectcodec.Size(o),
 		metadata: validateMeta(meta, owners),
-		json:     validateJSON(o),
-		warnings: append(warnings, finalizerWarnings(nil, meta.GetFinalizers())...),
+		json:     causes,
+		warnings: append(warnings, duplicates...),
 	}
+	c.warnings = append(c.warnings, finalizerWarnings(nil, meta.GetFinalizers())...)
 	if len(c.metadata) == 0 {
 		c.owners = ownersOf(owners)
 	}
@@ -70,7 +68,9 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	causes = append(causes, validateInitializers(at, meta.GetInitializers())...)
 	causes = append(causes, validateContentsFinalizer(nil, meta.GetFinalizers())...)
 	causes = append(causes, c.json...)
-	causes = append(causes, validateGoverning(ctx.View, at, o, nil)...)
+	if len(c.json) == 0 {
+		causes = append(causes, validateGoverning(ctx.View, at, o, nil)...)
+	}
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
@@ -182,13 +182,8 @@ func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
 	return causes
 }
 
-// validateContent checks what is not metadata: JSON that is JSON and, of the
-// kinds that Coppice itself reads, that it can be read. was is the node before
-// an update.
-func validateContent(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
-	return append(validateJSON(o), validateGoverning(v, k, o, was)...)
-}
-
+// validateGoverning checks, of the kinds that Coppice itself reads, that they can
+// be read. was is the node before an update.
 func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	var causes []Cause
 	if isRealm(k.Kind.Group, k.Kind.Kind) {
@@ -201,42 +196,6 @@ func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 		}
 		taken := v.Lookup(k.Kind, k.Namespace, k.Name) != ""
 		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before, taken)...)
-	}
-	return causes
-}
-
-// shallow is how deeply the documents nest at the most that gjson checks: it is
-// several times as fast as encoding/json, and recursive, which has a bound of its own.
-const shallow = 1000
-
-// validJSON reports what json.Valid does.
-func validJSON(raw []byte) bool {
-	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")) > shallow {
-		return json.Valid(raw)
-	}
-	return gjson.ValidBytes(raw)
-}
-
-func validateJSON(o *coppicev1.Object) []Cause {
-	var causes []Cause
-	for _, f := range []struct {
-		name string
-		raw  []byte
-	}{{"spec", o.GetSpec()}, {"status", o.GetStatus()}} {
-		if len(f.raw) > 0 && !validJSON(f.raw) {
-			causes = append(causes, invalidValue(f.name, "", "must be JSON"))
-		}
-	}
-	if extra := o.GetExtra(); len(extra) > 0 {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(extra, &members); err != nil {
-			causes = append(causes, invalidValue("extra", "", "must be a JSON object"))
-		}
-		for _, name := range []string{"apiVersion", "kind", "metadata", "spec", "status"} {
-			if _, ok := members[name]; ok {
-				causes = append(causes, forbidden("extra."+name, "has a field of its own"))
-			}
-		}
 	}
 	return causes
 }

@@ -13,6 +13,11 @@ func Holds(n, owner *Node) bool {
 	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })
 }
 
+// BlocksBy reports whether the reference r of n is one by which Holds is true.
+func BlocksBy(n *Node, r *OwnerReference, owner *Node) bool {
+	return owner.Waiting() && holds(n, r, owner)
+}
+
 func holds(n *Node, r *OwnerReference, owner *Node) bool {
 	return r.UID == owner.UID && r.Blocking == True && Fits(n, r, owner)
 }

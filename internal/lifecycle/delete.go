@@ -32,6 +32,9 @@ func ValidateDeleteOptions(k Key, o *coppicev1.DeleteOptions) *Error {
 			causes = append(causes, notSupported("dryRun", d, "All"))
 		}
 	}
+	if o != nil && o.GracePeriodSeconds != nil {
+		causes = append(causes, checkGrace("gracePeriodSeconds", o.GetGracePeriodSeconds())...)
+	}
 	if len(causes) > 0 {
 		e := invalid(k, causes)
 		e.Message = "the delete options for " + e.Message
@@ -192,10 +195,11 @@ func deletionFinalizers(list []string, chosen string) []string {
 }
 
 func sameSet(a, b []string) bool {
-	in := func(list []string) func(string) bool {
-		return func(s string) bool { return !slices.Contains(list, s) }
-	}
-	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
+	return all(a, oneOf(b)) && all(b, oneOf(a))
+}
+
+func all(list []string, holds func(string) bool) bool {
+	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
 }
 
 // deleted is the event of an object's removal. Finalizers that the object

@@ -223,6 +223,10 @@ func tooLong(field string, limit int) Cause {
 	return Cause{Reason: "FieldValueTooLong", Field: field, Message: fmt.Sprintf("Too long: may not be more than %d bytes", limit)}
 }
 
+func tooMany(field string, count, limit int) Cause {
+	return Cause{Reason: "FieldValueTooMany", Field: field, Message: fmt.Sprintf("Too many: %d: must have at most %d items", count, limit)}
+}
+
 // ErrUnknownKind is the refusal of a request for a resource that is not
 // registered in the realm.
 func ErrUnknownKind(resource string) *Error {

@@ -79,9 +79,8 @@ func (e *Event) After(before *Node, revision uint64) *Node {
 		n.Finalizers = e.Mark.Finalizers
 		n.DeletionRevision = revision
 	case OwnerReferencesRemoved:
-		n.Owners = slices.DeleteFunc(slices.Clone(n.Owners), func(r OwnerReference) bool {
-			return slices.ContainsFunc(e.References, func(gone OwnerReference) bool { return r.SameOwner(&gone) })
-		})
+		gone := ClaimedBy(e.References)
+		n.Owners = slices.DeleteFunc(slices.Clone(n.Owners), func(r OwnerReference) bool { return gone(&r) })
 		if len(n.Owners) == 0 {
 			n.Owners = nil
 		}

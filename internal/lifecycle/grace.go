@@ -2,9 +2,12 @@ package lifecycle
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -63,11 +66,36 @@ func graceOf(k *Kind, b *coppicev1.Body) *int64 {
 		return nil
 	}
 	seconds := g.DefaultSeconds
-	if own := member(b.GetSpec(), "terminationGracePeriodSeconds"); own.Type == gjson.Number {
-		seconds = own.Int()
+	if own, ok := integer(member(b.GetSpec(), "terminationGracePeriodSeconds")); ok {
+		seconds = own
 	}
-	seconds = leastGrace(seconds)
+	seconds = min(leastGrace(seconds), maxGrace)
 	return &seconds
+}
+
+// maxGrace is the longest grace period in seconds, 68 years: with it a
+// deletionTimestamp stays within the years that a timestamp has. (Kubernetes
+// has no bound, and with 9,300,000,000 its time overflows to the year 1737.)
+const maxGrace = math.MaxInt32
+
+// checkGrace reports a grace period that is longer than maxGrace. A client that
+// asks for one is refused; one in a spec, which Coppice does not validate,
+// counts as maxGrace.
+func checkGrace(field string, seconds int64) []Cause {
+	if seconds > maxGrace {
+		return []Cause{invalidValue(field, seconds, fmt.Sprintf("must be less than or equal to %d", maxGrace))}
+	}
+	return nil
+}
+
+// integer is the value of a number without fraction or exponent, as Kubernetes
+// reads an int64; one that is out of range is the nearest that is not.
+func integer(r gjson.Result) (n int64, ok bool) {
+	if r.Type != gjson.Number {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(r.Raw, 10, 64)
+	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // leastGrace is a grace period that can be: a negative one counts as 1 (A4.5).
@@ -83,7 +111,7 @@ func leastGrace(seconds int64) int64 {
 // by what the kind says at that time.
 func derive(n *Node, k *Kind, b *coppicev1.Body) {
 	n.Grace = graceOf(k, b)
-	n.ObservedGeneration = member(b.GetStatus(), "observedGeneration").Int()
+	n.ObservedGeneration, _ = integer(member(b.GetStatus(), "observedGeneration"))
 }
 
 // Acknowledged reports whether the built-in finalizers may act on a terminating
@@ -99,6 +127,7 @@ func validateGraceful(g *GracefulDeletion) []Cause {
 	if g.DefaultSeconds < 0 {
 		causes = append(causes, invalidValue("spec.gracefulDeletion.defaultSeconds", g.DefaultSeconds, "must be greater than or equal to 0"))
 	}
+	causes = append(causes, checkGrace("spec.gracefulDeletion.defaultSeconds", g.DefaultSeconds)...)
 	for i, c := range g.Except {
 		field := fmt.Sprintf("spec.gracefulDeletion.except[%d]", i)
 		if !fieldPattern.MatchString(c.Field) {

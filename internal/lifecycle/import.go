@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -32,7 +33,11 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if u != "" {
 		was = ctx.Node(u)
 	}
-	causes = append(causes, validateContent(ctx.View, at, o, was)...)
+	o, duplicates, notJSON := normalJSON(o)
+	warnings, causes = append(warnings, duplicates...), append(causes, notJSON...)
+	if len(notJSON) == 0 {
+		causes = append(causes, validateGoverning(ctx.View, at, o, was)...)
+	}
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
@@ -96,6 +101,9 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	}}}, nil
 }
 
+// maxGeneration leaves room for a generation that is imported to count on.
+const maxGeneration = 1 << 62
+
 // validateImported checks what only import takes from a client.
 func validateImported(meta *coppicev1.ObjectMeta) (u uid.UID, causes []Cause) {
 	if meta.GetUid() == "" {
@@ -118,8 +126,14 @@ func validateImported(meta *coppicev1.ObjectMeta) (u uid.UID, causes []Cause) {
 	if g := meta.DeletionGracePeriodSeconds; g != nil && *g < 0 {
 		causes = append(causes, invalidValue("metadata.deletionGracePeriodSeconds", *g, "must be greater than or equal to 0"))
 	}
-	if meta.GetGeneration() < 0 {
-		causes = append(causes, invalidValue("metadata.generation", meta.GetGeneration(), "must be greater than or equal to 0"))
+	if g := meta.DeletionGracePeriodSeconds; g != nil {
+		causes = append(causes, checkGrace("metadata.deletionGracePeriodSeconds", *g)...)
+	}
+	switch g := meta.GetGeneration(); {
+	case g < 0:
+		causes = append(causes, invalidValue("metadata.generation", g, "must be greater than or equal to 0"))
+	case g > maxGeneration:
+		causes = append(causes, invalidValue("metadata.generation", g, fmt.Sprintf("must be less than or equal to %d", int64(maxGeneration))))
 	}
 	return u, causes
 }

@@ -59,6 +59,9 @@ func pendingOf(in *coppicev1.Initializers) []string {
 
 // validatePending checks the initializers of an object that is to be.
 func validatePending(k Key, in *coppicev1.Initializers) []Cause {
+	if len(in.GetPending()) > maxListed {
+		return []Cause{tooMany("metadata.initializers.pending", len(in.GetPending()), maxListed)}
+	}
 	var causes []Cause
 	for i, name := range pendingOf(in) {
 		causes = append(causes, checkSubdomain(fmt.Sprintf("metadata.initializers.pending[%d].name", i), name)...)

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/internal/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -215,9 +215,7 @@ func parseKindSpec(spec []byte) (KindSpec, error) {
 // decodeSpec reads the spec of an object that governs the realm. A member that
 // is not known is an error: the realm would not go by it.
 func decodeSpec(spec []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(spec))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
+	err := jsonvalue.Decode(spec, into)
 	var t *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &t) && t.Field == "":

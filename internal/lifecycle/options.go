@@ -113,14 +113,18 @@ func parseOptions(raw []byte) (Options, []Cause) {
 	return o, causes
 }
 
-// duration reads a duration that is said into d, and refuses one below least.
+// maxDuration is the longest duration in the options, 10 years.
+const maxDuration = 10 * 365 * 24 * time.Hour
+
+// duration reads a duration that is said into d, and refuses one below least or
+// above maxDuration.
 func duration(field, said string, least time.Duration, d *time.Duration) []Cause {
 	if said == "" {
 		return nil
 	}
 	read, err := time.ParseDuration(said)
-	if err != nil || read < least {
-		return []Cause{invalidValue(field, said, fmt.Sprintf("must be a duration such as 90s or 10m, of at least %s", least))}
+	if err != nil || read < least || read > maxDuration {
+		return []Cause{invalidValue(field, said, fmt.Sprintf("must be a duration such as 90s or 10m, of at least %s and at most %s", least, maxDuration))}
 	}
 	*d = read
 	return nil

@@ -1,10 +1,11 @@
 package lifecycle
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-
+	"github.com/coppice-gc/coppice/internal/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -24,7 +25,11 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	if err := checkPreconditions(at, was, p.GetPreconditions()); err != nil {
 		return nil, err
 	}
-	patched, err := merged(ctx, at, was, p.GetPatch())
+	patch, duplicates, fail := jsonvalue.Normalize(p.GetPatch())
+	if fail != nil {
+		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, fail)
+	}
+	patched, err := merged(ctx, at, was, patch)
 	if err != nil {
 		return nil, err
 	}
@@ -34,15 +39,26 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 	case meta.GetUid() != "" && meta.GetUid() != was.UID.String():
 		return nil, invalid(at, []Cause{invalidValue("metadata.uid", meta.GetUid(), "field is immutable")})
 	}
-	if !mentionsRevision(p.GetPatch()) {
+	if !mentionsRevision(patch) {
 		patched.Metadata.ResourceVersion = 0
 	}
-	return Update(ctx, at, patched)
+	return warning(duplicateWarnings("", duplicates))(Update(ctx, at, patched))
 }
 
-// Apply decides an apply: create, or else a merge of the manifest onto what is
-// there. Members that the manifest does not mention stay as they are. The
-// server's fields, uid and resourceVersion among them, are wiped as on create,
+// warning adds warnings to an outcome, before those that it has.
+func warning(warnings []string) func(*Outcome, *Error) (*Outcome, *Error) {
+	return func(out *Outcome, err *Error) (*Outcome, *Error) {
+		if err == nil && len(warnings) > 0 {
+			out.Warnings = append(slices.Clip(warnings), out.Warnings...)
+		}
+		return out, err
+	}
+}
+
+// Apply decides an apply: a merge of the manifest onto what is there, or onto
+// nothing, which creates the object. Members that the manifest does not mention
+// stay as they are, and those that it has as null are removed, or not created:
+// to apply a manifest again changes nothing. The server's fields, uid and resourceVersion among them, are wiped as on create,
 // so that the manifest of another world can be applied.
 func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	versioned := o.GetApiVersion() != ""
@@ -57,10 +73,16 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 			was = ctx.Node(u)
 		}
 	}
+	o, warnings, causes := normalJSON(o)
 	if was == nil {
-		return Create(ctx, at, o)
+		if len(causes) == 0 {
+			if err := dropNulls(o); err != nil {
+				return nil, at.err(ReasonBadRequest, "%s: %v", at, err)
+			}
+		}
+		return warning(warnings)(Create(ctx, at, o))
 	}
-	if err := invalid(at, validateJSON(o)); err != nil {
+	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
 	if !versioned {
@@ -76,7 +98,24 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		return nil, err
 	}
 	patched.Metadata.ResourceVersion = 0
-	return Update(ctx, at, patched)
+	return warning(warnings)(Update(ctx, at, patched))
+}
+
+// dropNulls merges the JSON of an object onto nothing.
+func dropNulls(o *coppicev1.Object) error {
+	for _, raw := range []*[]byte{&o.Spec, &o.Extra} {
+		if !bytes.Contains(*raw, []byte("null")) {
+			continue // most
+		}
+		merged, err := jsonvalue.MergePatch(nil, *raw)
+		if err != nil {
+			return err
+		}
+		if *raw = merged; bytes.Equal(merged, []byte("null")) {
+			*raw = nil
+		}
+	}
+	return nil
 }
 
 // wiped is the object without what only the server sets (A1.1), and without status.
@@ -99,7 +138,7 @@ func merged(ctx *Context, at Key, was *Node, patch []byte) (*coppicev1.Object, *
 	if err != nil {
 		return nil, at.err(ReasonInternal, "%s cannot be written as JSON: %v", at, err)
 	}
-	doc, err = jsonpatch.MergePatch(doc, patch)
+	doc, err = jsonvalue.MergePatch(doc, patch)
 	if err != nil {
 		return nil, at.err(ReasonBadRequest, "%s: the patch is not a JSON merge patch: %v", at, err)
 	}

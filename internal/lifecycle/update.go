@@ -43,7 +43,11 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	causes = append(causes, validateUnchanged(was, meta)...)
 	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
 	causes = append(causes, validateContentsFinalizer(was, meta.GetFinalizers())...)
-	causes = append(causes, validateContent(ctx.View, at, o, was)...)
+	o, duplicates, notJSON := normalJSON(o)
+	warnings, causes = append(warnings, duplicates...), append(causes, notJSON...)
+	if len(notJSON) == 0 {
+		causes = append(causes, validateGoverning(ctx.View, at, o, was)...)
+	}
 	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
@@ -117,12 +121,12 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 	}); err != nil {
 		return nil, err
 	}
-	if err := invalid(at, validateJSON(&coppicev1.Object{Status: o.GetStatus()})); err != nil {
+	status, warnings, causes := normalField("status", "status", o.GetStatus())
+	if err := invalid(at, causes); err != nil {
 		return nil, err
 	}
 	old := ctx.Body(was)
-	status := o.GetStatus()
-	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}}
+	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	if !keepEqualJSON(&status, old.GetStatus()) {
 		return out, nil
 	}
@@ -183,9 +187,10 @@ func validateShrinking(was *Node, finalizers []string) []Cause {
 
 func newcomers(before, after []string) []string {
 	var added []string
+	known, seen := oneOf(before), map[string]bool{}
 	for _, f := range after {
-		if !slices.Contains(before, f) && !slices.Contains(added, f) {
-			added = append(added, f)
+		if !known(f) && !seen[f] {
+			added, seen[f] = append(added, f), true
 		}
 	}
 	return added

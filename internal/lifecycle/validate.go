@@ -17,6 +17,11 @@ const (
 	maxAnnotations = 256 << 10
 )
 
+// maxListed is how many owner references, finalizers and initializers an object
+// has at most, each: every command on the object, and every evaluation of it,
+// reads them all.
+const maxListed = 1000
+
 var kindPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 
 // isLabel is ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, without the cost of a regexp for
@@ -139,6 +144,9 @@ func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) [
 // validateFinalizers checks names and that the two built-in policies do not
 // contradict each other (A1.10). Duplicates are kept verbatim (A1.11).
 func validateFinalizers(list []string) []Cause {
+	if len(list) > maxListed {
+		return []Cause{tooMany("metadata.finalizers", len(list), maxListed)}
+	}
 	var causes []Cause
 	for i, f := range list {
 		why := qualifiedName(f)
@@ -160,8 +168,9 @@ func validateFinalizers(list []string) []Cause {
 // there before.
 func finalizerWarnings(before, list []string) []string {
 	var warnings []string
+	known := oneOf(before)
 	for i, f := range list {
-		if slices.Contains(before, f) {
+		if known(f) {
 			continue
 		}
 		if !strings.Contains(f, "/") && !IsBuiltinFinalizer(f) && f != "kubernetes" {
@@ -175,6 +184,9 @@ func finalizerWarnings(before, list []string) []string {
 // owner exists, and is what the reference says, is not checked here or
 // anywhere before the collector classifies it (A1.8).
 func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
+	if len(refs) > maxListed {
+		return []Cause{tooMany("metadata.ownerReferences", len(refs), maxListed)}
+	}
 	var causes []Cause
 	var controller *coppicev1.OwnerReference
 	for i, r := range refs {
@@ -222,24 +234,29 @@ func validateOwners(refs []*coppicev1.OwnerReference) []Cause {
 }
 
 // dedupOwners removes references that are equal in every field (A1.9). It
-// returns refs itself if there are none.
+// returns refs itself if there are none, or too many to be valid.
 func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerReference, warnings []string) {
-	if len(refs) < 2 {
+	if len(refs) < 2 || len(refs) > maxListed {
 		return refs, nil
 	}
-	for i, r := range refs {
-		same := func(o *coppicev1.OwnerReference) bool {
-			return o.GetUid() == r.GetUid() && o.GetName() == r.GetName() && o.GetKind() == r.GetKind() &&
-				o.GetApiVersion() == r.GetApiVersion() &&
-				TernaryOf(o.Controller) == TernaryOf(r.Controller) &&
-				TernaryOf(o.BlockOwnerDeletion) == TernaryOf(r.BlockOwnerDeletion)
+	type equal struct {
+		uid, name, kind, apiVersion string
+		controller, blocking        Ternary
+	}
+	type named struct{ kind, name string }
+	seen, warned := make(map[equal]bool, len(refs)), map[named]bool{}
+	for _, r := range refs {
+		key := equal{
+			r.GetUid(), r.GetName(), r.GetKind(), r.GetApiVersion(), TernaryOf(r.Controller), TernaryOf(r.BlockOwnerDeletion),
 		}
-		if !slices.ContainsFunc(refs[:i], same) {
+		if !seen[key] {
+			seen[key] = true
 			unique = append(unique, r)
 			continue
 		}
-		if warning := fmt.Sprintf(".metadata.ownerReferences contains duplicate entries for %s %q; the duplicates were removed", r.GetKind(), r.GetName()); !slices.Contains(warnings, warning) {
-			warnings = append(warnings, warning)
+		if name := (named{r.GetKind(), r.GetName()}); !warned[name] {
+			warned[name] = true
+			warnings = append(warnings, fmt.Sprintf(".metadata.ownerReferences contains duplicate entries for %s %q; the duplicates were removed", r.GetKind(), r.GetName()))
 		}
 	}
 	if len(unique) == len(refs) {

@@ -1,9 +1,7 @@
 package lifecycle
 
 import (
-	"encoding/json"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -54,32 +52,4 @@ func FuzzScanners(f *testing.F) {
 	f.Add("a-b.c_d")
 	f.Add("a.-b")
 	f.Fuzz(compareScanners)
-}
-
-// TestValidJSON compares with encoding/json all documents of up to four parts,
-// and nested ones.
-func TestValidJSON(t *testing.T) {
-	t.Parallel()
-	compare := func(s string) {
-		if got, want := validJSON([]byte(s)), json.Valid([]byte(s)); got != want {
-			t.Errorf("%.100q: %t, want %t", s, got, want)
-		}
-	}
-	parts := []string{"{", "}", "[", "]", ",", `"a":`, `"`, `\`, `\u00e`, "0", "1", "-", ".", "e+", "true", "nul", " ", "\n", "\x00", "\xff"}
-	last := []string{""}
-	for range 4 {
-		var longer []string
-		for _, s := range last {
-			for _, p := range parts {
-				longer = append(longer, s+p)
-				compare(s + p)
-			}
-		}
-		last = longer
-	}
-	for _, depth := range []int{shallow, shallow + 1, 10_000, 10_001, 1_000_000} {
-		compare(strings.Repeat("[", depth) + strings.Repeat("]", depth))
-		compare(strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth))
-		compare(strings.Repeat("[", depth))
-	}
 }

@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/coppice-gc/coppice/internal/jsonvalue"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -97,6 +99,9 @@ func (t *timestamp) UnmarshalJSON(b []byte) error {
 // spec and status are kept as the object's extra. It does not check anything
 // that the rules check.
 func FromJSON(data []byte) (*coppicev1.Object, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("not a manifest: must be UTF-8")
+	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, fmt.Errorf("not a manifest: %w", err)
@@ -114,9 +119,7 @@ func FromJSON(data []byte) (*coppicev1.Object, error) {
 		if !ok {
 			continue
 		}
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if err := d.Decode(f.into); err != nil {
+		if err := jsonvalue.Decode(raw, f.into); err != nil {
 			return nil, describe(f.name, err)
 		}
 		delete(members, f.name)

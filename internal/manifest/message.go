@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -23,6 +25,9 @@ func MarshalMessage(m proto.Message) ([]byte, error) { return marshal(m.ProtoRef
 
 // UnmarshalMessage reads what MarshalMessage writes.
 func UnmarshalMessage(data []byte, m proto.Message) error {
+	if !utf8.Valid(data) {
+		return errors.New("must be UTF-8") // encoding/json would replace what is not
+	}
 	return unmarshal(data, m.ProtoReflect())
 }
 

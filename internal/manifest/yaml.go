@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/coppice-gc/coppice/internal/jsonvalue"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -146,7 +147,14 @@ func (r *reader) document(n *yaml.Node, apiVersion, kind string) {
 func listOf(kind string) (string, bool) { return strings.CutSuffix(kind, "List") }
 
 func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
-	o, err := FromJSON(raw)
+	_, duplicates, err := jsonvalue.Normalize(raw)
+	if err == nil && len(duplicates) > 0 {
+		err = fmt.Errorf("%q is there already", duplicates[0]) // as in YAML
+	}
+	var o *coppicev1.Object
+	if err == nil {
+		o, err = FromJSON(raw)
+	}
 	if err != nil {
 		r.fail(line, err)
 		return

@@ -256,25 +256,15 @@ func eachReference(n *lifecycle.Node, visit func(*lifecycle.OwnerReference, life
 	if n == nil {
 		return
 	}
-	for i := range n.Owners {
-		r := &n.Owners[i]
-		if slices.ContainsFunc(n.Owners[:i], func(o lifecycle.OwnerReference) bool { return o.SameOwner(r) }) {
-			continue
-		}
+	lifecycle.EachOwner(n.Owners, func(r *lifecycle.OwnerReference, blocking bool) {
 		counts := lifecycle.Counts{All: 1}
 		if n.Terminating() {
 			counts.Terminating = 1
 		}
-		if blocks(n.Owners[i:], r) {
+		if blocking {
 			counts.Blocking = 1
 		}
 		visit(r, n.Claim(r), counts)
-	}
-}
-
-func blocks(refs []lifecycle.OwnerReference, r *lifecycle.OwnerReference) bool {
-	return slices.ContainsFunc(refs, func(o lifecycle.OwnerReference) bool {
-		return o.Blocking == lifecycle.True && o.SameOwner(r)
 	})
 }
 

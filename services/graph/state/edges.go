@@ -48,7 +48,7 @@ func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit
 	}
 	s.r.scan("edges", prefix, start, func(key, _ []byte) bool {
 		c, d := splitEdgeKey(key, owner)
-		if only.invert && slices.Contains(only.claims, c) {
+		if _, found := slices.BinarySearch(only.claims, c); only.invert && found {
 			return true
 		}
 		return visit(Edge{c, d}, d)

@@ -277,8 +277,12 @@ func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
 			continue
 		}
+		stays := func(*lifecycle.OwnerReference) bool { return false }
+		if o.now != nil && o.stored != nil {
+			stays = lifecycle.ClaimedBy(o.now.Owners)
+		}
 		eachReference(o.stored, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, _ lifecycle.Counts) {
-			if !claims(o.now, r) {
+			if !stays(r) {
 				w.key = edgeKey(w.key[:0], r.UID, claimHash(c), u)
 				w.delete(w.key)
 			}
@@ -288,10 +292,6 @@ func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 			w.put(w.key, []byte{byte(n.Blocking)})
 		})
 	}
-}
-
-func claims(n *lifecycle.Node, r *lifecycle.OwnerReference) bool {
-	return n != nil && slices.ContainsFunc(n.Owners, func(o lifecycle.OwnerReference) bool { return o.SameOwner(r) })
 }
 
 func (tx *Tx) writeClaims(w *writer) {

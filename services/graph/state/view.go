@@ -180,10 +180,27 @@ func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(life
 		}
 		return more
 	})
+	known := anyOf(stored)
 	for _, e := range w.claims {
-		if more && e.All > 0 && !slices.Contains(stored, e.c) {
+		if more && e.All > 0 && !known(e.c) {
 			more = visit(e.c, e.counter)
 		}
+	}
+}
+
+// anyOf returns a function that reports whether coordinates are in the list. Of
+// one owner dependents may claim many.
+func anyOf(list []lifecycle.Coordinates) func(lifecycle.Coordinates) bool {
+	if len(list) <= fewClaims {
+		return func(c lifecycle.Coordinates) bool { return slices.Contains(list, c) }
+	}
+	set := make(map[lifecycle.Coordinates]struct{}, len(list))
+	for _, c := range list {
+		set[c] = struct{}{}
+	}
+	return func(c lifecycle.Coordinates) bool {
+		_, ok := set[c]
+		return ok
 	}
 }
 

@@ -38,11 +38,12 @@ func Find(snap *state.Snapshot, now lifecycle.Time) (cycles [][]uid.UID, complet
 		return complete
 	})
 	next := make([][]int, len(nodes))
+	last := make([]int, len(nodes)) // by whom each was added last, plus one
 	for i, n := range nodes {
 		for o := range n.Owners {
 			r := &n.Owners[o]
-			if k, ok := index[r.UID]; ok && lifecycle.Fits(n, r, nodes[k]) && !slices.Contains(next[i], k) {
-				next[i] = append(next[i], k)
+			if k, ok := index[r.UID]; ok && last[k] != i+1 && lifecycle.Fits(n, r, nodes[k]) {
+				next[i], last[k] = append(next[i], k), i+1
 			}
 		}
 	}

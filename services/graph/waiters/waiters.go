@@ -29,10 +29,12 @@ func Among(v lifecycle.View, uids []uid.UID) *Waiters {
 		}
 	}
 	w.next = make([][]int, len(w.Nodes))
+	last := make([]int, len(w.Nodes)) // by whom each was added last, plus one
 	for i, n := range w.Nodes {
 		for o := range n.Owners {
-			if k := w.index[n.Owners[o].UID] - 1; k >= 0 && !slices.Contains(w.next[i], k) && lifecycle.Holds(n, w.Nodes[k]) {
-				w.next[i] = append(w.next[i], k)
+			r := &n.Owners[o]
+			if k := w.index[r.UID] - 1; k >= 0 && last[k] != i+1 && lifecycle.BlocksBy(n, r, w.Nodes[k]) {
+				w.next[i], last[k] = append(w.next[i], k), i+1
 			}
 		}
 	}
