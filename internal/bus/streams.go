@@ -112,6 +112,7 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 		{"persist_mode", c.PersistMode, want.PersistMode},
 		{"no_ack", c.NoAck, false},
 		{"sealed", c.Sealed, false},
+		{"allow_direct", c.AllowDirect, want.AllowDirect}, // the log is read by direct get
 	} {
 		if f.is != f.want {
 			return fmt.Errorf("stream %s cannot hold a log: its %s is %v and must be %v; change the stream, or remove it if it holds nothing", c.Name, f.name, f.is, f.want)

@@ -155,6 +155,7 @@ func (r *realm) openLog(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
+		r.events.Report(r.log)
 		if err = bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas); err != nil {
 			return err
 		}

@@ -37,6 +37,12 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchWith(t, nil)
+}
+
+// newBenchWith is newBench with a log that is configured otherwise.
+func newBenchWith(t *testing.T, change func(*jetstream.StreamConfig)) *bench {
+	t.Helper()
 	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
 	b.proxy = testkit.NewProxy(t, b.server.URL())
 	js, err := jetstream.New(testkit.Dial(t, b.server, b.proxy.URL(), bus.RoleGraph))
@@ -53,6 +59,13 @@ func newBench(t *testing.T) *bench {
 		}
 	}); err != nil {
 		t.Fatal(err)
+	}
+	if change != nil {
+		c := bus.LogConfig(realm, 1)
+		change(&c)
+		if _, err := b.js.CreateStream(b.ctx, c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.log, b.other = b.open(js), b.open(b.js)
 	return b

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Log struct {
 	// created is when the stream was created, Unix nanoseconds.
 	created  int64
 	patience time.Duration
+	logger   *slog.Logger
 
 	inbox   string             // the answers to attempts of appends come behind it
 	answers *nats.Subscription // nil before the first
@@ -44,9 +46,13 @@ func newLog(js jetstream.JetStream, realm string) func(jetstream.Stream, error) 
 		if err != nil {
 			return nil, fmt.Errorf("log of realm %s: stream %s: %w", realm, bus.LogStream(realm), err)
 		}
-		return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano(), patience: patience}, nil
+		return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano(), patience: patience, logger: slog.New(slog.DiscardHandler)}, nil
 	}
 }
+
+// Report has l report to a logger why it cannot follow the log, once for each
+// reason. It must be called before Follow.
+func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
 // Created is when the stream was created, in Unix nanoseconds: a stream that
 // was made anew under the same name is another log.
@@ -111,14 +117,17 @@ func (m Message) Open(room *[]byte) (commit []byte, err error) {
 // for more, until visit fails or ctx ends, or the stream is no longer the one
 // that was opened.
 //
-// The consumer behind it is made anew whenever it is lost; what counts is the
-// sequence, which never skips or repeats a message.
+// It reads what is in the log by direct get, and uses a consumer only to learn of
+// what is appended from then on. If no consumer can be created, as where others have
+// used up those that the server allows for a stream, it reads every half second
+// instead. What counts is the sequence, which never skips or repeats a message.
 func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { cancel(l.guard(ctx)) })
+	reported := ""
 	for {
 		last, err := l.follow(ctx, from, visit)
 		var v visitError
@@ -127,6 +136,10 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 			return v.error
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		}
+		if err != nil && err.Error() != reported {
+			reported = err.Error()
+			l.logger.Warn("cannot follow the log; trying again", "after", last, "every", longestPause, "reason", err)
 		}
 		from = last + 1
 		select {
@@ -161,15 +174,21 @@ const guardInterval = 5 * time.Second
 // visitError tells a failure of visit from one of reading.
 type visitError struct{ error }
 
+// follow reads to the end of the log, and then what a consumer delivers.
 func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error) (last uint64, err error) {
 	last = from - 1
+	for more := true; more; {
+		if more, err = l.read(ctx, &last, visit); err != nil {
+			return last, err
+		}
+	}
 	consumer, err := l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       from,
+		OptStartSeq:       last + 1,
 		InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
-		return last, err
+		return last, fmt.Errorf("a consumer cannot be created: %w", err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(256, 32<<20), jetstream.PullHeartbeat(5*time.Second), jetstream.PullExpiry(30*time.Second))
 	if err != nil {
@@ -187,15 +206,41 @@ func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error
 		if err != nil {
 			return last, err
 		}
-		if at := meta.Sequence.Stream; at != last+1 {
-			if at <= last {
-				return last, fmt.Errorf("sequence %d again, after %d", at, last)
-			}
-			return last, visitError{&BrokenError{Sequence: last + 1, What: fmt.Sprintf("it is missing; the next is %d", at)}}
+		if err := next(&last, Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending}, visit); err != nil {
+			return last, err
 		}
-		if err := visit(Message{Sequence: last + 1, Data: m.Data(), Pending: meta.NumPending}); err != nil {
-			return last, visitError{err}
-		}
-		last++
 	}
+}
+
+// Bounds of one direct get.
+const (
+	readMessages = 1024
+	readBytes    = 8 << 20
+)
+
+// read visits messages behind last by one direct get, and reports whether more
+// follow them.
+func (l *Log) read(ctx context.Context, last *uint64, visit func(Message) error) (more bool, err error) {
+	before := *last
+	pending, err := bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{
+		Stream: bus.LogStream(l.realm), From: before + 1, Batch: readMessages, MaxBytes: readBytes,
+	}, func(m bus.DirectMessage) error {
+		return next(last, Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending}, visit)
+	})
+	return pending > 0 && *last > before, err
+}
+
+// next visits a message, which must be the one behind last.
+func next(last *uint64, m Message, visit func(Message) error) error {
+	switch {
+	case m.Sequence <= *last:
+		return fmt.Errorf("sequence %d again, after %d", m.Sequence, *last)
+	case m.Sequence != *last+1:
+		return visitError{&BrokenError{Sequence: *last + 1, What: fmt.Sprintf("it is missing; the next is %d", m.Sequence)}}
+	}
+	if err := visit(m); err != nil {
+		return visitError{err}
+	}
+	*last = m.Sequence
+	return nil
 }

@@ -1,0 +1,121 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// DirectRead says what ReadDirect reads.
+type DirectRead struct {
+	Stream string
+	// From is the first sequence, from one.
+	From uint64
+	// Filter is the subject of the messages, with wildcards; all without it.
+	Filter string
+	// Batch is how many messages are read at most.
+	Batch int
+	// MaxBytes is after how many bytes the reply ends, if it is positive.
+	MaxBytes int
+}
+
+// DirectMessage is a message of a stream.
+type DirectMessage struct {
+	Sequence uint64
+	Subject  string
+	Data     []byte
+	// Pending is how many more messages there were behind it when the read began.
+	Pending uint64
+}
+
+// directTimeout is how long ReadDirect waits for each message.
+const directTimeout = 5 * time.Second
+
+// ReadDirect reads messages of a stream with AllowDirect by one batched direct
+// get, in order, and calls visit with each. It needs no consumer. pending is
+// how many messages are left behind the last that was visited, as the server
+// that answered knows: one that is behind the others knows of fewer.
+//
+// It returns the error of visit as it is. The stream or its leader being
+// absent is jetstream.ErrNoStreamResponse.
+func ReadDirect(ctx context.Context, nc *nats.Conn, r DirectRead, visit func(DirectMessage) error) (pending uint64, err error) {
+	request, err := json.Marshal(struct {
+		Seq      uint64 `json:"seq"`
+		NextFor  string `json:"next_by_subj,omitempty"`
+		Batch    int    `json:"batch"`
+		MaxBytes int    `json:"max_bytes,omitempty"`
+	}{max(r.From, 1), r.Filter, max(r.Batch, 1), r.MaxBytes})
+	if err != nil {
+		return 0, err
+	}
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // Batch and MaxBytes bound it
+		return 0, err
+	}
+	if err := nc.PublishRequest("$JS.API.DIRECT.GET."+r.Stream, inbox, request); err != nil {
+		return 0, err
+	}
+	for {
+		m, err := next(ctx, sub)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return 0, fmt.Errorf("stream %s: %w", r.Stream, jetstream.ErrNoStreamResponse)
+		case err != nil:
+			return 0, fmt.Errorf("stream %s: direct get from sequence %d: %w", r.Stream, r.From, err)
+		}
+		switch status := directStatus(m); status {
+		case "":
+		case "204": // the end of the batch
+			pending, _ := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64)
+			return pending, nil
+		case "404": // no message at the sequence or after it
+			return 0, nil
+		default:
+			return 0, fmt.Errorf("stream %s: direct get from sequence %d: %s %s", r.Stream, r.From, status, m.Header.Get("Description"))
+		}
+		sequence, err := strconv.ParseUint(appended(m, jetstream.SequenceHeader), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("stream %s: direct get from sequence %d: a message without a sequence", r.Stream, r.From)
+		}
+		left, _ := strconv.ParseUint(appended(m, "Nats-Num-Pending"), 10, 64)
+		if err := visit(DirectMessage{Sequence: sequence, Subject: appended(m, jetstream.SubjectHeader), Data: m.Data, Pending: left}); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// directStatus is the status of a reply, empty for a stored message. A stored
+// message may have any header, and the server appends its own.
+func directStatus(m *nats.Msg) string {
+	if len(m.Header[jetstream.StreamHeader]) > 0 {
+		return ""
+	}
+	return m.Header.Get("Status")
+}
+
+// appended is a header as the server appended it, after any that was stored
+// under the same name.
+func appended(m *nats.Msg, name string) string {
+	values := m.Header[name]
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, directTimeout)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}

@@ -1,0 +1,68 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/envelope"
+)
+
+// Read calls visit for at most limit messages from a sequence on, in order, and
+// ends when they have maxBytes together. It needs no consumer, and does not wait
+// for more messages. pending is how many are left behind the last that was visited.
+//
+// Unlike Follow it steps over sequences at which there is no message. Of a log that
+// several servers keep, the one that answers may be behind the others.
+func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) (pending uint64, err error) {
+	pending, err = bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{Stream: bus.LogStream(l.realm), From: from, Batch: limit, MaxBytes: maxBytes},
+		func(m bus.DirectMessage) error {
+			return visit(Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending})
+		})
+	if err != nil {
+		return 0, fmt.Errorf("log of realm %s: %w", l.realm, err)
+	}
+	return pending, nil
+}
+
+// Seek returns the sequence of the commit that has a revision: the last one that
+// begins at it or before it.
+func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err error) {
+	last, first, err := l.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	low, high := max(first, 1), max(last, first, 1)
+	for low < high {
+		middle := high - (high-low)/2
+		at, begins, err := l.beginning(ctx, middle, high)
+		switch {
+		case err != nil:
+			return 0, err
+		case at != 0 && begins <= revision:
+			low = at
+		default: // no commit can be read from middle to high, or the first begins too late
+			high = middle - 1
+		}
+	}
+	return low, nil
+}
+
+// beginning returns the sequence and the first revision of the first commit from
+// low to high that can be read, zeros if there is none.
+func (l *Log) beginning(ctx context.Context, low, high uint64) (sequence, revision uint64, err error) {
+	for at := low; at <= high; at++ {
+		commit, err := l.Get(ctx, at)
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, envelope.ErrMalformed):
+			continue
+		case err != nil:
+			return 0, 0, err
+		}
+		if c, err := Decode(commit); err == nil {
+			return at, c.FirstRevision, nil
+		}
+	}
+	return 0, 0, nil
+}

@@ -1,0 +1,148 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// lines is a log that is written by one goroutine and read by another.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A stream without a consumer to spare is followed all the same, and the reason
+// for which that is slow is reported once.
+func TestFollowWithoutConsumers(t *testing.T) {
+	t.Parallel()
+	b := newBenchWith(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })
+	if _, err := b.js.CreateConsumer(b.ctx, bus.LogStream(realm), jetstream.ConsumerConfig{Durable: "reader"}); err != nil {
+		t.Fatal(err)
+	}
+	var said lines
+	b.other.Report(slog.New(slog.NewTextHandler(&said, nil)))
+	for i := range byte(2) {
+		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	visited, ended := make(chan uint64, 10), make(chan error, 1)
+	go func() {
+		ended <- b.other.Follow(ctx, 1, func(m eventlog.Message) error {
+			visited <- m.Sequence
+			return nil
+		})
+	}()
+	for want := uint64(1); want <= 4; want++ {
+		if want > 2 { // while it follows
+			if err := appendTo(b.ctx, b.log, want-1, byte(want)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := testkit.Receive(t, b.ctx, "a commit", visited); got != want {
+			t.Fatalf("visited %d, want %d", got, want)
+		}
+	}
+	cancel()
+	if err := b.receive(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if s := said.String(); strings.Count(s, "cannot follow the log") != 1 || !strings.Contains(s, "maximum consumers limit reached") {
+		t.Errorf("the log says %q", s)
+	}
+}
+
+// Reading stays within its bounds, and needs no consumer.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range byte(5) {
+		if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []struct {
+		from            uint64
+		limit, maxBytes int
+		want            string
+		pending         uint64
+	}{
+		{1, 10, 1 << 20, "12345", 0},
+		{3, 2, 1 << 20, "34", 1},
+		{2, 10, 1, "2", 3},
+		{6, 10, 1 << 20, "", 0},
+	} {
+		got := ""
+		pending, err := b.other.Read(b.ctx, r.from, r.limit, r.maxBytes, func(m eventlog.Message) error {
+			got += string(rune('0' + m.Sequence))
+			return nil
+		})
+		if err != nil || got != r.want || pending != r.pending {
+			t.Errorf("%+v: got %q, pending %d, %v", r, got, pending, err)
+		}
+	}
+	fail := errors.New("enough")
+	if _, err := b.other.Read(b.ctx, 1, 10, 0, func(eventlog.Message) error { return fail }); !errors.Is(err, fail) {
+		t.Errorf("got %v", err)
+	}
+	b.noConsumers()
+}
+
+// A revision is found in the commit that has it, also where other messages
+// stand between commits.
+func TestSeek(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if at, err := b.log.Seek(b.ctx, 7); err != nil || at != 1 {
+		t.Errorf("in an empty log: %d, %v", at, err)
+	}
+	for i, first := range []uint64{1, 1, 4, 0, 9, 0, 0, 9, 12} {
+		if first == 0 {
+			b.store([]byte("not a commit"))
+			continue
+		}
+		h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{byte(i + 1)}, Epoch: 1, Time: 1, FirstRevision: first}
+		b.store(eventlog.NewBuilder(h).Bytes())
+	}
+	for revision, want := range map[uint64]uint64{1: 2, 3: 2, 4: 3, 8: 3, 9: 8, 11: 8, 12: 9, 99: 9} {
+		if at, err := b.log.Seek(b.ctx, revision); err != nil || at != want {
+			t.Errorf("revision %d is at %d, %v; want %d", revision, at, err, want)
+		}
+	}
+	b.noConsumers()
+}
+
+func (b *bench) noConsumers() {
+	b.t.Helper()
+	s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Consumers; n != 0 {
+		b.t.Errorf("the log has %d consumers", n)
+	}
+}
