@@ -65,7 +65,13 @@ const (
 	mebibyte = 1 << 20
 	// keptWarnings is for how long a warning is remembered that is not said again.
 	keptWarnings = time.Hour
+	// maxCallBytes bounds their size.
+	maxCallBytes = 1024 * mebibyte
 )
+
+// CallCapacity is how many calls of external finalizers and agents a realm's
+// stream of them takes, and of how many bytes.
+func CallCapacity() (calls int, bytes int64) { return maxCalls, maxCallBytes }
 
 // LogConfig is the configuration of a realm's log. Nothing in it may lose or
 // delay a message: it is the only truth. The stream does not compress, as large
@@ -147,7 +153,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		DiscardNewPerSubject: true,
 		MaxMsgsPerSubject:    1,
 		MaxMsgs:              maxCalls,
-		MaxBytes:             1024 * mebibyte,
+		MaxBytes:             maxCallBytes,
 		Replicas:             replicas,
 	}
 	parked := jetstream.StreamConfig{

@@ -278,6 +278,19 @@ func TerminateFilter(realm, group, plural string) string {
 	return Terminate{Realm: realm, Group: group, Plural: plural, UID: "*"}.Subject()
 }
 
+// ParseCall reads the subject of a call: the uid of its object, and the durable
+// consumer of the finalizer or agent that is called.
+func ParseCall(subject string) (uid, durable string, ok bool) {
+	t := strings.SplitN(subject, ".", 7)
+	switch {
+	case len(t) == 7 && t[0] == root && t[2] == "finalize":
+		return t[5], FinalizerDurable(t[6]), true
+	case len(t) == 6 && t[0] == root && t[2] == "terminate":
+		return t[5], AgentDurable(GroupOfToken(t[3]), t[4]), true
+	}
+	return "", "", false
+}
+
 // Warning is the subject of a warning.
 type Warning struct {
 	Realm, Group, Plural, Namespace, UID, Reason string

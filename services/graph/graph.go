@@ -19,6 +19,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -48,6 +49,9 @@ type Config struct {
 	// StuckAfter is after how long a finalizer that has not answered is warned
 	// of; 10 minutes.
 	StuckAfter time.Duration
+	// CallLimits bound the calls of finalizers and agents that wait in their
+	// stream; propagator.DefaultLimits.
+	CallLimits propagator.Limits
 	// PlanLimit and PlanTime are up to how many objects, and for how long, a
 	// deletion is held against its plan; 20,000 and 250 ms.
 	PlanLimit int

@@ -35,6 +35,10 @@ type Config struct {
 	// Stuck is told of an object that external finalizers or its agent have
 	// held since a time; nil for nobody.
 	Stuck func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time)
+	// Calls is the stream of calls; nil in tests that need none of it.
+	Calls Calls
+	// Limits bound the calls that wait in the stream; bus.CallLimits without them.
+	Limits Limits
 	// StuckAfter is after how long; 10 minutes.
 	StuckAfter time.Duration
 	// ChunkSize is how many uids a chunk of work has, at the most as a rule;
@@ -75,7 +79,10 @@ type Propagator struct {
 	held      map[uid.UID]bool           // objects that wait: see circles
 	allHeld   bool                       // there are too many to remember
 	stuckFrom uid.UID                    // behind which stuck objects are looked for next
-	evicting  map[uid.UID]bool           // containers; whether what is in them is walked: see evict
+	quota     *quota
+	refill    bool             // calls that wait as rows may have room
+	refilling bool             // rows are read for them
+	evicting  map[uid.UID]bool // containers; whether what is in them is walked: see evict
 	wake      chan struct{}
 	walks     chan struct{}
 }
@@ -105,8 +112,12 @@ func New(c Config) *Propagator {
 	if c.StuckAfter == 0 {
 		c.StuckAfter = 10 * time.Minute
 	}
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
 	return &Propagator{
 		c:         c,
+		quota:     newQuota(c.Limits),
 		hints:     map[uid.UID]hint{},
 		holders:   map[uid.UID]bool{},
 		rescan:    true,
@@ -139,6 +150,9 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.evicting, c.UID)
 			delete(p.resting, c.UID)
 			p.due.drop(c.UID)
+			if p.quota.keep(c.UID) {
+				p.refill = true
+			}
 			continue
 		}
 		p.hint(c.UID, hint{same: !c.Dependents})
@@ -199,6 +213,7 @@ func (p *Propagator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.circles(ctx) })
 	g.Go(func() error { return p.emptied(ctx) })
+	g.Go(func() error { return p.observe(ctx) })
 	g.Go(func() error {
 		for {
 			if err := p.outcome(ctx, p.round(ctx, g)); err != nil {
@@ -282,7 +297,8 @@ func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	p.mu.Lock()
 	all, ended, hints, holders := p.rescan, p.ended, p.hints, p.holders
-	p.rescan, p.ended, p.hints, p.holders = false, false, map[uid.UID]hint{}, map[uid.UID]bool{}
+	refill := p.refill
+	p.rescan, p.ended, p.refill, p.hints, p.holders = false, false, false, map[uid.UID]hint{}, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
 	if all || ended {
@@ -307,6 +323,9 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 		if err := closeSnapshot(snap); err != nil {
 			return err
 		}
+	}
+	if refill {
+		p.refillBeside(ctx, g)
 	}
 	return r.flush(ctx)
 }
@@ -353,6 +372,9 @@ func (p *Propagator) Redrive(ctx context.Context, r *coppicev1.RedriveRequest) (
 	stuck := p.newStuck(now)
 	reply, err := p.count(metricDependents, func(u uid.UID, row state.OwedRow) bool {
 		stuck.look(u, row)
+		if onlyCalls(row) && p.quota.waits(u) {
+			return ctx.Err() == nil // published when there is room: see refill
+		}
 		least := age
 		for _, sort := range Sorts(row) {
 			if a, ok := ages[queueOf[sort]]; ok {

@@ -51,14 +51,15 @@ func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) 
 
 // call publishes the call of an external finalizer or agent: as JSON, which
 // every language reads. The stream has one message for each subject; one that is
-// there already is as good.
-func (o *outbox) call(ctx context.Context, subject string, call proto.Message) error {
+// there already is as good. It returns the size of the message, in bytes.
+func (o *outbox) call(ctx context.Context, subject string, call proto.Message) (size int64, err error) {
 	data, err := manifest.MarshalMessage(call)
 	if err != nil {
-		return fmt.Errorf("propagator: %w", err)
+		return 0, fmt.Errorf("propagator: %w", err)
 	}
 	header := nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
-	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Header: header, Data: data}, once: true})
+	m := &nats.Msg{Subject: subject, Header: header, Data: data}
+	return int64(m.Size()), o.put(ctx, sent{m: m, once: true})
 }
 
 // put publishes a message, and waits for earlier ones when there are many.

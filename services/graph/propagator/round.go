@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -22,6 +21,7 @@ type round struct {
 	orphan chunk
 	finish map[string]*coppicev1.FinishChunk
 
+	called  []uid.UID      // objects whose calls were admitted
 	walked  int            // how many dependents a walk has come by
 	expires lifecycle.Time // see sessionEnd
 }
@@ -107,6 +107,9 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 	}
 	if fresh.Finalize || fresh.Terminate || fresh.Evict {
 		r.p.touch(u)
+	}
+	if n != nil {
+		r.p.release(snap, n)
 	}
 	if fresh.Finalize || fresh.Terminate {
 		return r.calls(ctx, snap, n, h.again)
@@ -236,42 +239,6 @@ func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error
 	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c)
 }
 
-// calls publishes the calls of an object's external finalizers and of its
-// agent, except for those that are parked.
-func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, again bool) error {
-	kind := snap.Kinds().OfNode(n)
-	object := lifecycle.Object{Node: n, Body: snap.Body(n)}.API()
-	if n.Ending() {
-		subject := bus.Terminate{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
-		if err := r.call(ctx, subject, again, &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Revision: n.DeletionRevision}); err != nil {
-			return err
-		}
-	}
-	called := map[string]bool{}
-	for _, f := range n.Finalizers {
-		if lifecycle.IsBuiltinFinalizer(f) || called[f] {
-			continue
-		}
-		called[f] = true
-		subject := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: f}.Subject()
-		if err := r.call(ctx, subject, again, &coppicev1.FinalizeCall{
-			Resource: kind.Resource(), Object: object, Finalizer: f, Revision: n.DeletionRevision,
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *round) call(ctx context.Context, subject string, again bool, call proto.Message) error {
-	if again {
-		if parked, err := r.p.c.Parked(ctx, subject); err != nil || parked {
-			return err
-		}
-	}
-	return r.out.call(ctx, subject, call)
-}
-
 // flush publishes what is left, and waits until everything is in its stream.
 func (r *round) flush(ctx context.Context) error {
 	if r.dirty.n > 0 {
@@ -296,5 +263,5 @@ func (r *round) flush(ctx context.Context) error {
 	if published {
 		r.p.c.Failpoint(FailPublished)
 	}
-	return nil
+	return r.settleCalls()
 }

@@ -1,0 +1,244 @@
+package propagator
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// Limits bound how many calls of external finalizers and agents wait in the
+// stream that they share, so that one without a consumer cannot keep the
+// others from being called.
+type Limits struct {
+	// Calls and Bytes are for each finalizer, and for the agent of each kind.
+	Calls int
+	Bytes int64
+	// IdleCalls and IdleBytes are for all those together that no consumer
+	// takes calls of.
+	IdleCalls int
+	IdleBytes int64
+}
+
+// DefaultLimits are those of a realm: of 10,000 calls and 16 MiB for each, and of
+// half of the stream for all without a consumer.
+func DefaultLimits() Limits {
+	calls, bytes := bus.CallCapacity()
+	return Limits{Calls: 10_000, Bytes: 16 << 20, IdleCalls: calls / 2, IdleBytes: bytes / 2}
+}
+
+// quota counts the calls that wait in the stream, by callee. A call counts from
+// when it is published until its object no longer needs it, also if a consumer
+// has acknowledged it before: then it is published again some time later. Calls
+// beyond the limits wait as rows of pending work; see refill.
+//
+// It is safe for concurrent use. Its memory is bounded by the limits.
+type quota struct {
+	limits Limits
+
+	mu      sync.Mutex
+	callees map[string]*callee
+	live    map[string]bool    // as it was observed last
+	calls   map[uid.UID][]call // that wait in the stream
+	idle    struct {           // of the callees that are not live
+		calls int
+		bytes int64
+	}
+}
+
+// callee is an external finalizer, or the agent of a kind.
+type callee struct {
+	name  string // its durable consumer
+	live  bool   // a consumer takes its calls
+	calls int
+	bytes int64
+	// short: some of its calls wait as rows, the first of them of this object.
+	short bool
+	first uid.UID
+}
+
+type call struct {
+	callee *callee
+	bytes  int64
+}
+
+func newQuota(l Limits) *quota {
+	return &quota{limits: l, callees: map[string]*callee{}, calls: map[uid.UID][]call{}}
+}
+
+// admit reports whether a call of the object may be published, and whether it
+// counts already. If it may, it counts from now on, with no bytes until weigh.
+// If not, the callee is remembered as short.
+func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := q.callees[name]
+	if c == nil {
+		c = &callee{name: name, live: q.live[name]}
+		q.callees[name] = c
+	}
+	switch {
+	case slices.ContainsFunc(q.calls[u], func(k call) bool { return k.callee == c }):
+		return true, true
+	case q.room(c):
+		k := call{callee: c}
+		q.calls[u] = append(q.calls[u], k)
+		q.change(k, 1)
+		return true, false
+	case !c.short || u < c.first:
+		c.short, c.first = true, u
+	}
+	return false, false
+}
+
+// weigh sets the size of a call that was admitted, unless it has been released.
+func (q *quota) weigh(u uid.UID, name string, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, k := range q.calls[u] {
+		if k.callee.name == name {
+			q.change(k, -1)
+			k.bytes = bytes
+			q.change(k, 1)
+			q.calls[u][i] = k
+		}
+	}
+}
+
+// room reports whether another call of c may be published.
+func (q *quota) room(c *callee) bool {
+	return c.calls < q.limits.Calls && c.bytes < q.limits.Bytes &&
+		(c.live || q.idle.calls < q.limits.IdleCalls && q.idle.bytes < q.limits.IdleBytes)
+}
+
+// keep stops counting the calls of the object to all but these callees. It
+// reports whether calls that wait as rows may have room now.
+func (q *quota) keep(u uid.UID, names ...string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	calls, ok := q.calls[u]
+	if !ok {
+		return false
+	}
+	room := false
+	calls = slices.DeleteFunc(calls, func(k call) bool {
+		if slices.Contains(names, k.callee.name) {
+			return false
+		}
+		q.change(k, -1)
+		room = room || q.worthwhile(k.callee)
+		if c := k.callee; c.calls == 0 && !c.short {
+			delete(q.callees, c.name)
+		}
+		return true
+	})
+	if len(calls) == 0 {
+		delete(q.calls, u)
+	} else {
+		q.calls[u] = calls
+	}
+	return room
+}
+
+func (q *quota) change(k call, n int) {
+	k.callee.calls += n
+	k.callee.bytes += int64(n) * k.bytes
+	if !k.callee.live {
+		q.idle.calls += n
+		q.idle.bytes += int64(n) * k.bytes
+	}
+}
+
+// worthwhile reports whether rows are to be read for c: whether half of what
+// bounds it is free again. Each reading costs as much as there are rows, so it
+// is to find many calls.
+func (q *quota) worthwhile(c *callee) bool {
+	if !c.short || c.calls > q.limits.Calls/2 || c.bytes > q.limits.Bytes/2 {
+		return false
+	}
+	return c.live || q.idle.calls <= q.limits.IdleCalls/2 && q.idle.bytes <= q.limits.IdleBytes/2 || c.calls == 0 && q.room(c)
+}
+
+// observe learns which callees have a consumer that takes calls. It reports
+// whether calls that wait as rows may have room now.
+func (q *quota) observe(live map[string]bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.live = live
+	for _, c := range q.callees {
+		if now := live[c.name]; now != c.live {
+			sign := 1
+			if now {
+				sign = -1
+			}
+			c.live = now
+			q.idle.calls += sign * c.calls
+			q.idle.bytes += int64(sign) * c.bytes
+		}
+	}
+	room := false
+	for _, c := range q.callees {
+		room = room || q.worthwhile(c)
+	}
+	return room
+}
+
+// wanted begins to read rows for the callees that have room: it returns them, and
+// the smallest uid of an object whose call waits. What is found to be short from
+// then on counts again.
+func (q *quota) wanted() (first uid.UID, seeking []*callee) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.callees {
+		if c.short && q.room(c) {
+			if len(seeking) == 0 || c.first < first {
+				first = c.first
+			}
+			c.short, c.first = false, ""
+			seeking = append(seeking, c)
+		}
+	}
+	return first, seeking
+}
+
+// seeks reports whether one of these callees has not been found to be short again.
+func (q *quota) seeks(seeking []*callee) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.ContainsFunc(seeking, func(c *callee) bool { return !c.short })
+}
+
+// waits reports whether calls of an object that has none in the stream may wait
+// as rows.
+func (q *quota) waits(u uid.UID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.calls[u]; ok {
+		return false
+	}
+	for _, c := range q.callees {
+		if c.short && u >= c.first {
+			return true
+		}
+	}
+	return false
+}
+
+// total is how many calls count.
+func (q *quota) total() (calls int, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.callees {
+		calls += c.calls
+		bytes += c.bytes
+	}
+	return calls, bytes
+}
+
+// any reports whether there are callees at all.
+func (q *quota) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.callees) > 0
+}

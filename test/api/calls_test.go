@@ -1,0 +1,177 @@
+package api_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+)
+
+// CI runs TestQueuedCalls with 100,000.
+var queuedCalls = flag.Int("calls", 2000, "how many calls of a finalizer without a consumer TestQueuedCalls has")
+
+// held creates objects with a finalizer, and deletes them.
+func (r *realm) held(namespace, finalizer string, count int, body string) {
+	r.t.Helper()
+	objects := r.Objects(client.Resource{Plural: "configmaps"}, namespace)
+	const batch = 500
+	for from := 0; from < count; from += batch {
+		var list []*coppicev1.Object
+		var names []string
+		for i := from; i < min(from+batch, count); i++ {
+			name := fmt.Sprintf("o-%d", i)
+			o := &coppicev1.Object{
+				ApiVersion: "v1", Kind: "ConfigMap",
+				Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: namespace, Finalizers: []string{finalizer}},
+			}
+			if body != "" {
+				o.Spec = []byte(`{"body":"` + body + `"}`)
+			}
+			list, names = append(list, o), append(names, name)
+		}
+		results, err := objects.CreateAll(r.ctx, list, client.WriteOptions{})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Err != nil {
+				r.t.Fatal(result.Err)
+			}
+		}
+		if _, err := objects.DeleteAll(r.ctx, names, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// finalize runs a finalizer until stop is called, and counts its calls.
+func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
+	r.t.Helper()
+	calls = &atomic.Int64{}
+	ctx, cancel := context.WithCancel(r.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.RunFinalizer(ctx, finalizer, func(context.Context, *client.Call) error {
+			calls.Add(1)
+			return nil
+		}, nil)
+	}()
+	return calls, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// gone waits until nothing is left in a namespace.
+func (r *realm) emptied(namespace string) {
+	r.t.Helper()
+	testkit.WaitFor(r.t, r.ctx, "everything in "+namespace+" to be gone", func() bool {
+		page, err := r.Objects(client.Resource{Plural: "configmaps"}, namespace).Page(r.ctx, client.ListOptions{Limit: 1}, "")
+		return err == nil && len(page.Objects) == 0
+	})
+}
+
+// calls is what waits in the stream of calls.
+func (r *realm) calls() jetstream.StreamState {
+	r.t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stream, err := js.Stream(r.ctx, bus.FinalizeStream(bus.DefaultRealm))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return stream.CachedInfo().State
+}
+
+func limited(limits propagator.Limits) allinone.Config {
+	return allinone.Config{Graph: func(g *graph.Config) { g.CallLimits = limits }}
+}
+
+// A finalizer without a consumer fills no more than its share of the stream,
+// while another works; when it gets a consumer it is called for every object.
+func TestQueuedCalls(t *testing.T) {
+	t.Parallel()
+	config := limited(propagator.Limits{Calls: 200, Bytes: 16 << 20, IdleCalls: 100, IdleBytes: 16 << 20})
+	config.Dir = t.TempDir()
+	r, stop := startWith(t, config)
+	t.Cleanup(stop)
+
+	r.held("idle", "example.com/idle", *queuedCalls, "")
+	testkit.WaitFor(t, r.ctx, "the share of the idle finalizer to be full", func() bool { return r.calls().Msgs >= 100 })
+	called, stopLive := r.finalize("example.com/live")
+	r.held("live", "example.com/live", 1000, "")
+	r.emptied("live")
+	stopLive()
+	if n := called.Load(); n < 1000 {
+		t.Errorf("the finalizer with a consumer was called for %d of 1000 objects", n)
+	}
+	if n := r.calls().Msgs; n != 100 {
+		t.Errorf("%d calls wait without a consumer, want 100", n)
+	}
+
+	called, stopIdle := r.finalize("example.com/idle")
+	r.emptied("idle")
+	stopIdle()
+	if n := called.Load(); n < int64(*queuedCalls) {
+		t.Errorf("the finalizer was called for %d of %d objects", n, *queuedCalls)
+	}
+	testkit.WaitFor(t, r.ctx, "no call to wait", func() bool { return r.calls().Msgs == 0 })
+}
+
+// 200 finalizers without a consumer together fill no more than their share,
+// also with large objects.
+func TestManyIdleFinalizers(t *testing.T) {
+	t.Parallel()
+	const share = 4 << 20
+	config := limited(propagator.Limits{Calls: 10_000, Bytes: 1 << 20, IdleCalls: 100_000, IdleBytes: share})
+	config.Dir = t.TempDir()
+	r, stop := startWith(t, config)
+	t.Cleanup(stop)
+
+	body := strings.Repeat("x", 60<<10)
+	for i := range 200 {
+		r.held(fmt.Sprintf("idle-%d", i), fmt.Sprintf("idle-%d.example.com/f", i), 1, body)
+	}
+	called, stopLive := r.finalize("example.com/live")
+	defer stopLive()
+	r.held("live", "example.com/live", 100, body)
+	r.emptied("live")
+	if n := called.Load(); n < 100 {
+		t.Errorf("the finalizer with a consumer was called for %d of 100 objects", n)
+	}
+	if n := r.calls().Bytes; n < share/2 || n > share+1<<20 {
+		t.Errorf("%d bytes of calls wait without a consumer, want about %d", n, share)
+	}
+}
+
+// Calls that no object needs any more leave the stream, though nothing consumes them.
+func TestStaleCalls(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	const count = 150
+	r.held("stale", "example.com/stale", count, "")
+	testkit.WaitFor(t, r.ctx, "the calls to wait", func() bool { return r.calls().Msgs == count })
+	objects := r.Objects(client.Resource{Plural: "configmaps"}, "stale")
+	for i := range count - 10 { // the others need theirs
+		if _, err := objects.RemoveFinalizer(r.ctx, fmt.Sprintf("o-%d", i), "example.com/stale", "the controller is gone", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.WaitFor(t, r.ctx, "stale calls to be removed", func() bool { return r.calls().Msgs == 10 })
+}
