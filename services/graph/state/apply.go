@@ -69,6 +69,9 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	// that neither has dependents nor is terminating owes nothing.
 	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
 		tx.touch(e.UID)
+		if before == nil || after == nil || !slices.Equal(before.Finalizers, after.Finalizers) {
+			o.refinalized = true // undone with the rest of the entry
+		}
 	}
 	if o.nowParent && stance(before) != stance(after) {
 		w := tx.owner(e.UID)
@@ -370,8 +373,8 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		e.stored = e.ok
 		tx.owed[u] = e
 	}
-	grew, holds := w.grew, w.holds
-	w.grew, w.holds = false, false
+	grew, holds, refinalized := w.grew, w.holds, o.refinalized
+	w.grew, w.holds, o.refinalized = false, false, false
 	e.holds = e.holds || holds
 	owed := lifecycle.OwedBy(tx, u, o.now)
 	if owed == (lifecycle.Owed{}) {
@@ -381,6 +384,12 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		return
 	}
 	if e.ok && e.row.Owed == owed && (!grew || !owed.Judge && !owed.Orphan) {
+		// The row says what it said before, but a message about it may be used up:
+		// the finalizer completed and was set again, or could not complete for a
+		// while, because of another finalizer or of a dependent that was there.
+		if owed.Finish != "" && (refinalized || grew) {
+			e.dirty = true
+		}
 		return
 	}
 	same := e.ok && !grew && e.row.Judge == owed.Judge && e.row.JudgeAt == owed.JudgeAt && e.row.Orphan == owed.Orphan

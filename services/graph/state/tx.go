@@ -61,6 +61,7 @@ type object struct {
 	bodyChanged             bool    // by this Tx
 	removal                 removal // by this Tx or one under it, the last
 	dirty                   bool
+	refinalized             bool    // this commit changed its finalizers: see endTouch
 	behind                  uid.UID // see cached
 	generation              uint64  // see cached
 }

@@ -1,0 +1,175 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/finalizers"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/processor"
+)
+
+// Pending work is published when it arises, and again after a restart: nothing
+// waits for the scanner, which does not run here. Owners are deleted again and
+// again with other policies while their finalizers complete, the graph service is
+// restarted meanwhile, and in the end everything that was deleted is gone.
+func TestNothingWaitsForTheScanner(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*testkit.Timeout)
+	t.Cleanup(cancel)
+	server := testkit.NATS(t)
+	g := &graphService{t: t, server: server, dir: t.TempDir()}
+	g.start()
+	processors, err := processor.New(processor.Config{Conn: testkit.Conn(t, server, bus.RoleProcessor)})
+	runs(t, bus.RoleProcessor, processors, err)
+	builtin, err := finalizers.New(finalizers.Config{Conn: testkit.Conn(t, server, bus.RoleFinalizers)})
+	runs(t, bus.RoleFinalizers, builtin, err)
+	nc := testkit.Conn(t, server, bus.LocalUser)
+	r := &realm{t: t, ctx: ctx, nc: nc, Client: client.New(nc, client.WithActor("ana"), client.WithTimeout(2*time.Second))}
+
+	const owners, rounds, deletes = 400, 12, 3
+	const hold = "example.com/hold"
+	name := func(i int) string { return fmt.Sprintf("o-%03d", i) }
+	each := func(do func(ctx context.Context, i int) error) *errgroup.Group {
+		g, ctx := errgroup.WithContext(ctx)
+		for i := range owners {
+			g.Go(func() error { return do(ctx, i) })
+		}
+		return g
+	}
+	if err := each(func(ctx context.Context, i int) error {
+		owner := named(name(i))
+		owner.Metadata.Finalizers = []string{hold}
+		created, err := r.Objects(deployments, "shop").Create(ctx, owner, client.WriteOptions{})
+		for k := 0; k < 3 && err == nil; k++ {
+			dependent, blocks := named(fmt.Sprintf("%s-%d", name(i), k), created.Object), k > 0
+			dependent.Metadata.OwnerReferences[0].BlockOwnerDeletion = &blocks
+			_, err = r.Objects(replicasets, "shop").Create(ctx, dependent, client.WriteOptions{})
+		}
+		return err
+	}).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	for round := range rounds {
+		deleting := each(func(ctx context.Context, i int) error {
+			random := rand.New(rand.NewPCG(seed, uint64(round*owners+i)))
+			policies := []string{lifecycle.Orphan, lifecycle.Foreground}
+			random.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
+			for range deletes {
+				policy := policies[0] // mostly the one that the finalizer completes
+				switch random.IntN(8) {
+				case 0:
+					policy = policies[1]
+				case 1:
+					policy = lifecycle.Background
+				}
+				if _, err := r.Objects(deployments, "shop").Delete(ctx, name(i), &client.DeleteOptions{PropagationPolicy: policy}); err != nil {
+					return fmt.Errorf("%s: %w", name(i), err)
+				}
+			}
+			return nil
+		})
+		// A restart publishes everything that is pending, so most rounds are without.
+		if round%4 == 1 {
+			g.restart(round%8 == 1)
+		}
+		if err := deleting.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		// So does the completion of the external finalizer, which comes last.
+		testkit.WaitFor(t, ctx, fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
+			for o, err := range r.Objects(deployments, "shop").List(ctx, client.ListOptions{}) {
+				if err != nil || !slices.Equal(o.GetMetadata().GetFinalizers(), []string{hold}) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	for i := range owners {
+		if _, err := r.Objects(deployments, "shop").RemoveFinalizer(ctx, name(i), hold, "done", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testkit.WaitFor(t, ctx, "the owners to be removed", func() bool { return len(r.names(deployments, "shop")) == 0 })
+	testkit.WaitFor(t, ctx, "the dependents to be removed or to have no owner", func() bool {
+		for o, err := range r.Objects(replicasets, "shop").List(ctx, client.ListOptions{}) {
+			if err != nil || len(o.GetMetadata().GetOwnerReferences()) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// running is a service that runs until it is stopped, or the test has ended.
+type running struct {
+	t     *testing.T
+	role  string
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// runs runs a service.
+func runs(t *testing.T, role string, service interface{ Run(context.Context) error }, err error) *running {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, role: role, ended: make(chan struct{})}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.Background())
+	go func() {
+		defer close(r.ended)
+		if err := service.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("%s: %v", role, err)
+		}
+	}()
+	t.Cleanup(r.end)
+	return r
+}
+
+func (r *running) end() {
+	r.stop()
+	<-r.ended
+}
+
+// graphService is a graph service that can be started again.
+type graphService struct {
+	t      *testing.T
+	server *natsd.Server
+	dir    string
+	nc     *nats.Conn
+	now    *running
+}
+
+func (g *graphService) start() {
+	g.t.Helper()
+	g.nc = testkit.Conn(g.t, g.server, bus.RoleGraph)
+	s, err := graph.New(graph.Config{Conn: g.nc, Dir: g.dir, LeaseTTL: time.Second})
+	g.now = runs(g.t, bus.RoleGraph, s, err)
+}
+
+// restart ends the service, abruptly as far as NATS can tell or not, and starts
+// it again.
+func (g *graphService) restart(abruptly bool) {
+	g.t.Helper()
+	if abruptly {
+		g.nc.Close()
+	}
+	g.now.end()
+	g.start()
+}
