@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/waiters"
@@ -21,15 +22,35 @@ const (
 	circleShares = 20
 )
 
-// hold remembers that an object waits for dependents that are being deleted.
-func (p *Propagator) hold(u uid.UID) {
+// hold remembers that an object waits for dependents that are being deleted, at
+// this revision.
+func (p *Propagator) hold(u uid.UID, revision uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.held) >= maxHints {
-		p.allHeld = true
+		p.allHeld = max(p.allHeld, revision)
 		return
 	}
-	p.held[u] = true
+	p.held[u] = max(p.held[u], revision)
+}
+
+// waited keeps in mind which of some objects wait: those that waiting reports, at
+// this revision, and those that have begun to wait since. all says that these were
+// all that waited.
+func (p *Propagator) waited(some []uid.UID, revision uint64, all bool, waiting []*lifecycle.Node, has func(uid.UID) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, u := range some {
+		if at, ok := p.held[u]; ok && at <= revision && !has(u) {
+			delete(p.held, u)
+		}
+	}
+	if all && p.allHeld <= revision && len(waiting) < maxHints/2 {
+		p.allHeld = 0
+		for _, n := range waiting {
+			p.held[n.UID] = max(p.held[n.UID], revision)
+		}
+	}
 }
 
 // circles looks for circles until ctx ends.
@@ -57,7 +78,7 @@ func (p *Propagator) circles(ctx context.Context) error {
 // other, and reports whether it has broken any.
 func (p *Propagator) breakCircles(ctx context.Context) (broken bool, err error) {
 	p.mu.Lock()
-	all, some := p.allHeld, make([]uid.UID, 0, len(p.held))
+	all, some := p.allHeld > 0, make([]uid.UID, 0, len(p.held))
 	for u := range p.held {
 		some = append(some, u)
 	}
@@ -70,23 +91,11 @@ func (p *Propagator) breakCircles(ctx context.Context) (broken bool, err error) 
 		some = heldRows(snap)
 	}
 	snap.Prefetch(some)
-	w := waiters.Among(snap, some)
+	w, revision := waiters.Among(snap, some), snap.Revision()
 	if err := closeSnapshot(snap); err != nil {
 		return false, err
 	}
-	p.mu.Lock()
-	for _, u := range some {
-		if !w.Has(u) {
-			delete(p.held, u)
-		}
-	}
-	if all && len(w.Nodes) < maxHints/2 {
-		p.allHeld = false
-		for _, n := range w.Nodes {
-			p.held[n.UID] = true
-		}
-	}
-	p.mu.Unlock()
+	p.waited(some, revision, all, w.Nodes, w.Has)
 	for _, circle := range w.Circles() {
 		unblocked, err := p.c.Unblock(ctx, circle)
 		if err != nil {

@@ -26,11 +26,16 @@ const (
 
 // evict hands out what is in a container, beside the rounds, and remembers to
 // look whether it is empty. It does so once, or again where that may have been
-// lost. Where there are too many containers, the scanner has them looked at again.
+// lost. Where there are too many containers, the row is looked at again later.
 func (p *Propagator) evict(ctx context.Context, g *errgroup.Group, container uid.UID, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if walking, known := p.evicting[container]; walking || known && !again || len(p.evicting) >= maxHints {
+	walking, known := p.evicting[container]
+	switch {
+	case walking, known && !again:
+		return
+	case len(p.evicting) >= maxHints:
+		p.schedule(container, lifecycle.TimeOf(p.c.Now()).Add(emptyPause))
 		return
 	}
 	p.evicting[container] = true

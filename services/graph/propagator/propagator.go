@@ -76,8 +76,8 @@ type Propagator struct {
 	published map[uid.UID]lifecycle.Time // when a row was published last
 	walking   map[uid.UID]bool           // owners that are walked; true: once more
 	resting   map[uid.UID]lifecycle.Time // owners that are not walked again before: see walk
-	held      map[uid.UID]bool           // objects that wait: see circles
-	allHeld   bool                       // there are too many to remember
+	held      map[uid.UID]uint64         // objects that wait, and the revision at which they did: see circles
+	allHeld   uint64                     // there are too many to remember, since this revision or before; 0 if not
 	stuckFrom uid.UID                    // behind which stuck objects are looked for next
 	quota     *quota
 	refill    bool             // calls that wait as rows may have room
@@ -125,7 +125,7 @@ func New(c Config) *Propagator {
 		published: map[uid.UID]lifecycle.Time{},
 		walking:   map[uid.UID]bool{},
 		resting:   map[uid.UID]lifecycle.Time{},
-		held:      map[uid.UID]bool{},
+		held:      map[uid.UID]uint64{},
 		evicting:  map[uid.UID]bool{},
 		wake:      make(chan struct{}, 1),
 		walks:     make(chan struct{}, maxWalks),
@@ -290,7 +290,15 @@ func (p *Propagator) overdue() {
 func (p *Propagator) dueAt(u uid.UID, t lifecycle.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due.add(u, t)
+	p.schedule(u, t)
+}
+
+// schedule is dueAt for callers that have locked mu. Run may be waiting for a
+// later time, or for none: walks run at the same time.
+func (p *Propagator) schedule(u uid.UID, t lifecycle.Time) {
+	if p.due.add(u, t) {
+		p.poke()
+	}
 }
 
 // round publishes what is hinted at, or everything.

@@ -116,12 +116,8 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 		if s.once {
 			return nil // or the stream is full: then the row stays, and is published again
 		}
-	case bus.Ambiguous:
-		if s.once {
-			return nil
-		}
 	}
-	// Work that is there twice does no harm.
+	// Work that is there twice does no harm, and of a call there is one at most.
 	if err := sleep(ctx, fullPause); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		r.p.evict(ctx, r.g, u, h.again)
 	}
 	if fresh.Held {
-		r.p.hold(u)
+		r.p.hold(u, snap.Revision())
 	}
 	if err := r.collector(ctx, snap, u, n, row, fresh, due, h.same); err != nil {
 		return err

@@ -3,14 +3,17 @@ package propagator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -28,15 +31,19 @@ type running struct {
 
 // run runs a propagator until the test has ended. Its clock goes, and is ahead
 // of the realm's.
-func run(t *testing.T, realm *statetest.Realm, ahead time.Duration) *running {
+func run(t *testing.T, realm *statetest.Realm, ahead time.Duration, change ...func(*propagator.Config)) *running {
 	t.Helper()
 	r := &running{t: t, ctx: testkit.Context(t), realm: realm, js: &published{}}
 	begun, start := time.Now(), realm.Clock.Time().Add(ahead)
-	p := propagator.New(propagator.Config{
+	c := propagator.Config{
 		Realm: bus.DefaultRealm, State: realm.State, JS: r.js,
 		Parked: func(context.Context, string) (bool, error) { return false, nil },
 		Now:    func() time.Time { return start.Add(time.Since(begun)) },
-	})
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	p := propagator.New(c)
 	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { p.Notify(owed) }
 	ctx, cancel := context.WithCancel(r.ctx)
 	ended := make(chan error, 1)
@@ -103,6 +110,39 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// Of dependents that are walked at the same time as rows are examined, those that
+// are due later are handed out when they are.
+func TestDueInWalk(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	dependent := func() *coppicev1.ObjectMeta {
+		return &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{
+			{ApiVersion: "apps/v1", Kind: "Deployment", Name: "web", Uid: "web"},
+		}}
+	}
+	const many, between = 200, 500 * time.Millisecond // more than are read from one snapshot
+	for i := range many {
+		if i == many/2 {
+			realm.Clock = realm.Clock.Add(between)
+		}
+		realm.Import(fmt.Sprintf("pods/p-%03d", i), dependent())
+	}
+	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-between/2, func(c *propagator.Config) { c.ChunkSize = 10 })
+	found := map[uid.UID]bool{}
+	testkit.WaitFor(t, r.ctx, "all dependents to be handed out", func() bool {
+		for _, m := range r.js.take() {
+			var c coppicev1.DirtyChunk
+			decode(t, m, &c)
+			for _, g := range c.GetGroups() {
+				for _, u := range unpack(t, g.GetDependents()) {
+					found[u] = true
+				}
+			}
+		}
+		return len(found) == many
+	})
+}
+
 // A stream that is not there for a while holds work up, and loses none.
 func TestStreamAway(t *testing.T) {
 	t.Parallel()
@@ -113,4 +153,15 @@ func TestStreamAway(t *testing.T) {
 	r.js.refusing(jetstream.ErrStreamNotFound, 2)
 	realm.Delete("deployments/web", lifecycle.Background)
 	r.next("dirty: [a] of web@103")
+}
+
+// A call whose acknowledgement is lost may not be stored, and is published again.
+func TestCallInDoubt(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	realm.Create("pods/a", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/hold"}})
+	r := run(t, realm, 0)
+	r.js.refusing(nats.ErrTimeout, 1)
+	realm.Delete("pods/a", lifecycle.Background)
+	r.next("call example.com/hold: pods/a@102")
 }

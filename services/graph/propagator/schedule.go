@@ -23,21 +23,25 @@ func newSchedule() schedule {
 	return schedule{next: lifecycle.Never, at: map[uid.UID]lifecycle.Time{}, all: lifecycle.Never}
 }
 
-// add remembers a time for u, the earliest.
-func (s *schedule) add(u uid.UID, t lifecycle.Time) {
+// add remembers a time for u, the earliest, and reports whether next is earlier
+// for it.
+func (s *schedule) add(u uid.UID, t lifecycle.Time) (earlier bool) {
 	if t == lifecycle.Never {
-		return
+		return false
 	}
 	t = lifecycle.TimeOf(t.Time().Add(dueStep - time.Microsecond).Truncate(dueStep))
-	if before, ok := s.at[u]; ok {
-		t = min(t, before)
-	} else if len(s.at) >= maxHints {
+	before, known := s.at[u]
+	switch {
+	case known:
+		s.at[u] = min(t, before)
+	case len(s.at) < maxHints:
+		s.at[u] = t
+	default:
 		s.all = min(s.all, t)
-		s.next = min(s.next, t)
-		return
 	}
-	s.at[u] = t
+	earlier = t < s.next
 	s.next = min(s.next, t)
+	return earlier
 }
 
 // drop forgets u.

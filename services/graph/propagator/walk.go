@@ -31,7 +31,7 @@ func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID, som
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at, ok := p.resting[u]; ok && some && at > lifecycle.TimeOf(p.c.Now()) {
-		p.due.add(u, at)
+		p.schedule(u, at)
 		return
 	}
 	delete(p.resting, u)
@@ -76,7 +76,7 @@ func (p *Propagator) rest(u uid.UID, pause time.Duration) {
 	at := lifecycle.TimeOf(p.c.Now()).Add(pause)
 	if p.walking[u] {
 		p.walking[u] = false
-		p.due.add(u, at)
+		p.schedule(u, at)
 	}
 	if len(p.resting) < maxHints {
 		p.resting[u] = at
