@@ -101,8 +101,13 @@ type finalizer struct {
 	realm string
 }
 
-// timeout is how long an answer is waited for.
-const timeout = 30 * time.Second
+// timeout is how long an answer is waited for, and attempt how long after one
+// request: a graph service that is killed does not answer, and the next one
+// answers the repetition, which does no harm.
+const (
+	timeout = 30 * time.Second
+	attempt = 5 * time.Second
+)
 
 // orphan parts dependents from an owner that is being deleted with the orphan
 // finalizer. When no valid reference is left the owner is owed to finish.
@@ -137,7 +142,7 @@ func (f *finalizer) finish(ctx context.Context, m jetstream.Msg) error {
 func (f *finalizer) call(ctx context.Context, op string, request, reply proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := rpc.Retry(ctx, timeout, func(ctx context.Context) error {
+	err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
 		return rpc.Call(ctx, f.c.Conn, bus.InternalSubject(f.realm, op), nil, request, reply)
 	})
 	var e *lifecycle.Error

@@ -104,11 +104,15 @@ type processor struct {
 const (
 	// closure is how many objects below those of a chunk are judged with them.
 	closure = 4096
-	// rounds is how often objects are resolved again that have changed
-	// between the look and the proposal. What then is left stays owed.
+	// rounds is how often objects are resolved again that have changed between the
+	// look and the proposal, before the worker turns to other chunks. The chunk is
+	// delivered again after a pause.
 	rounds = 4
-	// timeout is how long an answer is waited for.
+	// timeout is how long an answer is waited for, and attempt how long after one
+	// request: a graph service that is killed does not answer, and the next one
+	// answers the repetition, which does no harm.
 	timeout = 30 * time.Second
+	attempt = 5 * time.Second
 )
 
 func (p *processor) handle(ctx context.Context, m jetstream.Msg) error {
@@ -133,8 +137,10 @@ func (p *processor) handle(ctx context.Context, m jetstream.Msg) error {
 		}
 		dirty, revision = refused, at
 	}
-	p.log.Info("objects change faster than they are judged; they stay owed", "objects", len(dirty)/uid.PackedUUID)
-	return nil
+	if len(dirty) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d objects changed during each of %d evaluations", len(dirty)/uid.PackedUUID, rounds)
 }
 
 // permanent marks what no later attempt can change.
@@ -181,7 +187,7 @@ func (p *processor) judge(ctx context.Context, dirty []byte, revision uint64) (r
 func (p *processor) call(ctx context.Context, op string, request, reply proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return rpc.Retry(ctx, timeout, func(ctx context.Context) error {
+	return rpc.Retry(ctx, attempt, func(ctx context.Context) error {
 		return rpc.Call(ctx, p.c.Conn, bus.InternalSubject(p.realm, op), nil, request, reply)
 	})
 }
