@@ -13,7 +13,6 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -117,7 +116,7 @@ func ParseResource(s string) Resource {
 
 // encode encodes a request.
 func encode(request proto.Message) ([]byte, error) {
-	data, err := objectcodec.Marshal(request)
+	data, err := rpc.Encode(request)
 	if err != nil {
 		return nil, &Error{Reason: BadRequest, Message: "the request cannot be encoded: " + err.Error()}
 	}

@@ -184,8 +184,8 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	}
 
 	p.publish(ack, "", "", "+WPI")
-	reply, headers := p.request("coppice.default.api.bucket.removefinalizer._.pods.shop.example.com/bucket", "Content-Type: application/json",
-		`{"objects":[{"name":"`+m.Name+`","preconditions":{"uid":"`+m.UID+`"}}]}`)
+	reply, headers := p.request("coppice.default.api.bucket.removefinalizer._.pods.shop.example.com/bucket", "Content-Type: application/json\r\nCoppice-Request: removefinalizer",
+		`{"protocol":1,"objects":[{"name":"`+m.Name+`","preconditions":{"uid":"`+m.UID+`"}}]}`)
 	if strings.Contains(headers, "Nats-Service-Error") || !strings.Contains(reply, `"code":200`) {
 		t.Fatalf("removefinalizer: %s %s", headers, reply)
 	}

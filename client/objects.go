@@ -153,18 +153,25 @@ func (o *Objects) DeleteAll(ctx context.Context, names []string, opts *DeleteOpt
 // DeleteCollection deletes the objects that match, each as the one that was
 // listed: one that was made anew meanwhile stays.
 func (o *Objects) DeleteCollection(ctx context.Context, selector string, opts *DeleteOptions) ([]Result, error) {
+	return o.deleteCollection(ctx, &coppicev1.DeleteCollectionRequest{LabelSelector: selector, Options: opts})
+}
+
+// DeleteWholeCollection deletes all objects of the resource, in the namespace, as
+// DeleteCollection does those that match a selector.
+func (o *Objects) DeleteWholeCollection(ctx context.Context, opts *DeleteOptions) ([]Result, error) {
+	return o.deleteCollection(ctx, &coppicev1.DeleteCollectionRequest{All: true, Options: opts})
+}
+
+func (o *Objects) deleteCollection(ctx context.Context, request *coppicev1.DeleteCollectionRequest) ([]Result, error) {
 	var all []Result
-	next := ""
 	for {
 		var reply coppicev1.DeleteCollectionReply
-		err := o.c.call(ctx, o.api(bus.VerbDeleteCollection), false, &coppicev1.DeleteCollectionRequest{
-			LabelSelector: selector, Options: opts, Continue: next,
-		}, &reply)
+		err := o.c.call(ctx, o.api(bus.VerbDeleteCollection), false, request, &reply)
 		all = append(all, results(&coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()})...)
 		if err != nil {
 			return all, err
 		}
-		if next = reply.GetContinue(); next == "" {
+		if request.Continue = reply.GetContinue(); request.Continue == "" {
 			return all, nil
 		}
 	}

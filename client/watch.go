@@ -82,13 +82,14 @@ func (w *watcher) session(ctx context.Context, yield func(WatchEvent, error) boo
 		return true, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	request, err := proto.Marshal(&coppicev1.WatchRequest{
+	request, err := rpc.Encode(&coppicev1.WatchRequest{
 		LabelSelector: w.opts.LabelSelector, FromRevision: w.revision, IncludeUninitialized: w.o.uninitialized,
 	})
 	if err != nil {
 		return true, err
 	}
-	if err := w.o.c.nc.PublishRequest(w.o.api(bus.VerbWatch).Subject(), inbox, request); err != nil {
+	subject := w.o.api(bus.VerbWatch).Subject()
+	if err := w.o.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {
 		return true, err
 	}
 	last := w.revision

@@ -234,7 +234,13 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	}
 	objects := d.objects(v.kind, v.namespace)
 	if v.collection {
-		results, err := objects.DeleteCollection(ctx, d.f.selector, d.options)
+		matching := func() ([]client.Result, error) {
+			if d.f.selector == "" { // --all
+				return objects.DeleteWholeCollection(ctx, d.options)
+			}
+			return objects.DeleteCollection(ctx, d.f.selector, d.options)
+		}
+		results, err := matching()
 		for _, r := range results {
 			if err := d.tell(v, r, r.Err); err != nil {
 				return err

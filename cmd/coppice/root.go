@@ -118,6 +118,7 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 	if err := bus.CheckActor(actor); err != nil {
 		return nil, nil, err
 	}
+	a.dial.Actor = actor
 	nc, err := a.dial.Client("coppice")
 	if err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/lease"
@@ -42,7 +44,7 @@ func (f *serviceFlags) add(a *app, c *cobra.Command) {
 
 // serve connects, and runs a service until a signal comes or it fails. A server
 // that is not there yet is waited for.
-func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(*nats.Conn, prometheus.Registerer) (service, error)) error {
+func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(context.Context, *nats.Conn, prometheus.Registerer) (service, error)) error {
 	if err := a.dial.Complete(); err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 			return err
 		}
 		defer nc.Close()
-		s, err := make(nc, registry)
+		s, err := make(running, nc, registry)
 		if err != nil {
 			return err
 		}
@@ -91,6 +93,42 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	return g.Run()
 }
 
+// answersFlags are the credentials of the graph service's other connection.
+type answersFlags struct{ user, password, creds, nkey, context string }
+
+func (f *answersFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER)")
+	c.Flags().StringVar(&f.password, "answers-password", "", "its password ($COPPICE_ANSWERS_PASSWORD)")
+	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of its user credentials ($COPPICE_ANSWERS_CREDS)")
+	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of its nkey ($COPPICE_ANSWERS_NKEY)")
+	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "its context of the nats command ($COPPICE_ANSWERS_CONTEXT)")
+}
+
+// of is where the service connects, with these credentials. Without any it
+// connects to a server that asks for none.
+func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
+	if *f == (answersFlags{}) && (main.User != "" || main.Creds != "" || main.NKey != "" || main.Context != "") {
+		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
+	}
+	c := *main
+	c.User, c.Password, c.Creds, c.NKey, c.Context, c.InboxPrefix = f.user, f.password, f.creds, f.nkey, f.context, ""
+	if c.Password == "" {
+		c.Password = os.Getenv("COPPICE_ANSWERS_PASSWORD")
+	}
+	return &c, nil
+}
+
+// closing is a service with a connection that is closed when it has ended.
+type closing struct {
+	service
+	nc *nats.Conn
+}
+
+func (c closing) Run(ctx context.Context) error {
+	defer c.nc.Close()
+	return c.service.Run(ctx)
+}
+
 func instance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -104,24 +142,43 @@ func (a *app) graphCommand() *cobra.Command {
 	var data string
 	var replicas int
 	var ttl time.Duration
+	var answers answersFlags
 	c := &cobra.Command{
 		Use:     "graph",
 		GroupID: "services",
 		Short:   "Run the graph service: log, state, writer, propagator",
 		Long: `Graph keeps realms' objects and their ownership graph. Several processes may
 serve a realm, each with a directory of its own: one of them writes, the others
-follow and stand by.`,
+follow and stand by.
+
+It has two connections, each with a NATS user of its own: one writes the log and
+owns streams and leases, the other answers requests. Clients choose the subjects
+of answers, so the second may publish to inboxes only.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.serve(c.Context(), "graph", f, func(nc *nats.Conn, r prometheus.Registerer) (service, error) {
-				return graph.New(graph.Config{
-					Conn: nc, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl,
+			also, err := answers.of(&a.dial)
+			if err != nil {
+				return a.usage(c, err)
+			}
+			return a.serve(c.Context(), "graph", f, func(ctx context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
+				answering, err := also.Service(ctx, "coppice-"+bus.RoleAnswers, a.logger().With("service", "graph"))
+				if err != nil {
+					return nil, err
+				}
+				s, err := graph.New(graph.Config{
+					Conn: nc, Answers: answering, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
 				})
+				if err != nil {
+					answering.Close()
+					return nil, err
+				}
+				return closing{s, answering}, nil
 			})
 		},
 	}
 	f.add(a, c)
+	answers.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state, of this process alone")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")
 	c.Flags().DurationVar(&ttl, "lease", lease.DefaultTTL, "time after which another may take over from a writer that is silent")
@@ -137,7 +194,7 @@ func (a *app) processorCommand() *cobra.Command {
 		Short:   "Run a garbage processor; any number share the work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.serve(c.Context(), "processor", f, func(nc *nats.Conn, r prometheus.Registerer) (service, error) {
+			return a.serve(c.Context(), "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return processor.New(processor.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
 					Log: a.logger().With("service", "processor"), Registry: r,
@@ -159,7 +216,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 		Short:   "Run the built-in finalizers, orphan and foregroundDeletion; any number share the work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.serve(c.Context(), "finalizers", f, func(nc *nats.Conn, r prometheus.Registerer) (service, error) {
+			return a.serve(c.Context(), "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return finalizers.New(finalizers.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
 					Log: a.logger().With("service", "finalizers"), Registry: r,
@@ -181,7 +238,7 @@ func (a *app) scannerCommand() *cobra.Command {
 		Short:   "Run the scanner: walk all objects, re-drive what is owed",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.serve(c.Context(), "scanner", f, func(nc *nats.Conn, r prometheus.Registerer) (service, error) {
+			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				sc.Conn, sc.Realms, sc.Log, sc.Registry = nc, f.realms, a.logger().With("service", "scanner"), r
 				return scanner.New(sc)
 			})

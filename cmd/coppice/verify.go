@@ -35,7 +35,7 @@ func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var v coppicev1.VerifyReply
-	if err := rpc.Call(ctx, s.nc, bus.InternalSubject(s.realm, bus.OpVerify), nil, nil, &v); err != nil {
+	if err := rpc.Call(ctx, s.nc, bus.InternalSubject(s.realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &v); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	if v.GetDifference() != "" {

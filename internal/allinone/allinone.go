@@ -133,8 +133,13 @@ func (s *Stack) services(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	answers, err := s.Conn(bus.RoleAnswers)
+	if err != nil {
+		return err
+	}
 	gc := graph.Config{
-		Conn: nc, Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
+		Conn: nc, Answers: answers, AnyInbox: true, // every client is the local user
+		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
 	}
 	if s.c.Graph != nil {

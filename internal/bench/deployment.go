@@ -144,7 +144,8 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 	defer func() { d.close = append(d.close, server.Shutdown) }() // last
 	start := func(role string, args ...string) error {
 		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
-		c, err := startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role))
+		c, err := startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
+			"COPPICE_ANSWERS_USER="+bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD="+server.Password(bus.RoleAnswers))
 		if err != nil {
 			return err
 		}
@@ -166,10 +167,11 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 		}
 		return nc, err
 	}
-	nc, err := d.conn(bus.LocalUser)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, append(server.Options(bus.LocalUser), nats.CustomInboxPrefix(bus.InboxPrefix(actor)))...)
 	if err != nil {
 		return err
 	}
+	d.close = append([]func() error{func() error { nc.Close(); return nil }}, d.close...)
 	d.Client = client.New(nc, client.WithActor(actor))
 	return d.awaitProcesses(ctx, nc)
 }

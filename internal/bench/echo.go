@@ -19,7 +19,7 @@ const echoes = 20000
 func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	answering, err := d.conn(bus.RoleGraph)
+	answering, err := d.conn(bus.RoleAnswers)
 	if err != nil {
 		return 0, err
 	}

@@ -3,7 +3,6 @@ package bus
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
 // Role is what a connection is for, and what it may do. Permissions are lists
@@ -16,16 +15,12 @@ type Role struct {
 	About string
 	// Publish and Subscribe are patterns of subjects.
 	Publish, Subscribe []string
-	// Replies allows to answer requests at whatever inbox they name.
-	Replies bool
 }
-
-// ReplyExpiry is how long after a request a role with Replies may answer it.
-const ReplyExpiry = 2 * time.Minute
 
 // The names of the roles of services, and of those that deployments begin with.
 const (
 	RoleGraph       = "graph"
+	RoleAnswers     = "graph-answers"
 	RoleProcessor   = "processor"
 	RoleScanner     = "scanner"
 	RoleFinalizers  = "finalizers"
@@ -51,26 +46,39 @@ func InboxPrefix(user string) string { return "_INBOX." + user }
 // configuration.
 func Roles(realms ...string) []Role {
 	return []Role{
-		GraphRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...),
+		GraphRole(realms...), AnswersRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...),
 		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...), AgentRole(RoleAgent, "", ExampleAgent, realms...),
 		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), OperatorRole(RoleOperator, realms...),
 	}
 }
 
-// GraphRole is the graph service's: it alone writes the log, owns streams and
-// leases, and answers commands.
+// GraphRole is the graph service's: it alone writes the log, and owns streams and
+// leases. It does not answer requests: see AnswersRole.
 func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
-		About:   "graph service: writes the log, owns streams and leases, answers commands",
-		Publish: []string{"$KV." + LeaseBucket + ".>", "_INBOX.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>", "$SRV.>"},
-		Replies: true,
+		About:   "graph service: writes the log, owns streams and leases",
+		Publish: []string{"$KV." + LeaseBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), WarningFilter(realm, ""))
+	}
+	return r.withInbox()
+}
+
+// AnswersRole is that of the graph service's other connection, which answers
+// requests. Clients choose the subjects of answers: it may publish to inboxes
+// only, those of its own account and those of others that the server maps.
+func AnswersRole(realms ...string) Role {
+	r := Role{
+		Name:      RoleAnswers,
+		About:     "graph service: answers requests, and can do nothing else",
+		Publish:   []string{"_INBOX.>", "_R_.>"},
+		Subscribe: []string{"$SRV.>"},
+	}
+	for _, realm := range realms {
 		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
 	}
-	r.Subscribe = append(r.Subscribe, "$SRV.>")
 	return r.withInbox()
 }
 
@@ -203,7 +211,6 @@ func LocalRole(realms ...string) Role {
 		About:     "whoever connects from this machine",
 		Publish:   []string{"$SRV.>", "_INBOX.>", "$JS.FC.>"},
 		Subscribe: []string{"_INBOX.>", "$SRV.>"},
-		Replies:   true,
 	}
 	for _, realm := range realms {
 		stream := FinalizeStream(realm)

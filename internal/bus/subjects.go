@@ -95,6 +95,10 @@ const (
 	// HeaderCommand identifies a command, a UUID: a repeated command gets
 	// its first outcome.
 	HeaderCommand = "Coppice-Command"
+	// HeaderRequest names the verb, or the internal operation, of a request.
+	// Without it a message is not a request: answers do not have it, so no
+	// answer that is sent to a request's subject has an effect.
+	HeaderRequest = "Coppice-Request"
 	// HeaderContentType says how the body is encoded; protobuf without it.
 	HeaderContentType = "Content-Type"
 	// HeaderReason is the machine-readable reason of an error; its code and
@@ -106,6 +110,10 @@ const (
 	ContentJSON     = "application/json"
 	ContentProtobuf = "application/protobuf"
 )
+
+// Protocol is the version of the request format: what every request has in its
+// field of that name.
+const Protocol = 1
 
 // CheckRealm checks the name of a realm.
 func CheckRealm(realm string) error {
@@ -219,6 +227,26 @@ func ParseAPI(subject string) (API, error) {
 		return API{}, fmt.Errorf("%w: %s: removefinalizer and consumefinalizer, and no other verb, name a finalizer", ErrSubject, subject)
 	}
 	return a, nil
+}
+
+// RequestName is the verb, or the internal operation, that a request's subject
+// names: what HeaderRequest must say. It is empty for any other subject.
+func RequestName(subject string) string {
+	rest, ok := strings.CutPrefix(subject, root+".")
+	if !ok {
+		return ""
+	}
+	_, rest, _ = strings.Cut(rest, ".") // the realm
+	family, rest, _ := strings.Cut(rest, ".")
+	switch family {
+	case "internal":
+		return rest
+	case "api":
+		_, rest, _ = strings.Cut(rest, ".") // the actor
+		verb, _, _ := strings.Cut(rest, ".")
+		return verb
+	}
+	return ""
 }
 
 // RealmOf is the realm of any of our subjects, empty if it is not one.

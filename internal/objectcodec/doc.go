@@ -15,10 +15,11 @@ import (
 
 // Field numbers.
 const (
-	requestObjects = 1
-	requestAtomic  = 2
-	requestDryRun  = 3
-	requestWhole   = 4
+	requestObjects  = 1
+	requestAtomic   = 2
+	requestDryRun   = 3
+	requestWhole    = 4
+	requestProtocol = 15
 
 	replyResults  = 1
 	replyRevision = 2

@@ -68,6 +68,8 @@ func (r *reader) request(b []byte, m *coppicev1.ObjectsRequest) {
 			m.DryRun = protowire.DecodeBool(f.value)
 		case requestWhole<<number | asInt:
 			m.Whole = protowire.DecodeBool(f.value)
+		case requestProtocol<<number | asInt:
+			m.Protocol = uint32(f.value)
 		default:
 			r.odd = true
 		}

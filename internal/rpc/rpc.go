@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -25,17 +26,37 @@ import (
 // lifecycle.ReasonNotReady; no answer in time is one with
 // lifecycle.ReasonTimeout, and then it is not known what became of the request.
 func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, request, reply proto.Message) error {
-	var data []byte
-	if request != nil {
-		var err error
-		if data, err = objectcodec.Marshal(request); err != nil {
-			return fmt.Errorf("%s: %w", subject, err)
-		}
+	data, err := Encode(request)
+	if err != nil {
+		return fmt.Errorf("%s: %w", subject, err)
 	}
 	return Send(ctx, nc, subject, header, data, reply)
 }
 
-// Send is Call for a request that is encoded.
+// Encode encodes a request with its version: the field protocol of every
+// request message. Two encodings one behind the other are one of both requests.
+func Encode(request proto.Message) ([]byte, error) {
+	data, err := objectcodec.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	return protowire.AppendVarint(protowire.AppendTag(data, protocolField, protowire.VarintType), bus.Protocol), nil
+}
+
+// protocolField is the number of the field protocol, the same in every request.
+const protocolField protowire.Number = 15
+
+// Header returns the headers of a request: those that are given, and the one
+// that names its verb. It may change the map.
+func Header(subject string, header nats.Header) nats.Header {
+	if header == nil {
+		header = nats.Header{}
+	}
+	header[bus.HeaderRequest] = []string{bus.RequestName(subject)}
+	return header
+}
+
+// Send is Call for a request that Encode has encoded. It may change header.
 func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, data []byte, reply proto.Message) error {
 	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
 		return &lifecycle.Error{
@@ -43,7 +64,7 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 			Message: fmt.Sprintf("the request has %d bytes; the NATS server takes messages of up to %d", len(data), max),
 		}
 	}
-	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: Header(subject, header), Data: data})
 	if err != nil {
 		return transport(subject, err)
 	}
@@ -73,7 +94,7 @@ func transport(subject string, err error) error {
 
 // Answers reports whether there is somebody who answers requests on a subject:
 // false if it is known that there is nobody, or that there is no connection. It
-// sends an empty request, which must do no harm there.
+// sends an empty message, which is refused there.
 func Answers(ctx context.Context, nc *nats.Conn, subject string) bool {
 	_, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject})
 	return !errors.Is(err, nats.ErrNoResponders) && nc.IsConnected()

@@ -31,7 +31,7 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 16})
-	return &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleGraph)}
+	return &bench{testkit.Context(t), testkit.Conn(t, s, bus.RoleOperator), testkit.Conn(t, s, bus.RoleAnswers)}
 }
 
 func (b *bench) call(ctx context.Context, request *coppicev1.ListRequest) (*coppicev1.ListReply, error) {

@@ -36,7 +36,7 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
-	b.graph = testkit.Conn(t, b.server, bus.RoleGraph)
+	b.graph = testkit.Conn(t, b.server, bus.RoleAnswers)
 	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
 	var err error
 	b.service, err = finalizers.New(finalizers.Config{Conn: testkit.Conn(t, b.server, bus.RoleFinalizers), Instance: "tested"})
@@ -100,7 +100,7 @@ func TestOrphan(t *testing.T) {
 	}}
 	b.enqueue(bus.QueueOrphan, chunk)
 	got := testkit.Receive(t, b.ctx, "a request", asked)
-	if want := (&coppicev1.OrphanRequest{Groups: chunk.GetGroups()}); !proto.Equal(got, want) {
+	if want := (&coppicev1.OrphanRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
 		t.Errorf("asked for %v, want %v", got, want)
 	}
 	b.waitForEnd()
@@ -122,7 +122,7 @@ func TestEvict(t *testing.T) {
 	}}
 	b.enqueue(bus.QueueEvict, chunk)
 	got := testkit.Receive(t, b.ctx, "a request", asked)
-	if want := (&coppicev1.EvictRequest{Groups: chunk.GetGroups()}); !proto.Equal(got, want) {
+	if want := (&coppicev1.EvictRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
 		t.Errorf("asked for %v, want %v", got, want)
 	}
 	b.waitForEnd()
@@ -143,7 +143,7 @@ func TestFinish(t *testing.T) {
 		uids := append(packed("a"), packed("b")...)
 		b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: f, Uids: uids})
 		got := testkit.Receive(t, b.ctx, "a request", asked)
-		if want := (&coppicev1.FinishRequest{Finalizer: f, Uids: uids}); !proto.Equal(got, want) {
+		if want := (&coppicev1.FinishRequest{Finalizer: f, Uids: uids, Protocol: bus.Protocol}); !proto.Equal(got, want) {
 			t.Errorf("asked for %v, want %v", got, want)
 		}
 	}

@@ -53,7 +53,7 @@ func (d *disk) String() string { return fmt.Sprintf("%d writes to *%s*", d.room,
 // crash, and frees what it had locked.
 const (
 	childURL      = "COPPICE_TEST_URL"
-	childPassword = "COPPICE_TEST_PASSWORD"
+	childPassword = "COPPICE_TEST_PASSWORD_" // and the role
 	childDir      = "COPPICE_TEST_DIR"
 	childPart     = "COPPICE_TEST_PART"
 	childRoom     = "COPPICE_TEST_ROOM"
@@ -75,13 +75,15 @@ func child() int {
 	if err != nil {
 		return fail(err)
 	}
-	nc, err := nats.Connect(os.Getenv(childURL), nats.UserInfo(bus.RoleGraph, os.Getenv(childPassword)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleGraph)),
-		nats.MaxReconnects(-1), nats.ReconnectBufSize(-1))
-	if err != nil {
-		return fail(err)
+	var ncs [2]*nats.Conn
+	for i, role := range []string{bus.RoleGraph, bus.RoleAnswers} {
+		if ncs[i], err = nats.Connect(os.Getenv(childURL), nats.UserInfo(role, os.Getenv(childPassword+role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
+			nats.MaxReconnects(-1), nats.ReconnectBufSize(-1)); err != nil {
+			return fail(err)
+		}
+		defer ncs[i].Close()
 	}
-	defer nc.Close()
-	c := graph.Config{Conn: nc, Dir: os.Getenv(childDir), LeaseTTL: time.Second}
+	c := graph.Config{Conn: ncs[0], Answers: ncs[1], Dir: os.Getenv(childDir), LeaseTTL: time.Second}
 	c.State.FS = errorfs.Wrap(vfs.Default, &disk{part: os.Getenv(childPart), room: room})
 	c.State.MemTableSize = 64 << 10
 	s, err := graph.New(c)
@@ -110,7 +112,8 @@ func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
 		t.Fatal(err)
 	}
 	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), childURL+"="+n.URL(), childPassword+"="+n.Password(bus.RoleGraph), childDir+"="+dir,
+	p.cmd.Env = append(os.Environ(), childURL+"="+n.URL(), childPassword+bus.RoleGraph+"="+n.Password(bus.RoleGraph), childPassword+bus.RoleAnswers+"="+n.Password(bus.RoleAnswers),
+		childDir+"="+dir,
 		childPart+"="+d.part, childRoom+"="+strconv.FormatInt(d.room, 10))
 	p.cmd.Stderr = &p.stderr
 	if err := p.cmd.Start(); err != nil {

@@ -28,9 +28,17 @@ import (
 // Config is how to run the graph service. Fields without which it cannot run
 // are said so; the others have defaults.
 type Config struct {
-	// Conn is the connection, under the role bus.RoleGraph. Required. Its
-	// reconnect buffer must be off: what cannot be sent must fail.
+	// Conn is the connection to the log, the streams and the leases, under the
+	// role bus.RoleGraph. Required. Its reconnect buffer must be off: what cannot
+	// be sent must fail.
 	Conn *nats.Conn
+	// Answers is the connection that answers requests, under the role
+	// bus.RoleAnswers. Required, and not Conn: clients choose where answers go, so
+	// it must not be able to publish anything else. See package api.
+	Answers *nats.Conn
+	// AnyInbox lets every actor name any inbox for replies: right only where every
+	// client is the same user, as in `coppice up`.
+	AnyInbox bool
 	// Realms are the realms; bus.DefaultRealm.
 	Realms []string
 	// Dir is where states are kept, one directory for each realm. Required.
@@ -102,6 +110,9 @@ func New(c Config) (*Service, error) {
 		c.Failpoint = func(string) {}
 	}
 	var err error
+	if c.Conn == c.Answers {
+		return nil, errors.New("graph: the connection that answers requests must be another than the one that writes the log")
+	}
 	if c.ID, err = instanceID(c.Dir); err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
 	}

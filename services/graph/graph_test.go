@@ -28,10 +28,13 @@ type service struct {
 	err    error
 }
 
-// serve runs a graph service on a connection until the test has ended.
-func serve(t *testing.T, nc *nats.Conn, dir string, change func(*graph.Config)) *service {
+// conns are the two connections of a graph service.
+type conns struct{ log, answers *nats.Conn }
+
+// serve runs a graph service on its connections until the test has ended.
+func serve(t *testing.T, nc conns, dir string, change func(*graph.Config)) *service {
 	t.Helper()
-	c := graph.Config{Conn: nc, Dir: dir, LeaseTTL: time.Second}
+	c := graph.Config{Conn: nc.log, Answers: nc.answers, Dir: dir, LeaseTTL: time.Second}
 	if change != nil {
 		change(&c)
 	}
@@ -83,9 +86,15 @@ func (s *service) wait(ctx context.Context) error {
 	return s.err
 }
 
-func graphConn(t *testing.T, server *natsd.Server) *nats.Conn {
+func graphConn(t *testing.T, server *natsd.Server) conns {
 	t.Helper()
-	return testkit.Conn(t, server, bus.RoleGraph)
+	return conns{testkit.Conn(t, server, bus.RoleGraph), testkit.Conn(t, server, bus.RoleAnswers)}
+}
+
+// dial connects a graph service over a proxy.
+func dial(t *testing.T, server *natsd.Server, url string) conns {
+	t.Helper()
+	return conns{testkit.Dial(t, server, url, bus.RoleGraph), testkit.Dial(t, server, url, bus.RoleAnswers)}
 }
 
 // application is a client that works with objects.
@@ -130,7 +139,7 @@ func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.
 	t.Helper()
 	var reply coppicev1.VerifyReply
 	nc := testkit.Conn(t, server, bus.RoleOperator)
-	if err := rpc.Call(ctx, nc, bus.InternalSubject(realm, bus.OpVerify), nil, nil, &reply); err != nil {
+	if err := rpc.Call(ctx, nc, bus.InternalSubject(realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply); err != nil {
 		t.Fatal(err)
 	}
 	return &reply
@@ -143,7 +152,7 @@ func TestOutage(t *testing.T) {
 	ctx := testkit.Context(t)
 	server := testkit.NATS(t)
 	proxy := testkit.NewProxy(t, server.URL())
-	s := serve(t, testkit.Dial(t, server, proxy.URL(), bus.RoleGraph), t.TempDir(), nil).writing(ctx)
+	s := serve(t, dial(t, server, proxy.URL()), t.TempDir(), nil).writing(ctx)
 	c := application(t, server)
 	create(ctx, t, c, "before")
 	proxy.Set(testkit.ToServer, testkit.Discard)
@@ -163,10 +172,10 @@ func TestStartsBeforeJetStream(t *testing.T) {
 	ctx := testkit.Context(t)
 	server := testkit.NATS(t)
 	proxy := testkit.NewProxy(t, server.URL())
-	nc := testkit.Dial(t, server, proxy.URL(), bus.RoleGraph)
+	nc := dial(t, server, proxy.URL())
 	proxy.Set(testkit.ToServer, testkit.Discard)
 	proxy.Cut()
-	testkit.WaitFor(t, ctx, "the connection to break", func() bool { return !nc.IsConnected() })
+	testkit.WaitFor(t, ctx, "the connection to break", func() bool { return !nc.log.IsConnected() && !nc.answers.IsConnected() })
 	s := serve(t, nc, t.TempDir(), nil)
 	if s.Ready() == nil || s.Writing() {
 		t.Error("ready without NATS")

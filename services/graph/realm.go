@@ -133,7 +133,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 
 func (r *realm) apiConfig() api.Config {
 	return api.Config{
-		Realm: r.name, Conn: r.c.Conn, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
+		Realm: r.name, Conn: r.c.Answers, AnyInbox: r.c.AnyInbox, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
 		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime,
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
+	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -20,7 +21,7 @@ func TestStopWithRequestsQueued(t *testing.T) {
 	ctx := testkit.Context(t)
 	server := testkit.NATS(t)
 	dir := t.TempDir()
-	request, err := proto.Marshal(&coppicev1.GetRequest{Names: []string{"nobody"}})
+	request, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"nobody"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,8 @@ func TestStopWithRequestsQueued(t *testing.T) {
 		for range 1500 {
 			for _, verb := range []string{bus.VerbGet, bus.VerbResolve, bus.VerbWatch, bus.VerbList} {
 				subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: verb, Plural: "configmaps", Namespace: "a"}.Subject()
-				if err := nc.PublishRequest(subject, nc.NewInbox(), request); err != nil {
+				m := &nats.Msg{Subject: subject, Reply: nc.NewInbox(), Header: rpc.Header(subject, nil), Data: request}
+				if err := nc.PublishMsg(m); err != nil {
 					t.Fatal(err)
 				}
 			}

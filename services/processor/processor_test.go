@@ -86,7 +86,7 @@ func (b *bench) streams() *bench {
 // graph answers with these facts, and to proposals with what propose says.
 func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *coppicev1.ProposeReply) {
 	b.t.Helper()
-	nc := testkit.Conn(b.t, b.server, bus.RoleGraph)
+	nc := testkit.Conn(b.t, b.server, bus.RoleAnswers)
 	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpResolve), &coppicev1.ResolveRequest{},
 		func(q *coppicev1.ResolveRequest) (*coppicev1.ResolveReply, *lifecycle.Error) {
 			b.asked <- proto.Clone(q).(*coppicev1.ResolveRequest)

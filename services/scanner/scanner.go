@@ -241,7 +241,7 @@ func (s *scanner) cycles(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cyclesTimeout)
 	defer cancel()
 	var reply coppicev1.CyclesReply
-	if err := rpc.Call(ctx, s.c.Conn, bus.InternalSubject(s.realm, bus.OpCycles), nil, nil, &reply); err != nil {
+	if err := rpc.Call(ctx, s.c.Conn, bus.InternalSubject(s.realm, bus.OpCycles), nil, &coppicev1.CyclesRequest{}, &reply); err != nil {
 		return fmt.Errorf("cycles: %w", err)
 	}
 	s.metrics.cycles.WithLabelValues(s.realm).Set(float64(reply.GetCycles()))

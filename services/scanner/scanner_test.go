@@ -57,7 +57,7 @@ func newBench(t *testing.T) *bench {
 	server := testkit.NATS(t)
 	b := &bench{
 		t: t, ctx: testkit.Context(t), registry: prometheus.NewRegistry(), pages: map[string][]page{},
-		graph: testkit.Conn(t, server, bus.RoleGraph), scanner: testkit.Conn(t, server, bus.RoleScanner),
+		graph: testkit.Conn(t, server, bus.RoleAnswers), scanner: testkit.Conn(t, server, bus.RoleScanner),
 	}
 	b.js = testkit.JetStream(t, server, bus.RoleGraph)
 	if err := bus.EnsureStreams(b.ctx, b.js, realm, 1); err != nil {

@@ -38,11 +38,11 @@ func TestDeleteCollection(t *testing.T) {
 	r := start(t)
 	names := r.many("pages", 10)
 	// A6.3, C073: a limit is one page, and tells how to go on.
-	page := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", `{"limit":4}`).Data)
+	page := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", `{"all":true,"limit":4}`).Data)
 	if len(page.Results) != 4 || page.Continue == "" || !slices.Equal(r.names(pods, "pages"), names[4:]) {
 		t.Fatalf("the first page is %+v, left are %v", page, r.names(pods, "pages"))
 	}
-	rest := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", fmt.Sprintf(`{"continue":%q}`, page.Continue)).Data)
+	rest := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", fmt.Sprintf(`{"all":true,"continue":%q}`, page.Continue)).Data)
 	if len(rest.Results) != 6 || rest.Continue != "" || len(r.names(pods, "pages")) != 0 {
 		t.Errorf("the rest is %+v, left are %v", rest, r.names(pods, "pages"))
 	}
@@ -50,7 +50,7 @@ func TestDeleteCollection(t *testing.T) {
 	names = r.many("one", 3)
 	second := r.get(pods, "one", names[1]).GetMetadata().GetUid()
 	// A6.6: a uid precondition holds for each object.
-	of := decode[collectionReply](t, r.request("deletecollection", "_.pods.one", fmt.Sprintf(`{"options":{"preconditions":{"uid":%q}}}`, second)).Data)
+	of := decode[collectionReply](t, r.request("deletecollection", "_.pods.one", fmt.Sprintf(`{"all":true,"options":{"preconditions":{"uid":%q}}}`, second)).Data)
 	if got := fmt.Sprint(of.Results); got != "[{409} {200} {409}]" || len(r.names(pods, "one")) != 2 {
 		t.Errorf("the results are %s, left are %v", got, r.names(pods, "one"))
 	}
@@ -59,7 +59,7 @@ func TestDeleteCollection(t *testing.T) {
 	events, ready := r.watched(r.Objects(pods, "watched"), client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
 	r.expect(events, "ADDED "+names[0], "ADDED "+names[1], "ADDED "+names[2])
-	if _, err := r.Objects(pods, "watched").DeleteCollection(r.ctx, "", nil); err != nil {
+	if _, err := r.Objects(pods, "watched").DeleteWholeCollection(r.ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	// C078: watchers see each object go.
@@ -75,7 +75,7 @@ func TestCollectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range fails {
 		group.Go(func() {
-			results, err := r.Objects(pods, "shop").DeleteCollection(r.ctx, "", nil)
+			results, err := r.Objects(pods, "shop").DeleteWholeCollection(r.ctx, nil)
 			for _, result := range results {
 				err = errors.Join(err, result.Err)
 			}

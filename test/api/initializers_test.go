@@ -190,7 +190,7 @@ func TestUninitializedGo(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.create(pods, "shop", waiting("a", "a.example.com"))
-	results, err := r.Objects(pods, "shop").DeleteCollection(r.ctx, "", nil)
+	results, err := r.Objects(pods, "shop").DeleteWholeCollection(r.ctx, nil)
 	if err != nil || len(results) != 1 {
 		t.Fatalf("deleted %v, %v", results, err)
 	}

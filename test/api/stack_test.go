@@ -91,7 +91,13 @@ func (r *realm) with(t *testing.T) *realm {
 // request sends JSON to the object API, and returns the reply.
 func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
 	r.t.Helper()
-	m := &nats.Msg{Subject: "coppice.default.api.ana." + verb + "." + rest, Data: []byte(body), Header: nats.Header{bus.HeaderContentType: {bus.ContentJSON}}}
+	if inner, ok := strings.CutPrefix(body, "{"); ok {
+		body = `{"protocol":1,` + inner
+		if inner == "}" {
+			body = `{"protocol":1}`
+		}
+	}
+	m := &nats.Msg{Subject: "coppice.default.api.ana." + verb + "." + rest, Data: []byte(body), Header: nats.Header{bus.HeaderContentType: {bus.ContentJSON}, bus.HeaderRequest: {verb}}}
 	for i := 0; i < len(header); i += 2 {
 		m.Header.Set(header[i], header[i+1])
 	}

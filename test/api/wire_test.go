@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 		{name: "bad selector", verb: "list", rest: "_.pods.shop", body: `{"labelSelector":"a in"}`, code: "400", reason: "BadRequest", says: []string{"label selector"}},
 		{name: "bad continue", verb: "list", rest: "_.pods.shop", body: `{"continue":"zzz!"}`, code: "400", reason: "BadRequest", says: []string{"continue"}},
 		{name: "two policies", verb: "delete", rest: "_.pods.shop", body: `{"names":["x"],"options":{"propagationPolicy":"Orphan","orphanDependents":true}}`, code: "422", reason: "Invalid", says: []string{"propagationPolicy"}},
-		{name: "all namespaces", verb: "deletecollection", rest: "_.pods._", body: `{}`, code: "400", reason: "BadRequest", says: []string{"namespace"}},
+		{name: "all namespaces", verb: "deletecollection", rest: "_.pods._", body: `{"all":true}`, code: "400", reason: "BadRequest", says: []string{"namespace"}},
 		{name: "import without session", verb: "import", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","uid":"u"}}]}`, code: "400", reason: "BadRequest", says: []string{"session"}},
 		{name: "import without uid", verb: "import", rest: "_.pods.shop", body: `{"session":"s","objects":[{"metadata":{"name":"x"}}]}`, code: "422", reason: "Invalid", says: []string{"metadata.uid"}},
 		{name: "watch of what nobody knows", verb: "watch", rest: "_.widgets.shop", body: `{}`, code: "404", reason: "UnknownKind", says: []string{"widgets"}},

@@ -93,12 +93,18 @@ func allInOne(ctx context.Context, c childConfig, t *trap, log *slog.Logger) err
 // services runs each service on a connection of its own, under its role.
 func services(ctx context.Context, c childConfig, t *trap, log *slog.Logger) error {
 	type service interface{ Run(context.Context) error }
+	answers, err := dial.Service(ctx, c.URL, "coppice-"+bus.RoleAnswers, log, nats.UserInfo(bus.RoleAnswers, c.Passwords[bus.RoleAnswers]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleAnswers)))
+	if err != nil {
+		return err
+	}
+	defer answers.Close()
 	all := []struct {
 		role string
 		make func(*nats.Conn) (service, error)
 	}{
 		{bus.RoleGraph, func(nc *nats.Conn) (service, error) {
-			gc := graph.Config{Conn: nc, Dir: c.Dir, Log: log}
+			gc := graph.Config{Conn: nc, Answers: answers, Dir: c.Dir, Log: log}
 			c.graph(&gc, t)
 			return graph.New(gc)
 		}},

@@ -63,7 +63,7 @@ func start(t *testing.T, c childConfig) *process {
 // passwords are those of the services.
 func passwords(s *natsd.Server) map[string]string {
 	m := map[string]string{}
-	for _, role := range []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner} {
+	for _, role := range []string{bus.RoleGraph, bus.RoleAnswers, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner} {
 		m[role] = s.Password(role)
 	}
 	return m

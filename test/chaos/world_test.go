@@ -159,7 +159,7 @@ func (w *world) verify(t *testing.T) {
 	ctx := testkit.Context(t)
 	var reply coppicev1.VerifyReply
 	err := rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
-		return rpc.Call(ctx, w.nc, bus.InternalSubject(realm, bus.OpVerify), nil, nil, &reply)
+		return rpc.Call(ctx, w.nc, bus.InternalSubject(realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply)
 	})
 	switch {
 	case err != nil:

@@ -264,7 +264,7 @@ func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1
 		options.Preconditions = pre
 		request = &coppicev1.DeleteRequest{Names: []string{it.name}, Options: options, Version: it.version}
 	case bus.VerbDeleteCollection:
-		return s.deleteCollection(ctx, at, &coppicev1.DeleteCollectionRequest{LabelSelector: it.name, Options: options})
+		return s.deleteCollection(ctx, at, &coppicev1.DeleteCollectionRequest{LabelSelector: it.name, All: it.name == "", Options: options})
 	case bus.VerbRemoveFinalizer:
 		request = &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerHolder{{Name: it.name, Preconditions: pre}}, Reason: "the script says so"}
 	case bus.VerbPatch:

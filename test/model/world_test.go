@@ -65,7 +65,9 @@ type service struct {
 	done   chan struct{}
 	nc     *nats.Conn
 	graph  *graph.Service
-	ready  func() error
+	// answers is the graph service's other connection.
+	answers *nats.Conn
+	ready   func() error
 }
 
 func newWorld(tb testing.TB, ctx context.Context) *world {
@@ -110,6 +112,9 @@ func (s *service) stop() {
 	s.cancel()
 	<-s.done
 	s.nc.Close()
+	if s.answers != nil {
+		s.answers.Close()
+	}
 }
 
 func (w *world) connect(role string) *nats.Conn {
@@ -122,13 +127,13 @@ func (w *world) connect(role string) *nats.Conn {
 }
 
 func (w *world) startGraph(ctx context.Context, i int) {
-	nc := w.connect(bus.RoleGraph)
-	g, err := graph.New(graph.Config{Conn: nc, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i)})
+	nc, answers := w.connect(bus.RoleGraph), w.connect(bus.RoleAnswers)
+	g, err := graph.New(graph.Config{Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i)})
 	if err != nil {
 		panic(err)
 	}
 	w.graphs[i] = w.run1(ctx, nc, g.Run, g.Ready)
-	w.graphs[i].graph = g
+	w.graphs[i].graph, w.graphs[i].answers = g, answers
 }
 
 // start starts one of the other services. A service that cannot be made is a
@@ -384,7 +389,7 @@ func (w *world) atRest(tb testing.TB) {
 func (w *world) verify(ctx context.Context) error {
 	var reply coppicev1.VerifyReply
 	err := rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
-		return rpc.Call(ctx, w.nc, bus.InternalSubject(bus.DefaultRealm, bus.OpVerify), nil, nil, &reply)
+		return rpc.Call(ctx, w.nc, bus.InternalSubject(bus.DefaultRealm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply)
 	})
 	if err == nil && reply.GetDifference() != "" {
 		err = fmt.Errorf("S11: the state is not the fold of the log: %s", reply.GetDifference())

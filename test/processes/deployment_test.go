@@ -72,7 +72,10 @@ func (d *deployment) nats() *process {
 // command starts a command of coppice, under a role.
 func (d *deployment) command(name, role, secret string, args ...string) *process {
 	d.t.Helper()
-	env := []string{"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret}
+	env := []string{
+		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret,
+		"COPPICE_ANSWERS_USER=" + bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers),
+	}
 	return start(d.t, d.ctx, d.dir, name, env, program("coppice"), append(args, "--server", d.url(), "--user", role)...)
 }
 

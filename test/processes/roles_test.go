@@ -17,6 +17,7 @@ import (
 
 const (
 	graph       = bus.RoleGraph
+	answers     = bus.RoleAnswers
 	processor   = bus.RoleProcessor
 	scanner     = bus.RoleScanner
 	finalizers  = bus.RoleFinalizers
@@ -32,7 +33,7 @@ type only []string
 
 var (
 	nobody   = only{}
-	everyone = only{graph, processor, scanner, finalizers, finalizer, agent, application, reader, operator}
+	everyone = only{graph, answers, processor, scanner, finalizers, finalizer, agent, application, reader, operator}
 	// own and other are the durables of the external finalizer and of another.
 	own   = bus.FinalizerDurable(bus.ExampleFinalizer)
 	other = bus.FinalizerDurable("example.com/other")
@@ -137,8 +138,9 @@ var mayPublish = map[string]only{
 	"$JS.API.STREAM.SNAPSHOT.coppice-default-log":                               {graph},
 
 	// Nobody answers in another's name, or speaks to the server itself.
-	"_INBOX.processor.x":     {graph},
-	"_INBOX.application.x":   {graph},
+	"_INBOX.processor.x":     {answers},
+	"_INBOX.application.x":   {answers},
+	"_R_.x.y":                {answers},
 	"$SYS.REQ.SERVER.PING":   nobody,
 	"$JS.FC.coppice-default": {graph},
 }
@@ -153,14 +155,14 @@ var maySubscribe = map[string]only{
 	"coppice.default.work.dirty":        nobody,
 	"coppice.default.finalize.>":        nobody,
 	"coppice.default.parked.>":          nobody,
-	"coppice.default.api.>":             {graph},
-	"coppice.default.internal.>":        {graph},
-	"coppice.default.internal.propose":  {graph},
+	"coppice.default.api.>":             {answers},
+	"coppice.default.internal.>":        {answers},
+	"coppice.default.internal.propose":  {answers},
 	"coppice.other.api.>":               nobody,
 	"$JS.API.>":                         nobody,
 	"$JS.ACK.>":                         nobody,
 	"$KV.coppice-leases.default.writer": nobody,
-	"$SRV.PING":                         {graph},
+	"$SRV.PING":                         {answers},
 	"_INBOX.>":                          nobody,
 }
 

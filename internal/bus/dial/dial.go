@@ -35,6 +35,9 @@ type Config struct {
 	Timeout time.Duration
 	// InboxPrefix is where replies come to: by default the user's private inbox.
 	InboxPrefix string
+	// Actor is the actor of requests: without a user, replies come to its inbox,
+	// as the graph service requires.
+	Actor string
 }
 
 // DefaultURL is where NATS is for who says nothing.
@@ -124,6 +127,8 @@ func (c *Config) options() (url string, opts []nats.Option, err error) {
 		prefix = ""
 		if user != "" && c.Password != "" || user != "" && c.User == "" {
 			prefix = bus.InboxPrefix(user)
+		} else if c.Actor != "" {
+			prefix = bus.InboxPrefix(c.Actor)
 		}
 	}
 	if prefix != "" {

@@ -51,9 +51,6 @@ authorization {
 		fmt.Fprintf(&b, "    # %s\n    {\n      user: %s\n      password: $%s\n      permissions: {\n", r.About, r.Name, PasswordVariable(r.Name))
 		list(&b, "publish", r.Publish)
 		list(&b, "subscribe", r.Subscribe)
-		if r.Replies {
-			fmt.Fprintf(&b, "        allow_responses: { max: -1, expires: \"%s\" }\n", bus.ReplyExpiry)
-		}
 		b.WriteString("      }\n    }\n")
 	}
 	b.WriteString("  ]\n}\n")
@@ -71,5 +68,5 @@ func list(b *strings.Builder, what string, subjects []string) {
 
 // PasswordVariable is the environment variable that has a role's password.
 func PasswordVariable(role string) string {
-	return "COPPICE_" + strings.ToUpper(role) + "_PASSWORD"
+	return "COPPICE_" + strings.ToUpper(strings.ReplaceAll(role, "-", "_")) + "_PASSWORD"
 }

@@ -146,14 +146,10 @@ func onLoopback(host string) bool {
 }
 
 func permissions(r bus.Role) *server.Permissions {
-	p := &server.Permissions{
+	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: r.Publish},
 		Subscribe: &server.SubjectPermission{Allow: r.Subscribe},
 	}
-	if r.Replies {
-		p.Response = &server.ResponsePermission{MaxMsgs: -1, Expires: bus.ReplyExpiry}
-	}
-	return p
 }
 
 func newPassword() (string, error) {

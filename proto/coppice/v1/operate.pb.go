@@ -29,7 +29,9 @@ const (
 type ConsumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the process that is about to pull, for people.
-	Holder        string `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -69,6 +71,13 @@ func (x *ConsumeRequest) GetHolder() string {
 		return x.Holder
 	}
 	return ""
+}
+
+func (x *ConsumeRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 // ConsumeReply says where to pull calls from.
@@ -185,8 +194,10 @@ type ReadLogRequest struct {
 	Uids []string `protobuf:"bytes,7,rep,name=uids,proto3" json:"uids,omitempty"`
 	// Leave out commits without an event about an object of this name, and in
 	// this namespace. Either may be empty.
-	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
-	Namespace     string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Namespace string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +293,13 @@ func (x *ReadLogRequest) GetNamespace() string {
 		return x.Namespace
 	}
 	return ""
+}
+
+func (x *ReadLogRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 // LogBatch is part of a reply to readlog. One without entries, sent every few
@@ -466,7 +484,9 @@ type ReadWarningsRequest struct {
 	// Leave out the warnings that are kept now.
 	NewOnly bool `protobuf:"varint,3,opt,name=new_only,json=newOnly,proto3" json:"new_only,omitempty"`
 	// Continue a reply: WarningBatch.next.
-	FromSequence  uint64 `protobuf:"varint,4,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	FromSequence uint64 `protobuf:"varint,4,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +545,13 @@ func (x *ReadWarningsRequest) GetNewOnly() bool {
 func (x *ReadWarningsRequest) GetFromSequence() uint64 {
 	if x != nil {
 		return x.FromSequence
+	}
+	return 0
+}
+
+func (x *ReadWarningsRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
 	}
 	return 0
 }
@@ -607,7 +634,9 @@ type ListConsumersRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Finalizers []string               `protobuf:"bytes,1,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// Resources, such as "pods" or "replicasets.apps".
-	Agents        []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -654,6 +683,13 @@ func (x *ListConsumersRequest) GetAgents() []string {
 		return x.Agents
 	}
 	return nil
+}
+
+func (x *ListConsumersRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type ListConsumersReply struct {
@@ -854,7 +890,9 @@ type ListParkedRequest struct {
 	// Only these; an unknown one is left out.
 	Ids []uint64 `protobuf:"varint,3,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	// With the content of the messages.
-	Content       bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
+	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +953,13 @@ func (x *ListParkedRequest) GetContent() bool {
 		return x.Content
 	}
 	return false
+}
+
+func (x *ListParkedRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type ListParkedReply struct {
@@ -1025,8 +1070,10 @@ func (x *ParkedWork) GetWork() *Parked {
 // ParkedRequest is the request of retryparked, which publishes the messages
 // again, and of dropparked, which forgets them.
 type ParkedRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []uint64               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   []uint64               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1066,6 +1113,13 @@ func (x *ParkedRequest) GetIds() []uint64 {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *ParkedRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 // ParkedReply has a result for each id, in order.
@@ -1169,7 +1223,9 @@ func (x *ParkedResult) GetError() *Status {
 // VerifyRequest is the request of verify. The reply is a stream of VerifyBatch,
 // which an empty message ends.
 type VerifyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1202,6 +1258,13 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *VerifyRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 // VerifyBatch reports progress every few seconds; the last one has the result
@@ -1280,16 +1343,17 @@ var File_coppice_v1_operate_proto protoreflect.FileDescriptor
 const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\n" +
 	"\x18coppice/v1/operate.proto\x12\n" +
-	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/status.proto\x1a\x15coppice/v1/work.proto\"(\n" +
+	"coppice.v1\x1a\x14coppice/v1/log.proto\x1a\x17coppice/v1/status.proto\x1a\x15coppice/v1/work.proto\"D\n" +
 	"\x0eConsumeRequest\x12\x16\n" +
-	"\x06holder\x18\x01 \x01(\tR\x06holder\"\xcc\x01\n" +
+	"\x06holder\x18\x01 \x01(\tR\x06holder\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcc\x01\n" +
 	"\fConsumeReply\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x18\n" +
 	"\adurable\x18\x02 \x01(\tR\adurable\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x19\n" +
 	"\back_wait\x18\x04 \x01(\x03R\aackWait\x12&\n" +
 	"\x0fmax_ack_pending\x18\x05 \x01(\rR\rmaxAckPending\x12-\n" +
-	"\x12inactive_threshold\x18\x06 \x01(\x03R\x11inactiveThreshold\"\x8c\x02\n" +
+	"\x12inactive_threshold\x18\x06 \x01(\x03R\x11inactiveThreshold\"\xa8\x02\n" +
 	"\x0eReadLogRequest\x12#\n" +
 	"\rfrom_sequence\x18\x01 \x01(\x04R\ffromSequence\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x12\x1f\n" +
@@ -1300,7 +1364,8 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\tmax_bytes\x18\x06 \x01(\x04R\bmaxBytes\x12\x12\n" +
 	"\x04uids\x18\a \x03(\tR\x04uids\x12\x12\n" +
 	"\x04name\x18\b \x01(\tR\x04name\x12\x1c\n" +
-	"\tnamespace\x18\t \x01(\tR\tnamespace\"\xcc\x01\n" +
+	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcc\x01\n" +
 	"\bLogBatch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12.\n" +
 	"\aentries\x18\x02 \x03(\v2\x14.coppice.v1.LogEntryR\aentries\x12\x12\n" +
@@ -1315,22 +1380,24 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x06commit\x18\x03 \x01(\v2\x12.coppice.v1.CommitR\x06commit\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\tR\n" +
-	"unreadable\"\x7f\n" +
+	"unreadable\"\x9b\x01\n" +
 	"\x13ReadWarningsRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x19\n" +
 	"\bnew_only\x18\x03 \x01(\bR\anewOnly\x12#\n" +
-	"\rfrom_sequence\x18\x04 \x01(\x04R\ffromSequence\"\x8f\x01\n" +
+	"\rfrom_sequence\x18\x04 \x01(\x04R\ffromSequence\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x8f\x01\n" +
 	"\fWarningBatch\x12/\n" +
 	"\bwarnings\x18\x01 \x03(\v2\x13.coppice.v1.WarningR\bwarnings\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"N\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"j\n" +
 	"\x14ListConsumersRequest\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x01 \x03(\tR\n" +
 	"finalizers\x12\x16\n" +
-	"\x06agents\x18\x02 \x03(\tR\x06agents\"\x91\x01\n" +
+	"\x06agents\x18\x02 \x03(\tR\x06agents\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x91\x01\n" +
 	"\x12ListConsumersReply\x127\n" +
 	"\tconsumers\x18\x01 \x03(\v2\x19.coppice.v1.ConsumerStateR\tconsumers\x12\x1f\n" +
 	"\vqueued_work\x18\x02 \x01(\x04R\n" +
@@ -1348,27 +1415,30 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\apulling\x18\t \x01(\rR\apulling\x12\x1f\n" +
 	"\vlast_active\x18\n" +
 	" \x01(\x03R\n" +
-	"lastActive\"k\n" +
+	"lastActive\"\x87\x01\n" +
 	"\x11ListParkedRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03ids\x18\x03 \x03(\x04R\x03ids\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\"U\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"U\n" +
 	"\x0fListParkedReply\x12.\n" +
 	"\x06parked\x18\x01 \x03(\v2\x16.coppice.v1.ParkedWorkR\x06parked\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\"D\n" +
 	"\n" +
 	"ParkedWork\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
-	"\x04work\x18\x02 \x01(\v2\x12.coppice.v1.ParkedR\x04work\"!\n" +
+	"\x04work\x18\x02 \x01(\v2\x12.coppice.v1.ParkedR\x04work\"=\n" +
 	"\rParkedRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\x04R\x03ids\"A\n" +
+	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"A\n" +
 	"\vParkedReply\x122\n" +
 	"\aresults\x18\x01 \x03(\v2\x18.coppice.v1.ParkedResultR\aresults\"H\n" +
 	"\fParkedResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
-	"\x05error\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x05error\"\x0f\n" +
-	"\rVerifyRequest\"\x98\x01\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x05error\"+\n" +
+	"\rVerifyRequest\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x98\x01\n" +
 	"\vVerifyBatch\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\x12/\n" +

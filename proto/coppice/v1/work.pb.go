@@ -422,7 +422,9 @@ type ResolveRequest struct {
 	// Not before this revision.
 	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// At most so many objects in the reply beyond those asked for.
-	Closure       uint32 `protobuf:"varint,3,opt,name=closure,proto3" json:"closure,omitempty"`
+	Closure uint32 `protobuf:"varint,3,opt,name=closure,proto3" json:"closure,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -474,6 +476,13 @@ func (x *ResolveRequest) GetMinRevision() uint64 {
 func (x *ResolveRequest) GetClosure() uint32 {
 	if x != nil {
 		return x.Closure
+	}
+	return 0
+}
+
+func (x *ResolveRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
 	}
 	return 0
 }
@@ -549,7 +558,9 @@ type ProposeRequest struct {
 	// Packed one behind the other, owners before dependents.
 	Collect []byte `protobuf:"bytes,1,opt,name=collect,proto3" json:"collect,omitempty"`
 	// Objects with a solid owner whose other references are to be removed.
-	Strip         []byte `protobuf:"bytes,2,opt,name=strip,proto3" json:"strip,omitempty"`
+	Strip []byte `protobuf:"bytes,2,opt,name=strip,proto3" json:"strip,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +607,13 @@ func (x *ProposeRequest) GetStrip() []byte {
 		return x.Strip
 	}
 	return nil
+}
+
+func (x *ProposeRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type ProposeReply struct {
@@ -670,8 +688,10 @@ func (x *ProposeReply) GetRefused() []byte {
 
 // OrphanRequest, to internal.orphan.
 type OrphanRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Groups []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +731,13 @@ func (x *OrphanRequest) GetGroups() []*DependentsOf {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *OrphanRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type OrphanReply struct {
@@ -767,9 +794,11 @@ func (x *OrphanReply) GetOrphaned() uint32 {
 
 // FinishRequest, to internal.finish: the built-in finalizer of these objects is done.
 type FinishRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Finalizer     string                 `protobuf:"bytes,1,opt,name=finalizer,proto3" json:"finalizer,omitempty"`
-	Uids          []byte                 `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Finalizer string                 `protobuf:"bytes,1,opt,name=finalizer,proto3" json:"finalizer,omitempty"`
+	Uids      []byte                 `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +845,13 @@ func (x *FinishRequest) GetUids() []byte {
 		return x.Uids
 	}
 	return nil
+}
+
+func (x *FinishRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type FinishReply struct {
@@ -881,8 +917,10 @@ func (x *FinishReply) GetRefused() []byte {
 
 // EvictRequest, to internal.evict: as EvictChunk.
 type EvictRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Groups []*DependentsOf        `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -922,6 +960,13 @@ func (x *EvictRequest) GetGroups() []*DependentsOf {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *EvictRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
 }
 
 type EvictReply struct {
@@ -1037,8 +1082,10 @@ type WalkRequest struct {
 	// "pods" or "replicasets.apps".
 	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	// From the reply before.
-	Cursor        []byte `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor []byte `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Limit  uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1090,6 +1137,13 @@ func (x *WalkRequest) GetCursor() []byte {
 func (x *WalkRequest) GetLimit() uint32 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *WalkRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
 	}
 	return 0
 }
@@ -1152,8 +1206,10 @@ type RedriveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only what has been owed for so long and was not published since.
 	MinAgeMilliseconds uint32 `protobuf:"varint,1,opt,name=min_age_milliseconds,json=minAgeMilliseconds,proto3" json:"min_age_milliseconds,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RedriveRequest) Reset() {
@@ -1189,6 +1245,13 @@ func (*RedriveRequest) Descriptor() ([]byte, []int) {
 func (x *RedriveRequest) GetMinAgeMilliseconds() uint32 {
 	if x != nil {
 		return x.MinAgeMilliseconds
+	}
+	return 0
+}
+
+func (x *RedriveRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
 	}
 	return 0
 }
@@ -1306,8 +1369,54 @@ func (x *OwedCount) GetOldest() int64 {
 	return 0
 }
 
-// CyclesReply, to internal.cycles (whose request is empty): cycles of objects
-// that own each other, and that nothing outside of them owns.
+// CyclesRequest, to internal.cycles: look for cycles of objects that own each
+// other, and that nothing outside of them owns.
+type CyclesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CyclesRequest) Reset() {
+	*x = CyclesRequest{}
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CyclesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CyclesRequest) ProtoMessage() {}
+
+func (x *CyclesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CyclesRequest.ProtoReflect.Descriptor instead.
+func (*CyclesRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CyclesRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// CyclesReply counts what was found, and what was deleted of it.
 type CyclesReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -1321,7 +1430,7 @@ type CyclesReply struct {
 
 func (x *CyclesReply) Reset() {
 	*x = CyclesReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1442,7 @@ func (x *CyclesReply) String() string {
 func (*CyclesReply) ProtoMessage() {}
 
 func (x *CyclesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1455,7 @@ func (x *CyclesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CyclesReply.ProtoReflect.Descriptor instead.
 func (*CyclesReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CyclesReply) GetRevision() uint64 {
@@ -1393,7 +1502,7 @@ type VerifyReply struct {
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1514,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1527,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1477,7 +1586,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1598,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1611,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Warning) GetResource() string {
@@ -1571,7 +1680,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	mi := &file_coppice_v1_work_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1692,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	mi := &file_coppice_v1_work_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1705,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1672,60 +1781,69 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\rTerminateCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"}\n" +
 	"\x0eResolveRequest\x12\x12\n" +
 	"\x04uids\x18\x01 \x01(\fR\x04uids\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x18\n" +
-	"\aclosure\x18\x03 \x01(\rR\aclosure\"V\n" +
+	"\aclosure\x18\x03 \x01(\rR\aclosure\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"V\n" +
 	"\fResolveReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04uids\x18\x02 \x01(\fR\x04uids\x12\x16\n" +
-	"\x06traits\x18\x03 \x01(\fR\x06traits\"@\n" +
+	"\x06traits\x18\x03 \x01(\fR\x06traits\"\\\n" +
 	"\x0eProposeRequest\x12\x18\n" +
 	"\acollect\x18\x01 \x01(\fR\acollect\x12\x14\n" +
-	"\x05strip\x18\x02 \x01(\fR\x05strip\"~\n" +
+	"\x05strip\x18\x02 \x01(\fR\x05strip\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"~\n" +
 	"\fProposeReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tcollected\x18\x02 \x01(\rR\tcollected\x12\x1a\n" +
 	"\bstripped\x18\x03 \x01(\rR\bstripped\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\fR\arefused\"A\n" +
+	"\arefused\x18\x04 \x01(\fR\arefused\"]\n" +
 	"\rOrphanRequest\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"E\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"E\n" +
 	"\vOrphanReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
-	"\borphaned\x18\x02 \x01(\rR\borphaned\"A\n" +
+	"\borphaned\x18\x02 \x01(\rR\borphaned\"]\n" +
 	"\rFinishRequest\x12\x1c\n" +
 	"\tfinalizer\x18\x01 \x01(\tR\tfinalizer\x12\x12\n" +
-	"\x04uids\x18\x02 \x01(\fR\x04uids\"_\n" +
+	"\x04uids\x18\x02 \x01(\fR\x04uids\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"_\n" +
 	"\vFinishReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\rR\bfinished\x12\x18\n" +
-	"\arefused\x18\x03 \x01(\fR\arefused\"@\n" +
+	"\arefused\x18\x03 \x01(\fR\arefused\"\\\n" +
 	"\fEvictRequest\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"B\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"B\n" +
 	"\n" +
 	"EvictReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
 	"\aevicted\x18\x02 \x01(\rR\aevicted\"H\n" +
 	"\fUnblockReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
-	"\tunblocked\x18\x02 \x01(\rR\tunblocked\"W\n" +
+	"\tunblocked\x18\x02 \x01(\rR\tunblocked\"s\n" +
 	"\vWalkRequest\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\fR\x06cursor\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"W\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"W\n" +
 	"\tWalkReply\x122\n" +
 	"\aobjects\x18\x01 \x01(\v2\x18.coppice.v1.ResolveReplyR\aobjects\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"B\n" +
+	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"^\n" +
 	"\x0eRedriveRequest\x120\n" +
-	"\x14min_age_milliseconds\x18\x01 \x01(\rR\x12minAgeMilliseconds\"U\n" +
+	"\x14min_age_milliseconds\x18\x01 \x01(\rR\x12minAgeMilliseconds\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"U\n" +
 	"\fRedriveReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12)\n" +
 	"\x04owed\x18\x02 \x03(\v2\x15.coppice.v1.OwedCountR\x04owed\"K\n" +
 	"\tOwedCount\x12\x12\n" +
 	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
-	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"y\n" +
+	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"+\n" +
+	"\rCyclesRequest\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"y\n" +
 	"\vCyclesReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
 	"\x06cycles\x18\x02 \x01(\rR\x06cycles\x12\x18\n" +
@@ -1767,7 +1885,7 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_coppice_v1_work_proto_goTypes = []any{
 	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
 	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
@@ -1792,18 +1910,19 @@ var file_coppice_v1_work_proto_goTypes = []any{
 	(*RedriveRequest)(nil), // 20: coppice.v1.RedriveRequest
 	(*RedriveReply)(nil),   // 21: coppice.v1.RedriveReply
 	(*OwedCount)(nil),      // 22: coppice.v1.OwedCount
-	(*CyclesReply)(nil),    // 23: coppice.v1.CyclesReply
-	(*VerifyReply)(nil),    // 24: coppice.v1.VerifyReply
-	(*Warning)(nil),        // 25: coppice.v1.Warning
-	(*Parked)(nil),         // 26: coppice.v1.Parked
-	(*Object)(nil),         // 27: coppice.v1.Object
+	(*CyclesRequest)(nil),  // 23: coppice.v1.CyclesRequest
+	(*CyclesReply)(nil),    // 24: coppice.v1.CyclesReply
+	(*VerifyReply)(nil),    // 25: coppice.v1.VerifyReply
+	(*Warning)(nil),        // 26: coppice.v1.Warning
+	(*Parked)(nil),         // 27: coppice.v1.Parked
+	(*Object)(nil),         // 28: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 2: coppice.v1.EvictChunk.groups:type_name -> coppice.v1.DependentsOf
-	27, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	27, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	28, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	28, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
 	2,  // 5: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 6: coppice.v1.EvictRequest.groups:type_name -> coppice.v1.DependentsOf
 	8,  // 7: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
@@ -1827,7 +1946,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -37,13 +37,18 @@ func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
 	return q, nil
 }
 
-// read decodes the body. An empty body is an empty message.
-func (q *request) read(m proto.Message) *lifecycle.Error {
+// versioned is a request message.
+type versioned interface {
+	proto.Message
+	GetProtocol() uint32
+}
+
+// read decodes the body. One without the version of its format is refused, and so
+// is an empty one: it is the answer to another request, or a mistake.
+func (q *request) read(m versioned) *lifecycle.Error {
 	var err error
 	if q.json {
-		if len(q.Data()) > 0 {
-			err = manifest.UnmarshalMessage(q.Data(), m)
-		}
+		err = manifest.UnmarshalMessage(q.Data(), m)
 	} else {
 		err = objectcodec.Unmarshal(q.Data(), m)
 	}
@@ -53,6 +58,9 @@ func (q *request) read(m proto.Message) *lifecycle.Error {
 			encoding = "JSON"
 		}
 		return lifecycle.ErrBadRequest("the request is not a %s as %s: %v", m.ProtoReflect().Descriptor().FullName(), encoding, err)
+	}
+	if m.GetProtocol() != bus.Protocol {
+		return lifecycle.ErrBadRequest("protocol: %d; a %s has protocol %d", m.GetProtocol(), m.ProtoReflect().Descriptor().FullName(), bus.Protocol)
 	}
 	return nil
 }
@@ -105,9 +113,6 @@ func (q *request) maxError() int { return min(q.maxPayload/8, 64<<10) }
 // send sends a reply. A micro.Request's own methods are for the goroutine of
 // its handler, and most answers come from others.
 func (q *request) send(header nats.Header, data []byte) {
-	if q.Reply() == "" {
-		return
-	}
 	header[bus.HeaderContentType] = []string{q.contentType()}
 	// Nobody to tell if it fails: the sender is gone.
 	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.Reply(), Header: header, Data: data})

@@ -37,13 +37,13 @@ func serve(t *testing.T, handle func(*server, *request)) *bench {
 	t.Helper()
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 64 << 10})
 	b := &bench{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
-	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleGraph), Log: slog.New(slog.DiscardHandler)}, "coppice-test", "a test", "")
+	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), Log: slog.New(slog.DiscardHandler)}, "coppice-test", "a test", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.server = s
 	t.Cleanup(func() { _ = s.Stop() })
-	if err := s.add("get", subject, func(q *request) { handle(s, q) }); err != nil {
+	if err := s.add(s.verb(bus.VerbGet), func(q *request) { handle(s, q) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.nc.Flush(); err != nil {
@@ -54,7 +54,7 @@ func serve(t *testing.T, handle func(*server, *request)) *bench {
 
 func (b *bench) request(contentType string, data []byte) *nats.Msg {
 	b.t.Helper()
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}
 	if contentType != "" {
 		m.Header.Set(bus.HeaderContentType, contentType)
 	}
@@ -92,7 +92,7 @@ func TestEncodings(t *testing.T) {
 		err := q.read(&r)
 		q.answer(&coppicev1.ObjectsReply{Revision: uint64(len(r.GetNames()))}, err)
 	})
-	packed, err := proto.Marshal(&coppicev1.GetRequest{Names: []string{"a", "b"}})
+	packed, err := proto.Marshal(&coppicev1.GetRequest{Protocol: bus.Protocol, Names: []string{"a", "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +104,7 @@ func TestEncodings(t *testing.T) {
 	}{
 		{"", packed, bus.ContentProtobuf, 2},
 		{bus.ContentProtobuf, packed, bus.ContentProtobuf, 2},
-		{bus.ContentJSON, []byte(`{"names":["a","b","c"]}`), bus.ContentJSON, 3},
-		{"", nil, bus.ContentProtobuf, 0},
-		{bus.ContentJSON, nil, bus.ContentJSON, 0},
+		{bus.ContentJSON, []byte(`{"protocol":1,"names":["a","b","c"]}`), bus.ContentJSON, 3},
 	} {
 		m := b.request(c.contentType, c.data)
 		var reply coppicev1.ObjectsReply
@@ -118,6 +116,17 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%q: %v as %q, %v; want revision %d as %q", c.contentType, &reply, got, err, c.revision, c.answer)
 		}
 	}
+	// One without a version is none, an empty one among them.
+	for _, c := range []struct {
+		contentType, answer string
+		data                []byte
+	}{
+		{"", bus.ContentProtobuf, nil}, {bus.ContentJSON, bus.ContentJSON, []byte(`{}`)}, {bus.ContentJSON, bus.ContentJSON, []byte(`{"names":["a"]}`)},
+		{bus.ContentJSON, bus.ContentJSON, []byte(`{"protocol":2,"names":["a"]}`)},
+	} {
+		refused(t, b.request(c.contentType, c.data), c.answer, "400", lifecycle.ReasonBadRequest, "protocol")
+	}
+	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "as JSON")
 	refused(t, b.request("", []byte{0xff}), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as protobuf")
 	refused(t, b.request(bus.ContentJSON, []byte(`{"names":`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as JSON")
 	refused(t, b.request("text/plain", packed), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, bus.ContentJSON)
@@ -202,7 +211,7 @@ func TestTooManyReads(t *testing.T) {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for range maxReads {
-		if err := b.client.PublishRequest(subject, inbox, nil); err != nil {
+		if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
 			t.Fatal(err)
 		}
 		testkit.Receive(t, b.ctx, "a read to begin", begun)
@@ -229,7 +238,7 @@ func TestStop(t *testing.T) {
 			return &coppicev1.ListReply{}, nil
 		})
 	})
-	if err := b.client.PublishRequest(subject, b.client.NewInbox(), nil); err != nil {
+	if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: b.client.NewInbox(), Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Receive(t, b.ctx, "the read to begin", begun)

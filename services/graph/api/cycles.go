@@ -20,6 +20,10 @@ import (
 // has them collected if the realm wants it. It is asked for by the scanner, and
 // takes a look at every object; one at a time.
 func (s *writerServer) cycles(q *request) {
+	if err := q.read(&coppicev1.CyclesRequest{}); err != nil {
+		q.answer(nil, err)
+		return
+	}
 	if !s.looking.TryLock() {
 		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
 		return

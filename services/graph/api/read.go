@@ -230,6 +230,9 @@ func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error
 	if fail != nil {
 		return lifecycle.ErrBadRequest("%v", fail)
 	}
+	if all := r.GetLabelSelector() == ""; all != r.GetAll() {
+		return lifecycle.ErrBadRequest("all is %t with the label selector %q: a deletecollection names a selector, or says all, and not both", r.GetAll(), r.GetLabelSelector())
+	}
 	after, err := decodeToken(r.GetContinue())
 	if err != nil {
 		return err

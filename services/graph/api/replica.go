@@ -47,17 +47,17 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 	}
 	rs := &replicaServer{server: s, r: r}
 	for _, e := range []struct {
-		name, subject string
-		handle        func(*request)
+		*endpoint
+		handle func(*request)
 	}{
-		{bus.VerbResolve, bus.APIPattern(c.Realm, bus.VerbResolve), rs.resolveObjects},
-		{bus.VerbPlan, bus.APIPattern(c.Realm, bus.VerbPlan), rs.plan},
-		{bus.VerbWatch, bus.APIPattern(c.Realm, bus.VerbWatch), rs.watch},
-		{"internal-" + bus.OpResolve, bus.InternalSubject(c.Realm, bus.OpResolve), rs.resolve},
-		{"internal-" + bus.OpWalk, bus.InternalSubject(c.Realm, bus.OpWalk), rs.walk},
-		{"internal-" + bus.OpVerify, bus.InternalSubject(c.Realm, bus.OpVerify), rs.verify},
+		{s.verb(bus.VerbResolve), rs.resolveObjects},
+		{s.verb(bus.VerbPlan), rs.plan},
+		{s.verb(bus.VerbWatch), rs.watch},
+		{s.operation(bus.OpResolve, bus.RoleProcessor, bus.RoleScanner), rs.resolve},
+		{s.operation(bus.OpWalk, bus.RoleScanner), rs.walk},
+		{s.operation(bus.OpVerify, bus.RoleOperator), rs.verify},
 	} {
-		if err := s.add(e.name, e.subject, e.handle); err != nil {
+		if err := s.add(e.endpoint, e.handle); err != nil {
 			_ = s.Stop()
 			return nil, err
 		}
@@ -155,6 +155,10 @@ func (s *replicaServer) walk(q *request) {
 
 // verify takes as long as it takes; one at a time.
 func (s *replicaServer) verify(q *request) {
+	if err := q.read(&coppicev1.VerifyRequest{}); err != nil {
+		q.answer(nil, err)
+		return
+	}
 	if !s.verifying.TryLock() {
 		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second})
 		return

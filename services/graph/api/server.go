@@ -22,8 +22,12 @@ import (
 // Config is what both services need.
 type Config struct {
 	Realm string
-	Conn  *nats.Conn
-	State *state.State
+	// Conn answers. It may publish to inboxes only, and does nothing else.
+	Conn *nats.Conn
+	// AnyInbox lets every actor name any inbox for replies: right only where every
+	// client is the same user.
+	AnyInbox bool
+	State    *state.State
 	// Instance names this process to people.
 	Instance string
 	Version  string
@@ -145,15 +149,36 @@ func (s *server) stopping() *lifecycle.Error {
 // Stopper is a service that answers until it is stopped.
 type Stopper interface{ Stop() error }
 
-func (s *server) add(name, subject string, handle func(*request)) error {
+// verb is an endpoint of the object API.
+func (s *server) verb(name string) *endpoint {
+	return &endpoint{name: name, subject: bus.APIPattern(s.Realm, name)}
+}
+
+// operation is an internal endpoint, for the services that have these roles.
+func (s *server) operation(name string, actors ...string) *endpoint {
+	return &endpoint{name: name, subject: bus.InternalSubject(s.Realm, name), actors: actors}
+}
+
+func (s *server) add(e *endpoint, handle func(*request)) error {
+	name := e.name
+	if e.actors != nil {
+		name = "internal-" + name
+	}
 	err := s.micro.AddEndpoint(name, micro.HandlerFunc(func(r micro.Request) {
+		if !answerable(r.Reply()) {
+			s.Log.Debug("message dropped: its reply subject is not an inbox", "subject", r.Subject(), "reply", r.Reply())
+			return
+		}
 		q, err := s.request(r)
+		if err == nil {
+			err = s.admit(e, r)
+		}
 		if err != nil {
 			q.answer(nil, err)
 			return
 		}
 		handle(q)
-	}), micro.WithEndpointSubject(subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+	}), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
 	if err != nil {
 		return fmt.Errorf("api: realm %s: endpoint %s: %w", s.Realm, name, err)
 	}

@@ -29,9 +29,6 @@ func (s *replicaServer) watch(q *request) {
 	if err == nil && s.State.Kinds().Resource(resource(at)) == nil {
 		err = lifecycle.ErrUnknownKind(resource(at))
 	}
-	if err == nil && q.Reply() == "" {
-		return // nobody to tell
-	}
 	if err != nil {
 		q.answer(nil, err)
 		return

@@ -56,7 +56,7 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbList, s.list},
 		{bus.VerbStatus, s.status},
 	} {
-		err := s.add(e.verb, bus.APIPattern(s.Realm, e.verb), func(q *request) {
+		err := s.add(s.verb(e.verb), func(q *request) {
 			at, err := s.target(q)
 			if err == nil {
 				err = e.handle(q, at)
@@ -79,7 +79,7 @@ func (s *writerServer) endpoints() error {
 		{bus.OpFinish, bus.RoleFinalizers, finish},
 		{bus.OpEvict, bus.RoleFinalizers, evict},
 	} {
-		err := s.add("internal-"+e.op, bus.InternalSubject(s.Realm, e.op), func(q *request) {
+		err := s.add(s.operation(e.op, e.actor), func(q *request) {
 			work, err := e.work(q)
 			if err != nil {
 				q.answer(nil, err)
@@ -99,10 +99,10 @@ func (s *writerServer) endpoints() error {
 			return err
 		}
 	}
-	if err := s.add("internal-"+bus.OpCycles, bus.InternalSubject(s.Realm, bus.OpCycles), s.cycles); err != nil {
+	if err := s.add(s.operation(bus.OpCycles, bus.RoleScanner), s.cycles); err != nil {
 		return err
 	}
-	return s.add("internal-"+bus.OpRedrive, bus.InternalSubject(s.Realm, bus.OpRedrive), s.redrive)
+	return s.add(s.operation(bus.OpRedrive, bus.RoleScanner), s.redrive)
 }
 
 // submit hands a command to the writer.
@@ -110,9 +110,6 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 	id, err := q.commandID()
 	if err != nil {
 		return err
-	}
-	if err := bus.CheckActor(at.Actor); err != nil {
-		return lifecycle.ErrBadRequest("%v", err)
 	}
 	callers := 1
 	if o, ok := work.(*command.Objects); ok && o.Whole { // of many callers, one object each

@@ -1,0 +1,180 @@
+// Package trust_test attacks Coppice as its own users could: each role publishes
+// every request that it may, and names as the reply subject what it may not
+// publish to.
+package trust_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+var secrets = client.Resource{Plural: "secrets"}
+
+// realm is a running realm with objects that an attacker would delete.
+type realm struct {
+	t     *testing.T
+	ctx   context.Context
+	stack *allinone.Stack
+	owner *client.Client // operator
+}
+
+func start(t *testing.T) *realm {
+	t.Helper()
+	r := &realm{t: t, ctx: testkit.Context(t)}
+	var err error
+	if r.stack, err = allinone.Start(r.ctx, allinone.Config{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.stack.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.stack.Await(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.owner = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	for i := range 10 {
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("s", i)}}
+		if _, err := r.owner.Objects(secrets, "prod").Create(r.ctx, o, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (r *realm) conn(role string) *nats.Conn {
+	r.t.Helper()
+	nc, err := r.stack.Conn(role)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return nc
+}
+
+// publish publishes what a role may publish, with a reply subject of the
+// attacker's choice.
+func (r *realm) publish(nc *nats.Conn, subject, reply string, header nats.Header, data []byte) {
+	r.t.Helper()
+	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// unharmed checks that all objects are there, after everything that was sent
+// before on the connection has been answered: requests to an endpoint are taken
+// in order, and so are those that were sent to another in answer to them.
+func (r *realm) unharmed(fences ...func()) {
+	r.t.Helper()
+	for range 3 {
+		for _, f := range fences {
+			f()
+		}
+		if _, err := r.owner.Objects(secrets, "elsewhere").DeleteWholeCollection(r.ctx, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, err := range r.owner.Objects(secrets, "prod").List(r.ctx, client.ListOptions{}) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		n++
+	}
+	if n != 10 {
+		r.t.Errorf("%d of 10 objects are left", n)
+	}
+}
+
+func subject(actor, verb, plural, namespace string) string {
+	return bus.API{Realm: bus.DefaultRealm, Actor: actor, Verb: verb, Plural: plural, Namespace: namespace}.Subject()
+}
+
+// everything is the request that an answer must not become.
+var everything = subject(bus.RoleOperator, bus.VerbDeleteCollection, "secrets", "prod")
+
+// The answer of the graph service to a reader is no request of an operator.
+func TestAnswerIsNoRequest(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	nc := r.conn(bus.RoleReader)
+	reader := client.New(nc, client.WithActor(bus.RoleReader))
+	list := subject(bus.RoleReader, bus.VerbList, "secrets", "nowhere")
+	data, err := rpc.Encode(&coppicev1.ListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := func() {
+		if _, err := reader.Objects(secrets, "nowhere").Page(r.ctx, client.ListOptions{}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		r.publish(nc, list, everything, nil, nil)
+		r.publish(nc, list, everything, rpc.Header(list, nil), data)
+		r.publish(nc, list, everything, nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, bus.HeaderContentType: {bus.ContentJSON}}, []byte(`{}`))
+	}
+	r.unharmed(fence)
+
+	// Nor does it get into the log, or anywhere else than to an inbox.
+	js := testkit.JetStream(t, r.stack.Server(), bus.RoleGraph)
+	log, err := js.Stream(r.ctx, bus.LogStream(bus.DefaultRealm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := log.CachedInfo().State
+	r.publish(nc, list, bus.LogSubject(bus.DefaultRealm), rpc.Header(list, nil), data)
+	r.publish(nc, list, "$JS.API.STREAM.PURGE."+bus.WorkStream(bus.DefaultRealm), rpc.Header(list, nil), data)
+	for range 3 {
+		fence()
+	}
+	after, err := log.Info(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.State.LastSeq != before.LastSeq {
+		t.Errorf("the log has %d messages, and had %d", after.State.LastSeq, before.LastSeq)
+	}
+}
+
+// Nor is an answer of the NATS server.
+func TestServerAnswerIsNoRequest(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	log := bus.LogStream(bus.DefaultRealm)
+	work := bus.WorkStream(bus.DefaultRealm)
+	for role, requests := range map[string]map[string]string{
+		bus.RoleReader: {
+			"$JS.API.DIRECT.GET." + log:     `{"seq":1000000}`, // an empty answer
+			"$JS.API.STREAM.MSG.GET." + log: `{"seq":1}`,
+			"$JS.API.STREAM.INFO." + log:    ``,
+		},
+		bus.RoleProcessor: {
+			"$JS.API.CONSUMER.MSG.NEXT." + work + "." + bus.DurableProcessors: `{"batch":1,"no_wait":true}`, // an empty answer
+		},
+		bus.RoleFinalizers: {
+			"$JS.API.CONSUMER.MSG.NEXT." + work + "." + bus.DurableOrphan: `{"batch":1,"no_wait":true}`,
+		},
+	} {
+		nc := r.conn(role)
+		for subject, body := range requests {
+			r.publish(nc, subject, everything, nil, []byte(body))
+		}
+		if err := nc.FlushWithContext(r.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.unharmed()
+}
