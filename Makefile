@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle conformance mutation model demo up ci
+.PHONY: build test race lint generate baseline oracle conformance mutation model calls demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -40,6 +40,10 @@ mutation:
 OPS ?= 20000
 model:
 	go test ./test/model -count=1 -timeout 0 -v -run TestModel -ops=$(OPS) | grep -v '^ *--- PASS\|^=== \|rapid. OK'
+
+# A million calls of a finalizer without a consumer, while another works.
+calls:
+	go test ./test/api -count=1 -timeout 0 -v -run TestQueuedCalls -calls=1000000
 
 demo:
 	go run ./cmd/coppice demo

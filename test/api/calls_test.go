@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,7 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
-// CI runs TestQueuedCalls with 100,000.
+// CI runs TestQueuedCalls with 100,000, `make calls` with 1,000,000.
 var queuedCalls = flag.Int("calls", 2000, "how many calls of a finalizer without a consumer TestQueuedCalls has")
 
 // held creates objects with a finalizer, and deletes them.
@@ -111,6 +112,10 @@ func TestQueuedCalls(t *testing.T) {
 	config.Dir = t.TempDir()
 	r, stop := startWith(t, config)
 	t.Cleanup(stop)
+
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Timeout+time.Duration(*queuedCalls)*10*time.Millisecond)
+	t.Cleanup(cancel)
+	r.ctx = ctx
 
 	r.held("idle", "example.com/idle", *queuedCalls, "")
 	testkit.WaitFor(t, r.ctx, "the share of the idle finalizer to be full", func() bool { return r.calls().Msgs >= 100 })
