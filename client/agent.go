@@ -18,7 +18,7 @@ import (
 // and what it stands for has to be ended.
 type Termination struct {
 	Resource Resource
-	// Object is the object as it was when the call was published.
+	// Object is the object as it is when terminate is called.
 	Object *coppicev1.Object
 	// Deadline is when the object's grace period is over. Nothing happens by
 	// itself then: it is the agent's to hurry.

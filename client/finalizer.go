@@ -22,7 +22,8 @@ import (
 type Call struct {
 	// Resource is the object's resource.
 	Resource Resource
-	// Object is the object as it was when the call was published.
+	// Object is the object as it was when the call was published, or, where it is
+	// larger than 64 KiB, as it is now.
 	Object *coppicev1.Object
 	// Finalizer is the finalizer that is called.
 	Finalizer string
@@ -143,6 +144,9 @@ func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer str
 		return nil
 	case err != nil:
 		return err
+	}
+	if p.GetTruncated() {
+		call.Object = now
 	}
 	if err := finalize(ctx, call); err != nil {
 		return err

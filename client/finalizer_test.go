@@ -156,3 +156,26 @@ func TestConsumerConflict(t *testing.T) {
 		}
 	}
 }
+
+// An object that is too large for a call is fetched: the function gets it whole.
+func TestLargeObjectsAreFetched(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	spec := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
+	calls := make(chan *client.Call, 1)
+	s.run(func(_ context.Context, call *client.Call) error {
+		calls <- call
+		return nil
+	}, nil)
+	if _, err := client.New(s.nc).Objects(configMaps, "shop").Create(s.ctx, &coppicev1.Object{
+		Metadata: &coppicev1.ObjectMeta{Name: "large", Finalizers: []string{bus.ExampleFinalizer}}, Spec: spec,
+	}, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.delete("large")
+	call := testkit.Receive(t, s.ctx, "a call", calls)
+	if o := call.Object; len(o.GetSpec()) != len(spec) || o.GetMetadata().GetName() != "large" || len(o.GetMetadata().GetFinalizers()) != 1 {
+		t.Errorf("the call has a spec of %d bytes and metadata %v", len(o.GetSpec()), o.GetMetadata())
+	}
+	s.gone("large")
+}

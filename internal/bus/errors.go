@@ -44,6 +44,7 @@ const (
 	codeInsufficientResources     jetstream.ErrorCode = 10023
 	codeClusterNoPeers            jetstream.ErrorCode = 10005
 	codeStreamOffline             jetstream.ErrorCode = 10118
+	codeMessageTooLarge           jetstream.ErrorCode = 10054
 )
 
 // Classify tells what is known of a publication that returned err.
@@ -65,7 +66,7 @@ func Classify(err error) Outcome {
 			return Retry
 		}
 		return Refused
-	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, nats.ErrAuthorization):
+	case Unsendable(err), errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, nats.ErrAuthorization):
 		return Refused
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrInvalidConnection):
 		return Retry // never left this process
@@ -73,6 +74,15 @@ func Classify(err error) Outcome {
 	// A timeout, a broken connection, no responders: the message may have
 	// left, and what has left may arrive late.
 	return Ambiguous
+}
+
+// Unsendable reports whether the message itself is at fault in a publication that
+// returned err: it is too large, or its subject is malformed. Other messages may be
+// published meanwhile, and this one only after it has changed.
+func Unsendable(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) ||
+		errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
 }
 
 // IsNotReady reports whether an error of a JetStream request says that NATS,

@@ -13,6 +13,8 @@ const (
 	WarnUnreachable = "UnreachableCycle"
 	// WarnStuck: an external finalizer or an agent has not answered for long.
 	WarnStuck = "FinalizerStuck"
+	// WarnUnpublished: the call of an external finalizer or agent cannot be published.
+	WarnUnpublished = "CallNotPublished"
 )
 
 // Warning is the reason of the warning that a classification of the reference

@@ -286,7 +286,10 @@ type FinalizeCall struct {
 	Object    *Object                `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	Finalizer string                 `protobuf:"bytes,3,opt,name=finalizer,proto3" json:"finalizer,omitempty"`
 	// The revision at which the object was marked for deletion.
-	Revision      uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The object is larger than 64 KiB: in object is only what identifies it and
+	// its deletion. Get the object for the rest.
+	Truncated     bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +352,13 @@ func (x *FinalizeCall) GetRevision() uint64 {
 	return 0
 }
 
+func (x *FinalizeCall) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
 // TerminateCall, on terminate.<group>.<plural>.<uid>: an object is terminating,
 // and its agent has until the object's deletionTimestamp to end what it stands
 // for. The agent confirms by a DELETE without grace. It is sent as JSON.
@@ -357,7 +367,9 @@ type TerminateCall struct {
 	Resource string                 `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Object   *Object                `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	// The revision at which the object was marked for deletion.
-	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// As in FinalizeCall.
+	Truncated     bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +423,13 @@ func (x *TerminateCall) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *TerminateCall) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
 }
 
 // ResolveRequest, to internal.resolve: what is needed to judge these objects,
@@ -1772,16 +1791,18 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\x04uids\x18\x02 \x01(\fR\x04uids\">\n" +
 	"\n" +
 	"EvictChunk\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"\x90\x01\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"\xae\x01\n" +
 	"\fFinalizeCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1c\n" +
 	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x04R\brevision\"s\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\x12\x1c\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\x91\x01\n" +
 	"\rTerminateCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"}\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1c\n" +
+	"\ttruncated\x18\x04 \x01(\bR\ttruncated\"}\n" +
 	"\x0eResolveRequest\x12\x12\n" +
 	"\x04uids\x18\x01 \x01(\fR\x04uids\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x18\n" +

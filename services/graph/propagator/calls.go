@@ -2,7 +2,6 @@ package propagator
 
 import (
 	"context"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -25,8 +24,10 @@ func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 	if n.Ending() {
 		list = append(list, target{durable: bus.AgentDurable(kind.Group, kind.Plural)})
 	}
-	for i, f := range n.Finalizers {
-		if !lifecycle.IsBuiltinFinalizer(f) && !slices.Contains(n.Finalizers[:i], f) {
+	seen := map[string]bool{}
+	for _, f := range n.Finalizers {
+		if !lifecycle.IsBuiltinFinalizer(f) && !seen[f] {
+			seen[f] = true
 			list = append(list, target{durable: bus.FinalizerDurable(f), finalizer: f})
 		}
 	}
@@ -39,6 +40,7 @@ func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, again bool) error {
 	kind := snap.Kinds().OfNode(n)
 	var object *coppicev1.Object
+	var truncated bool
 	targets := targetsOf(kind, n)
 	for _, t := range targets {
 		ok, counted := r.p.quota.admit(n.UID, t.durable)
@@ -46,25 +48,27 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 			continue
 		}
 		r.called = append(r.called, n.UID)
-		subject := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: t.finalizer}.Subject()
+		to := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: t.finalizer}.Subject()
 		if t.finalizer == "" {
-			subject = bus.Terminate{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
+			to = bus.Terminate{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
 		}
 		if again {
-			if parked, err := r.p.c.Parked(ctx, subject); err != nil {
+			if parked, err := r.p.c.Parked(ctx, to); err != nil {
 				return err
 			} else if parked {
 				continue
 			}
 		}
 		if object == nil {
-			object = lifecycle.Object{Node: n, Body: snap.Body(n)}.API()
+			object, truncated = callObject(n, snap.Body(n))
 		}
-		var call proto.Message = &coppicev1.FinalizeCall{Resource: kind.Resource(), Object: object, Finalizer: t.finalizer, Revision: n.DeletionRevision}
+		var call proto.Message = &coppicev1.FinalizeCall{
+			Resource: kind.Resource(), Object: object, Truncated: truncated, Finalizer: t.finalizer, Revision: n.DeletionRevision,
+		}
 		if t.finalizer == "" {
-			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Revision: n.DeletionRevision}
+			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Truncated: truncated, Revision: n.DeletionRevision}
 		}
-		size, err := r.out.call(ctx, subject, call)
+		size, err := r.out.call(ctx, callID{n.UID, t.durable}, to, call)
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func (p *Propagator) hintEmpty() error {
 
 // walkContents hands out all objects in a container that are not being deleted.
 func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error {
-	out := outbox{js: p.c.JS}
+	out := p.newOutbox()
 	var at state.Content
 	for {
 		found, revision, more, err := p.contentsPage(container, &at)

@@ -39,6 +39,9 @@ type Config struct {
 	Calls Calls
 	// Limits bound the calls that wait in the stream; bus.CallLimits without them.
 	Limits Limits
+	// Unpublished is called with an object of which a call cannot be published; nil
+	// for no warning. The row is tried again later.
+	Unpublished func(snap *state.Snapshot, n *lifecycle.Node, err error)
 	// StuckAfter is after how long; 10 minutes.
 	StuckAfter time.Duration
 	// ChunkSize is how many uids a chunk of work has, at the most as a rule;
@@ -78,6 +81,7 @@ type Propagator struct {
 	resting   map[uid.UID]lifecycle.Time // owners that are not walked again before: see walk
 	held      map[uid.UID]uint64         // objects that wait, and the revision at which they did: see circles
 	allHeld   uint64                     // there are too many to remember, since this revision or before; 0 if not
+	skipped   map[uid.UID]bool           // rows whose call could not be published: see skip
 	stuckFrom uid.UID                    // behind which stuck objects are looked for next
 	quota     *quota
 	refill    bool             // calls that wait as rows may have room
@@ -127,6 +131,7 @@ func New(c Config) *Propagator {
 		resting:   map[uid.UID]lifecycle.Time{},
 		held:      map[uid.UID]uint64{},
 		evicting:  map[uid.UID]bool{},
+		skipped:   map[uid.UID]bool{},
 		wake:      make(chan struct{}, 1),
 		walks:     make(chan struct{}, maxWalks),
 	}
@@ -149,6 +154,7 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.held, c.UID)
 			delete(p.evicting, c.UID)
 			delete(p.resting, c.UID)
+			delete(p.skipped, c.UID)
 			p.due.drop(c.UID)
 			if p.quota.keep(c.UID) {
 				p.refill = true
@@ -282,7 +288,8 @@ func (p *Propagator) overdue() {
 	uids, all := p.due.take(lifecycle.TimeOf(p.c.Now()))
 	p.rescan = p.rescan || all
 	for _, u := range uids {
-		p.hint(u, hint{})
+		// Other calls of the object may have been published and parked.
+		p.hint(u, hint{again: p.skipped[u]})
 	}
 }
 
@@ -308,7 +315,7 @@ func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
 	refill := p.refill
 	p.rescan, p.ended, p.refill, p.hints, p.holders = false, false, false, map[uid.UID]hint{}, map[uid.UID]bool{}
 	p.mu.Unlock()
-	r := &round{p: p, g: g, out: outbox{js: p.c.JS}}
+	r := &round{p: p, g: g, out: p.newOutbox()}
 	if all || ended {
 		if err := r.all(ctx, !all); err != nil {
 			return err

@@ -25,12 +25,14 @@ type Publisher interface {
 type outbox struct {
 	js      Publisher
 	pending []sent
+	skip    func(about callID, err error) // see Propagator.skip
 }
 
 type sent struct {
 	m      *nats.Msg
 	future jetstream.PubAckFuture
 	once   bool // a message that is there already is as good
+	about  callID
 }
 
 // Times and bounds of publishing.
@@ -44,7 +46,8 @@ const (
 func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) error {
 	data, err := proto.Marshal(chunk)
 	if err != nil {
-		return fmt.Errorf("propagator: %w", err)
+		o.skip(callID{}, fmt.Errorf("%s: %w", subject, err))
+		return nil
 	}
 	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
 }
@@ -52,14 +55,15 @@ func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) 
 // call publishes the call of an external finalizer or agent: as JSON, which
 // every language reads. The stream has one message for each subject; one that is
 // there already is as good. It returns the size of the message, in bytes.
-func (o *outbox) call(ctx context.Context, subject string, call proto.Message) (size int64, err error) {
+func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message) (size int64, err error) {
 	data, err := manifest.MarshalMessage(call)
 	if err != nil {
-		return 0, fmt.Errorf("propagator: %w", err)
+		o.skip(about, fmt.Errorf("%s: %w", to, err))
+		return 0, nil
 	}
 	header := nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
-	m := &nats.Msg{Subject: subject, Header: header, Data: data}
-	return int64(m.Size()), o.put(ctx, sent{m: m, once: true})
+	m := &nats.Msg{Subject: to, Header: header, Data: data}
+	return int64(m.Size()), o.put(ctx, sent{m: m, once: true, about: about})
 }
 
 // put publishes a message, and waits for earlier ones when there are many.
@@ -89,7 +93,7 @@ func (o *outbox) publish(ctx context.Context, s sent) error {
 			return nil
 		}
 		if bus.Classify(err) == bus.Refused {
-			return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
+			return o.unsendable(s, err)
 		}
 		if err := sleep(ctx, fullPause); err != nil {
 			return err
@@ -111,7 +115,7 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	}
 	switch bus.Classify(err) {
 	case bus.Refused:
-		return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
+		return o.unsendable(s, err)
 	case bus.Full:
 		if s.once {
 			return nil // or the stream is full: then the row stays, and is published again
@@ -148,6 +152,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 type chunk struct {
 	groups []*coppicev1.DependentsOf
 	n      int
+	bytes  int // about
 }
 
 // add adds a dependent of an owner that became dirty at a revision.
@@ -156,9 +161,11 @@ func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
 	if last < 0 || string(c.groups[last].Owner) != string(owner) {
 		c.groups = append(c.groups, &coppicev1.DependentsOf{Owner: []byte(owner), Revision: revision})
 		last++
+		c.bytes += len(owner) + groupBytes
 	}
 	c.groups[last].Dependents = append(c.groups[last].Dependents, dependent...)
 	c.n++
+	c.bytes += len(dependent)
 }
 
 // take returns what was gathered.

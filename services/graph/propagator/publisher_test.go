@@ -12,6 +12,14 @@ type published struct {
 	mu       sync.Mutex
 	messages []*nats.Msg
 	refuse   []error // the next ones
+	// unsendable, if it is set, refuses messages: at once, or with the answer of the stream.
+	unsendable func(*nats.Msg) (atOnce, answer error)
+}
+
+func (p *published) refusingWhat(unsendable func(*nats.Msg) (atOnce, answer error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsendable = unsendable
 }
 
 // take returns what was stored since the last call.
@@ -35,6 +43,15 @@ func (p *published) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jet
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := &future{m: m, ok: make(chan *jetstream.PubAck, 1), err: make(chan error, 1)}
+	if p.unsendable != nil {
+		switch atOnce, answer := p.unsendable(m); {
+		case atOnce != nil:
+			return nil, atOnce
+		case answer != nil:
+			f.err <- answer
+			return f, nil
+		}
+	}
 	if len(p.refuse) > 0 {
 		f.err <- p.refuse[0]
 		p.refuse = p.refuse[1:]

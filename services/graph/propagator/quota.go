@@ -115,6 +115,15 @@ func (q *quota) room(c *callee) bool {
 // keep stops counting the calls of the object to all but these callees. It
 // reports whether calls that wait as rows may have room now.
 func (q *quota) keep(u uid.UID, names ...string) bool {
+	return q.keepThose(u, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// forget stops counting one call of the object.
+func (q *quota) forget(u uid.UID, name string) {
+	q.keepThose(u, func(other string) bool { return other != name })
+}
+
+func (q *quota) keepThose(u uid.UID, kept func(name string) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	calls, ok := q.calls[u]
@@ -123,7 +132,7 @@ func (q *quota) keep(u uid.UID, names ...string) bool {
 	}
 	room := false
 	calls = slices.DeleteFunc(calls, func(k call) bool {
-		if slices.Contains(names, k.callee.name) {
+		if kept(k.callee.name) {
 			return false
 		}
 		q.change(k, -1)

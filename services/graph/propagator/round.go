@@ -185,6 +185,11 @@ func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID,
 	}
 	for _, d := range few {
 		into.add(u, revision, d)
+		if into.bytes >= maxChunk {
+			if err := r.flushFull(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return r.flushFull(ctx)
 }
@@ -202,12 +207,12 @@ func (r *round) chunkSize() int {
 }
 
 func (r *round) flushFull(ctx context.Context) error {
-	if r.dirty.n >= r.chunkSize() {
+	if r.dirty.full(r.chunkSize()) {
 		if err := r.sendDirty(ctx); err != nil {
 			return err
 		}
 	}
-	if r.orphan.n >= r.chunkSize() {
+	if r.orphan.full(r.chunkSize()) {
 		return r.sendOrphan(ctx)
 	}
 	return nil

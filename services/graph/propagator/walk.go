@@ -106,7 +106,7 @@ func (p *Propagator) page() int { return pageChunks * p.c.ChunkSize }
 // owed to them, and reports whether only some of them were due. What is behind
 // the cursor is not read again.
 func (p *Propagator) walkOnce(ctx context.Context, u uid.UID) (some bool, err error) {
-	r := &round{p: p, out: outbox{js: p.c.JS}}
+	r := &round{p: p, out: p.newOutbox()}
 	var cursor state.Edge
 	for {
 		more, part, err := p.walkPage(ctx, r, u, &cursor)

@@ -68,6 +68,14 @@ func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time
 	})
 }
 
+// Unpublished warns of an object of which the call of an external finalizer or
+// agent cannot be published.
+func (w *Warner) Unpublished(v lifecycle.View, n *lifecycle.Node, err error) {
+	w.Say(v, n, lifecycle.WarnUnpublished, func() string {
+		return fmt.Sprintf("a call of its finalizers or agent cannot be published, and is tried again: %v", err)
+	})
+}
+
 // Cycle warns of an object in a cycle that nothing outside of it owns.
 func (w *Warner) Cycle(v lifecycle.View, n *lifecycle.Node, members int) {
 	w.Say(v, n, lifecycle.WarnUnreachable, func() string {
