@@ -224,6 +224,7 @@ func verify(ctx context.Context, snap *state.Snapshot, log source) (v *coppicev1
 		return v, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	snap.Until(ctx)
 	f := newFolder(s, snap.Checkpoint().GetStreamCreated())
 	if err := f.foldTo(ctx, log, snap.Checkpoint().GetSequence()); err != nil {
 		return v, err

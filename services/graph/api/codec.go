@@ -87,7 +87,7 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		case fail != nil:
 			err = &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the reply cannot be encoded: " + fail.Error()}
 		case len(data) > q.maxPayload-replyMargin:
-			err = &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
+			err = errReplyTooLarge()
 		default:
 			q.send(nats.Header{}, data)
 			return
@@ -104,6 +104,10 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		header[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
 	}
 	q.send(header, data)
+}
+
+func errReplyTooLarge() *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 }
 
 // maxError is how many bytes of text an error has at most. Escaped as JSON it may

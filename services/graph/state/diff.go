@@ -36,6 +36,9 @@ func Diff(a, b *Snapshot) (d *Difference, err error) {
 	ia.First()
 	ib.First()
 	for ia.Valid() || ib.Valid() {
+		if a.r.ended("state") {
+			return nil, a.Err()
+		}
 		order := 0
 		switch {
 		case !ib.Valid():
