@@ -295,7 +295,7 @@ type Commit struct {
 	Time     lifecycle.Time
 	Checksum uint64
 	RealmID  []byte
-	Commands []CommandID
+	Commands []Command
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64
 	// Foreseen is the sequence of a later commit, until which objects are left out:
@@ -329,10 +329,7 @@ func (tx *Tx) EndCommit(c Commit) {
 		slices.Reverse(pending)
 		_, tx.removedSince = tx.s.removed.surplus(pending...)
 	}
-	if slices.ContainsFunc(c.Commands, func(id CommandID) bool { return id != CommandID{} }) {
-		tx.put(numberKey(tableCommands, c.Sequence), appendCommands(nil, c.Commands))
-		tx.commands = append(tx.commands, windowRow[CommandID]{sequence: c.Sequence, keys: c.Commands})
-	}
+	tx.endCommands(c)
 	cp := tx.checkpoint
 	const sparse = 1024 // revisions between two entries of the index
 	if cp.Revision >= cp.IndexedRevision+sparse || cp.IndexedRevision == 0 && cp.Revision > 0 {
