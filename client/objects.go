@@ -211,13 +211,14 @@ type GraphOptions struct {
 }
 
 // Resolve returns an object with the classes of its owners and, if asked for,
-// what is above and below it.
+// what is above and below it in the namespace. What is elsewhere, cluster-scoped
+// owners among that, Objects without a namespace return: see ResolveUIDs.
 func (o *Objects) Resolve(ctx context.Context, names []string, opts GraphOptions) (*coppicev1.ResolveObjectsReply, error) {
 	return o.resolve(ctx, &coppicev1.ResolveObjectsRequest{Names: names}, opts)
 }
 
 // ResolveUIDs is Resolve for uids, of objects of any resource. Those that are
-// not there are left out.
+// not there, or not in the namespace, are left out.
 func (o *Objects) ResolveUIDs(ctx context.Context, uids []string, opts GraphOptions) (*coppicev1.ResolveObjectsReply, error) {
 	return o.resolve(ctx, &coppicev1.ResolveObjectsRequest{Uids: uids}, opts)
 }

@@ -207,15 +207,8 @@ func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{Owners: true, MinRevision: o.GetMetadata().GetResourceVersion()})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	above := newFamily()
-	for _, n := range reply.GetNodes() {
-		above.add(n)
-	}
-	return o, reply.GetNodes()[0], above, nil
+	n, above, err := e.resolveAbove(ctx, objects, name, o.GetMetadata().GetResourceVersion())
+	return o, n, above, err
 }
 
 // present explains an object that is there.

@@ -68,6 +68,46 @@ func (f *family) add(n *coppicev1.GraphNode) {
 	}
 }
 
+// resolveAbove returns an object and all owners above it. What a namespace's
+// resolve leaves out, cluster-scoped owners among that, is asked for without a
+// namespace; a user who may not ask for that sees what is in the namespace.
+func (s *session) resolveAbove(ctx context.Context, objects *client.Objects, name string, least uint64) (*coppicev1.GraphNode, *family, error) {
+	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{Owners: true, MinRevision: least})
+	if err != nil {
+		return nil, nil, err
+	}
+	above := familyIn(reply)
+	if above.whole() {
+		return reply.GetNodes()[0], above, nil
+	}
+	all, err := s.anything().ResolveUIDs(ctx, []string{uidOf(reply.GetNodes()[0])}, client.GraphOptions{Owners: true, MinRevision: reply.GetRevision()})
+	if err == nil && len(all.GetNodes()) > 0 {
+		return all.GetNodes()[0], familyIn(all), nil
+	}
+	return reply.GetNodes()[0], above, nil
+}
+
+func familyIn(reply *coppicev1.ResolveObjectsReply) *family {
+	f := newFamily()
+	for _, n := range reply.GetNodes() {
+		f.add(n)
+	}
+	f.truncated = reply.GetTruncated()
+	return f
+}
+
+// whole reports whether all owners of all objects are among them.
+func (f *family) whole() bool {
+	for _, n := range f.nodes {
+		for _, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
+			if f.nodes[r.GetUid()] == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // complete reports whether all dependents of an object are known.
 func (f *family) complete(n *coppicev1.GraphNode) bool {
 	return uint64(len(f.below[uidOf(n)])) >= n.GetDependents()

@@ -43,16 +43,28 @@ them, are counted; --all shows each.`,
 	return c
 }
 
+// root returns the object that a tree begins with, and, for one that goes up, the
+// owners above it.
+func (s *session) root(ctx context.Context, objects *client.Objects, name string, up bool) (*coppicev1.GraphNode, *family, error) {
+	if up {
+		return s.resolveAbove(ctx, objects, name, 0)
+	}
+	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return reply.GetNodes()[0], nil, nil
+}
+
 func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	k, name, err := s.one(args)
 	if err != nil {
 		return err
 	}
-	reply, err := s.objects(k, f.of(k)).Resolve(ctx, []string{name}, client.GraphOptions{Owners: f.up})
+	root, above, err := s.root(ctx, s.objects(k, f.of(k)), name, f.up)
 	if err != nil {
 		return err
 	}
-	root := reply.GetNodes()[0]
 	c, err := s.consumers()
 	if err != nil {
 		return err
@@ -63,11 +75,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	}
 	var t *branch
 	if f.up {
-		d.family = newFamily()
-		for _, n := range reply.GetNodes() {
-			d.family.add(n)
-		}
-		d.family.truncated = reply.GetTruncated()
+		d.family = above
 		t = d.up(root)
 	} else {
 		if d.family, err = s.resolveBelow(ctx, []string{uidOf(root)}); err != nil {

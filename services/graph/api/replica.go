@@ -224,7 +224,7 @@ func (s *replicaServer) resolveObjects(q *request) {
 			limit = maxResolve
 		}
 		return resolve.Graph(snap, uids, resolve.GraphOptions{
-			Owners: r.GetOwners(), Dependents: r.GetDependents(), Limit: limit, MaxBytes: q.maxPayload / 3, Now: s.now(snap),
+			Owners: r.GetOwners(), Dependents: r.GetDependents(), Namespace: at.Namespace, Limit: limit, MaxBytes: q.maxPayload / 3, Now: s.now(snap),
 		}), nil
 	})
 }

@@ -13,6 +13,10 @@ import (
 type GraphOptions struct {
 	// Owners and Dependents follow references upwards and downwards.
 	Owners, Dependents bool
+	// Namespace restricts the reply to objects in it; empty for all objects. What
+	// is elsewhere, cluster-scoped objects among that, is neither returned nor
+	// followed.
+	Namespace string
 	// Limit is how many objects there are at the most, MaxBytes how large
 	// the reply is, about.
 	Limit, MaxBytes int
@@ -87,7 +91,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		return
 	}
 	n := g.snap.Node(u)
-	if n == nil {
+	if n == nil || !g.visible(n) {
 		return
 	}
 	if len(g.list) >= g.o.Limit || g.bytes > g.o.MaxBytes {
@@ -116,11 +120,15 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
 	for i := range n.Owners {
-		c := lifecycle.Classify(g.snap, n, &n.Owners[i], g.o.Now)
-		node.Owners = append(node.Owners, &coppicev1.GraphOwner{
-			Class: c.Class, Why: c.Why(g.snap, n, &n.Owners[i]), UnknownUntil: int64(c.Until),
-			Owed: owed(n.Owners[i].UID),
-		})
+		r := &n.Owners[i]
+		c := lifecycle.Classify(g.snap, n, r, g.o.Now)
+		owner := &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: int64(c.Until)}
+		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
+			owner.Why = "the uid belongs to another object, which is not in this namespace"
+		} else {
+			owner.Why, owner.Owed = c.Why(g.snap, n, r), owed(r.UID)
+		}
+		node.Owners = append(node.Owners, owner)
 	}
 	if n.Evicting() {
 		g.snap.Contents(n, state.Content{}, func(state.Content, uid.UID) bool {
@@ -130,6 +138,11 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	g.bytes += proto.Size(node)
 	g.reply.Nodes = append(g.reply.Nodes, node)
+}
+
+// visible reports whether the reply may have an object.
+func (g *grapher) visible(n *lifecycle.Node) bool {
+	return g.o.Namespace == "" || n.Namespace == g.o.Namespace
 }
 
 // owed is what has still to happen because of a uid, nil if nothing.

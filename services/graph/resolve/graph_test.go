@@ -156,3 +156,44 @@ func TestGraphTellsImport(t *testing.T) {
 		t.Errorf("after the import it waits until %d", got)
 	}
 }
+
+// In a namespace only objects of the namespace are returned and followed. What
+// others a reference names is not said.
+func TestGraphOfNamespace(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("nodes/node", nil)
+	r.Create("pods/elsewhere@shop", nil)
+	r.Create("pods/above", nil)
+	r.Create("pods/a", owned(r, "nodes/node", "pods/above"))
+	r.Create("pods/stray", owned(r, "pods/elsewhere@shop"))
+	r.Create("pods/b@shop", owned(r, "nodes/node"))
+	both := resolve.GraphOptions{Owners: true, Dependents: true}
+	in := func(namespace string) resolve.GraphOptions {
+		o := both
+		o.Namespace = namespace
+		return o
+	}
+	for _, c := range []struct {
+		o    resolve.GraphOptions
+		of   []string
+		want string
+	}{
+		{both, []string{"node"}, "node* a b"},
+		{both, []string{"a"}, "a* node above"},
+		{in("default"), []string{"a"}, "a* above"},
+		{in("shop"), []string{"b"}, "b*"},
+		{in("default"), []string{"node", "b", "elsewhere", "stray", "above"}, "stray* above* a"},
+	} {
+		if got := names(graph(t, r, c.o, c.of...)); got != c.want {
+			t.Errorf("%+v of %v: %s, want %s", c.o, c.of, got, c.want)
+		}
+	}
+	owner := graph(t, r, in("default"), "stray").GetNodes()[0].GetOwners()[0]
+	if strings.Contains(owner.GetWhy(), "shop") || strings.Contains(owner.GetWhy(), "elsewhere") || owner.GetClass() != lifecycle.Dangling || owner.GetOwed() != nil {
+		t.Errorf("in the namespace the owner is %v", owner)
+	}
+	if owner := graph(t, r, both, "stray").GetNodes()[0].GetOwners()[0]; !strings.Contains(owner.GetWhy(), "shop") {
+		t.Errorf("in all namespaces the owner is %v", owner)
+	}
+}
