@@ -72,8 +72,10 @@ type Config struct {
 	// Failpoint is called at the steps that packages writer and propagator name.
 	Failpoint func(step string)
 
-	// ID identifies Dir; it is kept there.
+	// ID identifies Dir, and any copy of it; it is kept there.
 	ID string
+
+	process string // identifies this Service: see lease.Holder
 }
 
 // Service is the graph service.
@@ -118,6 +120,7 @@ func New(c Config) (*Service, error) {
 	if c.ID, err = instanceID(c.Dir); err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
+	c.process = drawID()
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
@@ -133,7 +136,7 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// instanceID identifies a directory, and so whoever has locked it.
+// instanceID identifies a directory.
 func instanceID(dir string) (string, error) {
 	if err := datadir.Make(dir); err != nil {
 		return "", err
@@ -146,10 +149,14 @@ func instanceID(dir string) (string, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
+	text := drawID()
+	return text, datadir.WriteFile(file, []byte(text+"\n"))
+}
+
+func drawID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
-	text := hex.EncodeToString(id[:])
-	return text, datadir.WriteFile(file, []byte(text+"\n"))
+	return hex.EncodeToString(id[:])
 }
 
 // Run runs the realms until ctx ends, or one of them meets something that

@@ -3,6 +3,8 @@ package graph_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -223,4 +225,47 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 		}
 	}
 	anew.stop(ctx)
+}
+
+// Two processes, one with a copy of the other's directory, do not take the lease
+// from each other: the second stands by, and reads are never stale.
+func TestCopiedDirectory(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	dir, copied := t.TempDir(), t.TempDir()
+	long := func(c *graph.Config) { c.LeaseTTL = testkit.Timeout / 2 } // the machine may be slow
+	first := serve(t, graphConn(t, server), dir, long).writing(ctx)
+	id, err := os.ReadFile(filepath.Join(dir, "instance"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(copied, "instance"), id, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := serve(t, graphConn(t, server), copied, long)
+	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
+	c := application(t, server)
+	create(ctx, t, c, "a")
+	for last := uint64(0); last < 500; {
+		o := configMap("a")
+		o.Metadata.Labels = map[string]string{"n": fmt.Sprint(last)}
+		written, err := c.Objects(configMaps, "a").Update(ctx, o, client.WriteOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := c.Objects(configMaps, "a").Get(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = written.Object.GetMetadata().GetResourceVersion(); read.GetMetadata().GetResourceVersion() < last {
+			t.Fatalf("read revision %d after revision %d was written", read.GetMetadata().GetResourceVersion(), last)
+		}
+		if !first.Writing() || second.Writing() {
+			t.Fatalf("the first service writes: %t; the second: %t", first.Writing(), second.Writing())
+		}
+	}
+	first.stop(ctx)
+	second.writing(ctx)
+	create(ctx, t, c, "b")
 }

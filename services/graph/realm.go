@@ -311,7 +311,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	defer stopFollowing()
 	go func() {
 		l, err := lease.Acquire(ctx, r.js, lease.Config{
-			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
+			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Process: r.c.process, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
 		})
 		acquired <- result{l, err}
 		stopFollowing()

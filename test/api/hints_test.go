@@ -152,14 +152,14 @@ type graphService struct {
 	t      *testing.T
 	server *natsd.Server
 	dir    string
-	nc     *nats.Conn
+	conns  []*nats.Conn // of the service that runs
 	now    *running
 }
 
 func (g *graphService) start() {
 	g.t.Helper()
-	g.nc = testkit.Conn(g.t, g.server, bus.RoleGraph)
-	s, err := graph.New(graph.Config{Conn: g.nc, Dir: g.dir, LeaseTTL: time.Second})
+	g.conns = []*nats.Conn{testkit.Conn(g.t, g.server, bus.RoleGraph), testkit.Conn(g.t, g.server, bus.RoleAnswers)}
+	s, err := graph.New(graph.Config{Conn: g.conns[0], Answers: g.conns[1], AnyInbox: true, Dir: g.dir, LeaseTTL: time.Second})
 	g.now = runs(g.t, bus.RoleGraph, s, err)
 }
 
@@ -168,7 +168,9 @@ func (g *graphService) start() {
 func (g *graphService) restart(abruptly bool) {
 	g.t.Helper()
 	if abruptly {
-		g.nc.Close()
+		for _, nc := range g.conns {
+			nc.Close()
+		}
 	}
 	g.now.end()
 	g.start()

@@ -61,9 +61,9 @@ func TestReached(t *testing.T) {
 		r    result
 		want bool
 	}{
-		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 4.9}}, true},
-		{"restart", result{Details: map[string]float64{"seconds_after_stop": 2.1, "seconds_after_kill": 4.9}}, false},
-		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 5.1}}, false},
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 5.9}}, true},
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 2.1, "seconds_after_kill": 5.9}}, false},
+		{"restart", result{Details: map[string]float64{"seconds_after_stop": 1.9, "seconds_after_kill": 6.1}}, false},
 		{"memory", result{PeakRSSBytes: 1 << 30}, true},
 		{"memory", result{PeakRSSBytes: 1<<30 + 1}, false},
 		{"latency, one client", result{Details: map[string]float64{"p99_to_sync_p99": 2.01}}, false},

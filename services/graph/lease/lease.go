@@ -3,9 +3,27 @@
 // that it expects.
 //
 // A lease is a key in a JetStream key-value bucket, which vanishes when it is
-// not renewed. What the holder relies on is its own monotonic clock: the lease
+// not renewed. What the holder relies on is its own clock since boot: the lease
 // holds for a while after the last renewal was *sent*, and that while is
-// shorter than the one after which the key can vanish.
+// shorter than the one after which the key can vanish. Another process takes the
+// lease over when the key has vanished, or when it has seen by its own clock that
+// the key was not renewed for longer than the holder relies on it.
+//
+// # What a lease assumes
+//
+// Two writers never append (the log fences), whatever clocks do. That a former
+// writer answers no reads, refusals or no-ops rests on these assumptions:
+//
+//   - Clocks since boot run at the same rate, to within 6%.
+//   - The NATS server's clock does not jump ahead by more than a quarter of the ttl
+//     while a lease is held: the key would vanish while its holder relies on it.
+//   - A virtual machine that is paused, or restored from a snapshot, for longer than
+//     three quarters of the ttl does not go on as the writer: its clock since boot
+//     stood still. Requests that it answers before its next renewal, at most a fifth
+//     of the ttl later, may be stale. A suspended machine is no such case on Linux,
+//     where the clock is CLOCK_BOOTTIME; on other systems it may be.
+//   - A process is not duplicated while it runs. A copy of its volume does no harm:
+//     a lease belongs to a process, not to a directory.
 package lease
 
 import (
@@ -21,13 +39,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
 // Holder says who holds a lease.
 type Holder struct {
-	// ID identifies the holder's state directory. Whoever has the directory,
-	// which is locked, may take over a lease that carries its id.
+	// ID identifies the holder's state directory, and any copy of it.
 	ID string `json:"id"`
+	// Process identifies the process: it is drawn when it starts. Only a process that
+	// finds its own id in the key takes the lease over at once.
+	Process string `json:"process"`
 	// Name is for people: host and process.
 	Name string `json:"name"`
 }
@@ -41,6 +62,8 @@ type Config struct {
 	TTL      time.Duration
 	Replicas int
 	Log      *slog.Logger
+	// Clock is the clock since boot; clock.SinceBoot if nil.
+	Clock func() time.Duration
 }
 
 // DefaultTTL is how long a lease lasts that is not renewed.
@@ -52,15 +75,21 @@ type Lease struct {
 	c        Config
 	value    []byte
 	revision uint64
-	start    time.Time    // what the monotonic readings are relative to
-	until    atomic.Int64 // nanoseconds since start
+	until    atomic.Int64 // of the clock, nanoseconds
 	lost     chan struct{}
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
 
-// margin is the part of the ttl for which a renewal is relied on.
-const margin = 0.75
+const (
+	// margin is the part of the ttl for which a renewal is relied on.
+	margin = 0.75
+	// silence is the part of the ttl after which a key that was not renewed is no
+	// longer relied on: margin, and what clocks may differ.
+	silence = 0.8
+	// attempts is how often in a ttl a lease that another holds is tried for.
+	attempts = 40
+)
 
 // Acquire waits until it has the lease, and keeps it until Release, or until it
 // is lost. It returns an error when ctx ends.
@@ -68,18 +97,21 @@ func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, err
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
 	}
+	if c.Clock == nil {
+		c.Clock = clock.SinceBoot
+	}
 	value, err := json.Marshal(c.Holder)
 	if err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
 	}
-	l := &Lease{c: c, value: value, start: time.Now(), lost: make(chan struct{}), done: make(chan struct{})}
-	holder := ""
+	l := &Lease{c: c, value: value, lost: make(chan struct{}), done: make(chan struct{})}
+	var seen seen
+	reported := Holder{}
 	for {
-		var other Holder
 		err := l.open(ctx, js)
 		ok := false
 		if err == nil {
-			ok, err = l.try(ctx, &other)
+			ok, err = l.try(ctx, &seen)
 		}
 		switch {
 		case ok:
@@ -89,16 +121,32 @@ func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, err
 			return l, nil
 		case err != nil && ctx.Err() == nil && !bus.IsNotReady(err):
 			c.Log.Warn("cannot acquire the lease", "realm", c.Realm, "error", err)
-		case other.Name != holder:
-			holder = other.Name
-			c.Log.Info("another writer holds the lease; standing by", "realm", c.Realm, "holder", holder)
+		case seen.holder != reported:
+			reported = seen.holder
+			l.standingBy(reported)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(l.c.TTL / 8):
+		case <-time.After(l.c.TTL / attempts):
 		}
 	}
+}
+
+func (l *Lease) standingBy(holder Holder) {
+	if holder.ID != l.c.Holder.ID {
+		l.c.Log.Info("another writer holds the lease; standing by", "realm", l.c.Realm, "holder", holder.Name)
+		return
+	}
+	l.c.Log.Info("an earlier process with this data directory holds the lease; waiting until it ends. If that process is running, one directory is a copy of the other, which does no harm",
+		"realm", l.c.Realm, "holder", holder.Name, "lease", l.c.TTL)
+}
+
+// seen is a key that another process holds.
+type seen struct {
+	holder   Holder
+	revision uint64
+	since    time.Duration // when this revision was first read, by the clock
 }
 
 // open opens the bucket, or creates it. The ttl of one that is there stays: who
@@ -137,22 +185,23 @@ func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
 // openTimeout is how long JetStream may take to answer for the bucket.
 const openTimeout = 5 * time.Second
 
-// try takes the lease if it is free, or if it is our own from before.
-func (l *Lease) try(ctx context.Context, other *Holder) (bool, error) {
+// try takes the lease if it is free, if it is this process's own from before, or if
+// the holder has been silent for so long that it does not rely on it.
+func (l *Lease) try(ctx context.Context, other *seen) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.c.TTL/2)
 	defer cancel()
 	key := bus.LeaseKey(l.c.Realm)
-	sent := time.Now()
+	sent := l.c.Clock()
 	revision, err := l.kv.Create(ctx, key, l.value)
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		var entry jetstream.KeyValueEntry
 		if entry, err = l.kv.Get(ctx, key); err != nil {
 			return false, err
 		}
-		if err := json.Unmarshal(entry.Value(), other); err != nil || other.ID != l.c.Holder.ID {
+		if !l.free(entry, other) {
 			return false, nil
 		}
-		sent = time.Now()
+		sent = l.c.Clock()
 		revision, err = l.kv.Update(ctx, key, l.value, entry.Revision())
 	}
 	if err != nil {
@@ -162,14 +211,29 @@ func (l *Lease) try(ctx context.Context, other *Holder) (bool, error) {
 	return true, nil
 }
 
-func (l *Lease) renewed(revision uint64, sent time.Time) {
+// free reports whether the lease that an entry stands for may be taken over, and
+// remembers what it has read of another holder.
+func (l *Lease) free(entry jetstream.KeyValueEntry, other *seen) bool {
+	var holder Holder
+	if err := json.Unmarshal(entry.Value(), &holder); err != nil {
+		holder = Holder{Name: fmt.Sprintf("unknown (%v)", err)}
+	}
+	now := l.c.Clock()
+	if entry.Revision() != other.revision {
+		*other = seen{holder, entry.Revision(), now}
+	}
+	own := holder.Process != "" && holder.Process == l.c.Holder.Process
+	return own || now-other.since >= time.Duration(silence*float64(l.c.TTL))
+}
+
+func (l *Lease) renewed(revision uint64, sent time.Duration) {
 	l.revision = revision
-	l.until.Store(int64(sent.Sub(l.start)) + int64(margin*float64(l.c.TTL)))
+	l.until.Store(int64(sent) + int64(margin*float64(l.c.TTL)))
 }
 
 // Holds reports whether the lease holds now: nobody else has it, and nobody
 // else had it at any time before now since it was acquired.
-func (l *Lease) Holds() bool { return int64(time.Since(l.start)) < l.until.Load() }
+func (l *Lease) Holds() bool { return int64(l.c.Clock()) < l.until.Load() }
 
 // Lost is closed when the lease was lost.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
@@ -195,7 +259,7 @@ func (l *Lease) keep(ctx context.Context) {
 func (l *Lease) renew(ctx context.Context) bool {
 	try, cancel := context.WithTimeout(ctx, l.c.TTL/4)
 	defer cancel()
-	sent := time.Now()
+	sent := l.c.Clock()
 	revision, err := l.kv.Update(try, bus.LeaseKey(l.c.Realm), l.value, l.revision)
 	switch {
 	case err == nil:

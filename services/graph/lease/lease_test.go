@@ -2,8 +2,10 @@ package lease_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
@@ -21,7 +24,7 @@ const realm = bus.DefaultRealm
 
 func config(id string, ttl time.Duration) lease.Config {
 	return lease.Config{
-		Realm: realm, Holder: lease.Holder{ID: id, Name: "process of " + id}, TTL: ttl, Replicas: 1,
+		Realm: realm, Holder: lease.Holder{ID: id, Process: rand.Text(), Name: "process of " + id}, TTL: ttl, Replicas: 1,
 		Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -141,24 +144,99 @@ func TestSilence(t *testing.T) {
 	testkit.Receive(t, ctx, "the first to notice", first.Lost())
 }
 
-// Whoever has the state's directory need not wait for the end of the lease that
-// its process had before.
+// A process that has lost its lease without an answer, and acquires again, need not
+// wait for its own.
 func TestOwnLease(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
-	const longer = 10 * testkit.Timeout
+	c := config("a", 10*testkit.Timeout)
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, js, config("a", longer))
-	nc.Close() // as if it had crashed
-	c := config("a", longer)
-	c.Holder.Name = "the next process"
+	acquire(t, js, c)
+	nc.Close()
 	l := acquire(t, testkit.JetStream(t, server, bus.RoleGraph), c)
 	if !l.Holds() {
 		t.Fatal("an acquired lease does not hold")
+	}
+}
+
+// A process on a copy of another's directory does not take its lease over while
+// that process relies on it.
+func TestCopiedDirectory(t *testing.T) {
+	t.Parallel()
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	const ttl = 500 * time.Millisecond
+	first := acquire(t, js, config("a", ttl))
+	second := acquiring(t, js, config("a", ttl))
+	never(t, js, "two processes hold the lease", func() bool { return len(second) > 0 || !first.Holds() })
+	if err := first.Release(testkit.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Receive(t, testkit.Context(t), "the lease", second)
+}
+
+// A process waits until the one before it, which was killed, cannot rely on its
+// lease any more, by its own clock and whatever the server's says: the key is still
+// there.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	nc := testkit.Conn(t, server, bus.RoleGraph)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ttl = testkit.Timeout / 2
+	var now, reads atomic.Int64
+	now.Store(int64(time.Hour))
+	c := config("a", ttl)
+	c.Clock = func() time.Duration { return time.Duration(now.Load()) }
+	first := acquire(t, js, c)
+	nc.Close()
+	c = config("a", ttl)
+	c.Clock = func() time.Duration {
+		reads.Add(1)
+		return time.Duration(now.Load())
+	}
+	second := acquiring(t, testkit.JetStream(t, server, bus.RoleGraph), c)
+	ctx := testkit.Context(t)
+	looked := func() {
+		t.Helper()
+		before := reads.Load()
+		testkit.WaitFor(t, ctx, "the second process to look twice", func() bool { return reads.Load() >= before+4 || len(second) > 0 })
+	}
+	looked()
+	now.Add(int64(ttl) * 74 / 100)
+	looked()
+	if !first.Holds() || len(second) > 0 {
+		t.Fatalf("the first process holds the lease: %t; the second has it: %t", first.Holds(), len(second) > 0)
+	}
+	now.Add(int64(ttl) * 6 / 100)
+	testkit.Receive(t, ctx, "the lease", second)
+	if first.Holds() {
+		t.Error("the second process has the lease, and the first relies on it")
+	}
+}
+
+// A lease does not outlast a suspension of its holder's machine, during which the
+// clock since boot goes on.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	const ttl = 10 * testkit.Timeout
+	var suspended atomic.Int64
+	c := config("a", ttl)
+	c.Clock = func() time.Duration { return clock.SinceBoot() + time.Duration(suspended.Load()) }
+	l := acquire(t, js, c)
+	if !l.Holds() {
+		t.Fatal("an acquired lease does not hold")
+	}
+	suspended.Store(int64(ttl * 3 / 4))
+	if l.Holds() {
+		t.Error("the lease holds after a suspension")
 	}
 }
 
