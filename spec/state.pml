@@ -102,6 +102,9 @@ hidden byte v, x, y, z;
 #define held(S)          all(isHeld, S, EXT)
 #define dependents(S, u) all(owns, S, u)
 #define blockers(S, u)   all(isBlocking, S, u)
+/* lifecycle.DelayOf: who owns a live object is known here, so that it is to be collected or stripped while an owner waits. */
+#define live(S)          all(isIn, S, LIVE)
+#define delaying(S, u)   (blockers(S, u) | (dependents(S, u) & live(S)))
 
 /* The collector's decision table, as lifecycle.Decide. */
 #define KEEP       0

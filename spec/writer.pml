@@ -10,6 +10,13 @@
 #define verify(proposed, found) (found)
 #endif
 
+/* An owner is finished when nothing delays it; the mutant BLOCKING_ONLY looks at what blocks it alone. */
+#ifdef BLOCKING_ONLY
+#define delays(S, u) blockers(S, u)
+#else
+#define delays(S, u) delaying(S, u)
+#endif
+
 /* Properties. A run may check one alone: -DONLY=7. */
 #ifndef ONLY
 #define S1(p) assert(p)
@@ -63,7 +70,7 @@ inline survey() {
 		fi;
 		if
 		:: has(orphaning(head), v) && dependents(head, v) -> partRows = partRows | bit(v)
-		:: (has(orphaning(head), v) && !dependents(head, v)) || (has(waiting(head), v) && !blockers(head, v)) ->
+		:: (has(orphaning(head), v) && !dependents(head, v)) || (has(waiting(head), v) && !delays(head, v)) ->
 			finishRows = finishRows | bit(v)
 		:: else
 		fi;
@@ -156,7 +163,7 @@ inline finish(u) {
 	read(u);
 	if
 	:: has(orphaning(head), u) && verify(true, !dependents(head, u)) -> unfinalize(ORPHAN)
-	:: has(waiting(head), u) && verify(true, !blockers(head, u)) -> unfinalize(FG)
+	:: has(waiting(head), u) && verify(true, !delays(head, u)) -> unfinalize(FG)
 	:: else
 	fi
 }
@@ -194,8 +201,8 @@ inline append(by, u) {
 		((by == User || by == Collector) && !(head[u].fin & EXT)) ||
 		(by == Finisher && head[u].st == TERM && (head[u].fin == FG || head[u].fin == ORPHAN)) ||
 		(by == Outsider && head[u].st == TERM && head[u].fin == EXT));
-	/* S7: an owner that waited goes after its blocking dependents; and only in a cycle are these unblocked. */
-	S7(by != Finisher || !has(waiting(head), u) || !blockers(head, u));
+	/* S7: an owner that waited goes after the dependents that delay it; and only in a cycle are these unblocked. */
+	S7(by != Finisher || !has(waiting(head), u) || !delaying(head, u));
 	if
 	:: by == Unlocker ->
 		cycle(u);

@@ -146,6 +146,8 @@ func (s *session) planHolder(ctx context.Context, c *consumers, h *coppicev1.Pla
 		return "its controller, which has to see the deletion"
 	case coppicev1.PlanHolder_TYPE_DEPENDENTS:
 		return count(int(h.GetCount()), "dependent")
+	case coppicev1.PlanHolder_TYPE_UNEXAMINED:
+		return fmt.Sprintf("%d dependents that unknown owners keep, more than can be examined", h.GetCount())
 	case coppicev1.PlanHolder_TYPE_CONTENTS:
 		return "what is in it"
 	case coppicev1.PlanHolder_TYPE_OWNER:

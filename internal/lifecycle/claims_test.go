@@ -46,7 +46,7 @@ func TestManyClaims(t *testing.T) {
 		if owed := lifecycle.OwedBy(r, owner, r.Node(owner)); owed != (lifecycle.Owed{Judge: true}) {
 			t.Fatalf("17 claims: %+v, want to judge at once", owed)
 		}
-		if events := r.Settle(); len(events) > 0 {
+		if events := r.Settle(lifecycletest.InOrder); len(events) > 0 {
 			t.Fatalf("kinds are not registered, and %+v", events)
 		}
 	}

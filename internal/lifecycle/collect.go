@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -82,12 +83,16 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 }
 
 // Finish decides that a built-in finalizer is done with n: the orphan
-// finalizer when no dependent has a valid reference to n any more, the
-// foreground finalizer when none has a blocking one (A13, A15, invariant 5),
-// the contents finalizer when the last object has gone (A5.7). The first two
-// are not done while more dependents may come with the import that brought n (R2).
-func Finish(ctx *Context, n *Node, finalizer string) []Event {
-	if !finishable(ctx.View, n, finalizer) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
+// finalizer when no dependent has a valid reference to n any more (A15), the
+// foreground finalizer when no dependent delays it (A13, Delays), the contents
+// finalizer when the last object has gone (A5.7). Invariant 5 is about the first
+// two, which are not done while more dependents may come with the import that
+// brought n (R2).
+//
+// kept are the dependents that somebody who has looked at all of them found to
+// be KeptByUnknown; see finishable. Only the foreground finalizer needs them.
+func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
+	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
 		return nil
 	}
 	return []Event{finalized(n, finalizer)}
@@ -95,7 +100,13 @@ func Finish(ctx *Context, n *Node, finalizer string) []Event {
 
 // finishable reports whether nothing but an open import session keeps a
 // built-in finalizer on n.
-func finishable(v View, n *Node, finalizer string) bool {
+//
+// The counters answer for the foreground finalizer unless some dependents are
+// not terminating and none blocks. Then they have to be examined. That is done
+// outside of the commit, and the commit examines only those that were found to
+// be kept: if they are as many as the counters say are not terminating, there is
+// no other dependent that could delay n.
+func finishable(v View, n *Node, finalizer string, kept []uid.UID, now Time) bool {
 	switch {
 	case !n.Terminating() || !n.HasFinalizer(finalizer):
 		return false
@@ -106,7 +117,8 @@ func finishable(v View, n *Node, finalizer string) bool {
 	case finalizer == FinalizerOrphan:
 		return Dependents(v, n).All == 0
 	case finalizer == FinalizerForeground:
-		return Dependents(v, n).Blocking == 0
+		d := Dependents(v, n)
+		return d.Blocking == 0 && (d.Pending() == 0 || allKept(v, n, d.Pending(), kept, now))
 	}
 	return false
 }

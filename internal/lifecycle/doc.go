@@ -24,6 +24,7 @@
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
 //	judge.go     what the collector does with an object               A12
 //	collect.go   the collector's commands, judged again               A12, A13, A15
+//	delay.go     which dependents delay a deletion in the foreground  A13
 //	cycle.go     objects that wait for each other                     A14
 //	owed.go      what is owed to whom                                 A10, A13, A15
 //

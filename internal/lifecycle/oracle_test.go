@@ -109,6 +109,29 @@ func (o oracle) dependents(n *lifecycle.Node) (all, blocking int) {
 	return all, blocking
 }
 
+// delaying are the dependents for which n waits when it is deleted in the
+// foreground (A13): those that block, and of the others those that are not
+// terminating, unless nothing is known of an owner of theirs and none holds them.
+func (o oracle) delaying(n *lifecycle.Node) int {
+	count := 0
+	for _, u := range o.UIDs() {
+		d := o.Node(u)
+		valid := func(r lifecycle.OwnerReference) bool { return o.owner(d, r) == n }
+		if !slices.ContainsFunc(d.Owners, valid) {
+			continue
+		}
+		held := slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.holds(d, r) })
+		unknown := slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.unknown(d, r, o.Clock) })
+		switch {
+		case slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return valid(r) && r.Blocking == lifecycle.True }):
+			count++
+		case d.DeletionTime == 0 && (held || !unknown):
+			count++
+		}
+	}
+	return count
+}
+
 // contains reports whether n is in the namespace that c is the object of, or of
 // the kind that c registers.
 func (o oracle) contains(c, n *lifecycle.Node) bool {

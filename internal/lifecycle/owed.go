@@ -23,6 +23,11 @@ type Owed struct {
 	// Finish names the built-in finalizer that may be done, "" if none. It is
 	// not the contents finalizer: see Evict.
 	Finish string
+	// Examine is how many dependents are not terminating, where the object waits,
+	// none of its dependents blocks it, and the foreground finalizer is therefore
+	// done if unknown owners keep all of these: see DelayOf. It changes with each
+	// of them that is marked, stripped or given other owners.
+	Examine uint64
 	// Held: the object waits for dependents that are being deleted. It may be
 	// that one of them waits for it in turn: see Unblock.
 	Held bool
@@ -111,7 +116,7 @@ func owedByLive(v View, n *Node) (o Owed) {
 				o.Evict = true
 			case !IsBuiltinFinalizer(f):
 				o.Finalize = true
-			case finishable(v, n, f):
+			case finishable(v, n, f, nil, 0):
 				o.Finish = f
 			}
 		}
@@ -123,6 +128,9 @@ func owedByLive(v View, n *Node) (o Owed) {
 	valid := Dependents(v, n)
 	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
 	o.Held = n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
+	if n.Waiting() && n.Acknowledged() && valid.Blocking == 0 {
+		o.Examine = valid.Pending()
+	}
 	switch {
 	case valid.Pending() > 0 && n.Waiting():
 		o.Judge = true

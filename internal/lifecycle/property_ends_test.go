@@ -66,7 +66,7 @@ func TestCirclesEnd(t *testing.T) {
 				r.Work(u)
 			}
 		}
-		r.Settle()
+		r.Settle(lifecycletest.InOrder)
 		for _, u := range r.UIDs() {
 			if n := r.Node(u); n.Terminating() {
 				t.Fatalf("%+v waits for ever", n)
@@ -110,11 +110,11 @@ func TestArrival(t *testing.T) {
 				out, refused := lifecycle.Import(r.Context(), podKey(r, name), "session", objects[name])
 				apply(t, r, out, refused)
 				if rapid.Bool().Draw(t, "work") {
-					r.Settle()
+					r.Settle(lifecycletest.InOrder)
 				}
 			}
 			later(r)
-			r.Settle()
+			r.Settle(lifecycletest.InOrder)
 			all := left(r)
 			is := fmt.Sprint(all)
 			if i == 0 {
@@ -144,7 +144,7 @@ func TestForegroundTakesMore(t *testing.T) {
 			}
 		}
 		later(r)
-		r.Settle()
+		r.Settle(lifecycletest.InOrder)
 		alive := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return r.Node(u).Terminating() || lifecycle.Governs(r.Node(u)) })
 		if len(alive) == 0 {
 			return
@@ -169,7 +169,7 @@ func TestForegroundTakesMore(t *testing.T) {
 func taken(t *rapid.T, r *lifecycletest.Realm, deleted uid.UID, of []uid.UID, policy string) (gone []uid.UID, held bool) {
 	after, n := r.Clone(), r.Node(deleted)
 	deleteWith(t, after, lifecycle.Key{Kind: r.Kinds().OfNode(n), Namespace: n.Namespace, Name: n.Name}, policy)
-	after.Settle()
+	after.Settle(lifecycletest.InOrder)
 	for _, u := range of {
 		if is := after.Node(u); is == nil || is.Terminating() {
 			gone = append(gone, u)

@@ -15,7 +15,8 @@ import (
 // whatever was proposed (invariants 3, 5 and 6).
 //
 // S1, S2: exactly those are collected of whose owners each is known to be absent, or waits.
-// S7: foregroundDeletion goes exactly when no dependent with a valid, blocking reference is left.
+// S7: foregroundDeletion goes exactly when no dependent with a valid, blocking reference is left,
+// and none with a valid one that the collector has still to collect or to strip.
 // S8: references that are not valid count neither for it nor for the orphan finalizer.
 // S9: what is parted from an owner is not garbage thereby.
 // S12: what was done is not done twice.
@@ -162,18 +163,18 @@ func checkEvict(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 func checkFinish(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
 	all, blocking := o.dependents(n)
-	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": blocking, "coppice.dev/contents": o.contents(n), custom: 0} {
-		events := lifecycle.Finish(r.Context(), n, f)
+	for f, left := range map[string]int{"orphan": all, "foregroundDeletion": o.delaying(n), "coppice.dev/contents": o.contents(n), custom: 0} {
+		events := r.Finish(n, f)
 		want := n.Terminating() && n.HasFinalizer(f) && lifecycle.IsBuiltinFinalizer(f) && left == 0 &&
 			(f == lifecycle.FinalizerContents || !o.importing(n, r.Clock)) // R2
 		if (len(events) > 0) != want {
-			t.Fatalf("invariant 5: %s of %+v with %d dependents, %d blocking, is done: %t", f, n, all, blocking, !want)
+			t.Fatalf("invariant 5: %s of %+v with %d dependents, %d blocking and %d that count, is done: %t", f, n, all, blocking, left, !want)
 		}
 		if !want {
 			continue
 		}
 		after := applied(r, events)
-		if is := after.Node(n.UID); is != nil && (is.HasFinalizer(f) || len(lifecycle.Finish(after.Context(), is, f)) > 0) {
+		if is := after.Node(n.UID); is != nil && (is.HasFinalizer(f) || len(after.Finish(is, f)) > 0) {
 			t.Fatalf("S12: %s of %+v is done twice", f, n)
 		}
 	}
@@ -227,8 +228,11 @@ func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 	if owed.Evict != (n != nil && evicting(n)) {
 		t.Fatalf("%s owes %+v, and is %+v", u, owed, n)
 	}
-	if owed.Finish != "" && !importing && len(lifecycle.Finish(r.Context(), n, owed.Finish)) == 0 {
+	if owed.Finish != "" && !importing && len(lifecycle.Finish(r.Context(), n, owed.Finish, nil)) == 0 {
 		t.Fatalf("%s owes %+v, and it is not done", u, owed)
+	}
+	if owed.Examine > 0 && owed.Finish == lifecycle.FinalizerForeground {
+		t.Fatalf("%s owes %+v: the counters answer, or they do not", u, owed)
 	}
 	external := n != nil && n.Terminating() && slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
 	if owed.Finalize != external {
@@ -252,7 +256,8 @@ func checkAsked(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 		t.Fatalf("%+v is to be collected or stripped, and is owed nothing before %s", n, since(at))
 	}
 	for _, f := range []string{"orphan", "foregroundDeletion"} {
-		if owed := lifecycle.OwedBy(r, n.UID, n); len(lifecycle.Finish(r.Context(), n, f)) > 0 && owed.Finish != f {
+		owed := lifecycle.OwedBy(r, n.UID, n)
+		if len(r.Finish(n, f)) > 0 && owed.Finish != f && (owed.Examine == 0 || f != lifecycle.FinalizerForeground) {
 			t.Fatalf("%s of %+v is done, and is not owed: %+v", f, n, owed)
 		}
 	}

@@ -2,9 +2,11 @@ package lifecycle_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -33,7 +35,7 @@ func (s *script) orphan(a *args) string {
 
 // finish is finish pods/a finalizer=orphan.
 func (s *script) finish(a *args) string {
-	return s.did(lifecycle.Finish(s.realm.Context(), a.node(s, 0), a.text("finalizer")))
+	return s.did(s.realm.Finish(a.node(s, 0), a.text("finalizer")))
 }
 
 // evict is evict CONTAINER OBJECT; the namespace is the object's.
@@ -56,14 +58,35 @@ func (s *script) unblock(a *args) string {
 	return s.did(lifecycle.Unblock(circle))
 }
 
-// settle does everything that is owed, in the order of the uids, until nothing
-// is left that can be done now.
-func (s *script) settle(*args) string {
+// settle does everything that is owed until nothing is left that can be done
+// now. What is printed is what happens in the order of the owners' uids. The work
+// is also done in other orders, in which processors and finalizers take turns at
+// random; they must leave the same, unless it is said that the order shows (R1):
+// settle order=shows.
+func (s *script) settle(a *args) string {
 	before := s.realm.Clone()
-	events := s.realm.Settle()
+	events := s.realm.Settle(lifecycletest.InOrder)
+	want := left(s.realm)
+	shows := false
+	for seed := range uint64(settleOrders) {
+		other := before.Clone()
+		other.Settle(lifecycletest.Shuffled(seed))
+		if is := left(other); !maps.Equal(is, want) {
+			shows = true
+			if a.text("order") != "shows" {
+				a.d.Fatalf(a.t, "in another order, of seed %d, what is left is\n%v\nnot\n%v", seed, is, want)
+			}
+		}
+	}
+	if !shows && a.text("order") == "shows" {
+		a.d.Fatalf(a.t, "the order does not show in what is left")
+	}
 	s.realm = before
 	return s.did(events)
 }
+
+// settleOrders is how many orders are drawn of what a script settles.
+const settleOrders = 50
 
 func (s *script) judge(a *args) string {
 	j := lifecycle.Judge(s.realm, a.node(s, 0), s.realm.Clock)
@@ -147,6 +170,9 @@ func (s *script) owing(o lifecycle.Owed, due lifecycle.Due) string {
 	}
 	if o.Finish != "" {
 		all = append(all, "finish "+o.Finish)
+	}
+	if o.Examine != 0 {
+		all = append(all, fmt.Sprintf("examine %d dependents", o.Examine))
 	}
 	if o.Held {
 		all = append(all, "wait for dependents that are being deleted")

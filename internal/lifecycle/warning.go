@@ -15,6 +15,9 @@ const (
 	WarnStuck = "FinalizerStuck"
 	// WarnUnpublished: the call of an external finalizer or agent cannot be published.
 	WarnUnpublished = "CallNotPublished"
+	// WarnCrowded: unknown owners keep too many dependents of an owner that is
+	// deleted in the foreground; see MaxExamined.
+	WarnCrowded = "TooManyUnknown"
 )
 
 // Warning is the reason of the warning that a classification of the reference

@@ -13,13 +13,17 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// coppice is the rules, with a realm in memory. It is an oracle.Settler.
-type coppice struct{ realm *lifecycletest.Realm }
+// coppice is the rules, with a realm in memory. It is an oracle.Settler, which
+// does the work of processors and finalizers in an order of its own.
+type coppice struct {
+	realm *lifecycletest.Realm
+	order lifecycletest.Order
+}
 
 // newCoppice has the kinds registered.
-func newCoppice(t *testing.T) *coppice {
+func newCoppice(t *testing.T, order lifecycletest.Order) *coppice {
 	t.Helper()
-	s := &coppice{realm: lifecycletest.New()}
+	s := &coppice{realm: lifecycletest.New(), order: order}
 	for _, kind := range oracle.Kinds() {
 		spec := lifecycle.KindSpec{
 			Group: oracle.Group, Kind: kind.Kind, Plural: kind.Plural, Scope: lifecycle.ScopeCluster,
@@ -72,7 +76,7 @@ func (s *coppice) Do(_ context.Context, q oracle.Request) (*oracle.Reply, error)
 
 // Settle implements oracle.Settler.
 func (s *coppice) Settle(context.Context) error {
-	s.realm.Settle()
+	s.realm.Settle(s.order)
 	return nil
 }
 

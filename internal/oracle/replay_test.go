@@ -1,32 +1,49 @@
 package oracle_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
 // TestReplay holds the rules against what was recorded from Kubernetes of requests.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata/requests", replay)
+	datadriven.Walk(t, "testdata/requests", func(t *testing.T, path string) {
+		t.Parallel()
+		checkRecording(t, path)
+		replay(t, path, lifecycletest.InOrder)
+	})
 }
 
-// TestReplayCollector holds them against what its collector does.
+// replayOrders is how many orders of processors' and finalizers' work each
+// recording of the collector is replayed with.
+const replayOrders = 12
+
+// TestReplayCollector holds them against what its collector does, in whatever
+// order processors and finalizers work: each takes its steps independently of the
+// others.
 func TestReplayCollector(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata/collector", replay)
+	datadriven.Walk(t, "testdata/collector", func(t *testing.T, path string) {
+		t.Parallel()
+		checkRecording(t, path)
+		t.Run("in order", func(t *testing.T) { replay(t, path, lifecycletest.InOrder) })
+		for seed := range uint64(replayOrders) {
+			t.Run(fmt.Sprintf("order %d", seed), func(t *testing.T) { replay(t, path, lifecycletest.Shuffled(seed)) })
+		}
+	})
 }
 
-func replay(t *testing.T, path string) {
+func replay(t *testing.T, path string, order lifecycletest.Order) {
 	t.Helper()
-	t.Parallel()
-	checkRecording(t, path)
-	script := oracle.New(filepath.Base(strings.TrimSuffix(path, filepath.Ext(path))), newCoppice(t), "")
+	script := oracle.New(filepath.Base(strings.TrimSuffix(path, filepath.Ext(path))), newCoppice(t, order), "")
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()
 		got, err := script.Run(t.Context(), d)

@@ -76,7 +76,7 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 		}
 		b.Add(e, nodes[e.UID], "things", body)
 	}
-	b.End(eventlog.CommandRef{ID: h.ID}, nil)
+	b.End(h.ID, nil)
 	c.all = append(c.all, b.Bytes())
 }
 
@@ -158,7 +158,7 @@ func (c *commits) remove(t *rapid.T) []lifecycle.Event {
 	out, err := lifecycle.Delete(c.realm.Context(), at, "", &coppicev1.DeleteOptions{PropagationPolicy: policy})
 	events := c.commanded(t, out, err)
 	if rapid.Bool().Draw(t, "settle") {
-		events = append(events, c.realm.Settle()...)
+		events = append(events, c.realm.Settle(lifecycletest.InOrder)...)
 	}
 	return events
 }

@@ -54,14 +54,16 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Heartbeat is how often a watch says that it is alive.
 	Heartbeat time.Duration
-	// Watch bounds the watches of a realm, and the changes that are kept for them.
-	Watch watch.Limits
 	// StuckAfter is after how long a finalizer that has not answered is warned
 	// of; 10 minutes.
 	StuckAfter time.Duration
 	// CallLimits bound the calls of finalizers and agents that wait in their
 	// stream; propagator.DefaultLimits.
 	CallLimits propagator.Limits
+	// CrowdedAfter is for how long unknown owners keep too many dependents of an
+	// owner that is deleted in the foreground before it is warned of; 1 minute if
+	// zero.
+	CrowdedAfter time.Duration
 	// PlanLimit and PlanTime are up to how many objects, and for how long, a
 	// deletion is held against its plan; 20,000 and 250 ms.
 	PlanLimit int

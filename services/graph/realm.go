@@ -90,7 +90,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 		stop = r.whenFailed(cancel)
 	}
 	r.phase.Store(phaseCatching)
-	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now, r.c.Watch)
+	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now)
 	// Whoever asks a replica that has not caught up would be told of a realm as it
 	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
 	var replica api.Stopper
@@ -403,7 +403,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.c.Now})
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,9 @@ func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unpublished: func(snap *state.Snapshot, n *lifecycle.Node, err error) { r.warner.Unpublished(snap, n, err) },
 		Unblock:     func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
+		Crowded: func(snap *state.Snapshot, n *lifecycle.Node, dependents uint64, since lifecycle.Time) {
+			r.warner.Crowded(snap, n, dependents, since)
+		}, CrowdedAfter: r.c.CrowdedAfter,
 	}
 }
 

@@ -286,9 +286,24 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 	case f == orphanFinalizer:
 		return o.acknowledged() && len(m.valid(o, false)) == 0
 	case f == foregroundFinalizer:
-		return o.acknowledged() && len(m.valid(o, true)) == 0
+		return o.acknowledged() && len(m.delaying(o, now)) == 0
 	}
 	return false
+}
+
+// delaying are the dependents that an owner waits for in the foreground: those that
+// block, and those that the collector has still to collect or to strip (A13).
+func (m *model) delaying(owner *object, now int64) []*object {
+	blocking := m.valid(owner, true)
+	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool {
+		verdict, _, _ := m.judge(d, now)
+		return verdict == "" && !slices.Contains(blocking, d)
+	})
+}
+
+// unmarked are the dependents with a valid reference that are not terminating.
+func (m *model) unmarked(owner *object) []*object {
+	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool { return d.terminating() })
 }
 
 // unfinalize removes a finalizer, and the object with the last (A2.10).

@@ -237,13 +237,19 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	say("owed: finalize", w.GetFinalize(), o.terminating() && external)
 	say("owed: terminate", w.GetTerminate(), o.ending())
 	// What is only held back by an import is owed.
-	finish, ended := "", m.expires(o.session)
-	for _, f := range []string{orphanFinalizer, foregroundFinalizer} {
-		if now < ended && m.finishable(o, f, ended) {
-			finish = f
+	finish, examine, ended := "", 0, m.expires(o.session)
+	if now < ended {
+		if m.finishable(o, orphanFinalizer, ended) {
+			finish = orphanFinalizer
+		}
+		if o.waiting() && o.acknowledged() && len(m.valid(o, true)) == 0 {
+			if examine = len(m.unmarked(o)); examine == 0 {
+				finish = foregroundFinalizer
+			}
 		}
 	}
 	say("owed: finish", w.GetFinish(), finish)
+	say("owed: examine", w.GetExamine(), examine)
 	say("owed: orphan", w.GetOrphan(), now < ended && m.parts(o, ended) && len(m.valid(o, false)) > 0)
 	if len(wrong) == 0 {
 		return ""

@@ -109,7 +109,7 @@ func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 	case actor == served:
 		a.expect(e, a.m.deletion(o, "", "", &zero, now), "A5")
 	case builtin && !a.m.finishable(o, f, now):
-		a.violation(tagOf(o), "S7, S9: %v lost its finalizer %s in spite of %v, generation %d of %d", o, f, a.m.valid(o, f == foregroundFinalizer), o.observed, o.awaited)
+		a.violation(tagOf(o), "S7, S9: %v lost its finalizer %s in spite of %v, of which %v delay it, generation %d of %d", o, f, a.m.valid(o, false), a.m.delaying(o, now), o.observed, o.awaited)
 	case builtin:
 		a.expect(e, unfinalize(o, f), "A13")
 	default:

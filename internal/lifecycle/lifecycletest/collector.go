@@ -2,6 +2,7 @@ package lifecycletest
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -29,39 +30,95 @@ func (r *Realm) DependentsOf(owner uid.UID) []uid.UID {
 	})
 }
 
-// Work does what is owed because of one uid, as the collector and the built-in
-// finalizers do it, and returns the events, which it applies.
-func (r *Realm) Work(u uid.UID) []lifecycle.Event {
-	var events []lifecycle.Event
-	act := func(more []lifecycle.Event) {
-		r.Apply(more)
-		events = append(events, more...)
+// Job is one step of a processor, of a finalizer, or of whoever breaks circles.
+type Job struct {
+	Name string
+	// Do does it if it has still to be done, and returns the events, which it
+	// applies.
+	Do func() []lifecycle.Event
+}
+
+// Jobs are the steps that are owed because of one uid: processors' and
+// finalizers' alike, each by itself, as the services do them in any order. Not
+// each has an effect.
+func (r *Realm) Jobs(u uid.UID) []Job {
+	var jobs []Job
+	job := func(what string, of uid.UID, decide func(n *lifecycle.Node) []lifecycle.Event) {
+		jobs = append(jobs, Job{what + " " + of.String(), func() []lifecycle.Event {
+			var events []lifecycle.Event
+			if n := r.nodes[of]; n != nil {
+				events = decide(n)
+			}
+			r.Apply(events)
+			return events
+		}})
 	}
 	owed := lifecycle.OwedBy(r, u, r.nodes[u])
 	if owed.Judge && owed.JudgeAt <= r.Clock {
 		for _, d := range r.DependentsOf(u) {
-			ctx, n := r.Context(), r.nodes[d]
-			switch lifecycle.Judge(r, n, r.Clock).Verdict {
-			case lifecycle.CollectObject, lifecycle.CollectForeground:
-				act(lifecycle.Collect(ctx, n))
-			case lifecycle.StripReferences:
-				act(lifecycle.Strip(ctx, n))
-			}
+			job("judge", d, r.judge)
 		}
 	}
 	if owed.Orphan {
 		for _, d := range r.DependentsOf(u) {
-			act(lifecycle.OrphanFrom(r.Context(), r.nodes[u], r.nodes[d]))
+			job("orphan", d, func(n *lifecycle.Node) []lifecycle.Event {
+				if owner := r.nodes[u]; owner != nil {
+					return lifecycle.OrphanFrom(r.Context(), owner, n)
+				}
+				return nil
+			})
 		}
 	}
-	if owed.Finish != "" {
-		act(lifecycle.Finish(r.Context(), r.nodes[u], owed.Finish))
-	}
-	if container := r.nodes[u]; owed.Evict && container != nil {
+	if owed.Evict {
 		for _, d := range r.UIDs() {
-			act(lifecycle.Evict(r.Context(), container, r.nodes[d]))
+			job("evict", d, func(n *lifecycle.Node) []lifecycle.Event {
+				if container := r.nodes[u]; container != nil {
+					return lifecycle.Evict(r.Context(), container, n)
+				}
+				return nil
+			})
 		}
-		act(lifecycle.Finish(r.Context(), container, lifecycle.FinalizerContents))
+	}
+	// A finalizer may look too early: it is asked whenever its object is terminating.
+	if n := r.nodes[u]; n != nil && n.Terminating() {
+		for _, f := range n.Finalizers {
+			if lifecycle.IsBuiltinFinalizer(f) {
+				job("finish "+f+" of", u, func(n *lifecycle.Node) []lifecycle.Event { return r.Finish(n, f) })
+			}
+		}
+	}
+	return jobs
+}
+
+// judge does what the collector does with a dependent.
+func (r *Realm) judge(n *lifecycle.Node) []lifecycle.Event {
+	switch lifecycle.Judge(r, n, r.Clock).Verdict {
+	case lifecycle.CollectObject, lifecycle.CollectForeground:
+		return lifecycle.Collect(r.Context(), n)
+	case lifecycle.StripReferences:
+		return lifecycle.Strip(r.Context(), n)
+	}
+	return nil
+}
+
+// Finish decides whether a finalizer is done with n, for which it examines all
+// dependents. It changes nothing.
+func (r *Realm) Finish(n *lifecycle.Node, finalizer string) []lifecycle.Event {
+	var kept []uid.UID
+	for _, d := range r.DependentsOf(n.UID) {
+		if lifecycle.DelayOf(r, r.nodes[d], n, r.Clock) == lifecycle.KeptByUnknown {
+			kept = append(kept, d)
+		}
+	}
+	return lifecycle.Finish(r.Context(), n, finalizer, kept)
+}
+
+// Work does what is owed because of one uid, step by step in the order of Jobs,
+// and returns the events, which it applies.
+func (r *Realm) Work(u uid.UID) []lifecycle.Event {
+	var events []lifecycle.Event
+	for _, job := range r.Jobs(u) {
+		events = append(events, job.Do()...)
 	}
 	return events
 }
@@ -97,20 +154,51 @@ func (r *Realm) Unblock() []lifecycle.Event {
 	return nil
 }
 
+// Order draws the order in which jobs are done. It returns the places of n jobs
+// in that order, each once.
+type Order func(n int) []int
+
+// InOrder does jobs in the order in which they are owed: by the uid of the owner,
+// and of each owner's, processors' before finalizers'.
+func InOrder(n int) []int {
+	places := make([]int, n)
+	for i := range places {
+		places[i] = i
+	}
+	return places
+}
+
+// Shuffled draws every order, from a seed.
+func Shuffled(seed uint64) Order { return rand.New(rand.NewPCG(seed, 1)).Perm }
+
+// Round does what is owed, each step once, in an order, and returns the events,
+// which it applies. What the steps make owed is left to the next round. If the
+// steps had no effect, a circle of objects that wait for each other is broken.
+func (r *Realm) Round(order Order) []lifecycle.Event {
+	var jobs []Job
+	for _, u := range r.Owners() {
+		jobs = append(jobs, r.Jobs(u)...)
+	}
+	var events []lifecycle.Event
+	for _, i := range order(len(jobs)) {
+		events = append(events, jobs[i].Do()...)
+	}
+	if len(events) == 0 {
+		return r.Unblock()
+	}
+	return events
+}
+
 // Settle does what is owed until nothing is left that can be done now, and
-// returns the events, which it applies.
-func (r *Realm) Settle() []lifecycle.Event {
+// returns the events, which it applies. Processors and finalizers go in the
+// order that is given, independently of each other.
+func (r *Realm) Settle(order Order) []lifecycle.Event {
 	var events []lifecycle.Event
 	for {
-		before := len(events)
-		for _, u := range r.Owners() {
-			events = append(events, r.Work(u)...)
-		}
-		if len(events) == before {
-			events = append(events, r.Unblock()...)
-		}
-		if len(events) == before {
+		more := r.Round(order)
+		if len(more) == 0 {
 			return events
 		}
+		events = append(events, more...)
 	}
 }

@@ -182,7 +182,7 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 		}
 	case 3:
 		return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
-			return lifecycle.Finish(ctx, n, lifecycle.FinalizerOrphan)
+			return lifecycle.Finish(ctx, n, lifecycle.FinalizerOrphan, nil)
 		})
 	case 4:
 		if c := r.drawContainer(t); c != nil {
@@ -191,11 +191,11 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 	case 5:
 		if c := r.drawContainer(t); c != nil {
 			return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
-				return lifecycle.Finish(ctx, c, lifecycle.FinalizerContents)
+				return lifecycle.Finish(ctx, c, lifecycle.FinalizerContents, nil)
 			})
 		}
 	}
-	return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
-		return lifecycle.Finish(ctx, n, lifecycle.FinalizerForeground)
+	return act(VerbFinish, func(*lifecycle.Context) []lifecycle.Event {
+		return r.Finish(n, lifecycle.FinalizerForeground)
 	})
 }

@@ -221,6 +221,8 @@ const (
 	PlanHolder_TYPE_OWNER PlanHolder_Type = 5
 	// What is in the namespace, or of the kind.
 	PlanHolder_TYPE_CONTENTS PlanHolder_Type = 6
+	// Dependents that unknown owners alone keep, more than one commit examines.
+	PlanHolder_TYPE_UNEXAMINED PlanHolder_Type = 7
 )
 
 // Enum value maps for PlanHolder_Type.
@@ -233,6 +235,7 @@ var (
 		4: "TYPE_DEPENDENTS",
 		5: "TYPE_OWNER",
 		6: "TYPE_CONTENTS",
+		7: "TYPE_UNEXAMINED",
 	}
 	PlanHolder_Type_value = map[string]int32{
 		"TYPE_UNSPECIFIED": 0,
@@ -242,6 +245,7 @@ var (
 		"TYPE_DEPENDENTS":  4,
 		"TYPE_OWNER":       5,
 		"TYPE_CONTENTS":    6,
+		"TYPE_UNEXAMINED":  7,
 	}
 )
 
@@ -1395,25 +1399,14 @@ func (x *FinalizerHolder) GetPreconditions() *Preconditions {
 }
 
 type WatchRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in ListRequest.
-	LabelSelector string `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LabelSelector string                 `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
 	// Events after this revision. Zero: the objects that match now, each as
 	// TYPE_ADDED, and then what happens to them.
 	FromRevision uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
 	// As in GetRequest. Without it an object is told as TYPE_ADDED when its last
 	// initializer has gone.
 	IncludeUninitialized bool `protobuf:"varint,3,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
-	// Not before this revision.
-	MinRevision uint64 `protobuf:"varint,4,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
-	// With from_revision zero: events from now on, without the objects that match
-	// now. The first batch has no events, and the revision that they follow.
-	ChangesOnly bool `protobuf:"varint,5,opt,name=changes_only,json=changesOnly,proto3" json:"changes_only,omitempty"`
-	// A page of the objects that match now, and no events: one batch, as the reply
-	// to the request. So a client gets the objects at its own pace.
-	Page bool `protobuf:"varint,6,opt,name=page,proto3" json:"page,omitempty"`
-	// From the page before.
-	Continue string `protobuf:"bytes,7,opt,name=continue,proto3" json:"continue,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1471,34 +1464,6 @@ func (x *WatchRequest) GetIncludeUninitialized() bool {
 	return false
 }
 
-func (x *WatchRequest) GetMinRevision() uint64 {
-	if x != nil {
-		return x.MinRevision
-	}
-	return 0
-}
-
-func (x *WatchRequest) GetChangesOnly() bool {
-	if x != nil {
-		return x.ChangesOnly
-	}
-	return false
-}
-
-func (x *WatchRequest) GetPage() bool {
-	if x != nil {
-		return x.Page
-	}
-	return false
-}
-
-func (x *WatchRequest) GetContinue() string {
-	if x != nil {
-		return x.Continue
-	}
-	return ""
-}
-
 func (x *WatchRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -1517,10 +1482,7 @@ type WatchBatch struct {
 	Revision uint64        `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Events   []*WatchEvent `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	// Why the watch ends; the last batch has it.
-	Error *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	// Of a page: what the request for the next one names; empty on the last. The
-	// revision is then the one at which the page was read.
-	Continue      string `protobuf:"bytes,5,opt,name=continue,proto3" json:"continue,omitempty"`
+	Error         *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1581,13 +1543,6 @@ func (x *WatchBatch) GetError() *Status {
 		return x.Error
 	}
 	return nil
-}
-
-func (x *WatchBatch) GetContinue() string {
-	if x != nil {
-		return x.Continue
-	}
-	return ""
 }
 
 type WatchEvent struct {
@@ -2035,6 +1990,10 @@ type Owed struct {
 	Orphan bool `protobuf:"varint,4,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	// The built-in finalizer that may be done.
 	Finish string `protobuf:"bytes,5,opt,name=finish,proto3" json:"finish,omitempty"`
+	// How many dependents that do not block and are not terminating it waits for.
+	// Each is to be collected or to lose its reference, unless an unknown owner
+	// keeps it.
+	Examine uint64 `protobuf:"varint,8,opt,name=examine,proto3" json:"examine,omitempty"`
 	// Its agent, and its external finalizers, are to be called.
 	Terminate     bool `protobuf:"varint,6,opt,name=terminate,proto3" json:"terminate,omitempty"`
 	Finalize      bool `protobuf:"varint,7,opt,name=finalize,proto3" json:"finalize,omitempty"`
@@ -2105,6 +2064,13 @@ func (x *Owed) GetFinish() string {
 		return x.Finish
 	}
 	return ""
+}
+
+func (x *Owed) GetExamine() uint64 {
+	if x != nil {
+		return x.Examine
+	}
+	return 0
 }
 
 func (x *Owed) GetTerminate() bool {
@@ -2839,23 +2805,18 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"f\n" +
 	"\x0fFinalizerHolder\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
-	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xa1\x02\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xab\x01\n" +
 	"\fWatchRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x123\n" +
-	"\x15include_uninitialized\x18\x03 \x01(\bR\x14includeUninitialized\x12!\n" +
-	"\fmin_revision\x18\x04 \x01(\x04R\vminRevision\x12!\n" +
-	"\fchanges_only\x18\x05 \x01(\bR\vchangesOnly\x12\x12\n" +
-	"\x04page\x18\x06 \x01(\bR\x04page\x12\x1a\n" +
-	"\bcontinue\x18\a \x01(\tR\bcontinue\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcb\x01\n" +
+	"\x15include_uninitialized\x18\x03 \x01(\bR\x14includeUninitialized\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xaf\x01\n" +
 	"\n" +
 	"WatchBatch\x12+\n" +
 	"\x11previous_revision\x18\x01 \x01(\x04R\x10previousRevision\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12.\n" +
 	"\x06events\x18\x03 \x03(\v2\x16.coppice.v1.WatchEventR\x06events\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
-	"\bcontinue\x18\x05 \x01(\tR\bcontinue\"\xe8\x01\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"\xe8\x01\n" +
 	"\n" +
 	"WatchEvent\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.WatchEvent.TypeR\x04type\x12*\n" +
@@ -2902,13 +2863,14 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x05class\x18\x01 \x01(\x0e2\x16.coppice.v1.OwnerClassR\x05class\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\x12#\n" +
 	"\runknown_until\x18\x03 \x01(\x03R\funknownUntil\x12$\n" +
-	"\x04owed\x18\x04 \x01(\v2\x10.coppice.v1.OwedR\x04owed\"\xc9\x01\n" +
+	"\x04owed\x18\x04 \x01(\v2\x10.coppice.v1.OwedR\x04owed\"\xe3\x01\n" +
 	"\x04Owed\x12\x14\n" +
 	"\x05since\x18\x01 \x01(\x03R\x05since\x12\x14\n" +
 	"\x05judge\x18\x02 \x01(\bR\x05judge\x12\x1e\n" +
 	"\bjudge_at\x18\x03 \x01(\x03H\x00R\ajudgeAt\x88\x01\x01\x12\x16\n" +
 	"\x06orphan\x18\x04 \x01(\bR\x06orphan\x12\x16\n" +
-	"\x06finish\x18\x05 \x01(\tR\x06finish\x12\x1c\n" +
+	"\x06finish\x18\x05 \x01(\tR\x06finish\x12\x18\n" +
+	"\aexamine\x18\b \x01(\x04R\aexamine\x12\x1c\n" +
 	"\tterminate\x18\x06 \x01(\bR\tterminate\x12\x1a\n" +
 	"\bfinalize\x18\a \x01(\bR\bfinalizeB\v\n" +
 	"\t_judge_at\"\xad\x01\n" +
@@ -2946,13 +2908,13 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"references\x18\t \x03(\v2\x1a.coppice.v1.OwnerReferenceR\n" +
 	"references\x120\n" +
 	"\aholders\x18\n" +
-	" \x03(\v2\x16.coppice.v1.PlanHolderR\aholders\"\x8d\x02\n" +
+	" \x03(\v2\x16.coppice.v1.PlanHolderR\aholders\"\xa2\x02\n" +
 	"\n" +
 	"PlanHolder\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.PlanHolder.TypeR\x04type\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\rR\x05count\"\x8d\x01\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"\xa2\x01\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTYPE_FINALIZER\x10\x01\x12\x0e\n" +
@@ -2962,7 +2924,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x0fTYPE_DEPENDENTS\x10\x04\x12\x0e\n" +
 	"\n" +
 	"TYPE_OWNER\x10\x05\x12\x11\n" +
-	"\rTYPE_CONTENTS\x10\x06\"+\n" +
+	"\rTYPE_CONTENTS\x10\x06\x12\x13\n" +
+	"\x0fTYPE_UNEXAMINED\x10\a\"+\n" +
 	"\rStatusRequest\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"p\n" +
 	"\vStatusReply\x12\x1a\n" +

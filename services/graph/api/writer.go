@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -29,6 +30,9 @@ func ServeWriter(c Config, w Writer) (Stopper, error) {
 	s, err := newServer(c, "coppice-writer", "Coppice's object API: commands and reads", "")
 	if err != nil {
 		return nil, err
+	}
+	if w.Now == nil {
+		w.Now = time.Now
 	}
 	ws := &writerServer{server: s, w: w}
 	if err := ws.endpoints(); err != nil {
@@ -76,7 +80,7 @@ func (s *writerServer) endpoints() error {
 	}{
 		{bus.OpPropose, bus.RoleProcessor, propose},
 		{bus.OpOrphan, bus.RoleFinalizers, orphan},
-		{bus.OpFinish, bus.RoleFinalizers, finish},
+		{bus.OpFinish, bus.RoleFinalizers, s.finish},
 		{bus.OpEvict, bus.RoleFinalizers, evict},
 	} {
 		err := s.add(s.operation(e.op, e.actor), func(q *request) {
@@ -107,7 +111,7 @@ func (s *writerServer) endpoints() error {
 
 // submit hands a command to the writer.
 func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note string) *lifecycle.Error {
-	id, err := q.commandID(s.w.Now())
+	id, err := q.commandID()
 	if err != nil {
 		return err
 	}
@@ -285,14 +289,6 @@ func orphan(q *request) (writer.Work, *lifecycle.Error) {
 		return nil, err
 	}
 	return work(command.NewOrphan(&r))
-}
-
-func finish(q *request) (writer.Work, *lifecycle.Error) {
-	var r coppicev1.FinishRequest
-	if err := q.read(&r); err != nil {
-		return nil, err
-	}
-	return work(command.NewFinish(&r))
 }
 
 func evict(q *request) (writer.Work, *lifecycle.Error) {

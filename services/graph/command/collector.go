@@ -176,17 +176,22 @@ func (o *Orphan) Reply(d *writer.Decision) proto.Message {
 // NewReply implements writer.Work.
 func (*Orphan) NewReply() proto.Message { return &coppicev1.OrphanReply{} }
 
+// Kept are, of owners whose dependents were examined, those dependents that
+// unknown owners alone keep: see lifecycle.Finish.
+type Kept map[uid.UID][]uid.UID
+
 // Finish says that a built-in finalizer is done with objects.
 type Finish struct {
 	batch
 	finalizer string
+	kept      Kept
 	reply     coppicev1.FinishReply
 }
 
 var _ writer.Work = (*Finish)(nil)
 
-// NewFinish reads the request.
-func NewFinish(r *coppicev1.FinishRequest) (*Finish, *lifecycle.Error) {
+// NewFinish reads the request. kept may be nil.
+func NewFinish(r *coppicev1.FinishRequest, kept Kept) (*Finish, *lifecycle.Error) {
 	if !lifecycle.IsBuiltinFinalizer(r.GetFinalizer()) {
 		return nil, lifecycle.ErrBadRequest("finalizer: %q is not built in; external finalizers are removed by the verb removefinalizer", r.GetFinalizer())
 	}
@@ -194,12 +199,23 @@ func NewFinish(r *coppicev1.FinishRequest) (*Finish, *lifecycle.Error) {
 	if err != nil {
 		return nil, lifecycle.ErrBadRequest("uids: %v", err)
 	}
-	return &Finish{batch: batch{left: left}, finalizer: r.GetFinalizer()}, nil
+	return &Finish{batch: batch{left: left}, finalizer: r.GetFinalizer(), kept: kept}, nil
 }
 
 // Do implements writer.Work.
 func (f *Finish) Do(d *writer.Decision) (bool, *lifecycle.Error) {
-	return f.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Finish(d.Ctx, n, f.finalizer) }, func(u uid.UID, acted bool) {
+	return f.each(d, func(n *lifecycle.Node) []lifecycle.Event {
+		// An owner that the commit has no room to examine is refused. The propagator
+		// examines it again.
+		kept := f.kept[n.UID]
+		if len(kept) > 0 {
+			if !d.Examine(len(kept)) {
+				return nil
+			}
+			d.Tx.Prefetch(kept)
+		}
+		return lifecycle.Finish(d.Ctx, n, f.finalizer, kept)
+	}, func(u uid.UID, acted bool) {
 		switch {
 		case acted:
 			f.reply.Finished++

@@ -214,7 +214,7 @@ func TestEvict(t *testing.T) {
 	if b.node(web) == nil || b.node(pod) != nil {
 		t.Errorf("left: %v, %v", b.node(web), b.node(pod))
 	}
-	finish, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerContents, Uids: pack(kind)})
+	finish, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerContents, Uids: pack(kind)}, nil)
 	if reply := must[*coppicev1.FinishReply](b, finish, err); reply.GetFinished() != 1 || b.node(kind) != nil {
 		t.Errorf("the reply is %v; left: %v", reply, b.node(kind))
 	}
@@ -228,7 +228,7 @@ func TestFinish(t *testing.T) {
 	b.create("pods", "a", web)
 	b.delete("deployments.apps", "web", lifecycle.Foreground)
 	b.delete("deployments.apps", "api", lifecycle.Foreground)
-	w, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerForeground, Uids: pack(web, api)})
+	w, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: lifecycle.FinalizerForeground, Uids: pack(web, api)}, nil)
 	reply := must[*coppicev1.FinishReply](b, w, err)
 	if reply.GetFinished() != 1 || !slices.Equal(reply.GetRefused(), pack(web)) {
 		t.Errorf("the reply is %v", reply)
@@ -251,11 +251,11 @@ func TestMalformed(t *testing.T) {
 			return err
 		},
 		"uids": func() *lifecycle.Error {
-			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "orphan", Uids: bad})
+			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "orphan", Uids: bad}, nil)
 			return err
 		},
 		"not built in": func() *lifecycle.Error {
-			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "example.com/x"})
+			_, err := command.NewFinish(&coppicev1.FinishRequest{Finalizer: "example.com/x"}, nil)
 			return err
 		},
 		"groups[0].owner": func() *lifecycle.Error {

@@ -176,6 +176,9 @@ func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 		count = of.All
 	case n.Waiting():
 		count = of.Blocking
+		if examine := lifecycle.OwedBy(v, n.UID, n).Examine; examine > lifecycle.MaxExamined {
+			o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_UNEXAMINED, Count: examine})
+		}
 	}
 	if count > 0 {
 		o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_DEPENDENTS, Count: count})

@@ -47,7 +47,11 @@ func (p *Plan) Hash() string {
 
 // inPlan reports whether the holder stands for other objects of the plan.
 func (h Holder) inPlan() bool {
-	return h.Type == coppicev1.PlanHolder_TYPE_DEPENDENTS || h.Type == coppicev1.PlanHolder_TYPE_CONTENTS
+	switch h.Type {
+	case coppicev1.PlanHolder_TYPE_DEPENDENTS, coppicev1.PlanHolder_TYPE_CONTENTS, coppicev1.PlanHolder_TYPE_UNEXAMINED:
+		return true
+	}
+	return false
 }
 
 // Name is how a DELETE names the plan that it is to carry out: by the hash, and

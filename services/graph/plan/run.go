@@ -189,14 +189,40 @@ func (r *run) work(next entry) {
 		})
 	}
 	if owed.Finish != "" {
-		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), owed.Finish), because)
+		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), owed.Finish, nil), because)
+	}
+	if owed.Examine > 0 {
+		r.examine(u, because)
 	}
 	if c := r.tx.Node(u); owed.Evict && c != nil {
 		if o != nil && !o.evicted {
 			o.evicted = true
 			r.evict(c)
 		}
-		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents), because)
+		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)
+	}
+}
+
+// examine completes the foreground deletion of u if unknown owners keep all
+// dependents that are left.
+func (r *run) examine(u, because uid.UID) {
+	n := r.tx.Node(u)
+	if pending := lifecycle.OwedBy(r.tx, u, n).Examine; pending == 0 || pending > lifecycle.MaxExamined {
+		return // counters tell, or nobody examines so many
+	}
+	var kept []uid.UID
+	delayed := false
+	r.eachDependent(u, func(d *lifecycle.Node) {
+		switch lifecycle.DelayOf(r.tx, d, n, r.rules.Now) {
+		case lifecycle.Delays:
+			delayed = true
+		case lifecycle.KeptByUnknown:
+			kept = append(kept, d.UID)
+		case lifecycle.NoDelay:
+		}
+	})
+	if !delayed {
+		r.apply(lifecycle.Finish(r.rules, n, lifecycle.FinalizerForeground, kept), because)
 	}
 }
 

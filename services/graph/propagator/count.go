@@ -16,6 +16,7 @@ const (
 	SortUnknown   = "unknown"   // dependents that only unknown owners keep
 	SortOrphan    = "orphan"    // dependents to be orphaned
 	SortFinish    = "finish"    // built-in finalizers that may be done
+	SortExamine   = "examine"   // owners that wait, and whose dependents are to be examined
 	SortFinalize  = "finalize"  // external finalizers to be called
 	SortTerminate = "terminate" // agents to be called
 	SortHeld      = "held"      // owners that wait for dependents which are being deleted
@@ -23,7 +24,7 @@ const (
 )
 
 // AllSorts are the kinds of pending work, in the order of replies.
-var AllSorts = []string{SortJudge, SortUnknown, SortOrphan, SortFinish, SortFinalize, SortTerminate, SortHeld, SortEvict}
+var AllSorts = []string{SortJudge, SortUnknown, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortHeld, SortEvict}
 
 var queueOf = map[string]string{SortJudge: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortEvict: bus.QueueEvict}
 
@@ -74,7 +75,8 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) 
 	x := examiner{snap: snap, now: max(lifecycle.TimeOf(p.c.Now()), snap.Time()), budget: budget}
 	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
 		for _, sort := range Sorts(row) {
-			if sort == SortJudge && !x.actionable(u) {
+			// More dependents than are examined wait for their owners to be known.
+			if (sort == SortJudge || sort == SortExamine && row.Examine > lifecycle.MaxExamined) && !x.actionable(u) {
 				sort = SortUnknown
 			}
 			c := stats[sort]
@@ -150,6 +152,9 @@ func Sorts(row state.OwedRow) []string {
 	}
 	if row.Finish != "" {
 		sorts = append(sorts, SortFinish)
+	}
+	if row.Examine > 0 {
+		sorts = append(sorts, SortExamine)
 	}
 	if row.Finalize {
 		sorts = append(sorts, SortFinalize)

@@ -16,6 +16,9 @@
 // Where only some of them are due, those are handed out, and the owner is looked
 // at again when more are.
 //
+// Whether an owner that waits for its dependents is done cannot always be told by
+// counters: then its dependents are examined beside the rounds (examine.go).
+//
 // The propagator runs beside the writer, on the writer's own state. It keeps
 // nothing that the next one would need.
 package propagator

@@ -32,7 +32,7 @@ func (r *round) judgeNow(snap *state.Snapshot, u uid.UID, due lifecycle.Due) boo
 func (p *Propagator) begun(u uid.UID, owed lifecycle.Owed, due lifecycle.Due) lifecycle.Owed {
 	if due.Begins > lifecycle.TimeOf(p.c.Now()) {
 		p.dueAt(u, due.Begins)
-		owed.Orphan, owed.Finish = false, ""
+		owed.Orphan, owed.Finish, owed.Examine = false, "", 0
 	}
 	return owed
 }

@@ -3,6 +3,8 @@ package propagator
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -12,6 +14,19 @@ func (p *Propagator) BreakCircles(ctx context.Context) (bool, error) { return p.
 
 // HintEmpty looks once for what has become empty.
 func (p *Propagator) HintEmpty() error { return p.hintEmpty() }
+
+// Examine examines once all owners that are to be examined.
+func (p *Propagator) Examine(ctx context.Context) error {
+	p.mu.Lock()
+	uids := slices.Sorted(maps.Keys(p.examined))
+	p.mu.Unlock()
+	for _, u := range uids {
+		if err := p.examineOne(ctx, u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Look does once what Run does again and again, and waits for the walks that
 // this has begun.

@@ -44,6 +44,13 @@ type Config struct {
 	Unpublished func(snap *state.Snapshot, n *lifecycle.Node, err error)
 	// StuckAfter is after how long; 10 minutes.
 	StuckAfter time.Duration
+	// Crowded is called for an owner that waits since so many of its dependents,
+	// more than lifecycle.MaxExamined, are kept by unknown owners alone; nil to
+	// leave that out. It is called once this has lasted for CrowdedAfter, and again
+	// while it lasts.
+	Crowded func(snap *state.Snapshot, n *lifecycle.Node, dependents uint64, since lifecycle.Time)
+	// CrowdedAfter is after how long; 1 minute if zero.
+	CrowdedAfter time.Duration
 	// ChunkSize is how many uids a chunk of work has, at the most as a rule;
 	// 1000. A walk that is long makes larger ones: see longWalk.
 	ChunkSize int
@@ -89,6 +96,10 @@ type Propagator struct {
 	evicting  map[uid.UID]bool // containers; whether what is in them is walked: see evict
 	wake      chan struct{}
 	walks     chan struct{}
+
+	examined   map[uid.UID]*examination // owners to be examined: see examine
+	examineAll bool                     // there are too many to remember
+	examiner   chan struct{}
 }
 
 // hint is a row to look at.
@@ -119,8 +130,13 @@ func New(c Config) *Propagator {
 	if c.Limits == (Limits{}) {
 		c.Limits = DefaultLimits()
 	}
+	if c.CrowdedAfter == 0 {
+		c.CrowdedAfter = time.Minute
+	}
 	return &Propagator{
 		c:         c,
+		examined:  map[uid.UID]*examination{},
+		examiner:  make(chan struct{}, 1),
 		quota:     newQuota(c.Limits),
 		hints:     map[uid.UID]hint{},
 		holders:   map[uid.UID]bool{},
@@ -155,6 +171,7 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			delete(p.evicting, c.UID)
 			delete(p.resting, c.UID)
 			delete(p.skipped, c.UID)
+			delete(p.examined, c.UID)
 			p.due.drop(c.UID)
 			if p.quota.keep(c.UID) {
 				p.refill = true
@@ -220,6 +237,7 @@ func (p *Propagator) Run(ctx context.Context) error {
 	g.Go(func() error { return p.circles(ctx) })
 	g.Go(func() error { return p.emptied(ctx) })
 	g.Go(func() error { return p.observe(ctx) })
+	g.Go(func() error { return p.examinations(ctx) })
 	g.Go(func() error {
 		for {
 			if err := p.outcome(ctx, p.round(ctx, g)); err != nil {

@@ -76,7 +76,7 @@ func (r *round) hinted(ctx context.Context, snap *state.Snapshot, uids []uid.UID
 // ended publishes what a row says is owed to dependents, and by built-in
 // finalizers, if an import session has held it that may have ended.
 func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
-	if !row.Judge && !row.Orphan && row.Finish == "" {
+	if !row.Judge && !row.Orphan && row.Finish == "" && row.Examine == 0 {
 		return nil
 	}
 	n := snap.Node(u)
@@ -128,6 +128,9 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, 
 		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {
 			return err
 		}
+	}
+	if fresh.Examine > 0 {
+		r.p.examine(u)
 	}
 	if fresh.Finish != "" {
 		r.p.touch(u)

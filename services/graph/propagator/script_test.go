@@ -104,7 +104,7 @@ var commands = map[string]func(*script, *datadriven.TestData) string{
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"options": (*script).options, "close": (*script).closeSession,
 	// the propagator, and those that it works for
-	"look": (*script).look, "second": (*script).second, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
+	"look": (*script).look, "examine": (*script).examine, "second": (*script).second, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
 	// the story itself
 	"advance": (*script).advance, "queued": (*script).queue, "park": (*script).park, "unpark": (*script).park,
 	"restart": (*script).again, "full": (*script).full,
@@ -237,6 +237,18 @@ func (s *script) look(*datadriven.TestData) string {
 	if err := s.p.Look(s.t.Context()); err != nil {
 		return err.Error() + "\n"
 	}
+	return s.published()
+}
+
+// examine is what happens soon after a look that found owners to be examined.
+func (s *script) examine(*datadriven.TestData) string {
+	if err := s.p.Examine(s.t.Context()); err != nil {
+		return err.Error() + "\n"
+	}
+	return s.published()
+}
+
+func (s *script) published() string {
 	var out []work
 	for _, m := range s.js.take() {
 		out = append(out, read(s.t, m))

@@ -2,6 +2,7 @@ package propagator_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/delays"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
@@ -67,11 +69,22 @@ func read(t *testing.T, m *nats.Msg) work {
 		slices.Sort(uids)
 		return work{fmt.Sprintf("finish %s: %s", c.GetFinalizer(), list(uids)), func(r *statetest.Realm) {
 			r.Work(uids, func(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
-				return lifecycle.Finish(ctx, n, c.GetFinalizer())
+				return lifecycle.Finish(ctx, n, c.GetFinalizer(), kept(ctx, r, n))
 			})
 		}}
 	}
 	return work{text: call(t, m)}
+}
+
+// kept is what the writer's API finds out of an owner's dependents.
+func kept(ctx *lifecycle.Context, r *statetest.Realm, n *lifecycle.Node) []uid.UID {
+	snap := r.Snapshot()
+	defer snap.Close()
+	found, err := delays.Of(context.Background(), snap, n, ctx.Now)
+	if err != nil || found.Delayed || found.TooMany {
+		return nil
+	}
+	return found.Kept
 }
 
 // judge is what a processor and the writer together do with a dirty object.

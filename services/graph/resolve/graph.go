@@ -152,7 +152,7 @@ func (g *grapher) owed(u uid.UID) *coppicev1.Owed {
 		return nil
 	}
 	o := &coppicev1.Owed{
-		Since: int64(row.Since), Judge: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Terminate: row.Terminate, Finalize: row.Finalize,
+		Since: int64(row.Since), Judge: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Examine: row.Examine, Terminate: row.Terminate, Finalize: row.Finalize,
 	}
 	if at := int64(row.JudgeAt); row.Judge && row.JudgeAt != lifecycle.Never {
 		o.JudgeAt = &at

@@ -78,7 +78,7 @@ func TestRowIsReportedAgain(t *testing.T) {
 // finish is the command by which the built-in finalizers complete one.
 func finish(u uid.UID, finalizer string) statetest.Decide {
 	return func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
-		return &lifecycle.Outcome{Events: lifecycle.Finish(ctx, ctx.Node(u), finalizer)}, nil
+		return &lifecycle.Outcome{Events: lifecycle.Finish(ctx, ctx.Node(u), finalizer, nil)}, nil
 	}
 }
 

@@ -139,27 +139,6 @@ func numberKey(table byte, n uint64) []byte {
 
 func numberOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
-// commandKey is the key of a command of a span of time: see commandSpan.
-func commandKey(b []byte, span uint32, k CommandKey) []byte {
-	return append(append(commandSpanKey(b, span), k.ID[:]...), k.Actor...)
-}
-
-// commandSpanKey is in front of all keys of commands of a span, and behind those of
-// the spans before.
-func commandSpanKey(b []byte, span uint32) []byte {
-	return binary.BigEndian.AppendUint32(append(b, tableCommands), span)
-}
-
-// splitCommandKey returns what commandKey joined.
-func splitCommandKey(key []byte) (span uint32, k CommandKey, ok bool) {
-	const id = 1 + 4
-	if len(key) < id+len(k.ID) {
-		return 0, k, false
-	}
-	k.ID, k.Actor = CommandID(key[id:]), string(key[id+len(k.ID):])
-	return binary.BigEndian.Uint32(key[1:]), k, true
-}
-
 func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }
 
 // prefixEnd is the first key behind all that have the prefix.

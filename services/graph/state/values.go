@@ -131,13 +131,14 @@ func appendOwed(b []byte, r OwedRow) []byte {
 	b = binary.AppendUvarint(b, flags)
 	b = binary.AppendUvarint(b, uint64(r.JudgeAt))
 	b = binary.AppendUvarint(b, uint64(r.Since))
-	return binary.AppendUvarint(b, r.Revision)
+	b = binary.AppendUvarint(b, r.Revision)
+	return binary.AppendUvarint(b, r.Examine)
 }
 
 func decodeOwed(b []byte) (OwedRow, error) {
 	var r OwedRow
 	var flags, at, since uint64
-	if err := decodeUvarints(b, &flags, &at, &since, &r.Revision); err != nil {
+	if err := decodeUvarints(b, &flags, &at, &since, &r.Revision, &r.Examine); err != nil {
 		return r, err
 	}
 	r.Judge, r.Orphan = flags&owedJudge != 0, flags&owedOrphan != 0

@@ -76,6 +76,16 @@ func (w *Warner) Unpublished(v lifecycle.View, n *lifecycle.Node, err error) {
 	})
 }
 
+// Crowded warns of an owner that is being deleted in the foreground and is not
+// finished, because too many of its dependents are kept by unknown owners alone.
+func (w *Warner) Crowded(v lifecycle.View, n *lifecycle.Node, dependents uint64, since lifecycle.Time) {
+	w.Say(v, n, lifecycle.WarnCrowded, func() string {
+		return fmt.Sprintf("its deletion waits since %s: owners of which nothing is known keep %d of its dependents, and at most %d can be examined; "+
+			"register the kinds of these owners, or remove these dependents or their references to this object",
+			since.Time().UTC().Format(time.RFC3339), dependents, lifecycle.MaxExamined)
+	})
+}
+
 // Cycle warns of an object in a cycle that nothing outside of it owns.
 func (w *Warner) Cycle(v lifecycle.View, n *lifecycle.Node, members int) {
 	w.Say(v, n, lifecycle.WarnUnreachable, func() string {

@@ -29,6 +29,7 @@ type Decision struct {
 	watched func(resource string) bool // whose changes are wanted; nil for none
 
 	sessionClosed bool
+	examined      int // dependents: see Examine
 
 	saved savepoint
 }
@@ -157,6 +158,17 @@ func (d *Decision) Session(id string, closed bool) {
 	d.b.Session(id, closed)
 	d.Tx.TouchSession(id, d.Ctx.Now, closed)
 	d.sessionClosed = d.sessionClosed || closed
+}
+
+// Examine takes so many dependents from those that a commit may examine to
+// complete deletions in the foreground, lifecycle.MaxExamined in all. It reports
+// false, and has done nothing, if they are too many.
+func (d *Decision) Examine(dependents int) bool {
+	if d.examined+dependents > lifecycle.MaxExamined {
+		return false
+	}
+	d.examined += dependents
+	return true
 }
 
 // Savepoint sets the place to which Rollback goes back.

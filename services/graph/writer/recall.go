@@ -3,9 +3,7 @@ package writer
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -23,32 +21,28 @@ type inFlight struct {
 }
 
 // repeated takes care of a request whose command is known: it gets the outcome
-// of the first, or goes on where the log has the first parts of it.
-func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
+// of the first.
+func (w *Writer) repeated(ctx context.Context, r *Request) bool {
 	if r.ID == (state.CommandID{}) {
-		return false, nil
+		return false
 	}
 	if again, pending := w.repeats(r); pending {
-		return again, nil
+		return again
 	}
-	at, ok, err := w.c.State.Command(r.key())
-	if err != nil {
-		return false, fmt.Errorf("writer: %w", err)
+	sequence, ok := w.c.State.Command(r.ID)
+	if !ok {
+		return false
 	}
-	if !ok || at.Unfinished && at.Sequence == r.recorded {
-		return false, nil
-	}
-	r.recorded = at.Sequence
 	select {
 	case w.recalls <- struct{}{}:
 		go func() {
 			defer func() { <-w.recalls }()
-			w.recall(ctx, at, r)
+			w.recall(ctx, sequence, r)
 		}()
 	default:
-		w.abandon(r)
+		r.done(nil, w.overloaded())
 	}
-	return true, nil
+	return true
 }
 
 // repeats reports whether the command of a request is pending, and whether the
@@ -56,7 +50,7 @@ func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 func (w *Writer) repeats(r *Request) (again, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.pending[r.key()]
+	f := w.pending[r.ID]
 	if f == nil {
 		return false, false
 	}
@@ -73,8 +67,8 @@ func (w *Writer) expect(r *Request) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pending[r.key()] == nil {
-		w.pending[r.key()] = &inFlight{first: r}
+	if w.pending[r.ID] == nil {
+		w.pending[r.ID] = &inFlight{first: r}
 	}
 }
 
@@ -85,9 +79,9 @@ func (w *Writer) answer(o outcome) {
 		return
 	}
 	w.mu.Lock()
-	f := w.pending[o.r.key()]
+	f := w.pending[o.r.ID]
 	if f != nil && f.first == o.r {
-		delete(w.pending, o.r.key())
+		delete(w.pending, o.r.ID)
 	} else {
 		f = nil
 	}
@@ -100,68 +94,12 @@ func (w *Writer) answer(o outcome) {
 	}
 }
 
-// abandon answers a request, and its repetitions, of which a part is in the log, or
-// may be: with its id it can be repeated. Without one it is not answered.
-func (w *Writer) abandon(r *Request) {
-	if r.ID == (state.CommandID{}) {
-		return
-	}
-	w.answer(outcome{r: r, err: &lifecycle.Error{
-		Reason: lifecycle.ReasonTimeout,
-		Message: fmt.Sprintf("realm %s: the command was begun or carried out, and its outcome cannot be told now; "+
-			"repeat it with the same command id", w.c.Realm),
-		RetryAfter: 250 * time.Millisecond,
-	}})
-}
-
-// recall answers a repeated command from the log, or has it go on if the log does not
-// have the end of it.
-func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
+// recall answers a repeated command from the log.
+func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	reply := r.Work.NewReply()
-	err := w.readParts(ctx, at.Sequence, r, reply)
-	switch {
-	case errors.Is(err, errAnother):
-		r.done(nil, unknown(r, lifecycle.TimeOf(w.c.Now())))
-		return
-	case err == nil && at.Unfinished:
-		w.resume(r, reply)
-		return
-	case err == nil:
-		r.done(reply, nil)
-		return
-	}
-	w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "sequence", at.Sequence, "error", err)
-	w.abandon(r)
-}
-
-// resume has a request go on behind the parts that the log has, with their reply.
-func (w *Writer) resume(r *Request, reply proto.Message) {
-	work, ok := r.Work.(Partial)
-	if !ok {
-		r.done(nil, lifecycle.ErrBadRequest("the command id is that of another command, which is not finished"))
-		return
-	}
-	if err := work.Resume(reply); err != nil {
-		r.done(nil, err)
-		return
-	}
-	w.Submit(r)
-}
-
-// errAnother is returned for a commit that does not have the command.
-var errAnother = errors.New("the commit does not have the command")
-
-// readParts adds the outcomes of a command to a reply, from its first part until the
-// one in the commit of a sequence.
-func (w *Writer) readParts(ctx context.Context, sequence uint64, r *Request, reply proto.Message) error {
-	type part struct {
-		commit  *eventlog.Decoded
-		command int
-	}
-	var parts []part
-	for sequence != 0 {
+	err := func() error {
 		message, err := w.c.Log.Get(ctx, sequence)
 		if err != nil {
 			return err
@@ -170,34 +108,34 @@ func (w *Writer) readParts(ctx context.Context, sequence uint64, r *Request, rep
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(c.Commands, func(k eventlog.CommandRef) bool { return k.ID == r.ID && k.Actor == r.Actor })
-		if i < 0 {
-			return errAnother
+		for i, id := range c.Commands {
+			if id == r.ID {
+				return recall(c, i, r.Work, reply)
+			}
 		}
-		previous := c.Commands[i].PreviousPart
-		if previous >= sequence {
-			return fmt.Errorf("sequence %d names sequence %d as the part before", sequence, previous)
-		}
-		parts = append(parts, part{c, i})
-		sequence = previous
+		return fmt.Errorf("sequence %d does not have the command", sequence)
+	}()
+	if err != nil {
+		w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "error", err)
+		r.done(nil, &lifecycle.Error{
+			Reason:     lifecycle.ReasonNotReady,
+			Message:    fmt.Sprintf("realm %s: the command was carried out before, at sequence %d of the log, which cannot be read now; try again", w.c.Realm, sequence),
+			RetryAfter: time.Second,
+		})
+		return
 	}
-	for _, p := range slices.Backward(parts) {
-		if err := readPart(p.commit, p.command, r.Work, reply); err != nil {
-			return err
-		}
-	}
-	return nil
+	r.done(reply, nil)
 }
 
-// readPart adds to a reply that of a command of a commit: what was kept with the
-// command, or what its events tell.
-func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
+// recall fills in the reply that a command of a commit had: the one that was
+// kept with it, or the one that its events tell.
+func recall(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
 	kept, err := c.Reply(command)
 	if err != nil {
 		return err
 	}
 	if kept != nil {
-		return proto.UnmarshalOptions{Merge: true}.Unmarshal(kept, reply)
+		return proto.Unmarshal(kept, reply)
 	}
 	on, ok := work.(ObjectsWork)
 	if !ok {
@@ -222,17 +160,6 @@ func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) 
 		objects.Revision = e.Revision
 		return nil
 	})
-}
-
-// CommandsOf are the commands of a commit that can be repeated, as the state keeps them.
-func CommandsOf(refs []eventlog.CommandRef) []state.Command {
-	var list []state.Command
-	for i := range refs {
-		if id := state.CommandID(refs[i].ID); id != (state.CommandID{}) {
-			list = append(list, state.Command{CommandKey: state.CommandKey{Actor: refs[i].Actor, ID: id}, Unfinished: refs[i].Unfinished})
-		}
-	}
-	return list
 }
 
 // CodeOf is the code of a result that an event tells.

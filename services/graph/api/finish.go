@@ -1,0 +1,70 @@
+package api
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/delays"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// finish reads a request of the built-in finalizers. Where counters do not say
+// whether the foreground finalizer is done, the dependents are examined here, so
+// that the commit need not: it verifies what was found.
+func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.FinishRequest
+	if err := q.read(&r); err != nil {
+		return nil, err
+	}
+	var kept command.Kept
+	if r.GetFinalizer() == lifecycle.FinalizerForeground {
+		var err *lifecycle.Error
+		if kept, err = s.examine(&r); err != nil {
+			return nil, err
+		}
+	}
+	return work(command.NewFinish(&r, kept))
+}
+
+// examine finds out which dependents of the owners unknown owners alone keep, as
+// far as they fit into one commit: of at most lifecycle.MaxExamined in all.
+func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
+	uids, err := uid.Unpack(nil, r.GetUids())
+	if err != nil {
+		return nil, nil // NewFinish says so
+	}
+	slices.Sort(uids)
+	snap := s.State.Snapshot()
+	var kept command.Kept
+	room := lifecycle.MaxExamined
+	snap.Prefetch(uids)
+	snap.PrefetchCounts(uids)
+	var due []uid.UID
+	for _, u := range uids {
+		n := snap.Node(u)
+		if examine := lifecycle.OwedBy(snap, u, n).Examine; examine > 0 && examine <= uint64(room) {
+			due, room = append(due, u), room-int(examine)
+		}
+	}
+	for _, u := range due {
+		found, fail := delays.Of(s.ctx, snap, snap.Node(u), max(lifecycle.TimeOf(s.w.Now()), snap.Time()))
+		if fail != nil {
+			err = fail
+			break
+		}
+		if !found.Delayed && !found.TooMany && len(found.Kept) > 0 {
+			if kept == nil {
+				kept = command.Kept{}
+			}
+			kept[u] = found.Kept
+		}
+	}
+	if err = errors.Join(err, snap.Err(), snap.Close()); err != nil {
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the dependents of owners cannot be examined: " + err.Error() + "; try again"}
+	}
+	return kept, nil
+}

@@ -1,0 +1,73 @@
+// Package delays examines the dependents of an owner that is being deleted in the
+// foreground, where the counters alone do not say whether one of them delays it:
+// none blocks, and some are not terminating (docs/semantics.md, A13).
+//
+// It reads a snapshot, outside of any commit, and may read many dependents. What
+// it finds is a proposal: the writer verifies it in the commit that removes the
+// finalizer (lifecycle.Finish).
+package delays
+
+import (
+	"context"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Finding is what was found among the dependents of an owner.
+type Finding struct {
+	// Delayed: a dependent delays the owner. The examination ends at the first.
+	Delayed bool
+	// TooMany: no dependent was found that delays the owner, and more than
+	// lifecycle.MaxExamined are kept by unknown owners alone. The examination
+	// ends there.
+	TooMany bool
+	// Kept are the dependents that unknown owners alone keep, all of them unless
+	// Delayed or TooMany.
+	Kept []uid.UID
+}
+
+// page is how many dependents are read at once.
+const page = 1024
+
+// Of examines the dependents of owner, in the order of the index. It returns the
+// error of ctx if that ends before; a failure to read is in snap.Err.
+func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now lifecycle.Time) (f Finding, err error) {
+	filter := snap.ValidClaims(owner, true)
+	var cursor state.Edge
+	for {
+		if err := ctx.Err(); err != nil {
+			return f, err
+		}
+		var found []uid.UID
+		snap.Dependents(owner.UID, filter, cursor, func(e state.Edge, d uid.UID) bool {
+			cursor, found = e, append(found, d)
+			return len(found) < page
+		})
+		snap.Prefetch(found)
+		snap.PrefetchOwners(found)
+		for _, u := range found {
+			d := snap.Node(u)
+			if d == nil {
+				continue // the read failed
+			}
+			switch lifecycle.DelayOf(snap, d, owner, now) {
+			case lifecycle.Delays:
+				f.Delayed = true
+				return f, nil
+			case lifecycle.KeptByUnknown:
+				f.Kept = append(f.Kept, u)
+			case lifecycle.NoDelay:
+			}
+		}
+		if len(f.Kept) > lifecycle.MaxExamined {
+			f.TooMany = true
+			return f, nil
+		}
+		if len(found) < page || snap.Err() != nil {
+			return f, nil
+		}
+		snap.Forget()
+	}
+}

@@ -1,0 +1,169 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/scanner"
+)
+
+// loosely is an object whose references do not block.
+func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
+	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
+	for _, owner := range owners {
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, false))
+	}
+	return o
+}
+
+// without has no scanner to speak of: nothing may wait for it.
+func withoutScanner(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour }
+
+// A13: an owner that is deleted in the foreground takes dependents that do not block
+// with it, also if another finalizer holds it: were it finished before they are
+// marked, it would own them as before. What such a dependent owns goes in the
+// foreground as well, and a reference to the owner goes where another owner remains.
+// Nothing of this waits for the scanner.
+func TestForegroundTakesAll(t *testing.T) {
+	t.Parallel()
+	r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Scanner: withoutScanner})
+	t.Cleanup(stop)
+	const families = 40
+	other := r.create(deployments, "shop", named("other"))
+	for i := range families {
+		owner := named(fmt.Sprintf("owner-%d", i))
+		owner.Metadata.Finalizers = []string{"example.com/hold"}
+		owner = r.create(deployments, "shop", owner)
+		middle := loosely(fmt.Sprintf("middle-%d", i), owner)
+		middle.Metadata.Finalizers = []string{"example.com/hold"}
+		middle = r.create(replicasets, "shop", middle)
+		r.create(pods, "shop", loosely(fmt.Sprintf("leaf-%d", i), middle))
+		r.create(pods, "shop", loosely(fmt.Sprintf("shared-%d", i), owner, other))
+	}
+	for i := range families {
+		r.delete(deployments, "shop", fmt.Sprintf("owner-%d", i), "Foreground")
+	}
+	for i := range families {
+		r.gone(pods, "shop", fmt.Sprintf("leaf-%d", i))
+		for _, held := range []struct {
+			resource client.Resource
+			name     string
+		}{{deployments, "owner"}, {replicasets, "middle"}} {
+			name := fmt.Sprintf("%s-%d", held.name, i)
+			testkit.WaitFor(t, r.ctx, name+" to be finished", func() bool {
+				m := r.get(held.resource, "shop", name).GetMetadata()
+				return m.GetDeletionTimestamp() != nil && !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerForeground)
+			})
+		}
+		if refs := r.get(pods, "shop", fmt.Sprintf("shared-%d", i)).GetMetadata().GetOwnerReferences(); len(refs) != 1 || refs[0].GetName() != "other" {
+			t.Errorf("shared-%d has owners %v", i, refs)
+		}
+	}
+}
+
+// unheard is a dependent of an owner of which nothing is known, beside others.
+func unheard(o *coppicev1.Object) *coppicev1.Object {
+	o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
+		ApiVersion: "example.com/v1", Kind: "Unheard", Name: "x", Uid: "unheard-x",
+	})
+	return o
+}
+
+// A13, S2: what only an unknown owner keeps does not delay an owner, however the
+// last of the other dependents stops to count: collected, stripped, or given other
+// owners.
+func TestForegroundUnknown(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]func(r *realm, owner, other *coppicev1.Object){
+		"alone":     func(*realm, *coppicev1.Object, *coppicev1.Object) {},
+		"collected": func(r *realm, owner, _ *coppicev1.Object) { r.create(pods, "shop", loosely("last", owner)) },
+		"stripped":  func(r *realm, owner, other *coppicev1.Object) { r.create(pods, "shop", loosely("last", owner, other)) },
+		"re-parented": func(r *realm, owner, other *coppicev1.Object) {
+			blocking := unheard(named("last", owner))
+			created := r.create(pods, "shop", blocking)
+			r.delete(deployments, "shop", "owner", "Foreground")
+			created.Metadata.OwnerReferences = loosely("last", other).Metadata.OwnerReferences
+			created.Metadata.ResourceVersion = 0
+			if _, err := r.Objects(pods, "shop").Update(r.ctx, created, client.WriteOptions{}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Scanner: withoutScanner})
+			t.Cleanup(stop)
+			owner := r.create(deployments, "shop", named("owner"))
+			other := r.create(deployments, "shop", named("other"))
+			r.create(pods, "shop", unheard(loosely("kept", owner)))
+			last(r, owner, other)
+			r.delete(deployments, "shop", "owner", "Foreground")
+			r.gone(deployments, "shop", "owner")
+			if refs := r.get(pods, "shop", "kept").GetMetadata().GetOwnerReferences(); len(refs) != 2 {
+				t.Errorf("what is kept has owners %v", refs)
+			}
+		})
+	}
+}
+
+// A13: more dependents than are examined that only unknown owners keep have an owner
+// wait until fewer remain. The plan shows it, and a warning says so.
+func TestForegroundCrowded(t *testing.T) {
+	t.Parallel()
+	r, stop := startWith(t, allinone.Config{
+		Dir: t.TempDir(), Scanner: withoutScanner,
+		Graph: func(c *graph.Config) { c.CrowdedAfter = time.Millisecond },
+	})
+	t.Cleanup(stop)
+	owner := r.create(deployments, "shop", named("owner"))
+	const batch = 2000
+	for i := 0; i <= lifecycle.MaxExamined; i += batch {
+		var list []*coppicev1.Object
+		for k := i; k < min(i+batch, lifecycle.MaxExamined+1); k++ {
+			list = append(list, unheard(loosely(fmt.Sprintf("kept-%d", k), owner)))
+		}
+		if _, err := r.Objects(pods, "shop").CreateAll(r.ctx, list, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := &client.DeleteOptions{PropagationPolicy: "Foreground"}
+	p, err := r.Objects(deployments, "shop").Plan(r.ctx, []string{"owner"}, options, r.Revision())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(p.GetObjects(), func(o *coppicev1.PlannedObject) bool { return o.GetName() == "owner" })
+	if o := p.GetObjects()[i]; o.GetOutcome() != coppicev1.PlanOutcome_PLAN_OUTCOME_HELD ||
+		!slices.ContainsFunc(o.GetHolders(), func(h *coppicev1.PlanHolder) bool {
+			return h.GetType() == coppicev1.PlanHolder_TYPE_UNEXAMINED && h.GetCount() == lifecycle.MaxExamined+1
+		}) {
+		t.Errorf("the plan of the owner is %v", o)
+	}
+	said, err := r.nc.SubscribeSync(bus.WarningFilter(bus.DefaultRealm, owner.GetMetadata().GetUid()))
+	if err == nil {
+		err = r.nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.delete(deployments, "shop", "owner", "Foreground")
+	m, err := said.NextMsgWithContext(r.ctx)
+	if err != nil {
+		t.Fatalf("no warning: %v", err)
+	}
+	if w := string(m.Data); !strings.Contains(w, lifecycle.WarnCrowded) || !strings.Contains(w, "20001 of its dependents") {
+		t.Errorf("the warning is %s", w)
+	}
+	r.get(deployments, "shop", "owner")
+	r.delete(pods, "shop", "kept-0", "")
+	r.gone(deployments, "shop", "owner")
+}
