@@ -26,7 +26,7 @@ baseline:
 
 # Plays the scripts of internal/oracle against Kubernetes, and records its answers.
 oracle:
-	cd test/oracle && go test -mod=mod -count=1 . -rewrite
+	cd test/oracle && go test -mod=mod -count=1 ./selectors ./patches && go test -mod=mod -count=1 . -rewrite
 
 # Which test shows which rule: runs those tests, and writes docs/conformance.md.
 conformance:

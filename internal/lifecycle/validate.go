@@ -93,8 +93,9 @@ func checkName(field, s string) []Cause {
 	return nil
 }
 
-// qualifiedName reports what is wrong with [prefix/]name, "" if nothing.
-func qualifiedName(s string) string {
+// QualifiedName returns what is wrong with [prefix/]name, the syntax of finalizers
+// and of the keys of labels, or "" if nothing.
+func QualifiedName(s string) string {
 	name := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
 		prefix := s[:i]
@@ -119,20 +120,20 @@ func qualifiedName(s string) string {
 // is there twice is no contradiction (A1.9).
 func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) []Cause {
 	var causes []Cause
-	for _, k := range invalidKeys(m.GetLabels(), func(k, v string) bool { return qualifiedName(k) == "" && isLabelValue(v) }) {
-		if why := qualifiedName(k); why != "" {
+	for _, k := range invalidKeys(m.GetLabels(), func(k, v string) bool { return QualifiedName(k) == "" && IsLabelValue(v) }) {
+		if why := QualifiedName(k); why != "" {
 			causes = append(causes, invalidValue("metadata.labels", k, why))
 		}
-		if v := m.GetLabels()[k]; !isLabelValue(v) {
+		if v := m.GetLabels()[k]; !IsLabelValue(v) {
 			causes = append(causes, invalidValue("metadata.labels", v, "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"))
 		}
 	}
 	size := 0
 	for _, k := range invalidKeys(m.GetAnnotations(), func(k, v string) bool {
 		size += len(k) + len(v)
-		return qualifiedName(strings.ToLower(k)) == ""
+		return QualifiedName(strings.ToLower(k)) == ""
 	}) {
-		causes = append(causes, invalidValue("metadata.annotations", k, qualifiedName(strings.ToLower(k))))
+		causes = append(causes, invalidValue("metadata.annotations", k, QualifiedName(strings.ToLower(k))))
 	}
 	if size > maxAnnotations {
 		causes = append(causes, tooLong("metadata.annotations", maxAnnotations))
@@ -149,7 +150,7 @@ func validateFinalizers(list []string) []Cause {
 	}
 	var causes []Cause
 	for i, f := range list {
-		why := qualifiedName(f)
+		why := QualifiedName(f)
 		if why == "" && strings.Contains(f, "..") {
 			why = "must not contain '..': a finalizer is part of a subject"
 		}
@@ -265,7 +266,8 @@ func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerRef
 	return unique, warnings
 }
 
-func isLabelValue(v string) bool { return v == "" || len(v) <= maxLabelValue && isNamePart(v) }
+// IsLabelValue reports whether v can be the value of a label.
+func IsLabelValue(v string) bool { return v == "" || len(v) <= maxLabelValue && isNamePart(v) }
 
 // invalidKeys are the keys of the entries that are not valid, in order.
 func invalidKeys(m map[string]string, valid func(k, v string) bool) []string {

@@ -1,14 +1,18 @@
-// Package selector parses and matches label selectors as kubectl writes them:
+// Package selector parses and matches label selectors, in the grammar of
+// Kubernetes' labels.Parse:
 //
-//	app=web,tier!=db,env in (prod,test),region notin (eu),critical,!legacy
+//	app=web,tier!=db,env in (prod,test),region notin (eu),critical,!legacy,replicas>2
 //
-// A missing label satisfies != and notin, as in Kubernetes.
+// A missing label satisfies != and notin, and no other requirement but !key. Keys
+// and values have the syntax of labels.
 package selector
 
 import (
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // Selector matches sets of labels. The zero value matches all.
@@ -17,7 +21,8 @@ type Selector []requirement
 type requirement struct {
 	key    string
 	op     operator
-	values []string
+	values []string // sorted, of in and notIn
+	bound  int64    // of above and below
 }
 
 type operator uint8
@@ -27,109 +32,59 @@ const (
 	absent
 	in
 	notIn
+	above
+	below
 )
 
 // Matches reports whether labels satisfy all requirements.
 func (s Selector) Matches(labels map[string]string) bool {
-	for _, r := range s {
-		v, ok := labels[r.key]
-		switch r.op {
-		case exists:
-			if !ok {
-				return false
-			}
-		case absent:
-			if ok {
-				return false
-			}
-		case in:
-			if !ok || !slices.Contains(r.values, v) {
-				return false
-			}
-		case notIn:
-			if ok && slices.Contains(r.values, v) {
-				return false
-			}
+	for i := range s {
+		if v, ok := labels[s[i].key]; !s[i].matches(v, ok) {
+			return false
 		}
 	}
 	return true
 }
 
-// Parse reads a selector.
-func Parse(text string) (Selector, error) {
-	var s Selector
-	for rest := strings.TrimSpace(text); rest != ""; {
-		var term string
-		term, rest = cut(rest)
-		r, err := parse(strings.TrimSpace(term))
-		if err != nil {
-			return nil, fmt.Errorf("label selector %q: %w", text, err)
-		}
-		s = append(s, r)
-		rest = strings.TrimSpace(rest)
-		if rest != "" {
-			if rest = strings.TrimSpace(rest[1:]); rest == "" {
-				return nil, fmt.Errorf("label selector %q: nothing follows the last comma", text)
-			}
-		}
+func (r *requirement) matches(v string, ok bool) bool {
+	switch r.op {
+	case exists:
+		return ok
+	case absent:
+		return !ok
+	case in:
+		return ok && r.has(v)
+	case notIn:
+		return !ok || !r.has(v)
 	}
-	return s, nil
+	n, err := strconv.ParseInt(v, 10, 64)
+	if !ok || err != nil {
+		return false
+	}
+	return r.op == above && n > r.bound || r.op == below && n < r.bound
 }
 
-// cut splits at the first comma outside of parentheses, which rest keeps.
-func cut(text string) (term, rest string) {
-	depth := 0
-	for i, c := range text {
-		switch {
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case c == ',' && depth <= 0:
-			return text[:i], text[i:]
-		}
-	}
-	return text, ""
+func (r *requirement) has(v string) bool {
+	_, found := slices.BinarySearch(r.values, v)
+	return found
 }
 
-func parse(term string) (requirement, error) {
-	if key, ok := strings.CutPrefix(term, "!"); ok {
-		return checked(requirement{key: strings.TrimSpace(key), op: absent})
-	}
-	for _, f := range []struct {
-		sign string
-		op   operator
-	}{{"!=", notIn}, {"==", in}, {"=", in}} {
-		if key, value, ok := strings.Cut(term, f.sign); ok {
-			return checked(requirement{strings.TrimSpace(key), f.op, []string{strings.TrimSpace(value)}})
+// require returns a requirement, if key and values are valid.
+func require(key string, op operator, values []string) (r requirement, err error) {
+	for _, v := range values {
+		if !lifecycle.IsLabelValue(v) {
+			return r, fmt.Errorf("%q is not the value of a label: it must be empty or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character", shortened(v))
 		}
 	}
-	if i := strings.IndexByte(term, '('); i >= 0 {
-		words := strings.Fields(term[:i])
-		list, closed := strings.CutSuffix(term[i+1:], ")")
-		if len(words) != 2 || words[1] != "in" && words[1] != "notin" || !closed {
-			return requirement{}, fmt.Errorf("%q is not of the form \"key in (a,b)\" or \"key notin (a,b)\"", term)
-		}
-		r := requirement{key: words[0], op: in}
-		if words[1] == "notin" {
-			r.op = notIn
-		}
-		for v := range strings.SplitSeq(list, ",") {
-			r.values = append(r.values, strings.TrimSpace(v))
-		}
-		return checked(r)
+	r = requirement{key: key, op: op, values: values}
+	if op != above && op != below {
+		slices.Sort(r.values)
+		r.values = slices.Compact(r.values)
+		return r, nil
 	}
-	return checked(requirement{key: term, op: exists})
-}
-
-func checked(r requirement) (requirement, error) {
-	if r.key == "" || strings.ContainsAny(r.key, " \t()=!,<>") {
-		return r, fmt.Errorf("%q is not the key of a label", r.key)
+	if r.bound, err = strconv.ParseInt(values[0], 10, 64); err != nil {
+		return r, fmt.Errorf("%q must be an integer of 64 bits, as '>' and '<' compare integers", shortened(values[0]))
 	}
-	for _, v := range r.values {
-		if strings.ContainsAny(v, " \t()=!,<>") {
-			return r, fmt.Errorf("%q is not the value of a label", v)
-		}
-	}
+	r.values = nil
 	return r, nil
 }

@@ -762,7 +762,7 @@ func (x *GetRequest) GetProtocol() uint32 {
 
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As in kubectl: "app=web,tier!=db,env in (a,b),!legacy".
+	// As in kubectl: "app=web,tier!=db,env in (a,b),!legacy,replicas>2".
 	LabelSelector string `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
 	// At most so many objects; zero: as many as fit into a message.
 	Limit uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
