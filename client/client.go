@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
@@ -40,6 +39,7 @@ const (
 	NotReady         = lifecycle.ReasonNotReady
 	Timeout          = lifecycle.ReasonTimeout
 	MethodNotAllowed = lifecycle.ReasonMethodNotAllowed
+	OutcomeUnknown   = lifecycle.ReasonOutcomeUnknown
 )
 
 // Client speaks to one realm as one actor.
@@ -52,6 +52,7 @@ type Client struct {
 	apart    bool
 	queues   *queues
 	newest   *atomic.Uint64 // see Revision
+	commands *rpc.Commands
 }
 
 // Option is an option of New.
@@ -79,7 +80,7 @@ func WithApart() Option { return func(c *Client) { c.apart = true } }
 
 // New returns a client on a connection, which stays the caller's.
 func New(nc *nats.Conn, opts ...Option) *Client {
-	c := &Client{queues: newQueues(), newest: &atomic.Uint64{}, nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
+	c := &Client{queues: newQueues(), commands: &rpc.Commands{}, newest: &atomic.Uint64{}, nc: nc, realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second}
 	for _, o := range opts {
 		o(c)
 	}
@@ -139,19 +140,22 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
 		return &Error{Reason: BadRequest, Message: err.Error()}
 	}
-	var header nats.Header
-	if command {
-		header = nats.Header{bus.HeaderCommand: []string{uuid.NewString()}}
-	}
 	ctx, cancel := c.patiently(ctx)
 	defer cancel()
-	err := rpc.Retry(ctx, c.timeout, func(ctx context.Context) error {
+	attempt := func(ctx context.Context, header nats.Header) error {
 		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
 		if err != nil && failed != nil {
 			failed(err)
 		}
 		return err
-	})
+	}
+	retry := func() error {
+		return rpc.Retry(ctx, c.timeout, func(ctx context.Context) error { return attempt(ctx, nil) })
+	}
+	if command {
+		retry = func() error { return c.commands.Retry(ctx, c.timeout, attempt) }
+	}
+	err := retry()
 	if err == nil {
 		c.saw(reply)
 	}

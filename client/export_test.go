@@ -47,3 +47,8 @@ func (c *Client) Idle() bool {
 	defer c.queues.mu.Unlock()
 	return len(c.queues.of) == 0
 }
+
+// SetClock has the ids of commands drawn by a clock that is wrong by so much.
+func (c *Client) SetClock(wrong time.Duration) {
+	c.commands.Now = func() time.Time { return time.Now().Add(wrong) }
+}

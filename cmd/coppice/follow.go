@@ -28,8 +28,7 @@ const (
 type follower struct {
 	target
 	known map[string]*coppicev1.Object // by uid
-	// seen are those that were told since a watch began from nothing; nil
-	// once all were.
+	// seen are those that were delivered since a watch began; nil once all were.
 	seen map[string]bool
 	// told gets the changes; synced is called when it got the objects as
 	// they were, for the first time.
@@ -38,8 +37,8 @@ type follower struct {
 }
 
 // follow tells objects as they are and then what happens to them, until ctx
-// ends. Where what happened is not remembered any more, it finds out what did
-// by looking at what is there.
+// ends. The watch makes up for interruptions; where there are more objects than it
+// remembers, what is known here does.
 func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(change) error, synced func() error) error {
 	objects := s.visible(t.kind, w)
 	for _, name := range t.names {
@@ -67,7 +66,7 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 
 func (f *follower) event(e client.WatchEvent) error {
 	if e.Object == nil {
-		if e.Revision == 0 || f.seen == nil {
+		if !e.Synced || f.seen == nil {
 			return nil
 		}
 		return f.complete()
@@ -88,6 +87,9 @@ func (f *follower) event(e client.WatchEvent) error {
 		}
 		delete(f.known, m.GetUid())
 		c.typ = deleted
+		if m.GetCreationTimestamp() == nil {
+			c.object = was // it was found to be gone; no more is known
+		}
 		return f.told(c)
 	case was == nil:
 		c.typ = added

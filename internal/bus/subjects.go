@@ -92,13 +92,16 @@ const (
 
 // Headers of requests and replies.
 const (
-	// HeaderCommand identifies a command, a UUID: a repeated command gets
-	// its first outcome.
+	// HeaderCommand identifies a command of an actor, a UUIDv7: a repeated command
+	// gets its first outcome.
 	HeaderCommand = "Coppice-Command"
 	// HeaderRequest names the verb, or the internal operation, of a request.
 	// Without it a message is not a request: answers do not have it, so no
 	// answer that is sent to a request's subject has an effect.
 	HeaderRequest = "Coppice-Request"
+	// HeaderTime is the server's time, Unix milliseconds, in a refusal on account of
+	// the time in a command's id.
+	HeaderTime = "Coppice-Time"
 	// HeaderContentType says how the body is encoded; protobuf without it.
 	HeaderContentType = "Content-Type"
 	// HeaderReason is the machine-readable reason of an error; its code and

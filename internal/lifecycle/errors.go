@@ -28,6 +28,7 @@ const (
 	ReasonNotReady         Reason = "ServiceUnavailable"
 	ReasonTimeout          Reason = "Timeout"
 	ReasonMethodNotAllowed Reason = "MethodNotAllowed"
+	ReasonOutcomeUnknown   Reason = "OutcomeUnknown"
 )
 
 var codes = map[Reason]uint32{
@@ -39,6 +40,7 @@ var codes = map[Reason]uint32{
 	ReasonAlreadyExists:    409,
 	ReasonConflict:         409,
 	ReasonExpired:          410,
+	ReasonOutcomeUnknown:   410,
 	ReasonTooLarge:         413,
 	ReasonInvalid:          422,
 	ReasonOverloaded:       429,
@@ -72,6 +74,10 @@ type Error struct {
 
 	// Index is which object of a batch was refused, counted from zero.
 	Index int
+
+	// Now is the server's time, of a refusal on account of the time in a command's
+	// id; otherwise zero. It is not in the Status.
+	Now Time
 }
 
 // Cause is one thing that is wrong with an object.

@@ -43,7 +43,7 @@ func TestReasonsHaveCodes(t *testing.T) {
 		lifecycle.ReasonUnknownKind: 404, lifecycle.ReasonMethodNotAllowed: 405, lifecycle.ReasonAlreadyExists: 409,
 		lifecycle.ReasonConflict: 409, lifecycle.ReasonExpired: 410, lifecycle.ReasonTooLarge: 413,
 		lifecycle.ReasonInvalid: 422, lifecycle.ReasonOverloaded: 429, lifecycle.ReasonInternal: 500,
-		lifecycle.ReasonNotReady: 503, lifecycle.ReasonTimeout: 504,
+		lifecycle.ReasonNotReady: 503, lifecycle.ReasonTimeout: 504, lifecycle.ReasonOutcomeUnknown: 410,
 	} {
 		if got := reason.Code(); got != code {
 			t.Errorf("%s has code %d, want %d", reason, got, code)

@@ -80,10 +80,10 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 func transport(subject string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return &lifecycle.Error{
+		return undelivered{&lifecycle.Error{
 			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
 			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject)),
-		}
+		}}
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "no answer in time; it is not known whether the request was carried out"}
 	case errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
@@ -106,13 +106,20 @@ func Refusal(m *nats.Msg) error {
 	if code == "" {
 		return nil
 	}
+	var now lifecycle.Time
+	if ms, err := strconv.ParseInt(m.Header.Get(bus.HeaderTime), 10, 64); err == nil {
+		now = lifecycle.TimeOf(time.UnixMilli(ms))
+	}
 	var status coppicev1.Status
 	if len(m.Data) > 0 && m.Header.Get(bus.HeaderContentType) == bus.ContentProtobuf && proto.Unmarshal(m.Data, &status) == nil && status.GetReason() != "" {
-		return lifecycle.ErrorOf(&status)
+		e := lifecycle.ErrorOf(&status)
+		e.Now = now
+		return e
 	}
 	e := &lifecycle.Error{
 		Reason:  lifecycle.Reason(m.Header.Get(bus.HeaderReason)),
 		Message: m.Header.Get(micro.ErrorHeader),
+		Now:     now,
 	}
 	if e.Reason == "" {
 		e.Reason = lifecycle.ReasonInternal

@@ -10,6 +10,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // folder folds the log into a state: what a replica does, and what a writer
@@ -84,12 +85,8 @@ func (f *folder) fold(m eventlog.Message, c unpacked) error {
 		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
 	}
 	f.bytes += len(c.commit)
-	commands := make([]state.CommandID, len(c.Commands))
-	for i, id := range c.Commands {
-		commands[i] = id
-	}
 	f.tx.EndCommit(state.Commit{
-		Sequence: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: commands,
+		Sequence: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
 		StreamCreated: f.created, Foreseen: f.foreseen(),
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
@@ -224,6 +221,7 @@ func verify(ctx context.Context, snap *state.Snapshot, log source) (v *coppicev1
 		return v, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	snap.Until(ctx)
 	f := newFolder(s, snap.Checkpoint().GetStreamCreated())
 	if err := f.foldTo(ctx, log, snap.Checkpoint().GetSequence()); err != nil {
 		return v, err

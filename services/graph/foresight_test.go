@@ -76,7 +76,7 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 		}
 		b.Add(e, nodes[e.UID], "things", body)
 	}
-	b.End(h.ID, nil)
+	b.End(eventlog.CommandRef{ID: h.ID}, nil)
 	c.all = append(c.all, b.Bytes())
 }
 

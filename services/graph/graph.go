@@ -54,6 +54,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Heartbeat is how often a watch says that it is alive.
 	Heartbeat time.Duration
+	// Watch bounds the watches of a realm, and the changes that are kept for them.
+	Watch watch.Limits
 	// StuckAfter is after how long a finalizer that has not answered is warned
 	// of; 10 minutes.
 	StuckAfter time.Duration

@@ -90,7 +90,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 		stop = r.whenFailed(cancel)
 	}
 	r.phase.Store(phaseCatching)
-	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now)
+	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now, r.c.Watch)
 	// Whoever asks a replica that has not caught up would be told of a realm as it
 	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
 	var replica api.Stopper

@@ -247,6 +247,6 @@ func encode(tx *state.Tx, events []lifecycle.Event) []byte {
 	for i := range events {
 		c.Add(&events[i], tx.Node(events[i].UID), "pods", nil)
 	}
-	c.End([16]byte{}, nil)
+	c.End(eventlog.CommandRef{}, nil)
 	return c.Bytes()
 }

@@ -23,8 +23,8 @@ import (
 // CI runs TestQueuedCalls with 100,000, `make calls` with 1,000,000.
 var queuedCalls = flag.Int("calls", 2000, "how many calls of a finalizer without a consumer TestQueuedCalls has")
 
-// held creates objects with a finalizer, and deletes them.
-func (r *realm) held(namespace, finalizer string, count int, body string) {
+// held creates objects with finalizers, and deletes them.
+func (r *realm) held(namespace string, finalizers []string, count int, body string) {
 	r.t.Helper()
 	objects := r.Objects(client.Resource{Plural: "configmaps"}, namespace)
 	const batch = 500
@@ -35,7 +35,7 @@ func (r *realm) held(namespace, finalizer string, count int, body string) {
 			name := fmt.Sprintf("o-%d", i)
 			o := &coppicev1.Object{
 				ApiVersion: "v1", Kind: "ConfigMap",
-				Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: namespace, Finalizers: []string{finalizer}},
+				Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: namespace, Finalizers: finalizers},
 			}
 			if body != "" {
 				o.Spec = []byte(`{"body":"` + body + `"}`)
@@ -117,10 +117,10 @@ func TestQueuedCalls(t *testing.T) {
 	t.Cleanup(cancel)
 	r.ctx = ctx
 
-	r.held("idle", "example.com/idle", *queuedCalls, "")
+	r.held("idle", []string{"example.com/idle"}, *queuedCalls, "")
 	testkit.WaitFor(t, r.ctx, "the share of the idle finalizer to be full", func() bool { return r.calls().Msgs >= 100 })
 	called, stopLive := r.finalize("example.com/live")
-	r.held("live", "example.com/live", 1000, "")
+	r.held("live", []string{"example.com/live"}, 1000, "")
 	r.emptied("live")
 	stopLive()
 	if n := called.Load(); n < 1000 {
@@ -139,6 +139,23 @@ func TestQueuedCalls(t *testing.T) {
 	testkit.WaitFor(t, r.ctx, "no call to wait", func() bool { return r.calls().Msgs == 0 })
 }
 
+// Objects that another finalizer still needs do not use up the share of one that
+// is done with them.
+func TestCallsOfTwoFinalizers(t *testing.T) {
+	t.Parallel()
+	config := limited(propagator.Limits{Calls: 20, Bytes: 16 << 20, IdleCalls: 10, IdleBytes: 16 << 20})
+	config.Dir = t.TempDir()
+	r, stop := startWith(t, config)
+	t.Cleanup(stop)
+	called, stopFirst := r.finalize("example.com/first")
+	r.held("two", []string{"example.com/first", "example.com/second"}, 200, "")
+	testkit.WaitFor(t, r.ctx, "the first finalizer to be called for every object", func() bool { return called.Load() >= 200 })
+	stopFirst()
+	_, stopSecond := r.finalize("example.com/second")
+	r.emptied("two")
+	stopSecond()
+}
+
 // 200 finalizers without a consumer together fill no more than their share,
 // also with large objects.
 func TestManyIdleFinalizers(t *testing.T) {
@@ -151,11 +168,11 @@ func TestManyIdleFinalizers(t *testing.T) {
 
 	body := strings.Repeat("x", 60<<10)
 	for i := range 200 {
-		r.held(fmt.Sprintf("idle-%d", i), fmt.Sprintf("idle-%d.example.com/f", i), 1, body)
+		r.held(fmt.Sprintf("idle-%d", i), []string{fmt.Sprintf("idle-%d.example.com/f", i)}, 1, body)
 	}
 	called, stopLive := r.finalize("example.com/live")
 	defer stopLive()
-	r.held("live", "example.com/live", 100, body)
+	r.held("live", []string{"example.com/live"}, 100, body)
 	r.emptied("live")
 	if n := called.Load(); n < 100 {
 		t.Errorf("the finalizer with a consumer was called for %d of 100 objects", n)
@@ -170,7 +187,7 @@ func TestStaleCalls(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	const count = 150
-	r.held("stale", "example.com/stale", count, "")
+	r.held("stale", []string{"example.com/stale"}, count, "")
 	testkit.WaitFor(t, r.ctx, "the calls to wait", func() bool { return r.calls().Msgs == count })
 	objects := r.Objects(client.Resource{Plural: "configmaps"}, "stale")
 	for i := range count - 10 { // the others need theirs

@@ -20,17 +20,17 @@ func TestRepeatedCommands(t *testing.T) {
 	dir := t.TempDir()
 	r, stop := startIn(t, dir)
 	defer func() { stop() }()
-	id := []string{bus.HeaderCommand, uuid.NewString()}
+	id := []string{bus.HeaderCommand, uuid.Must(uuid.NewV7()).String()}
 	const body = `{"objects":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","finalizers":["example.com/x"]},"spec":{"a":1}}]}`
 	created := r.request("create", "_.pods.shop", body, id...)
 	again := r.request("create", "_.pods.shop", body, id...)
 	if string(again.Data) != string(created.Data) {
 		t.Errorf("create again:\n%s\nwant\n%s", again.Data, created.Data)
 	}
-	if other := r.request("create", "_.pods.shop", body, bus.HeaderCommand, uuid.NewString()); other.Header.Get(bus.HeaderReason) != "AlreadyExists" {
+	if other := r.request("create", "_.pods.shop", body, bus.HeaderCommand, uuid.Must(uuid.NewV7()).String()); other.Header.Get(bus.HeaderReason) != "AlreadyExists" {
 		t.Errorf("another create: %s", other.Data)
 	}
-	drop := []string{bus.HeaderCommand, uuid.NewString()}
+	drop := []string{bus.HeaderCommand, uuid.Must(uuid.NewV7()).String()}
 	deleted := r.request("delete", "_.pods.shop", `{"names":["web"]}`, drop...)
 	if got := decode[result](t, deleted.Data); got.Results[0].Code != 202 {
 		t.Errorf("delete: %s", deleted.Data)

@@ -34,7 +34,8 @@ type auditor struct {
 	checksum uint64
 	commits  map[string]bool
 	commands map[uuid.UUID][]effect // those with an id
-	epochs   map[uuid.UUID]uint64   // in which they were carried out
+	epochs   map[uuid.UUID]uint64   // in which they were carried out, or the last part of them
+	parts    map[uuid.UUID]uint64   // the last part of those of which more is to come, by its sequence
 	objects  map[string]*object     // by uid
 	children map[string]map[string]*object
 }
@@ -58,7 +59,7 @@ type object struct {
 func newAuditor(t *testing.T) *auditor {
 	t.Helper()
 	return &auditor{
-		t: t, commits: map[string]bool{}, commands: map[uuid.UUID][]effect{}, epochs: map[uuid.UUID]uint64{},
+		t: t, commits: map[string]bool{}, commands: map[uuid.UUID][]effect{}, epochs: map[uuid.UUID]uint64{}, parts: map[uuid.UUID]uint64{},
 		objects: map[string]*object{}, children: map[string]map[string]*object{},
 	}
 }
@@ -135,10 +136,13 @@ func (a *auditor) commit(data []byte) error {
 		if id == uuid.Nil {
 			continue
 		}
-		if _, again := a.commands[id]; again {
+		if _, again := a.commands[id]; again && (k.GetPreviousPart() == 0 || k.GetPreviousPart() != a.parts[id]) {
 			return fmt.Errorf("command %s is there twice", id)
 		}
-		a.commands[id], a.epochs[id] = nil, epoch
+		a.commands[id], a.epochs[id] = a.commands[id], epoch
+		if delete(a.parts, id); k.GetUnfinished() {
+			a.parts[id] = a.sequence
+		}
 	}
 	for _, e := range c.GetEvents() {
 		id := uuid.Nil

@@ -98,7 +98,7 @@ func (h *history) client(ctx context.Context, i int) {
 	var mu sync.Mutex
 	for n := 0; ctx.Err() == nil; n++ {
 		e := entry{
-			id: uuid.New(), client: i,
+			id: uuid.Must(uuid.NewV7()), client: i,
 			ask: ask{name: fmt.Sprintf("n-%d", r.IntN(names)), verb: []string{bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdate, bus.VerbDelete, bus.VerbGet, bus.VerbGet}[r.IntN(6)]},
 		}
 		switch e.ask.verb {

@@ -27,15 +27,15 @@ type command struct {
 }
 
 func creation(r client.Resource, ns string, objects ...*coppicev1.Object) command {
-	return command{uuid.New(), bus.VerbCreate, r, ns, &coppicev1.ObjectsRequest{Objects: objects}}
+	return command{uuid.Must(uuid.NewV7()), bus.VerbCreate, r, ns, &coppicev1.ObjectsRequest{Objects: objects}}
 }
 
 func update(r client.Resource, ns string, o *coppicev1.Object) command {
-	return command{uuid.New(), bus.VerbUpdate, r, ns, &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{o}}}
+	return command{uuid.Must(uuid.NewV7()), bus.VerbUpdate, r, ns, &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{o}}}
 }
 
 func deletion(r client.Resource, ns, policy string, names ...string) command {
-	return command{uuid.New(), bus.VerbDelete, r, ns, &coppicev1.DeleteRequest{
+	return command{uuid.Must(uuid.NewV7()), bus.VerbDelete, r, ns, &coppicev1.DeleteRequest{
 		Names: names, Options: &coppicev1.DeleteOptions{PropagationPolicy: policy},
 	}}
 }

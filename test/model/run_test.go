@@ -141,7 +141,7 @@ func (s *script) command1(ctx context.Context, words []string) error {
 func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	s.a.mu.Lock()
 	k := &sent{command: c, script: s, possible: map[string]bool{}}
-	id := uuid.New()
+	id := uuid.Must(uuid.NewV7())
 	if c.verb == bus.VerbDeleteCollection {
 		s.collecting = c
 	} else {
@@ -393,7 +393,7 @@ func patchOf(group string, it *item) []byte {
 func (s *script) close(ctx context.Context) error {
 	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbImport, Plural: "pods", Namespace: s.tag}
 	k := &sent{command: &command{verb: bus.VerbImport, session: s.tag}, script: s}
-	id := uuid.New()
+	id := uuid.Must(uuid.NewV7())
 	s.a.mu.Lock()
 	s.a.sent[id] = k
 	s.a.mu.Unlock()

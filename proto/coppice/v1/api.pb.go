@@ -1399,14 +1399,25 @@ func (x *FinalizerHolder) GetPreconditions() *Preconditions {
 }
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LabelSelector string                 `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ListRequest.
+	LabelSelector string `protobuf:"bytes,1,opt,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty"`
 	// Events after this revision. Zero: the objects that match now, each as
 	// TYPE_ADDED, and then what happens to them.
 	FromRevision uint64 `protobuf:"varint,2,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
 	// As in GetRequest. Without it an object is told as TYPE_ADDED when its last
 	// initializer has gone.
 	IncludeUninitialized bool `protobuf:"varint,3,opt,name=include_uninitialized,json=includeUninitialized,proto3" json:"include_uninitialized,omitempty"`
+	// Not before this revision.
+	MinRevision uint64 `protobuf:"varint,4,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// With from_revision zero: events from now on, without the objects that match
+	// now. The first batch has no events, and the revision that they follow.
+	ChangesOnly bool `protobuf:"varint,5,opt,name=changes_only,json=changesOnly,proto3" json:"changes_only,omitempty"`
+	// A page of the objects that match now, and no events: one batch, as the reply
+	// to the request. So a client gets the objects at its own pace.
+	Page bool `protobuf:"varint,6,opt,name=page,proto3" json:"page,omitempty"`
+	// From the page before.
+	Continue string `protobuf:"bytes,7,opt,name=continue,proto3" json:"continue,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1464,6 +1475,34 @@ func (x *WatchRequest) GetIncludeUninitialized() bool {
 	return false
 }
 
+func (x *WatchRequest) GetMinRevision() uint64 {
+	if x != nil {
+		return x.MinRevision
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetChangesOnly() bool {
+	if x != nil {
+		return x.ChangesOnly
+	}
+	return false
+}
+
+func (x *WatchRequest) GetPage() bool {
+	if x != nil {
+		return x.Page
+	}
+	return false
+}
+
+func (x *WatchRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
 func (x *WatchRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -1482,7 +1521,10 @@ type WatchBatch struct {
 	Revision uint64        `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Events   []*WatchEvent `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	// Why the watch ends; the last batch has it.
-	Error         *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Of a page: what the request for the next one names; empty on the last. The
+	// revision is then the one at which the page was read.
+	Continue      string `protobuf:"bytes,5,opt,name=continue,proto3" json:"continue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1543,6 +1585,13 @@ func (x *WatchBatch) GetError() *Status {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *WatchBatch) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
 }
 
 type WatchEvent struct {
@@ -2805,18 +2854,23 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"f\n" +
 	"\x0fFinalizerHolder\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
-	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xab\x01\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xa1\x02\n" +
 	"\fWatchRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x123\n" +
-	"\x15include_uninitialized\x18\x03 \x01(\bR\x14includeUninitialized\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xaf\x01\n" +
+	"\x15include_uninitialized\x18\x03 \x01(\bR\x14includeUninitialized\x12!\n" +
+	"\fmin_revision\x18\x04 \x01(\x04R\vminRevision\x12!\n" +
+	"\fchanges_only\x18\x05 \x01(\bR\vchangesOnly\x12\x12\n" +
+	"\x04page\x18\x06 \x01(\bR\x04page\x12\x1a\n" +
+	"\bcontinue\x18\a \x01(\tR\bcontinue\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcb\x01\n" +
 	"\n" +
 	"WatchBatch\x12+\n" +
 	"\x11previous_revision\x18\x01 \x01(\x04R\x10previousRevision\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12.\n" +
 	"\x06events\x18\x03 \x03(\v2\x16.coppice.v1.WatchEventR\x06events\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"\xe8\x01\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x1a\n" +
+	"\bcontinue\x18\x05 \x01(\tR\bcontinue\"\xe8\x01\n" +
 	"\n" +
 	"WatchEvent\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.WatchEvent.TypeR\x04type\x12*\n" +

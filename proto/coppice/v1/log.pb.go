@@ -247,17 +247,23 @@ func (x *Commit) GetCompressed() []byte {
 // Command is who asked for what.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes; empty where the sender gave none. A repeated command is
-	// recognised by it and gets its first outcome.
+	// 16 bytes, a UUIDv7; empty where the sender gave none. A repeated command of
+	// the same actor is recognised by it and gets its first outcome.
 	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The actor, as the subject's permission pinned it.
 	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Verb  string `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
 	// The reply in the encoding of the verb's reply message, where the events
-	// of this commit do not tell it.
+	// of this commit do not tell it. Of a command that spans several commits, each
+	// has the results of its own part.
 	Reply []byte `protobuf:"bytes,4,opt,name=reply,proto3" json:"reply,omitempty"`
 	// What the actor said about it, such as the reason of a manual removal of a finalizer.
-	Note          string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	Note string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	// The sequence of the commit that has the part of this command before this one;
+	// zero in the first part.
+	PreviousPart uint64 `protobuf:"varint,6,opt,name=previous_part,json=previousPart,proto3" json:"previous_part,omitempty"`
+	// The rest of the command is decided in a later commit.
+	Unfinished    bool `protobuf:"varint,7,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +331,20 @@ func (x *Command) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *Command) GetPreviousPart() uint64 {
+	if x != nil {
+		return x.PreviousPart
+	}
+	return 0
+}
+
+func (x *Command) GetUnfinished() bool {
+	if x != nil {
+		return x.Unfinished
+	}
+	return false
 }
 
 // Event says what happened to one object or, in columns, to many, and why.
@@ -1028,13 +1048,17 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"namespaces\x12\x1e\n" +
 	"\n" +
 	"compressed\x18\v \x01(\fR\n" +
-	"compressed\"m\n" +
+	"compressed\"\xb2\x01\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04verb\x18\x03 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05reply\x18\x04 \x01(\fR\x05reply\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\"\xd1\x04\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\x12#\n" +
+	"\rprevious_part\x18\x06 \x01(\x04R\fpreviousPart\x12\x1e\n" +
+	"\n" +
+	"unfinished\x18\a \x01(\bR\n" +
+	"unfinished\"\xd1\x04\n" +
 	"\x05Event\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\rR\acommand\x12*\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x14\n" +

@@ -43,15 +43,14 @@ type Checkpoint struct {
 	Time  int64  `protobuf:"varint,7,opt,name=time,proto3" json:"time,omitempty"`
 	// The last revision in the sparse index.
 	IndexedRevision uint64 `protobuf:"varint,8,opt,name=indexed_revision,json=indexedRevision,proto3" json:"indexed_revision,omitempty"`
-	// How many commands and removals the kept windows hold.
-	KeptCommands   uint64 `protobuf:"varint,9,opt,name=kept_commands,json=keptCommands,proto3" json:"kept_commands,omitempty"`
-	KeptTombstones uint64 `protobuf:"varint,10,opt,name=kept_tombstones,json=keptTombstones,proto3" json:"kept_tombstones,omitempty"`
 	// Not zero while a state is made from the beginning of its log, and leaves out
 	// what commits up to this sequence create and remove again. Until it has come
 	// there it is no fold of the log, and of use to nobody.
-	Foreseen      uint64 `protobuf:"varint,11,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Foreseen uint64 `protobuf:"varint,11,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
+	// The greatest time in an id of a command so far, Unix milliseconds.
+	NewestCommandId int64 `protobuf:"varint,12,opt,name=newest_command_id,json=newestCommandId,proto3" json:"newest_command_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
@@ -140,23 +139,16 @@ func (x *Checkpoint) GetIndexedRevision() uint64 {
 	return 0
 }
 
-func (x *Checkpoint) GetKeptCommands() uint64 {
-	if x != nil {
-		return x.KeptCommands
-	}
-	return 0
-}
-
-func (x *Checkpoint) GetKeptTombstones() uint64 {
-	if x != nil {
-		return x.KeptTombstones
-	}
-	return 0
-}
-
 func (x *Checkpoint) GetForeseen() uint64 {
 	if x != nil {
 		return x.Foreseen
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetNewestCommandId() int64 {
+	if x != nil {
+		return x.NewestCommandId
 	}
 	return 0
 }
@@ -166,7 +158,7 @@ var File_coppice_v1_state_proto protoreflect.FileDescriptor
 const file_coppice_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/state.proto\x12\n" +
-	"coppice.v1\"\xe1\x02\n" +
+	"coppice.v1\"\xcb\x02\n" +
 	"\n" +
 	"Checkpoint\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12%\n" +
@@ -176,11 +168,11 @@ const file_coppice_v1_state_proto_rawDesc = "" +
 	"\bchecksum\x18\x05 \x01(\x06R\bchecksum\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04time\x18\a \x01(\x03R\x04time\x12)\n" +
-	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12#\n" +
-	"\rkept_commands\x18\t \x01(\x04R\fkeptCommands\x12'\n" +
-	"\x0fkept_tombstones\x18\n" +
-	" \x01(\x04R\x0ekeptTombstones\x12\x1a\n" +
-	"\bforeseen\x18\v \x01(\x04R\bforeseenB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12\x1a\n" +
+	"\bforeseen\x18\v \x01(\x04R\bforeseen\x12*\n" +
+	"\x11newest_command_id\x18\f \x01(\x03R\x0fnewestCommandIdJ\x04\b\t\x10\n" +
+	"J\x04\b\n" +
+	"\x10\vB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_state_proto_rawDescOnce sync.Once

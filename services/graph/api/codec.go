@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/objectcodec"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // request is a request with the encoding that its sender prefers.
@@ -65,17 +66,18 @@ func (q *request) read(m versioned) *lifecycle.Error {
 	return nil
 }
 
-// commandID is the id of the command, zero if the sender gave none.
-func (q *request) commandID() (id state.CommandID, err *lifecycle.Error) {
+// commandID is the id of the command, zero if the sender gave none. now is the
+// server's time.
+func (q *request) commandID(now time.Time) (id state.CommandID, err *lifecycle.Error) {
 	text := q.Headers().Get(bus.HeaderCommand)
 	if text == "" {
 		return id, nil
 	}
 	u, fail := uuid.Parse(text)
 	if fail != nil || u == uuid.Nil {
-		return id, lifecycle.ErrBadRequest("%s: %q is not a UUID", bus.HeaderCommand, text)
+		return id, writer.ErrCommandID(lifecycle.TimeOf(now), "%s: %q is not a UUID", bus.HeaderCommand, text)
 	}
-	return state.CommandID(u), nil
+	return state.CommandID(u), nil // the writer knows whether it accepts the time in it
 }
 
 // answer sends a reply, or else an error. A reply that the bus does not take
@@ -87,7 +89,7 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		case fail != nil:
 			err = &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the reply cannot be encoded: " + fail.Error()}
 		case len(data) > q.maxPayload-replyMargin:
-			err = &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
+			err = errReplyTooLarge()
 		default:
 			q.send(nats.Header{}, data)
 			return
@@ -100,10 +102,17 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		micro.ErrorHeader:     []string{oneLine(err.Message)},
 		bus.HeaderReason:      []string{string(err.Reason)},
 	}
+	if err.Now != 0 {
+		header[bus.HeaderTime] = []string{strconv.FormatInt(err.Now.Time().UnixMilli(), 10)}
+	}
 	if err.RetryAfter > 0 {
 		header[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
 	}
 	q.send(header, data)
+}
+
+func errReplyTooLarge() *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 }
 
 // maxError is how many bytes of text an error has at most. Escaped as JSON it may

@@ -187,12 +187,12 @@ func TestErrorTooLarge(t *testing.T) {
 	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "422", lifecycle.ReasonInvalid, "begins")
 }
 
-// Reads run beside each other, as many as are allowed; one more is told to try
-// again.
+// Reads of one actor run alongside each other, as many as are allowed; one more is
+// refused as retryable.
 func TestTooManyReads(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	begun := make(chan struct{}, maxReads)
+	begun := make(chan struct{}, actorReads)
 	b := serve(t, func(s *server, q *request) {
 		s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 			begun <- struct{}{}
@@ -203,14 +203,14 @@ func TestTooManyReads(t *testing.T) {
 			return &coppicev1.ListReply{}, nil
 		})
 	})
-	replies := make(chan *nats.Msg, maxReads)
+	replies := make(chan *nats.Msg, actorReads)
 	inbox := b.client.NewInbox()
 	sub, err := b.client.Subscribe(inbox, func(m *nats.Msg) { replies <- m })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	for range maxReads {
+	for range actorReads {
 		if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestTooManyReads(t *testing.T) {
 	}
 	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "too many reads")
 	close(release)
-	for range maxReads {
+	for range actorReads {
 		if m := testkit.Receive(t, b.ctx, "a reply", replies); m.Header.Get(micro.ErrorCodeHeader) != "" {
 			t.Errorf("a read was refused: %v", m.Header)
 		}

@@ -38,7 +38,7 @@ func (s *writerServer) cycles(q *request) {
 }
 
 func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifecycle.Error) {
-	found, reply, err := s.findCycles()
+	found, reply, err := s.findCycles(ctx)
 	if err != nil {
 		return nil, s.unreadable(err)
 	}
@@ -53,8 +53,8 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 }
 
 // findCycles returns the cycles that are to be collected, and counts all.
-func (s *writerServer) findCycles() (collect [][]uid.UID, reply *coppicev1.CyclesReply, err error) {
-	snap := s.State.Snapshot()
+func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, reply *coppicev1.CyclesReply, err error) {
+	snap := s.State.Snapshot().Until(ctx)
 	defer func() {
 		if fail := snap.Err(); err == nil {
 			err = fail

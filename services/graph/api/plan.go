@@ -39,7 +39,7 @@ func (s *replicaServer) plan(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	s.atLeastWithin(q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+	s.readAtLeast(s.plans, q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		p, err := plan.Compute(ctx, snap, deletionOf(at, r.GetDelete()), s.now(snap), maxPlan)
 		if err != nil {
 			return nil, err

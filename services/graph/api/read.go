@@ -25,8 +25,8 @@ var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 // read reads from a snapshot, and makes sure that the snapshot was the newest
 // there was: that this was the writer until after it was taken.
 func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
-	s.background(q, func(context.Context) (proto.Message, *lifecycle.Error) {
-		snap := s.State.Snapshot()
+	s.within(s.pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		snap := s.State.Snapshot().Until(ctx)
 		defer snap.Close()
 		m, err := answer(snap)
 		if fail := snap.Err(); fail != nil {
@@ -60,6 +60,7 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 			return nil, lifecycle.ErrUnknownKind(resource(at))
 		}
 		reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
+		size := 0
 		for i, name := range r.GetNames() {
 			n, err := lifecycle.Read(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name}, r.GetIncludeUninitialized())
 			if err != nil {
@@ -70,7 +71,11 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 				reply.Results = append(reply.Results, &coppicev1.Result{Code: err.Reason.Code(), Error: err.Status()})
 				continue
 			}
-			reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: lifecycle.Object{Node: n, Body: snap.Body(n)}.API()})
+			o := lifecycle.Object{Node: n, Body: snap.Body(n)}
+			if size += sizeOf(&o); size > 2*q.maxPayload {
+				return nil, errReplyTooLarge() // before it is all in memory
+			}
+			reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: o.API()})
 		}
 		return reply, nil
 	})
@@ -123,7 +128,7 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 		for _, e := range chunk {
 			looks++
 			if o, ok := p.match(snap, e); ok {
-				bytes := proto.Size(o.Body) + 512 + len(e.Name) + 256*len(o.Owners)
+				bytes := sizeOf(&o)
 				if found > 0 && (found >= p.limit && p.limit > 0 || size+bytes > p.maxBytes) {
 					return after
 				}
@@ -140,6 +145,11 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 			return state.NameCursor{}
 		}
 	}
+}
+
+// sizeOf is about how many bytes an object takes in a reply.
+func sizeOf(o *lifecycle.Object) int {
+	return proto.Size(o.Body) + 512 + len(o.Name) + 256*len(o.Owners)
 }
 
 // rare is of how many objects one belongs on the page if nodes are not worth reading
@@ -180,9 +190,9 @@ func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	labels, fail := selector.Parse(r.GetLabelSelector())
-	if fail != nil {
-		return lifecycle.ErrBadRequest("%v", fail)
+	labels, err := labelsOf(r.GetLabelSelector())
+	if err != nil {
+		return err
 	}
 	after, err := decodeToken(r.GetContinue())
 	if err != nil {
@@ -226,9 +236,9 @@ func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	labels, fail := selector.Parse(r.GetLabelSelector())
-	if fail != nil {
-		return lifecycle.ErrBadRequest("%v", fail)
+	labels, err := labelsOf(r.GetLabelSelector())
+	if err != nil {
+		return err
 	}
 	if all := r.GetLabelSelector() == ""; all != r.GetAll() {
 		return lifecycle.ErrBadRequest("all is %t with the label selector %q: a deletecollection names a selector, or says all, and not both", r.GetAll(), r.GetLabelSelector())
@@ -284,10 +294,14 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 		uid uid.UID
 	}
 	var found []listed
-	snap := s.State.Snapshot()
+	if err := s.pages.Acquire(ctx, at.Actor); err != nil {
+		return nil, p.after, s.unreadable(err)
+	}
+	snap := s.State.Snapshot().Until(ctx)
 	next := p.each(snap, func(o lifecycle.Object) {
 		found = append(found, listed{lifecycle.Key{Namespace: o.Namespace, Name: o.Name}, o.UID})
 	})
+	s.pages.Release(at.Actor)
 	revision := snap.Revision()
 	fail := snap.Err()
 	_ = snap.Close()

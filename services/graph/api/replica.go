@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -67,12 +68,20 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 
 // atLeast answers from a snapshot that has reached a revision.
 func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
-	s.atLeastWithin(q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
+	s.readAtLeast(s.pages, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
 }
 
-// atLeastWithin is atLeast for what takes long enough to be given up.
-func (s *replicaServer) atLeastWithin(q *request, revision uint64, answer func(context.Context, *state.Snapshot) (proto.Message, *lifecycle.Error)) {
-	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+// internal is atLeast for the requests of services, which bound themselves how many
+// they have under way.
+func (s *replicaServer) internal(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
+	s.readAtLeast(nil, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
+}
+
+// readAtLeast is atLeast for a read that needs a place of a limiter; nil for none.
+func (s *replicaServer) readAtLeast(
+	places *admission.Limiter, q *request, revision uint64, answer func(context.Context, *state.Snapshot) (proto.Message, *lifecycle.Error),
+) {
+	s.within(places, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if err := s.r.Reached(wait, revision); err != nil {
@@ -81,7 +90,7 @@ func (s *replicaServer) atLeastWithin(q *request, revision uint64, answer func(c
 				Message: fmt.Sprintf("realm %s: this replica has not reached revision %d yet; try again", s.Realm, revision),
 			}
 		}
-		snap := s.State.Snapshot()
+		snap := s.State.Snapshot().Until(ctx)
 		defer snap.Close()
 		m, err := answer(ctx, snap)
 		if fail := snap.Err(); fail != nil {
@@ -113,7 +122,7 @@ func (s *replicaServer) resolve(q *request) {
 		q.answer(nil, lifecycle.ErrBadRequest("uids: %d of them, at most %d: %v", len(uids), maxResolve, err))
 		return
 	}
-	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+	s.internal(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap), s.Warn), nil
 	})
 }
@@ -129,7 +138,7 @@ func (s *replicaServer) walk(q *request) {
 		q.answer(nil, fail)
 		return
 	}
-	s.atLeast(q, 0, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+	s.internal(q, 0, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		kind := snap.Kinds().Resource(r.GetResource())
 		if kind == nil {
 			return nil, lifecycle.ErrUnknownKind(r.GetResource())

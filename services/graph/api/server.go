@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -58,22 +60,16 @@ type Writer struct {
 	WarnCycle func(v lifecycle.View, n *lifecycle.Node, members int)
 }
 
-// Limits of what is under way at once. Beyond them requests are refused as
-// retryable, or, where even that is too much, dropped by the NATS client.
-const (
-	maxReads        = 64
-	pendingMessages = 1 << 15
-	pendingBytes    = 128 << 20
-)
-
 // server is one of the two services.
 type server struct {
 	Config
 	nc     *nats.Conn
 	ctx    context.Context // ends with the service
 	cancel context.CancelFunc
-	reads  chan struct{}
 	micro  micro.Service
+	reads  *admission.Limiter // all that run in the background
+	pages  *admission.Limiter // of those, the ones that hold objects
+	plans  *admission.Limiter // and those that compute a plan
 
 	mu      sync.Mutex
 	stopped bool
@@ -81,7 +77,8 @@ type server struct {
 }
 
 func newServer(c Config, name, about, queueGroup string) (*server, error) {
-	s := &server{Config: c, nc: c.Conn, reads: make(chan struct{}, maxReads)}
+	s := &server{Config: c, nc: c.Conn, reads: admission.New(maxReads, actorReads),
+		pages: admission.New(maxPages, actorPages), plans: admission.New(maxPlans, actorPlans)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	version := c.Version
 	if version == "" {
@@ -129,9 +126,16 @@ func (s *server) start(do func()) bool {
 	return !s.stopped
 }
 
-// unreadable is the refusal of what could not be read. Where the state has failed
-// this process ends, and another may answer.
+// unreadable is the refusal of what could not be read: because the request took too
+// long, this process ends, or the state has failed. Then another may answer.
 func (s *server) unreadable(err error) *lifecycle.Error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: fmt.Sprintf(
+			"realm %s: the request took longer than %v, and was ended; ask for less at once, or try again later", s.Realm, readTime)}
+	case errors.Is(err, context.Canceled):
+		return s.stopping()
+	}
 	if s.State.Failure() == nil {
 		return &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()}
 	}
@@ -180,33 +184,11 @@ func (s *server) add(e *endpoint, handle func(*request)) error {
 			return
 		}
 		handle(q)
-	}), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingBytes))
+	}), micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(pendingMessages, pendingOf(name)))
 	if err != nil {
 		return fmt.Errorf("api: realm %s: endpoint %s: %w", s.Realm, name, err)
 	}
 	return nil
-}
-
-// background lets a read or another long request run beside the others.
-func (s *server) background(q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
-	select {
-	case s.reads <- struct{}{}:
-	default:
-		q.answer(nil, &lifecycle.Error{
-			Reason: lifecycle.ReasonOverloaded, RetryAfter: 50 * time.Millisecond,
-			Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
-		})
-		return
-	}
-	if !s.start(func() {
-		defer func() { <-s.reads }()
-		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
-		defer cancel()
-		q.answer(answer(ctx))
-	}) {
-		<-s.reads
-		q.answer(nil, s.stopping())
-	}
 }
 
 // target reads the subject of a request to the object API.

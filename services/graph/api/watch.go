@@ -5,29 +5,40 @@ import (
 	"errors"
 
 	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/selector"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// watch serves a watch to the inbox of the request. Each batch names an inbox
-// of ours for its reply: nobody replies, but when the client is gone the server
-// tells us so there.
+// watch serves a watch to the inbox of the request, or a page of the objects as they
+// are. Each batch names an inbox of ours for its reply: no client replies, but when
+// the client is gone the server says so there.
 func (s *replicaServer) watch(q *request) {
 	at, err := s.target(q)
 	var r coppicev1.WatchRequest
 	if err == nil {
 		err = q.read(&r)
 	}
-	labels, fail := selector.Parse(r.GetLabelSelector())
-	if err == nil && fail != nil {
-		err = lifecycle.ErrBadRequest("%v", fail)
+	var labels selector.Selector
+	if err == nil {
+		labels, err = labelsOf(r.GetLabelSelector())
+	}
+	if err == nil {
+		err = checkWatch(&r)
 	}
 	if err == nil && s.State.Kinds().Resource(resource(at)) == nil {
 		err = lifecycle.ErrUnknownKind(resource(at))
+	}
+	if err == nil && r.GetPage() {
+		err = s.watchPage(q, at, &r, labels)
+		if err == nil {
+			return
+		}
 	}
 	if err != nil {
 		q.answer(nil, err)
@@ -36,6 +47,58 @@ func (s *replicaServer) watch(q *request) {
 	if !s.start(func() { s.serveWatch(q, at, &r, labels) }) {
 		q.answer(nil, s.stopping())
 	}
+}
+
+// checkWatch checks that the fields of a request go together.
+func checkWatch(r *coppicev1.WatchRequest) *lifecycle.Error {
+	switch {
+	case r.GetPage() && (r.GetFromRevision() != 0 || r.GetChangesOnly()):
+		return lifecycle.ErrBadRequest("watch: page goes with neither from_revision nor changes_only")
+	case r.GetContinue() != "" && !r.GetPage():
+		return lifecycle.ErrBadRequest("watch: continue goes with page")
+	case r.GetFromRevision() != 0 && r.GetChangesOnly():
+		return lifecycle.ErrBadRequest("watch: changes_only goes without from_revision, which has the same effect")
+	}
+	return nil
+}
+
+// watchBytes is how large a batch is at the most, about: so that many watches that
+// begin at once take little memory. A larger object is a batch of its own.
+const watchBytes = 1 << 20
+
+// batchBytes is how large a batch to the sender of the request may become.
+func (q *request) batchBytes() int {
+	n := min(q.maxPayload/2, watchBytes)
+	if q.json {
+		n /= 2
+	}
+	return n
+}
+
+// watchPage answers with a page of the objects as they are.
+func (s *replicaServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) *lifecycle.Error {
+	after, err := decodeToken(r.GetContinue())
+	if err != nil {
+		return err
+	}
+	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		kind := snap.Kinds().Resource(resource(at))
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(resource(at))
+		}
+		p := page{
+			kind: kind, namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after,
+			maxBytes: q.batchBytes(), maxLooks: 1 << 18,
+		}
+		b := &coppicev1.WatchBatch{Revision: snap.Revision()}
+		if next := p.each(snap, func(o lifecycle.Object) {
+			b.Events = append(b.Events, &coppicev1.WatchEvent{Type: coppicev1.WatchEvent_TYPE_ADDED, Object: o.API()})
+		}); next != (state.NameCursor{}) {
+			b.Continue = encodeToken(next)
+		}
+		return b, nil
+	})
+	return nil
 }
 
 func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) {
@@ -52,20 +115,28 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		return
 	}
 	defer func() { _ = gone.Unsubscribe() }()
+	unflushed := 0
 	send := func(b *coppicev1.WatchBatch) error {
 		data, err := q.encode(b)
 		if err != nil {
 			return err
 		}
-		return s.nc.PublishRequest(q.Reply(), inbox, data)
-	}
-	maxBytes := q.maxPayload / 2
-	if q.json {
-		maxBytes /= 2
+		if err := s.nc.PublishRequest(q.Reply(), inbox, data); err != nil {
+			return err
+		}
+		// Of each watch at most so much is on its way to the NATS server.
+		if unflushed += len(data); unflushed < watchBytes {
+			return nil
+		}
+		unflushed = 0
+		flushing, cancel := context.WithTimeout(ctx, readTime)
+		defer cancel()
+		return s.nc.FlushWithContext(flushing)
 	}
 	err = s.r.Watch(ctx, watch.Target{
-		Resource: resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(), From: r.GetFromRevision(),
-		Heartbeat: s.r.Heartbeat, MaxBytes: maxBytes, Send: send,
+		Actor: at.Actor, Resource: resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
+		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
+		Heartbeat: s.r.Heartbeat, MaxBytes: q.batchBytes(), Send: send,
 	})
 	var refusal *lifecycle.Error
 	switch {

@@ -111,7 +111,7 @@ func (s *writerServer) endpoints() error {
 
 // submit hands a command to the writer.
 func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note string) *lifecycle.Error {
-	id, err := q.commandID()
+	id, err := q.commandID(s.w.Now())
 	if err != nil {
 		return err
 	}

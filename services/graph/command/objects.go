@@ -42,12 +42,17 @@ type Objects struct {
 	Session string
 	Close   bool
 
-	results []*coppicev1.Result
-	size    int  // of the results, in bytes
-	told    bool // by the events
+	results  []*coppicev1.Result
+	size     int  // of the results, in bytes
+	recorded int  // how many results, the first, the log has
+	logged   int  // their size, in bytes
+	told     bool // the others, by the events
 }
 
-var _ writer.ObjectsWork = (*Objects)(nil)
+var (
+	_ writer.ObjectsWork = (*Objects)(nil)
+	_ writer.Partial     = (*Objects)(nil)
+)
 
 // Do implements writer.Work.
 func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
@@ -73,11 +78,11 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		o.results, o.size = nil, 0
 		d.Savepoint()
 	}
-	if len(o.results) == 0 {
+	if len(o.results) == o.recorded {
 		o.told = !o.DryRun
 	}
-	// The reply is kept with the last part: all of it.
-	if finished = d.Reserve(o.size); finished {
+	// Results that no part has recorded are kept with the next.
+	if finished = d.Reserve(o.size - o.logged); finished {
 		finished, err = o.each(d, at)
 	}
 	switch {
@@ -134,8 +139,10 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			}
 			return false, nil
 		}
-		o.told = o.told && told
-		o.add(o.fit(d, o.result(out, change)))
+		result := o.result(out, change)
+		r, size := o.fit(d, result)
+		o.add(r, size)
+		o.told = o.told && told && r == result
 	}
 	return true, nil
 }
@@ -289,6 +296,27 @@ func status(err *lifecycle.Error, i int) *coppicev1.Status {
 // Reply implements writer.Work.
 func (o *Objects) Reply(d *writer.Decision) proto.Message {
 	return &coppicev1.ObjectsReply{Results: o.results, Revision: d.Revision()}
+}
+
+// Part implements writer.Partial.
+func (o *Objects) Part(d *writer.Decision) proto.Message {
+	part := &coppicev1.ObjectsReply{Results: o.results[o.recorded:], Revision: d.Revision()}
+	o.recorded, o.logged = len(o.results), o.size
+	return part
+}
+
+// Resume implements writer.Partial.
+func (o *Objects) Resume(reply proto.Message) *lifecycle.Error {
+	results := reply.(*coppicev1.ObjectsReply).GetResults()
+	if o.Atomic || o.DryRun || len(results) >= o.Count {
+		return lifecycle.ErrBadRequest("the command id is that of another command, of which %d objects are done and more were to follow; this one has %d objects in all", len(results), o.Count)
+	}
+	o.results, o.size = results, 0
+	for _, r := range results {
+		o.size += sizeOf(r)
+	}
+	o.recorded, o.logged = len(results), o.size
+	return nil
 }
 
 // Told implements writer.Work.

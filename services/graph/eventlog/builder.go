@@ -31,13 +31,25 @@ type Command struct {
 	Note  string
 }
 
+// CommandRef is what identifies a command of a commit, and where the rest of it is.
+type CommandRef struct {
+	// ID is zero for a command without one.
+	ID    [16]byte
+	Actor string
+	// PreviousPart is the sequence of the commit with the part of the command before
+	// this one; zero in the first part.
+	PreviousPart uint64
+	// Unfinished: the rest of the command is in a later commit.
+	Unfinished bool
+}
+
 // Builder encodes a commit. Events of the same sort that follow one another
 // within a command are written in columns. It is not safe for concurrent use.
 type Builder struct {
 	b        []byte
 	revision uint64 // of the next event
 	commands [][]byte
-	ids      [][16]byte
+	refs     []CommandRef
 
 	resources, namespaces table
 	apart                 int // size of what is not yet in b: commands and tables
@@ -63,9 +75,10 @@ func (b *Builder) Free() {
 	b.resources.truncate(0)
 	b.namespaces.truncate(0)
 	clear(b.commands)
+	clear(b.refs)
 	*b = Builder{
 		b: b.b[:0], scratch: b.scratch, group: b.group, resources: b.resources, namespaces: b.namespaces,
-		commands: b.commands[:0], ids: b.ids[:0],
+		commands: b.commands[:0], refs: b.refs[:0],
 	}
 	builders.Put(b)
 }
@@ -90,22 +103,26 @@ func (b *Builder) Begin(c Command) {
 	enc = wire.AppendBytes(enc, commandVerb, c.Verb)
 	enc = wire.AppendBytes(enc, commandNote, c.Note)
 	b.commands = append(b.commands, enc)
-	b.ids = append(b.ids, [16]byte{})
+	b.refs = append(b.refs, CommandRef{Actor: c.Actor})
 	b.apart += len(enc) + overhead
 }
 
-// End ends the command that was begun last. A repetition of it is recognised
-// by the id, unless it is zero, and gets the reply that is kept here, or else
-// the one that the command's events tell.
-func (b *Builder) End(id [16]byte, reply []byte) {
+// End ends the command that was begun last, or this part of it. A repetition of it by
+// the same actor is recognised by the ID of ref, unless that is zero, and gets the reply
+// that is kept here, or else the one that the command's events tell. The actor is the
+// one that the command was begun with.
+func (b *Builder) End(ref CommandRef, reply []byte) {
 	last := len(b.commands) - 1
 	enc := b.commands[last]
-	if id != ([16]byte{}) {
-		enc = wire.AppendBytes(enc, commandID, id[:])
+	if ref.ID != ([16]byte{}) {
+		enc = wire.AppendBytes(enc, commandID, ref.ID[:])
 	}
 	enc = wire.AppendBytes(enc, commandReply, reply)
+	enc = wire.AppendVarint(enc, commandPrevious, ref.PreviousPart)
+	enc = wire.AppendVarint(enc, commandUnfinished, protowire.EncodeBool(ref.Unfinished))
 	b.apart += len(enc) - len(b.commands[last])
-	b.commands[last], b.ids[last] = enc, id
+	ref.Actor = b.refs[last].Actor
+	b.commands[last], b.refs[last] = enc, ref
 }
 
 // Add adds an event. n is the object, before its removal; resource is its
@@ -168,8 +185,8 @@ func (b *Builder) close(event, content int) {
 // Revision is that of the next event to be added.
 func (b *Builder) Revision() uint64 { return b.revision }
 
-// Commands are the ids of the commands that were begun, zero for those without.
-func (b *Builder) Commands() [][16]byte { return b.ids }
+// Commands are the commands that were begun.
+func (b *Builder) Commands() []CommandRef { return b.refs }
 
 // overhead is more than the tag and the length of a field.
 const overhead = 16
@@ -228,7 +245,7 @@ func (b *Builder) Mark() Mark {
 func (b *Builder) Reset(m Mark) {
 	b.flush()
 	b.b, b.revision, b.apart = b.b[:m.b], m.revision, m.apart
-	b.commands, b.ids = b.commands[:m.commands], b.ids[:m.commands]
+	b.commands, b.refs = b.commands[:m.commands], b.refs[:m.commands]
 	b.resources.truncate(m.resources)
 	b.namespaces.truncate(m.namespaces)
 }

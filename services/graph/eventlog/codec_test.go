@@ -66,7 +66,7 @@ func play(t *rapid.T, realm *lifecycletest.Realm, b *eventlog.Builder) (want []s
 			want = append(want, said(revision, &e, body))
 			names = append(names, fmt.Sprintf("%d: %s %s/%s", revision, resource, n.Namespace, n.Name))
 		}
-		b.End([16]byte{byte(i + 1)}, []byte("reply"))
+		b.End(eventlog.CommandRef{ID: [16]byte{byte(i + 1)}, PreviousPart: uint64(i % 3), Unfinished: i%2 == 1}, []byte("reply"))
 	}
 	return want, names
 }
@@ -136,8 +136,12 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			var id [16]byte
 			copy(id[:], command.GetId())
 			reply, err := c.Reply(i)
-			if id != c.Commands[i] || err != nil || string(reply) != string(command.GetReply()) {
-				t.Fatalf("command %d is %x with reply %q, %v; generated code reads %v", i, c.Commands[i], reply, err, command)
+			ref := eventlog.CommandRef{ID: id, Actor: command.GetActor(), PreviousPart: command.GetPreviousPart(), Unfinished: command.GetUnfinished()}
+			if ref != c.Commands[i] || err != nil || string(reply) != string(command.GetReply()) {
+				t.Fatalf("command %d is %+v with reply %q, %v; generated code reads %v", i, c.Commands[i], reply, err, command)
+			}
+			if i > 0 && (ref.PreviousPart != uint64((i-1)%3) || ref.Unfinished != ((i-1)%2 == 1)) {
+				t.Fatalf("command %d is %+v", i, ref)
 			}
 			actor, wantID, want := "ana", [16]byte{byte(i)}, "reply"
 			if i == 0 {

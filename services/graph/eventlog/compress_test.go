@@ -17,7 +17,7 @@ func TestLogCompresses(t *testing.T) {
 	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{2}, Epoch: 1, Time: 1, FirstRevision: 1})
 	for range 1000 {
 		builder.Begin(eventlog.Command{Actor: "ana", Verb: "test", Note: strings.Repeat("again ", 20)})
-		builder.End([16]byte{}, nil)
+		builder.End(eventlog.CommandRef{}, nil)
 	}
 	commit := builder.Bytes()
 	if err := b.log.Append(b.ctx, 0, [16]byte{2}, commit); err != nil {

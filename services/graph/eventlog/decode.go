@@ -22,7 +22,7 @@ var ErrMalformed = errors.New("malformed commit")
 // Decoded is a commit that was read from the log.
 type Decoded struct {
 	Header
-	Commands [][16]byte // their ids
+	Commands []CommandRef
 	Sessions []Session
 	commands [][]byte
 	events   [][]byte
@@ -74,8 +74,12 @@ func Decode(b []byte) (*Decoded, error) {
 		case commitFirstRevision:
 			c.FirstRevision = f.Value
 		case commitCommands:
-			id, err := decodeCommandID(f.Bytes(b))
-			c.Commands = append(c.Commands, id)
+			last := ""
+			if n := len(c.Commands); n > 0 {
+				last = c.Commands[n-1].Actor
+			}
+			ref, err := decodeCommand(f.Bytes(b), last)
+			c.Commands = append(c.Commands, ref)
 			c.commands = append(c.commands, f.Bytes(b))
 			return err
 		case commitEvents:
@@ -107,14 +111,25 @@ func copyID(dst *[16]byte, b []byte) error {
 	return nil
 }
 
-func decodeCommandID(b []byte) (id [16]byte, err error) {
+// decodeCommand reads a command, except for its reply. Commands that follow one
+// another often have the same actor: actor is that of the one before.
+func decodeCommand(b []byte, actor string) (r CommandRef, err error) {
 	err = wire.Fields(b, func(f wire.Field) error {
-		if f.Number == commandID {
-			return copyID(&id, f.Bytes(b))
+		switch f.Number {
+		case commandID:
+			return copyID(&r.ID, f.Bytes(b))
+		case commandActor:
+			if r.Actor = actor; string(f.Bytes(b)) != actor {
+				r.Actor = string(f.Bytes(b))
+			}
+		case commandPrevious:
+			r.PreviousPart = f.Value
+		case commandUnfinished:
+			r.Unfinished = f.Value != 0
 		}
 		return nil
 	})
-	return id, err
+	return r, err
 }
 
 func decodeSession(e []byte) (s Session, ok bool, err error) {
@@ -137,8 +152,8 @@ func decodeSession(e []byte) (s Session, ok bool, err error) {
 	return s, ok, err
 }
 
-// Reply is the reply that was kept with the i-th command, nil if none was:
-// then the command's events tell it.
+// Reply is the reply that was kept with the i-th command, or with this part of it, nil
+// if none was: then the command's events tell it.
 func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	b := c.commands[i]
 	err = wire.Fields(b, func(f wire.Field) error {

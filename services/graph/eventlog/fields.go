@@ -13,11 +13,13 @@ const (
 	commitResources     = 9
 	commitNamespaces    = 10
 
-	commandID    = 1
-	commandActor = 2
-	commandVerb  = 3
-	commandReply = 4
-	commandNote  = 5
+	commandID         = 1
+	commandActor      = 2
+	commandVerb       = 3
+	commandReply      = 4
+	commandNote       = 5
+	commandPrevious   = 6
+	commandUnfinished = 7
 
 	eventCommand          = 1
 	eventReason           = 2

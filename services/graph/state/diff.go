@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -36,6 +37,9 @@ func Diff(a, b *Snapshot) (d *Difference, err error) {
 	ia.First()
 	ib.First()
 	for ia.Valid() || ib.Valid() {
+		if a.r.ended("state") {
+			return nil, a.Err()
+		}
 		order := 0
 		switch {
 		case !ib.Valid():
@@ -101,7 +105,11 @@ func describeKey(key []byte) string {
 		return "import session " + string(rest)
 	case tableMeta:
 		return "meta " + string(rest)
-	case tableRemoved, tableCommands, tableIndex:
+	case tableCommands:
+		if span, k, ok := splitCommandKey(key); ok {
+			return fmt.Sprintf("command %s of actor %q, in span %d", uuid.UUID(k.ID), k.Actor, span)
+		}
+	case tableRemoved, tableIndex:
 		return fmt.Sprintf("row %c %d", key[0], numberOfKey(key))
 	}
 	return fmt.Sprintf("%x", key)

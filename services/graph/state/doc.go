@@ -36,7 +36,7 @@
 //	a absent   uid of a removed owner       -> revision, coordinates
 //	w owed     uid                          -> what has still to happen
 //	t removed  sequence                     -> uids removed by the commit
-//	r commands sequence                     -> ids of the commit's commands
+//	r command  span of time, id, actor      -> sequence and time of the commit, whether more is to come
 //	i index    revision                     -> sequence
 //	s session  id                           -> import session
 //	m meta     checkpoint, schema

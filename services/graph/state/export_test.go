@@ -10,3 +10,9 @@ func (s *Snapshot) Absent(u uid.UID) bool {
 
 // Forget lets the next Tx look everything up.
 func (s *State) Forget() { s.newest = nil }
+
+// ForgetCommands has the commands looked up in the table, as when the state was opened.
+func (s *State) ForgetCommands() {
+	s.commands = newCommands(commandMemory)
+	s.commands.load(s.Checkpoint())
+}

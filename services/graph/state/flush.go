@@ -73,6 +73,7 @@ func (tx *Tx) Prepare() error {
 	tx.writeAbsent(w)
 	p.owed = tx.writeOwed(w)
 	tx.writeSessions(w)
+	tx.writeCommands(w)
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
 	}
@@ -103,13 +104,12 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	}
 	s, p := tx.s, tx.prepared
 	removed := drop(&p.w, tableRemoved, s.removed, tx.removed)
-	commands := drop(&p.w, tableCommands, s.commands, tx.commands)
 	if p.w.err != nil {
 		return nil, fmt.Errorf("state: write: %w", p.w.err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commands.update(tx.commands, commands)
+	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
 	tell()
 	written := p.w.b.Len()
@@ -164,6 +164,14 @@ func (w *writer) delete(key []byte) {
 func (w *writer) deleteRange(first, last []byte) {
 	w.ranges++
 	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// deleteSpans deletes the rows of commands of the spans from one until another.
+func (w *writer) deleteSpans(from, until uint32) {
+	w.ranges++
+	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {
 		w.err = err
 	}
 }

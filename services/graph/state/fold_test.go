@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
@@ -14,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
 // folded is a state to which commits are applied, some of them together.
@@ -101,6 +103,11 @@ func TestFold(t *testing.T) {
 		realm.Latecomers, realm.Containers, realm.Restless = true, true, true
 		first := realm.Genesis()
 		sequence := uint64(0)
+		type sent struct {
+			at lifecycle.Time // of the commit
+			id lifecycle.Time
+		}
+		var commands []sent             // one in each commit
 		var before *lifecycletest.Realm // the commit
 		var under []*state.Tx           // of the third, to be flushed
 		land := func(most int) {
@@ -111,6 +118,9 @@ func TestFold(t *testing.T) {
 		}
 		commit := func(events []lifecycle.Event, revision uint64) {
 			sequence++
+			id := realm.Clock.Add(time.Duration(rapid.Int64Range(-300, 60).Draw(t, "id ahead by s")) * time.Second)
+			id, _ = statetest.CommandID(id, 0).Time() // to a millisecond
+			commands = append(commands, sent{realm.Clock, id})
 			if n := len(under); n > 0 {
 				ahead.tx = under[n-1].Next()
 				land(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
@@ -127,7 +137,7 @@ func TestFold(t *testing.T) {
 				}
 				f.tx.EndCommit(state.Commit{
 					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
-					Commands: []state.CommandID{{byte(sequence), byte(sequence >> 8)}},
+					Commands: []state.Command{{CommandKey: state.CommandKey{Actor: "ana", ID: statetest.CommandID(id, sequence)}, Unfinished: sequence%2 == 0}},
 				})
 			}
 			one.flush(t)
@@ -177,11 +187,27 @@ func TestFold(t *testing.T) {
 		if got := one.s.Checkpoint().GetRevision(); got != realm.Revision {
 			t.Fatalf("revision %d, want %d", got, realm.Revision)
 		}
-		for i := uint64(1); i <= sequence; i++ {
-			if at, ok := one.s.Command(state.CommandID{byte(i), byte(i >> 8)}); !ok || at != i {
-				t.Fatalf("command %d is known as %d, %t", i, at, ok)
+		newest := commands[len(commands)-1].at
+		recorded := func(s *state.State, what string) {
+			for i, c := range commands {
+				n := uint64(i + 1)
+				key := state.CommandKey{Actor: "ana", ID: statetest.CommandID(c.id, n)}
+				keep := max(c.at, c.id) >= newest.Add(-state.KeepCommands)
+				at, ok, err := s.Command(key)
+				if err != nil || ok != keep || ok && at != (state.Recorded{Sequence: n, Unfinished: n%2 == 0}) {
+					t.Fatalf("%s: command %d, committed %s and with an id of %s before the newest commit, is known as %+v, %t, %v; kept: %t", what, n,
+						newest.Time().Sub(c.at.Time()), newest.Time().Sub(c.id.Time()), at, ok, err, keep)
+				}
+				key.Actor = "bob"
+				if _, ok, err := s.Command(key); ok || err != nil {
+					t.Fatalf("%s: command %d is known as another actor's, %v", what, n, err)
+				}
 			}
 		}
+		recorded(one.s, "in memory")
+		recorded(ahead.s, "decided ahead")
+		many.s.ForgetCommands()
+		recorded(many.s, "from disk")
 	})
 }
 

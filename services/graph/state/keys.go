@@ -36,7 +36,7 @@ var (
 
 // schema is the version of this layout. A state of another schema is thrown
 // away and folded again.
-const schema = 3
+const schema = 4
 
 const nul = 0
 
@@ -138,6 +138,27 @@ func numberKey(table byte, n uint64) []byte {
 }
 
 func numberOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+
+// commandKey is the key of a command of a span of time: see commandSpan.
+func commandKey(b []byte, span uint32, k CommandKey) []byte {
+	return append(append(commandSpanKey(b, span), k.ID[:]...), k.Actor...)
+}
+
+// commandSpanKey is in front of all keys of commands of a span, and behind those of
+// the spans before.
+func commandSpanKey(b []byte, span uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(b, tableCommands), span)
+}
+
+// splitCommandKey returns what commandKey joined.
+func splitCommandKey(key []byte) (span uint32, k CommandKey, ok bool) {
+	const id = 1 + 4
+	if len(key) < id+len(k.ID) {
+		return 0, k, false
+	}
+	k.ID, k.Actor = CommandID(key[id:]), string(key[id+len(k.ID):])
+	return binary.BigEndian.Uint32(key[1:]), k, true
+}
 
 func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }
 

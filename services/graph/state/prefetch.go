@@ -245,6 +245,9 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 	}
 	var at uid.UID // where the cursor is, if that is one of them
 	for i, u := range sorted {
+		if r.ended("nodes") {
+			break
+		}
 		if i == 0 && it.at == pebble.IterValid {
 			at = uid.UID(it.Key()[1:]) // one that was read before
 		}
@@ -296,6 +299,9 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 	rows, room := r.rows, r.room
 	r.rows, r.room = nil, nil // visit may read, too
 	for _, u := range sorted {
+		if r.ended(what) {
+			break
+		}
 		r.key = appendUIDKey(r.key[:0], table, u)
 		r.end = appendPrefixEnd(r.end[:0], r.key)
 		rows, room = rows[:0], room[:0]

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -18,6 +19,7 @@ type reader struct {
 	db      pebble.Reader
 	removed *window[uint64]
 	failure error
+	ctx     context.Context // ends reading, with a failure; nil for never
 
 	key, end, room []byte // scratch
 	rows           []stored
@@ -69,8 +71,23 @@ func (r *reader) fail(what string, err error) {
 	}
 }
 
+// ended reports whether the context has ended, which is a failure then.
+func (r *reader) ended(what string) bool {
+	if r.ctx == nil {
+		return false
+	}
+	err := r.ctx.Err()
+	if err != nil {
+		r.fail(what, err)
+	}
+	return err != nil
+}
+
 // get calls visit with the value, if there is one.
 func (r *reader) get(what string, key []byte, visit func([]byte) error) (found bool) {
+	if r.ended(what) {
+		return false
+	}
 	if r.idle != nil {
 		return r.seek(what, key, visit)
 	}
@@ -207,7 +224,7 @@ func (r *reader) scan(what string, prefix, start []byte, visit func(key, value [
 		r.fail(what, err)
 		return
 	}
-	for it.seek(start, end, false); it.on(prefix); it.next(end) {
+	for it.seek(start, end, false); it.on(prefix) && !r.ended(what); it.next(end) {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			r.fail(what, err)

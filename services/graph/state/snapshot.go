@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"context"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -56,6 +57,13 @@ func (s *State) Snapshot() *Snapshot {
 		removals:   map[uid.UID]removal{},
 		owners:     map[uid.UID]*owner{},
 	}
+}
+
+// Until has the snapshot read nothing more once ctx has ended: reads then find
+// nothing, and Err wraps the error of ctx. It returns the snapshot.
+func (s *Snapshot) Until(ctx context.Context) *Snapshot {
+	s.r.ctx = ctx
+	return s
 }
 
 // Close releases the snapshot.

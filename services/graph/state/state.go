@@ -49,7 +49,7 @@ type State struct {
 	failures *failures
 
 	removed  *window[uint64] // by uidHash
-	commands *window[CommandID]
+	commands *commands
 	recent   *recent
 	written  *written
 	ranges   *atomic.Int64 // that are deleted, in the memtable; about
@@ -148,7 +148,7 @@ func open(dir string, c Config) (*State, error) {
 	s := &State{
 		db: db, dir: dir, failures: failures,
 		removed:  newWindow[uint64](keptRemovals),
-		commands: newWindow[CommandID](keptCommands),
+		commands: newCommands(commandMemory),
 		recent:   newRecent(),
 		ranges:   ranges,
 		// Twice as much as memtables take before writes wait.
@@ -209,16 +209,7 @@ func (s *State) load() error {
 		return true
 	})
 	s.removed.update(removed, 0)
-	var commands []windowRow[CommandID]
-	r.scan("commands", []byte{tableCommands}, nil, func(key, value []byte) bool {
-		ids, err := decodeCommands(value)
-		if err != nil {
-			r.fail("commands", err)
-		}
-		commands = append(commands, windowRow[CommandID]{sequence: numberOfKey(key), keys: ids})
-		return true
-	})
-	s.commands.update(commands, 0)
+	s.commands.load(s.checkpoint)
 	return r.failure
 }
 
@@ -275,10 +266,6 @@ func (s *State) Checkpoint() *coppicev1.Checkpoint {
 	defer s.mu.RUnlock()
 	return s.checkpoint
 }
-
-// Command returns the sequence of the commit in which the command was, if it
-// is recent enough to be known.
-func (s *State) Command(id CommandID) (sequence uint64, ok bool) { return s.commands.find(id) }
 
 // Metrics are Pebble's own.
 func (s *State) Metrics() *pebble.Metrics { return s.db.Metrics() }

@@ -40,7 +40,8 @@ type Tx struct {
 	removing     []*object           // whose removals these are, as far as there are entries
 	removed      []windowRow[uint64] // of the commits that ended
 	removedSince uint64              // the first sequence that the window will hold
-	commands     []windowRow[CommandID]
+	commands     []commandRow        // of the commits that ended
+	began        lifecycle.Time      // time of the last commit before this Tx; 0 for none
 	rows         []rowOp
 	born         uid.UID          // the first, by uid, of the objects created here; "" if there is none
 	bornUnder    uid.UID          // of those created by the Tx under this one
@@ -131,6 +132,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 		kinds:      kinds,
 		options:    options,
 		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
+		began:      lifecycle.Time(at.GetTime()),
 		objects:    make(map[uid.UID]*object, room),
 		names:      make(map[nameRef]uid.UID, room),
 		owners:     map[uid.UID]*owner{},

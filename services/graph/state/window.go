@@ -10,15 +10,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// How much history the state keeps beside the objects. The windows are counted
-// and not timed, so that what is kept is a function of the log.
-const (
-	// keptRemovals is how many removed uids are known to have been removed,
-	// beside those that dependents still point to.
-	keptRemovals = 1 << 18
-	// keptCommands is how many command ids are recognised.
-	keptCommands = 1 << 17
-)
+// keptRemovals is how many removed uids are known to have been removed, beside
+// those that dependents still point to. They are counted and not timed: what is kept
+// is a function of the log.
+const keptRemovals = 1 << 18
 
 // window is what the last commits brought of something, a row for each commit,
 // with an index in memory. Rows are kept until those behind them hold max keys.
@@ -152,27 +147,4 @@ func decodeRemovals(b []byte, visit func(removal)) error {
 		b = rest[8+n:]
 	}
 	return nil
-}
-
-// CommandID identifies a command; the zero CommandID is none.
-type CommandID [16]byte
-
-// A row of the table of commands is the ids of a commit's commands, in order,
-// those without an id among them.
-func appendCommands(b []byte, ids []CommandID) []byte {
-	for i := range ids {
-		b = append(b, ids[i][:]...)
-	}
-	return b
-}
-
-func decodeCommands(b []byte) ([]CommandID, error) {
-	if len(b)%len(CommandID{}) != 0 {
-		return nil, errCorrupt
-	}
-	ids := make([]CommandID, len(b)/len(CommandID{}))
-	for i := range ids {
-		ids[i] = CommandID(b[i*len(CommandID{}):])
-	}
-	return ids, nil
 }

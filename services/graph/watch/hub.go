@@ -1,56 +1,102 @@
-// Package watch tells clients what happens to objects, from a bounded memory of
-// what happened last.
+// Package watch sends clients the changes of objects, out of a bounded memory of
+// recent changes.
 //
-// The Hub gets the changes of each commit, in order. It remembers those of
-// resources that somebody watches, or watched not long ago, up to a bound;
-// whoever wants to go on from before that is told to list again. A watch is one
-// goroutine that reads the memory at its own pace, so that a slow one holds up
-// nobody: when it falls behind the bound, it ends.
+// The Hub gets the changes of each commit, in order. It keeps those of resources
+// that are watched, or were not long ago, in one queue for each resource. All queues
+// together have at most Limits.Bytes: beyond that the largest loses its oldest
+// changes, so that many or large changes of one resource cost the watchers of others
+// nothing. What every watch has sent is kept for those that resume, for a while.
+//
+// A watch is one goroutine that reads its queue at its own pace. One that falls
+// behind what is kept ends, as does one that resumes from before it, with
+// lifecycle.ReasonExpired: the client lists again. Limits bound also how many
+// watches there are, for each actor and in all, and how many encode and send at once.
 package watch
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Limits of the memory.
-const (
-	maxRemembered = 1 << 16
-	linger        = 2 * time.Minute // after the last watch of a resource
-	maxWatches    = 4096
-)
+// retention is for how long a change is kept that no watch needs any more, and for
+// how long a resource is recorded after its last watch.
+const retention = 2 * time.Minute
 
-// Hub remembers changes and wakes those who watch.
-type Hub struct {
-	now func() time.Time
-
-	mu        sync.Mutex
-	ring      []state.Change // a ring of maxRemembered
-	first     uint64         // number of the oldest remembered
-	next      uint64         // number of the next
-	revision  uint64         // up to which everything was told
-	interests map[string]*interest
-	recording []map[string]bool // resources that each commit under way records
-	watches   int
-	changed   chan struct{} // closed and replaced with each commit
+// Limits bound a Hub. Zero fields have defaults.
+type Limits struct {
+	// Bytes and Changes are how much is kept; 64 MiB, and 65,536.
+	Bytes, Changes int
+	// Watches and PerActor are how many watches there are, in all and of one actor;
+	// 4,096 and 1,024.
+	Watches, PerActor int
+	// States and StatesPerActor are how many watches send the objects as they are at
+	// once; 4 and 2. Others wait.
+	States, StatesPerActor int
+	// Sending is how many watches encode and send changes at once; 16.
+	Sending int
 }
 
-// interest is a resource that is watched, or was.
-type interest struct {
-	watches int
-	until   time.Time // when it is forgotten, without watches
-	ready   bool      // false while a commit is under way that does not record it
-	since   uint64    // revision after which its changes were recorded
-	first   uint64    // number of the first change that was recorded
+func (l Limits) withDefaults() Limits {
+	for _, f := range []struct {
+		field *int
+		value int
+	}{
+		{&l.Bytes, 64 << 20}, {&l.Changes, 1 << 16}, {&l.Watches, 4096}, {&l.PerActor, 1024},
+		{&l.States, 4}, {&l.StatesPerActor, 2}, {&l.Sending, 16},
+	} {
+		if *f.field == 0 {
+			*f.field = f.value
+		}
+	}
+	return l
+}
+
+// Hub keeps changes and wakes the watches that wait for them. It is safe for
+// concurrent use.
+type Hub struct {
+	now     func() time.Time
+	limits  Limits
+	watches *admission.Limiter
+	states  *admission.Limiter
+	sending *admission.Limiter
+
+	mu        sync.Mutex
+	revision  uint64 // of the newest commit
+	interests map[string]*interest
+	starting  int               // interests that are not ready
+	recording []map[string]bool // resources that each commit under way records
+	bytes     int               // kept in all queues
+	changes   int               // kept in all queues
+	changed   chan struct{}     // closed and replaced with each commit
+	sweeping  bool              // a sweep is due
 }
 
 // NewHub returns a hub for a state that is at a revision.
-func NewHub(revision uint64, now func() time.Time) *Hub {
-	return &Hub{now: now, revision: revision, interests: map[string]*interest{}, changed: make(chan struct{})}
+func NewHub(revision uint64, now func() time.Time, limits Limits) *Hub {
+	l := limits.withDefaults()
+	return &Hub{
+		now: now, limits: l, revision: revision, interests: map[string]*interest{}, changed: make(chan struct{}),
+		watches: admission.New(l.Watches, l.PerActor), states: admission.New(l.States, l.StatesPerActor), sending: admission.New(l.Sending, l.Sending),
+	}
+}
+
+// Held is how much a Hub keeps.
+type Held struct {
+	Bytes   int // about, of changes
+	Changes int
+	Watches int
+}
+
+// Held returns how much the hub keeps now.
+func (h *Hub) Held() Held {
+	watches, _ := h.watches.Used("")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Held{Bytes: h.bytes, Changes: h.changes, Watches: watches}
 }
 
 // Begin says that commits are being applied, and returns which resources'
@@ -70,13 +116,16 @@ func (h *Hub) Begin() (watched func(resource string) bool) {
 	return func(resource string) bool { return recording[resource] }
 }
 
-// Commit tells the changes since the first Begin that is under way, those of
+// Commit adds the changes since the first Begin that is under way, those of
 // watched resources, and the revision after them.
 func (h *Hub) Commit(revision uint64, changes []state.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := h.now()
 	for i := range changes {
-		h.remember(changes[i])
+		if in := h.interests[changes[i].Resource]; in != nil {
+			h.keep(in, newRecord(&changes[i], now))
+		}
 	}
 	h.revision = revision
 	if len(h.recording) > 0 {
@@ -96,12 +145,12 @@ func (h *Hub) Abort() {
 // end is called when something that began has ended: resources are recorded from
 // now on if all that is still under way records them.
 func (h *Hub) end() {
-	for r, in := range h.interests {
-		if !in.ready && h.recorded(r) {
-			in.ready, in.since, in.first = true, h.revision, h.next
-		}
-		if in.watches == 0 && h.now().After(in.until) {
-			delete(h.interests, r)
+	if h.starting > 0 {
+		for r, in := range h.interests {
+			if !in.ready && h.recorded(r) {
+				in.ready, in.since = true, h.revision
+				h.starting--
+			}
 		}
 	}
 	close(h.changed)
@@ -118,17 +167,7 @@ func (h *Hub) recorded(resource string) bool {
 	return true
 }
 
-func (h *Hub) remember(c state.Change) {
-	if len(h.ring) < maxRemembered {
-		h.ring = append(h.ring, c)
-	} else {
-		h.ring[h.next%maxRemembered] = c
-		h.first++
-	}
-	h.next++
-}
-
-// Wait waits until the hub was told of a revision.
+// Wait waits until the hub has got the commit of a revision.
 func (h *Hub) Wait(ctx context.Context, revision uint64) error {
 	for {
 		h.mu.Lock()
@@ -143,95 +182,4 @@ func (h *Hub) Wait(ctx context.Context, revision uint64) error {
 		case <-changed:
 		}
 	}
-}
-
-var (
-	errExpired = errors.New("expired")
-	errTooMany = errors.New("too many watches")
-)
-
-// place is where a watch is in the memory.
-type place struct {
-	number   uint64 // of the next change to look at
-	revision uint64 // up to which it has told everything
-}
-
-// join begins a watch of a resource, of the changes after a revision, for which it
-// waits: a command is answered before the hub is told of it. Zero is from now. Also a
-// refused one makes the hub record the resource, so that to list and to watch again
-// succeeds.
-func (h *Hub) join(ctx context.Context, resource string, from uint64) (place, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for {
-		in := h.interests[resource]
-		if in == nil {
-			in = &interest{ready: len(h.recording) == 0, since: h.revision, first: h.next}
-			h.interests[resource] = in
-		}
-		in.until = h.now().Add(linger)
-		if in.ready && from <= h.revision {
-			return h.admit(in, from)
-		}
-		changed := h.changed
-		h.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			h.mu.Lock()
-			return place{}, ctx.Err()
-		case <-changed:
-			h.mu.Lock()
-		}
-	}
-}
-
-func (h *Hub) admit(in *interest, from uint64) (place, error) {
-	if h.watches >= maxWatches {
-		return place{}, errTooMany
-	}
-	at := place{number: h.next, revision: h.revision}
-	if from != 0 && from < h.revision {
-		if from < in.since || h.first > in.first && h.at(h.first).Revision > from+1 {
-			return place{}, errExpired
-		}
-		at = place{number: max(h.first, in.first), revision: from}
-	}
-	in.watches++
-	h.watches++
-	return at, nil
-}
-
-// at is the remembered change with a number.
-func (h *Hub) at(number uint64) *state.Change { return &h.ring[number%maxRemembered] }
-
-func (h *Hub) leave(resource string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watches--
-	in := h.interests[resource]
-	in.watches--
-	in.until = h.now().Add(linger)
-}
-
-// collect returns the changes of a resource from a place on, at most limit of
-// them, moves the place, and returns what to wait for if there are none.
-func (h *Hub) collect(resource string, at *place, limit int) (changes []state.Change, wait <-chan struct{}, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if at.number < h.first {
-		return nil, nil, errExpired
-	}
-	for at.number < h.next && len(changes) < limit {
-		e := h.at(at.number)
-		at.number++
-		if e.Resource == resource && e.Revision > at.revision {
-			changes = append(changes, *e)
-		}
-	}
-	if at.number == h.next {
-		at.revision = max(at.revision, h.revision)
-	} else if len(changes) > 0 {
-		at.revision = changes[len(changes)-1].Revision
-	}
-	return changes, h.changed, nil
 }

@@ -29,8 +29,13 @@ type bench struct {
 
 func start(t *testing.T) *bench {
 	t.Helper()
+	return startWith(t, watch.Limits{})
+}
+
+func startWith(t *testing.T, limits watch.Limits) *bench {
+	t.Helper()
 	b := &bench{t: t, ctx: testkit.Context(t), Realm: statetest.New(t)}
-	b.hub = watch.NewHub(b.State.Checkpoint().GetRevision(), time.Now)
+	b.hub = watch.NewHub(b.State.Checkpoint().GetRevision(), time.Now, limits)
 	b.Begin = b.hub.Begin
 	b.Flushed = func(revision uint64, changes []state.Change, _ []state.OwedChange) { b.hub.Commit(revision, changes) }
 	return b
@@ -187,7 +192,7 @@ func TestBeginsAhead(t *testing.T) {
 func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		err := watch.NewHub(7, time.Now).Serve(t.Context(), nil, watch.Target{Resource: "pods", From: 8, Heartbeat: time.Hour})
+		err := watch.NewHub(7, time.Now, watch.Limits{}).Serve(t.Context(), nil, watch.Target{Resource: "pods", From: 8, Heartbeat: time.Hour})
 		if !errors.Is(err, lifecycle.ReasonNotReady) || !strings.Contains(err.Error(), "has not reached revision 8") {
 			t.Errorf("got %v", err)
 		}
@@ -230,11 +235,11 @@ func TestSlowWatcher(t *testing.T) {
 	b.Create("pods/a", nil)
 	fast.expect("ADDED a@101 to 101")
 
-	// As many changes as are remembered, of what the fast one does not watch.
-	service := &lifecycle.Node{APIVersion: "v1", Kind: "Service", Namespace: "default", Name: "s"}
+	// More changes than are kept.
+	pod := &lifecycle.Node{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "s"}
 	many := make([]state.Change, 1<<16)
 	for i := range many {
-		many[i] = state.Change{Event: &lifecycle.Event{}, Revision: 102 + uint64(i), After: service, Resource: "services"}
+		many[i] = state.Change{Event: &lifecycle.Event{}, Revision: 102 + uint64(i), After: pod, Resource: "pods"}
 	}
 	b.hub.Begin()
 	b.hub.Commit(101+uint64(len(many)), many)

@@ -14,16 +14,23 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Target is what is watched, and who is told.
+// Target is what is watched, and where it is sent.
 type Target struct {
+	// Actor is who watches, for the limit of each actor.
+	Actor     string
 	Resource  string
 	Namespace string // empty: all
 	Labels    selector.Selector
 	// Uninitialized: also objects that are not initialized.
 	Uninitialized bool
-	// From is the revision after which changes are told; zero for the
-	// objects as they are now, and then the changes.
+	// From is the revision after which changes are sent; zero for the objects as
+	// they are now, and then the changes.
 	From uint64
+	// ChangesOnly leaves the objects as they are out: the first batch is empty, and
+	// has the revision after which changes are sent.
+	ChangesOnly bool
+	// MinRevision is which revision has to be reached before the watch begins.
+	MinRevision uint64
 	// Heartbeat is how often a batch is sent at least.
 	Heartbeat time.Duration
 	// MaxBytes is how large a batch may become, about.
@@ -35,51 +42,51 @@ type Target struct {
 // DefaultHeartbeat is how often a watch says that it is alive.
 const DefaultHeartbeat = 5 * time.Second
 
-// batchSize is how many changes are told at once.
-const batchSize = 500
-
-// patience is how long a watch waits for the revision after which it begins.
-const patience = 2 * time.Second
+// patience is how long a watch waits for the revision after which it begins, and
+// statePatience until it may send the objects as they are.
+const (
+	patience      = 2 * time.Second
+	statePatience = 10 * time.Second
+)
 
 // Serve serves a watch until ctx ends or it fails. What the client should know
 // of a failure is a *lifecycle.Error.
 func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	joining, cancel := context.WithTimeout(ctx, patience)
-	at, err := h.join(joining, t.Resource, t.From)
+	at, err := h.join(joining, &t)
 	cancel()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return &lifecycle.Error{
 			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
-			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", t.From),
+			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", max(t.From, t.MinRevision)),
 		}
 	case errors.Is(err, errExpired):
 		return expired(t.From)
-	case errors.Is(err, errTooMany):
-		return &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "too many watches are open; try again later", RetryAfter: time.Second}
 	case err != nil:
 		return err
 	}
-	defer h.leave(t.Resource)
+	defer h.leave(at, t.Actor)
 	w := &session{t: t, last: at.revision}
-	if t.From == 0 {
+	switch {
+	case t.From != 0:
+	case t.ChangesOnly:
 		w.last = 0
-		if err := w.tellState(s, &at); err != nil {
+		if err := w.send(nil, at.revision); err != nil {
+			return err
+		}
+	default:
+		w.last = 0
+		if err := h.sendState(ctx, s, w, at); err != nil {
 			return err
 		}
 	}
 	beat := time.NewTicker(t.Heartbeat)
 	defer beat.Stop()
 	for {
-		changes, wait, err := h.collect(t.Resource, &at, batchSize)
+		wait, err := h.sendChanges(ctx, w, at)
 		if err != nil {
-			return expired(at.revision)
-		}
-		if len(changes) > 0 {
-			if err := w.tell(changes, at.revision); err != nil {
-				return err
-			}
-			continue
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -93,6 +100,28 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	}
 }
 
+// sendChanges sends what is in the queue, and returns what to wait for next. Only so
+// many watches do it at once: what they have taken out of their queues, and encode,
+// is bounded.
+func (h *Hub) sendChanges(ctx context.Context, w *session, at *place) (wait <-chan struct{}, err error) {
+	for {
+		if err := h.sending.Acquire(ctx, ""); err != nil {
+			return nil, err
+		}
+		changes, wait, err := h.collect(at)
+		switch {
+		case err != nil:
+			err = expired(at.revision)
+		case len(changes) > 0:
+			err = w.sendChanges(changes, at.revision)
+		}
+		h.sending.Release("")
+		if err != nil || len(changes) == 0 {
+			return wait, err
+		}
+	}
+}
+
 func expired(revision uint64) error {
 	return &lifecycle.Error{
 		Reason:  lifecycle.ReasonExpired,
@@ -100,7 +129,7 @@ func expired(revision uint64) error {
 	}
 }
 
-// session is a watch that is being told.
+// session is a watch that is being served.
 type session struct {
 	t    Target
 	last uint64 // revision of the batch before
@@ -112,8 +141,22 @@ func (w *session) send(events []*coppicev1.WatchEvent, revision uint64) error {
 	return w.t.Send(b)
 }
 
-// tellState tells the objects as they are, and moves the place behind that.
-func (w *session) tellState(s *state.State, at *place) error {
+// sendState sends the objects as they are, and moves the place behind that. Only so
+// many watches do it at once, of which each holds a snapshot and one batch.
+func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *place) error {
+	waiting, cancel := context.WithTimeout(ctx, statePatience)
+	err := h.states.Acquire(waiting, w.t.Actor)
+	cancel()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return &lifecycle.Error{
+			Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second,
+			Message: "too many watches begin at once with the objects as they are; watch again later",
+		}
+	}
+	defer h.states.Release(w.t.Actor)
 	snap := s.Snapshot()
 	defer snap.Close()
 	if err := snap.Err(); err != nil {
@@ -127,6 +170,9 @@ func (w *session) tellState(s *state.State, at *place) error {
 	var fail error
 	size := 0
 	snap.Nodes(kind, w.t.Namespace, state.NameCursor{}, func(n *lifecycle.Node) bool {
+		if fail = ctx.Err(); fail != nil {
+			return false
+		}
 		if !w.t.sees(n) {
 			return true
 		}
@@ -135,7 +181,7 @@ func (w *session) tellState(s *state.State, at *place) error {
 			return true
 		}
 		e := &coppicev1.WatchEvent{Type: coppicev1.WatchEvent_TYPE_ADDED, Object: o.API()}
-		if size += proto.Size(e); size > w.t.MaxBytes || len(events) >= batchSize {
+		if size += proto.Size(e); len(events) > 0 && size > w.t.MaxBytes || len(events) >= batchSize {
 			// Not the whole state yet: nothing is told up to a revision.
 			fail = w.t.Send(&coppicev1.WatchBatch{Events: events})
 			events, size = nil, proto.Size(e)
@@ -150,8 +196,8 @@ func (w *session) tellState(s *state.State, at *place) error {
 	return w.send(events, at.revision)
 }
 
-// tell tells changes, in batches that fit into messages.
-func (w *session) tell(changes []state.Change, revision uint64) error {
+// sendChanges sends changes, in batches that fit into messages.
+func (w *session) sendChanges(changes []record, revision uint64) error {
 	var events []*coppicev1.WatchEvent
 	size := 0
 	last := w.last
@@ -167,7 +213,7 @@ func (w *session) tell(changes []state.Change, revision uint64) error {
 			}
 			events, size = nil, 0
 		}
-		events, size, last = append(events, e), size+n, changes[i].Revision
+		events, size, last = append(events, e), size+n, changes[i].revision
 	}
 	if len(events) == 0 {
 		return nil // the heartbeat tells how far it is
@@ -181,17 +227,17 @@ func (t *Target) sees(n *lifecycle.Node) bool { return t.Uninitialized || !n.Uni
 // event is what a change means to this watch, nil if nothing. An object that
 // leaves the selector is told as deleted, with what it was (A9); one whose last
 // initializer has gone as added (A8).
-func (w *session) event(c *state.Change) *coppicev1.WatchEvent {
-	n := c.After
+func (w *session) event(c *record) *coppicev1.WatchEvent {
+	n := c.after
 	if n == nil {
-		n = c.Before
+		n = c.before
 	}
 	if w.t.Namespace != "" && n.Namespace != w.t.Namespace {
 		return nil
 	}
-	was := c.Before != nil && w.t.sees(c.Before) && w.t.Labels.Matches(c.BeforeBody.GetLabels())
-	is := c.After != nil && w.t.sees(c.After) && w.t.Labels.Matches(c.AfterBody.GetLabels())
-	e := &coppicev1.WatchEvent{Reason: c.Event.Reason}
+	was := c.before != nil && w.t.sees(c.before) && w.t.Labels.Matches(c.beforeBody.GetLabels())
+	is := c.after != nil && w.t.sees(c.after) && w.t.Labels.Matches(c.afterBody.GetLabels())
+	e := &coppicev1.WatchEvent{Reason: c.reason}
 	switch {
 	case is && was:
 		e.Type = coppicev1.WatchEvent_TYPE_MODIFIED
@@ -199,12 +245,12 @@ func (w *session) event(c *state.Change) *coppicev1.WatchEvent {
 		e.Type = coppicev1.WatchEvent_TYPE_ADDED
 	case was:
 		e.Type = coppicev1.WatchEvent_TYPE_DELETED
-		e.Object = lifecycle.Object{Node: c.Before, Body: c.BeforeBody}.API()
-		e.Object.Metadata.ResourceVersion = c.Revision
+		e.Object = lifecycle.Object{Node: c.before, Body: c.beforeBody}.API()
+		e.Object.Metadata.ResourceVersion = c.revision
 		return e
 	default:
 		return nil
 	}
-	e.Object = lifecycle.Object{Node: c.After, Body: c.AfterBody}.API()
+	e.Object = lifecycle.Object{Node: c.after, Body: c.afterBody}.API()
 	return e
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -155,7 +157,7 @@ func TestAnsweredIsSeen(t *testing.T) {
 	b := start(t, nil)
 	for i := range 100 {
 		r := create(fmt.Sprintf("x-%d", i))
-		r.ID[0], r.ID[1] = 1, byte(i)
+		r.Actor, r.ID = "tester", statetest.CommandID(b.began, uint64(i))
 		type seen struct {
 			revision, sequence uint64
 			known              bool
@@ -163,7 +165,8 @@ func TestAnsweredIsSeen(t *testing.T) {
 		sees := make(chan seen, 1)
 		r.Done = func(proto.Message, *lifecycle.Error) {
 			var s seen
-			s.sequence, s.known = b.state.Command(r.ID)
+			at, ok, err := b.state.Command(state.CommandKey{Actor: r.Actor, ID: r.ID})
+			s.sequence, s.known = at.Sequence, ok && err == nil
 			go func() {
 				snap := b.state.Snapshot()
 				defer snap.Close()

@@ -32,7 +32,7 @@ func (w *Writer) begin() *commit {
 	} else {
 		tx = w.c.State.Begin()
 	}
-	now := max(lifecycle.TimeOf(w.c.Now()), w.chain.Time)
+	now := w.time()
 	id := newID()
 	return &commit{d: &Decision{
 		Tx:      tx,
@@ -61,13 +61,21 @@ type outcome struct {
 func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 	start := time.Now()
 	for i, r := range requests {
-		if w.repeated(ctx, r) {
+		again, err := w.repeated(ctx, r)
+		if err != nil {
+			return err
+		}
+		if again {
 			continue
 		}
 		if w.open == nil {
 			w.open = w.begin()
 		}
 		c := w.open
+		refusal := w.checkID(r)
+		if refusal == nil && w.ahead(r) {
+			c.full = true
+		}
 		// It may be long until it can go on its way: what waits is bounded also
 		// where it is decided and changes nothing.
 		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
@@ -78,6 +86,10 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 			break
 		}
 		c.size += r.Size
+		if refusal != nil {
+			c.outcomes = append(c.outcomes, outcome{r: r, err: refusal})
+			continue
+		}
 		o, finished := w.do(c.d, r)
 		if c.d.fatal != nil {
 			return c.d.fatal
@@ -123,12 +135,13 @@ func (w *Writer) close(ctx context.Context) error {
 	return nil
 }
 
-// refuse answers requests that have come to nothing here. Of one that was in
-// an earlier commit as well, a part is in the log.
+// refuse answers requests whose commit is not in the log.
 func (w *Writer) refuse(outcomes []outcome) {
 	for _, o := range outcomes {
-		if o.r.parts == 1 {
+		if o.r.recorded == 0 {
 			w.answer(outcome{r: o.r, err: w.notWriter()})
+		} else {
+			w.abandon(o.r)
 		}
 	}
 }
@@ -137,28 +150,47 @@ func (w *Writer) refuse(outcomes []outcome) {
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	w.expect(r)
 	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
-	r.parts++
 	finished, err := r.Work.Do(d)
 	if err != nil {
 		return outcome{r: r, err: err}, true
 	}
 	if !finished {
+		w.endPart(d, r)
 		return outcome{}, false
 	}
 	reply := r.Work.Reply(d)
-	if r.parts > 1 {
+	if r.ID == (state.CommandID{}) {
+		return outcome{r: r, reply: reply}, true
+	}
+	part := reply
+	if r.recorded != 0 {
 		d.beginCommand() // also if its last part has no events
+		if p, ok := r.Work.(Partial); ok {
+			part = p.Part(d)
+		}
 	}
 	if d.begun {
-		d.b.End(r.ID, w.kept(d, r, reply))
+		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded}, kept(d, r, part))
 	}
 	return outcome{r: r, reply: reply}, true
 }
 
-// kept is the encoding of the reply as it is kept for a repetition of the
-// command, nil if nobody can repeat it or its events tell it.
-func (w *Writer) kept(d *Decision, r *Request, reply proto.Message) []byte {
-	if r.ID == (state.CommandID{}) || r.parts == 1 && r.Work.Told() {
+// endPart ends a part of a request that goes on in the next commit. If the part has
+// events, and the command an id, it is recorded, so that another writer can go on.
+func (w *Writer) endPart(d *Decision, r *Request) {
+	if !d.begun {
+		return
+	}
+	if p, ok := r.Work.(Partial); ok && r.ID != (state.CommandID{}) {
+		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
+	}
+	r.recorded = w.chain.Sequence + 1 // that of the open commit
+}
+
+// kept is the encoding of the reply, or of a part of it, as it is kept for a repetition
+// of the command, nil if its events tell it.
+func kept(d *Decision, r *Request, reply proto.Message) []byte {
+	if r.Work.Told() {
 		return nil
 	}
 	enc, err := proto.Marshal(reply)
@@ -212,10 +244,6 @@ var errNotWritten = errors.New("writer: the commit before cannot be written into
 // background, while the next is decided.
 func (w *Writer) launch(ctx context.Context, c *commit) error {
 	d := c.d
-	ids := make([]state.CommandID, len(d.b.Commands()))
-	for i, id := range d.b.Commands() {
-		ids[i] = id
-	}
 	chain := w.chain
 	chain.Sequence++
 	chain.Revision = d.Revision()
@@ -224,7 +252,7 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	chain.Checksum = eventlog.Checksum(message)
 	d.Tx.EndCommit(state.Commit{
 		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
-		RealmID: chain.RealmID[:], Commands: ids, StreamCreated: w.c.Log.Created(),
+		RealmID: chain.RealmID[:], Commands: CommandsOf(d.b.Commands()), StreamCreated: w.c.Log.Created(),
 	})
 	if err := d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)

@@ -30,5 +30,6 @@
 //     log. An answer that rests on none (not found, conflict, nothing to do)
 //     is given when the writer knows that it was still the writer after it had
 //     read: by an acknowledged append, or by its lease.
-//   - A command with an id that is known gets the outcome that it had.
+//   - A command with an id that is kept gets the outcome that it had, or goes on where
+//     the log has the first parts of it. One whose id may be forgotten is refused.
 package writer

@@ -21,6 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -36,6 +37,7 @@ type log struct {
 	hold    chan struct{} // appends wait until it is closed
 	arrived chan struct{} // gets a token when an append begins
 	lost    bool          // Get fails
+	room    int           // how many commits there may be before another writer has appended; 0 for any number
 }
 
 func newLog() *log { return &log{maxPayload: 1 << 20, arrived: make(chan struct{}, 1<<16)} }
@@ -64,7 +66,7 @@ func (l *log) append(ctx context.Context, expected uint64, commit []byte) error 
 	switch {
 	case l.fail != nil:
 		return l.fail
-	case expected != uint64(len(l.commits)):
+	case expected != uint64(len(l.commits)), l.room > 0 && len(l.commits) >= l.room:
 		return eventlog.ErrFenced
 	case len(commit) > l.maxPayload:
 		return fmt.Errorf("a commit of %d bytes: the bus takes %d", len(commit), l.maxPayload)
@@ -157,6 +159,7 @@ type bench struct {
 	lease *lease
 	state *state.State
 	fs    vfs.FS
+	began lifecycle.Time
 	w     *writer.Writer
 	wait  func() error // until the writer has ended by itself
 	end   func() error
@@ -168,7 +171,7 @@ type bench struct {
 
 func start(t *testing.T, change func(*writer.Config)) *bench {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), log: newLog()}
+	b := &bench{t: t, ctx: testkit.Context(t), log: newLog(), began: lifecycle.TimeOf(time.Now())}
 	b.fs = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if b.broken.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
 			return errorfs.ErrInjected
@@ -240,7 +243,13 @@ func (a answer) objects(t *testing.T) []*coppicev1.Result {
 // submit submits a request, and returns where its answer comes to.
 func (b *bench) submit(r *writer.Request) <-chan answer {
 	answers := make(chan answer, 2)
-	r.Actor, r.Verb = "tester", "create"
+	if r.Verb = "create"; r.Actor == "" {
+		r.Actor = "tester"
+	}
+	if t, ok := r.ID.Time(); ok && t == 0 {
+		of := statetest.CommandID(b.began, 0)
+		copy(r.ID[:6], of[:6])
+	}
 	r.Done = func(m proto.Message, err *lifecycle.Error) { answers <- answer{m, err} }
 	b.w.Submit(r)
 	return answers
@@ -298,8 +307,15 @@ func create(names ...string) *writer.Request {
 	return &writer.Request{Work: creation(objects...), Size: 100 * len(names)}
 }
 
-func withID(id byte, r *writer.Request) *writer.Request {
-	r.ID = state.CommandID{id}
+// withID gives a request an id; submit gives that the time at which the bench began.
+func withID(id uint64, r *writer.Request) *writer.Request {
+	r.ID = statetest.CommandID(0, id)
+	return r
+}
+
+// withIDOf gives a request an id of a time.
+func withIDOf(at lifecycle.Time, id uint64, r *writer.Request) *writer.Request {
+	r.ID = statetest.CommandID(at, id)
 	return r
 }
 
@@ -326,9 +342,20 @@ func (b *bench) revision() uint64 { return b.state.Checkpoint().GetRevision() }
 // on the log.
 func (b *bench) restart() {
 	b.t.Helper()
+	b.restartWith(nil)
+}
+
+func (b *bench) restartWith(change func(*writer.Config)) {
+	b.t.Helper()
 	if err := b.end(); err != nil {
 		b.t.Fatal(err)
 	}
+	b.restartFailed(change)
+}
+
+// restartFailed is restartWith after the writer has ended by itself.
+func (b *bench) restartFailed(change func(*writer.Config)) {
+	b.t.Helper()
 	if err := b.state.Sync(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -336,5 +363,5 @@ func (b *bench) restart() {
 		b.t.Fatal(err)
 	}
 	b.open()
-	b.run(nil)
+	b.run(change)
 }

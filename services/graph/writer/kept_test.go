@@ -31,7 +31,7 @@ func TestKeptRepliesFit(t *testing.T) {
 	first, release := b.underWay()
 	var answers []<-chan answer
 	for i := range objects {
-		answers = append(answers, b.submit(withID(byte(i+1), remove(fmt.Sprint("x-", i)))))
+		answers = append(answers, b.submit(withID(uint64(i+1), remove(fmt.Sprint("x-", i)))))
 	}
 	release()
 	testkit.Receive(t, b.ctx, "the first answer", first).objects(t)
@@ -40,7 +40,7 @@ func TestKeptRepliesFit(t *testing.T) {
 		if r := got.objects(t)[0]; r.GetCode() != 202 || len(r.GetObject().GetMetadata().GetOwnerReferences()) != owners {
 			t.Errorf("x-%d: %v", i, r)
 		}
-		same(t, got, b.do(withID(byte(i+1), remove(fmt.Sprint("x-", i)))))
+		same(t, got, b.do(withID(uint64(i+1), remove(fmt.Sprint("x-", i)))))
 	}
 	b.log.check(t)
 }

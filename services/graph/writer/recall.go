@@ -3,7 +3,9 @@ package writer
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,28 +23,32 @@ type inFlight struct {
 }
 
 // repeated takes care of a request whose command is known: it gets the outcome
-// of the first.
-func (w *Writer) repeated(ctx context.Context, r *Request) bool {
+// of the first, or goes on where the log has the first parts of it.
+func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	if r.ID == (state.CommandID{}) {
-		return false
+		return false, nil
 	}
 	if again, pending := w.repeats(r); pending {
-		return again
+		return again, nil
 	}
-	sequence, ok := w.c.State.Command(r.ID)
-	if !ok {
-		return false
+	at, ok, err := w.c.State.Command(r.key())
+	if err != nil {
+		return false, fmt.Errorf("writer: %w", err)
 	}
+	if !ok || at.Unfinished && at.Sequence == r.recorded {
+		return false, nil
+	}
+	r.recorded = at.Sequence
 	select {
 	case w.recalls <- struct{}{}:
 		go func() {
 			defer func() { <-w.recalls }()
-			w.recall(ctx, sequence, r)
+			w.recall(ctx, at, r)
 		}()
 	default:
-		r.done(nil, w.overloaded())
+		w.abandon(r)
 	}
-	return true
+	return true, nil
 }
 
 // repeats reports whether the command of a request is pending, and whether the
@@ -50,7 +56,7 @@ func (w *Writer) repeated(ctx context.Context, r *Request) bool {
 func (w *Writer) repeats(r *Request) (again, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := w.pending[r.ID]
+	f := w.pending[r.key()]
 	if f == nil {
 		return false, false
 	}
@@ -67,8 +73,8 @@ func (w *Writer) expect(r *Request) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pending[r.ID] == nil {
-		w.pending[r.ID] = &inFlight{first: r}
+	if w.pending[r.key()] == nil {
+		w.pending[r.key()] = &inFlight{first: r}
 	}
 }
 
@@ -79,9 +85,9 @@ func (w *Writer) answer(o outcome) {
 		return
 	}
 	w.mu.Lock()
-	f := w.pending[o.r.ID]
+	f := w.pending[o.r.key()]
 	if f != nil && f.first == o.r {
-		delete(w.pending, o.r.ID)
+		delete(w.pending, o.r.key())
 	} else {
 		f = nil
 	}
@@ -94,12 +100,68 @@ func (w *Writer) answer(o outcome) {
 	}
 }
 
-// recall answers a repeated command from the log.
-func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
+// abandon answers a request, and its repetitions, of which a part is in the log, or
+// may be: with its id it can be repeated. Without one it is not answered.
+func (w *Writer) abandon(r *Request) {
+	if r.ID == (state.CommandID{}) {
+		return
+	}
+	w.answer(outcome{r: r, err: &lifecycle.Error{
+		Reason: lifecycle.ReasonTimeout,
+		Message: fmt.Sprintf("realm %s: the command was begun or carried out, and its outcome cannot be told now; "+
+			"repeat it with the same command id", w.c.Realm),
+		RetryAfter: 250 * time.Millisecond,
+	}})
+}
+
+// recall answers a repeated command from the log, or has it go on if the log does not
+// have the end of it.
+func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	reply := r.Work.NewReply()
-	err := func() error {
+	err := w.readParts(ctx, at.Sequence, r, reply)
+	switch {
+	case errors.Is(err, errAnother):
+		r.done(nil, unknown(r, lifecycle.TimeOf(w.c.Now())))
+		return
+	case err == nil && at.Unfinished:
+		w.resume(r, reply)
+		return
+	case err == nil:
+		r.done(reply, nil)
+		return
+	}
+	w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "sequence", at.Sequence, "error", err)
+	w.abandon(r)
+}
+
+// resume has a request go on behind the parts that the log has, with their reply.
+func (w *Writer) resume(r *Request, reply proto.Message) {
+	work, ok := r.Work.(Partial)
+	if !ok {
+		r.done(nil, lifecycle.ErrBadRequest("the command id is that of another command, which is not finished"))
+		return
+	}
+	if err := work.Resume(reply); err != nil {
+		r.done(nil, err)
+		return
+	}
+	w.Submit(r)
+}
+
+// errAnother is returned for a commit that does not have the command.
+var errAnother = errors.New("the commit does not have the command")
+
+// readParts adds the outcomes of a command to a reply, from its first part until the
+// one in the commit of a sequence.
+func (w *Writer) readParts(ctx context.Context, sequence uint64, r *Request, reply proto.Message) error {
+	type part struct {
+		commit  *eventlog.Decoded
+		command int
+	}
+	var parts []part
+	for sequence != 0 {
 		message, err := w.c.Log.Get(ctx, sequence)
 		if err != nil {
 			return err
@@ -108,34 +170,34 @@ func (w *Writer) recall(ctx context.Context, sequence uint64, r *Request) {
 		if err != nil {
 			return err
 		}
-		for i, id := range c.Commands {
-			if id == r.ID {
-				return recall(c, i, r.Work, reply)
-			}
+		i := slices.IndexFunc(c.Commands, func(k eventlog.CommandRef) bool { return k.ID == r.ID && k.Actor == r.Actor })
+		if i < 0 {
+			return errAnother
 		}
-		return fmt.Errorf("sequence %d does not have the command", sequence)
-	}()
-	if err != nil {
-		w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "error", err)
-		r.done(nil, &lifecycle.Error{
-			Reason:     lifecycle.ReasonNotReady,
-			Message:    fmt.Sprintf("realm %s: the command was carried out before, at sequence %d of the log, which cannot be read now; try again", w.c.Realm, sequence),
-			RetryAfter: time.Second,
-		})
-		return
+		previous := c.Commands[i].PreviousPart
+		if previous >= sequence {
+			return fmt.Errorf("sequence %d names sequence %d as the part before", sequence, previous)
+		}
+		parts = append(parts, part{c, i})
+		sequence = previous
 	}
-	r.done(reply, nil)
+	for _, p := range slices.Backward(parts) {
+		if err := readPart(p.commit, p.command, r.Work, reply); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// recall fills in the reply that a command of a commit had: the one that was
-// kept with it, or the one that its events tell.
-func recall(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
+// readPart adds to a reply that of a command of a commit: what was kept with the
+// command, or what its events tell.
+func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
 	kept, err := c.Reply(command)
 	if err != nil {
 		return err
 	}
 	if kept != nil {
-		return proto.Unmarshal(kept, reply)
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(kept, reply)
 	}
 	on, ok := work.(ObjectsWork)
 	if !ok {
@@ -160,6 +222,17 @@ func recall(c *eventlog.Decoded, command int, work Work, reply proto.Message) er
 		objects.Revision = e.Revision
 		return nil
 	})
+}
+
+// CommandsOf are the commands of a commit that can be repeated, as the state keeps them.
+func CommandsOf(refs []eventlog.CommandRef) []state.Command {
+	var list []state.Command
+	for i := range refs {
+		if id := state.CommandID(refs[i].ID); id != (state.CommandID{}) {
+			list = append(list, state.Command{CommandKey: state.CommandKey{Actor: refs[i].Actor, ID: id}, Unfinished: refs[i].Unfinished})
+		}
+	}
+	return list
 }
 
 // CodeOf is the code of a result that an event tells.

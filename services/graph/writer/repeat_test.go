@@ -18,7 +18,7 @@ import (
 func same(t *testing.T, first, again answer) {
 	t.Helper()
 	if first.err != nil || again.err != nil {
-		t.Fatalf("first %v, then %v", first, again)
+		t.Fatalf("first %v, %v, then %v, %v", first.reply, first.err, again.reply, again.err)
 	}
 	if !proto.Equal(first.reply, again.reply) {
 		t.Fatalf("the repetition was answered\n%v\nthe first\n%v", again.reply, first.reply)
@@ -144,7 +144,7 @@ func TestRepetitionWithoutLog(t *testing.T) {
 	b := start(t, nil)
 	first := b.do(withID(1, create("x")))
 	b.log.set(func(l *log) { l.lost = true })
-	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, lifecycle.ReasonNotReady) || a.err.RetryAfter == 0 {
+	if a := b.do(withID(1, create("x"))); !errors.Is(a.err, lifecycle.ReasonTimeout) || a.err.RetryAfter == 0 {
 		t.Errorf("got %v", a)
 	}
 	b.log.set(func(l *log) { l.lost = false })

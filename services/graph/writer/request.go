@@ -11,7 +11,7 @@ import (
 
 // Request is a command on its way through the writer.
 type Request struct {
-	// ID identifies the command, so that its repetition gets the same
+	// ID identifies the command of the Actor, so that its repetition gets the same
 	// outcome; zero for none.
 	ID    state.CommandID
 	Actor string
@@ -27,8 +27,13 @@ type Request struct {
 	Done func(proto.Message, *lifecycle.Error)
 
 	answered atomic.Bool
-	parts    int // how many commits it has been in
+	// recorded is the sequence of the commit with its last part so far; zero if no
+	// commit has a part.
+	recorded uint64
 }
+
+// key is what a repetition of the request is recognised by.
+func (r *Request) key() state.CommandKey { return state.CommandKey{Actor: r.Actor, ID: r.ID} }
 
 // callers is how many wait for its outcome.
 func (r *Request) callers() int { return max(r.Callers, 1) }
@@ -52,7 +57,8 @@ type Work interface {
 	Reply(d *Decision) proto.Message
 
 	// Told reports whether the command's events tell its reply, so that it
-	// need not be kept for a repetition of the command: see recall.
+	// need not be kept for a repetition of the command: see recall. Of a Partial
+	// that has recorded parts it is about what Part would return.
 	Told() bool
 
 	// NewReply is an empty message of the type of the reply.
@@ -65,4 +71,18 @@ type ObjectsWork interface {
 
 	// Brief reports whether the reply has of objects only what identifies them.
 	Brief() bool
+}
+
+// Partial is a Work that has outcomes of its own in each commit, so that another
+// writer can go on with it where a commit has ended.
+type Partial interface {
+	Work
+
+	// Part is the reply to what was decided since the last call, or since what
+	// Resume was called with.
+	Part(d *Decision) proto.Message
+
+	// Resume goes on behind the parts that the log has. reply is that to all of them.
+	// It is called before Do. It fails if the reply is not to a part of this command.
+	Resume(reply proto.Message) *lifecycle.Error
 }

@@ -27,7 +27,7 @@ func TestSurvives(t *testing.T) {
 				testkit.Receive(t, b.ctx, "the append", b.log.arrived)
 				var answers []<-chan answer
 				for i := range 1 + r.IntN(12) {
-					answers = append(answers, b.submit(withID(byte(20*round+i+1), randomRequest(r))))
+					answers = append(answers, b.submit(withID(uint64(20*round+i+1), randomRequest(r))))
 				}
 				release()
 				for _, a := range answers {

@@ -110,7 +110,7 @@ type Writer struct {
 	crew    *crew.Crew // what they run in
 
 	mu      sync.Mutex
-	pending map[state.CommandID]*inFlight
+	pending map[state.CommandKey]*inFlight
 }
 
 // New returns a writer that goes on where the state is. The caller has made
@@ -147,7 +147,7 @@ func New(c Config) *Writer {
 		chain:     eventlog.ChainOf(c.State.Checkpoint()),
 		limit:     limit,
 		maxObject: min(largestObject, limit/2),
-		pending:   map[state.CommandID]*inFlight{},
+		pending:   map[state.CommandKey]*inFlight{},
 		recalls:   make(chan struct{}, 64),
 		gather:    newGathering(),
 	}
@@ -160,10 +160,19 @@ func (w *Writer) MaxObject() int { return w.maxObject }
 func (w *Writer) Submit(r *Request) {
 	switch w.queue.put(r) {
 	case queueFull:
-		r.done(nil, w.overloaded())
+		w.turnAway(r, w.overloaded())
 	case queueClosed:
-		r.done(nil, w.notWriter())
+		w.turnAway(r, w.notWriter())
 	}
+}
+
+// turnAway answers a request that is not queued.
+func (w *Writer) turnAway(r *Request, err *lifecycle.Error) {
+	if r.recorded != 0 {
+		w.abandon(r)
+		return
+	}
+	r.done(nil, err)
 }
 
 // Queued is how many requests wait to be decided, and how many bytes they have.
@@ -228,9 +237,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 	w.c.Abort()
 	for _, r := range append(w.rest, w.queue.close()...) {
-		if r.parts == 0 { // otherwise a part of it may be in the log
-			r.done(nil, w.notWriter())
-		}
+		w.refuse([]outcome{{r: r}})
 	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, eventlog.ErrUnsettled) {
 		return nil
@@ -311,7 +318,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 			}
 		}
 	}
-	d.b.End([16]byte{}, nil)
+	d.b.End(eventlog.CommandRef{}, nil)
 	if err := w.launch(ctx, c); err != nil {
 		return err
 	}

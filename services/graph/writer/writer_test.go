@@ -279,7 +279,7 @@ func TestRefusalsFit(t *testing.T) {
 	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
 	var answers []<-chan answer
 	for i := range 5 {
-		answers = append(answers, b.submit(withID(byte(i+1), batch(fmt.Sprint("last-", i)))))
+		answers = append(answers, b.submit(withID(uint64(i+1), batch(fmt.Sprint("last-", i)))))
 	}
 	release()
 	for i, a := range answers {
@@ -287,7 +287,7 @@ func TestRefusalsFit(t *testing.T) {
 		if len(first) != 151 || first[0].GetError().GetReason() != string(lifecycle.ReasonAlreadyExists) || first[150].GetCode() != 201 {
 			t.Fatalf("batch %d has %d results: %v, ..., %v", i, len(first), first[0], first[len(first)-1])
 		}
-		again := b.do(withID(byte(i+1), batch("other"))).objects(t)
+		again := b.do(withID(uint64(i+1), batch("other"))).objects(t)
 		for j := range first {
 			if !proto.Equal(again[j], first[j]) {
 				t.Fatalf("batch %d: result %d of the repetition is %v, was %v", i, j, again[j], first[j])
@@ -315,7 +315,7 @@ func TestLastPartWithoutEvents(t *testing.T) {
 		for range 150 {
 			objects = append(objects, objects[0])
 		}
-		id := byte(n + 1)
+		id := uint64(n + 1)
 		first := b.do(withID(id, &writer.Request{Work: creation(objects...)})).objects(t)
 		again := b.do(withID(id, &writer.Request{Work: creation(objects...)})).objects(t)
 		for i := range first {

@@ -4,6 +4,7 @@
 package statetest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,6 +35,14 @@ type Realm struct {
 	revision uint64
 	used     map[uid.UID]bool
 	last     map[string]uid.UID
+}
+
+// CommandID is a UUIDv7 of a time; those with different n differ.
+func CommandID(at lifecycle.Time, n uint64) (id state.CommandID) {
+	binary.BigEndian.PutUint64(id[:], uint64(at.Time().UnixMilli())<<16)
+	binary.BigEndian.PutUint64(id[8:], n&(1<<62-1)|1<<63)
+	id[6] |= 7 << 4
+	return id
 }
 
 // Decide decides a command by the rules.

@@ -1,0 +1,123 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+var errExpired = errors.New("expired")
+
+// place is where a watch is in the queue of its resource.
+type place struct {
+	in       *interest
+	number   uint64 // of the next change to look at
+	revision uint64 // up to which it has sent everything
+}
+
+// join begins a watch: of the changes after t.From, or, if that is zero, from now. It
+// waits for t.From and t.MinRevision: a command is answered before the hub gets its
+// commit. Also where it fails, the hub records the resource from now on, so that to
+// list and to watch again succeeds. After a success, leave must follow.
+func (h *Hub) join(ctx context.Context, t *Target) (*place, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		in := h.interests[t.Resource]
+		if in == nil {
+			in = &interest{
+				ready: len(h.recording) == 0, since: h.revision, places: map[*place]struct{}{}, changed: make(chan struct{}),
+			}
+			if !in.ready {
+				h.starting++
+			}
+			h.interests[t.Resource] = in
+			h.sweepLater()
+		}
+		in.until = h.now().Add(retention)
+		if in.ready && max(t.From, t.MinRevision) <= h.revision {
+			return h.admit(in, t)
+		}
+		changed := h.changed
+		h.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			h.mu.Lock()
+			return nil, ctx.Err()
+		case <-changed:
+			h.mu.Lock()
+		}
+	}
+}
+
+func (h *Hub) admit(in *interest, t *Target) (*place, error) {
+	at := &place{in: in, number: in.next(), revision: h.revision}
+	if t.From != 0 && t.From < h.revision {
+		if t.From < in.since {
+			return nil, errExpired
+		}
+		at.number, at.revision = in.first, t.From
+	}
+	if !h.watches.Try(t.Actor) {
+		return nil, h.tooMany(t.Actor)
+	}
+	in.places[at] = struct{}{}
+	return at, nil
+}
+
+// tooMany is the refusal of one watch more.
+func (h *Hub) tooMany(actor string) *lifecycle.Error {
+	e := &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second}
+	open, its := h.watches.Used(actor)
+	if most, each := h.watches.Limits(); its >= each {
+		e.Message = fmt.Sprintf("actor %q has %d watches open at this replica, as many as one may have; end one, or try again later", actor, its)
+	} else {
+		e.Message = fmt.Sprintf("this replica has %d watches open, and takes %d; try again later", open, most)
+	}
+	return e
+}
+
+func (h *Hub) leave(at *place, actor string) {
+	h.watches.Release(actor)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(at.in.places, at)
+	at.in.until = h.now().Add(retention)
+	h.sweepLater()
+}
+
+// Most that a watch takes out of its queue at once.
+const (
+	batchSize  = 500     // changes
+	batchBytes = 1 << 20 // of changes; one change may have more
+)
+
+// collect returns changes from a place on, moves the place behind them, and returns
+// what to wait for if there are none.
+func (h *Hub) collect(at *place) (changes []record, wait <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in := at.in
+	if at.number < in.first {
+		if at.revision < in.since {
+			return nil, nil, errExpired
+		}
+		at.number = in.first
+	}
+	for size := 0; at.number < in.next() && len(changes) < batchSize && size < batchBytes; at.number++ {
+		r := &in.queue[at.number-in.first]
+		if r.revision > at.revision {
+			changes = append(changes, *r)
+			size += r.bytes
+		}
+	}
+	if at.number == in.next() {
+		at.revision = max(at.revision, h.revision)
+	} else if len(changes) > 0 {
+		at.revision = changes[len(changes)-1].revision
+	}
+	return changes, in.changed, nil
+}

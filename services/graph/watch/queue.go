@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"maps"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// interest is a resource that is watched, or was.
+type interest struct {
+	places map[*place]struct{} // of its watches
+	until  time.Time           // when it is forgotten, without watches
+	ready  bool                // false while a commit is under way that does not record it
+	since  uint64              // every change after this revision is in the queue
+
+	queue   []record
+	first   uint64 // number of queue[0]
+	bytes   int    // of the queue
+	changed chan struct{}
+}
+
+// next is the number of the change that comes next.
+func (in *interest) next() uint64 { return in.first + uint64(len(in.queue)) }
+
+// record is a change as it is kept.
+type record struct {
+	reason                coppicev1.Reason
+	revision              uint64
+	before, after         *lifecycle.Node
+	beforeBody, afterBody *coppicev1.Body
+	bytes                 int
+	at                    time.Time
+}
+
+// newRecord keeps of a change what watches send. The object from before is sent only
+// where a watch does not see the one after it: without the body if both have the
+// same labels and are both initialized, or not.
+func newRecord(c *state.Change, now time.Time) record {
+	r := record{
+		reason: c.Event.Reason, revision: c.Revision, at: now,
+		before: c.Before, after: c.After, beforeBody: c.BeforeBody, afterBody: c.AfterBody,
+	}
+	switch {
+	case r.after == nil:
+		r.afterBody = nil
+	case r.before != nil && r.before.Uninitialized() == r.after.Uninitialized() &&
+		maps.Equal(r.beforeBody.GetLabels(), r.afterBody.GetLabels()):
+		r.beforeBody = r.afterBody
+	}
+	r.bytes = recordSize + nodeSize(r.before) + nodeSize(r.after) + proto.Size(r.afterBody)
+	if r.beforeBody != r.afterBody {
+		r.bytes += proto.Size(r.beforeBody)
+	}
+	return r
+}
+
+// What a record takes in memory, about, without texts.
+const (
+	recordSize    = 512
+	ownerSize     = 128
+	finalizerSize = 64
+)
+
+func nodeSize(n *lifecycle.Node) int {
+	if n == nil {
+		return 0
+	}
+	return recordSize + len(n.Namespace) + len(n.Name) + ownerSize*len(n.Owners) + finalizerSize*(len(n.Finalizers)+len(n.Initializers))
+}
+
+// keep adds a change to a queue, and drops old ones where there is no room.
+func (h *Hub) keep(in *interest, r record) {
+	in.queue = append(in.queue, r)
+	in.bytes += r.bytes
+	h.bytes += r.bytes
+	h.changes++
+	for h.bytes > h.limits.Bytes || h.changes > h.limits.Changes {
+		h.drop(h.largest(), 1)
+	}
+	close(in.changed)
+	in.changed = make(chan struct{})
+	h.sweepLater()
+}
+
+// largest is the interest whose queue takes most of the room that is short.
+func (h *Hub) largest() (found *interest) {
+	for _, in := range h.interests {
+		if found == nil || in.takes(h) > found.takes(h) {
+			found = in
+		}
+	}
+	return found
+}
+
+func (in *interest) takes(h *Hub) int {
+	if h.bytes > h.limits.Bytes {
+		return in.bytes
+	}
+	return len(in.queue)
+}
+
+// drop drops the oldest changes of a queue.
+func (h *Hub) drop(in *interest, n int) {
+	for i := range n {
+		r := &in.queue[i]
+		in.since = r.revision
+		in.bytes -= r.bytes
+		h.bytes -= r.bytes
+		*r = record{} // the array stays until the queue grows out of it
+	}
+	in.queue = in.queue[n:]
+	if len(in.queue) == 0 {
+		in.queue = nil
+	}
+	in.first += uint64(n)
+	h.changes -= n
+}
+
+// sweepLater has a sweep run, if none is due.
+func (h *Hub) sweepLater() {
+	if !h.sweeping {
+		h.sweeping = true
+		time.AfterFunc(retention/4, h.sweep)
+	}
+}
+
+// sweep drops what no watch needs: changes that were kept for long enough and that
+// every watch has sent, and resources that are not watched any more.
+func (h *Hub) sweep() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweeping = false
+	now := h.now()
+	for resource, in := range h.interests {
+		if len(in.places) == 0 && now.After(in.until) {
+			h.drop(in, len(in.queue))
+			h.forget(resource, in)
+			continue
+		}
+		needed := in.next()
+		for at := range in.places {
+			needed = min(needed, max(at.number, in.first))
+		}
+		n := 0
+		for uint64(n) < needed-in.first && now.Sub(in.queue[n].at) > retention {
+			n++
+		}
+		h.drop(in, n)
+	}
+	if len(h.interests) > 0 {
+		h.sweepLater()
+	}
+}
+
+func (h *Hub) forget(resource string, in *interest) {
+	if !in.ready {
+		h.starting--
+	}
+	delete(h.interests, resource)
+}

@@ -1,0 +1,155 @@
+package writer_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// partsOf is a batch that takes several commits of 64 KiB. With refusals, each 16th
+// object is there already.
+func partsOf(refusals bool) *writer.Request {
+	var objects []*coppicev1.Object
+	for i := range 150 {
+		o := configMap(fmt.Sprintf("n-%03d", i))
+		if refusals && i%16 == 8 {
+			o = configMap("n-000")
+		}
+		o.Spec = []byte(`"` + strings.Repeat("x", 2<<10) + `"`)
+		objects = append(objects, o)
+	}
+	return withID(1, &writer.Request{Work: creation(objects...)})
+}
+
+func parted(c *writer.Config) { c.MaxPayload = 64 << 10 }
+
+// sameParts checks the outcome of partsOf, over all of its parts.
+func sameParts(t *testing.T, a answer, refusals bool) {
+	t.Helper()
+	results := a.objects(t)
+	if len(results) != 150 {
+		t.Fatalf("%d results", len(results))
+	}
+	for i, r := range results {
+		want, name := uint32(201), fmt.Sprintf("n-%03d", i)
+		if refusals && i%16 == 8 {
+			want, name = 409, ""
+		}
+		if r.GetCode() != want || r.GetObject().GetMetadata().GetName() != name {
+			t.Errorf("object %d: %v", i, r)
+		}
+	}
+}
+
+// A4: a batch of which a writer has brought some parts into the log, and not all,
+// is carried on by the next one when it is repeated, and answered with the outcomes of
+// the earlier parts. It came back as AlreadyExists for its own objects.
+func TestBatchGoesOnAfterFailOver(t *testing.T) {
+	t.Parallel()
+	for _, refusals := range []bool{false, true} {
+		for parts := range 6 {
+			t.Run(fmt.Sprintf("after %d parts, refusals %t", parts, refusals), func(t *testing.T) {
+				t.Parallel()
+				b := start(t, parted)
+				length := b.log.length()
+				b.log.set(func(l *log) { l.room = length + parts })
+				lost := b.submit(partsOf(refusals))
+				if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
+					t.Fatalf("the writer ended with %v", err)
+				}
+				if n := b.log.length(); n != length+parts {
+					t.Fatalf("the log has %d parts", n-length)
+				}
+				// What is begun is not refused as if it had changed nothing.
+				if a := testkit.Receive(t, b.ctx, "an answer", lost); parts > 0 && !errors.Is(a.err, lifecycle.ReasonTimeout) ||
+					parts == 0 && !errors.Is(a.err, lifecycle.ReasonNotReady) && !errors.Is(a.err, lifecycle.ReasonTimeout) {
+					t.Errorf("the first attempt: %v", a.err)
+				}
+				b.log.set(func(l *log) { l.room = 0 })
+				b.restartFailed(parted)
+				one, two := b.submit(partsOf(refusals)), b.submit(partsOf(refusals))
+				first := testkit.Receive(t, b.ctx, "the answer", one)
+				sameParts(t, first, refusals)
+				same(t, first, testkit.Receive(t, b.ctx, "the answer", two))
+				b.restartWith(parted)
+				length = b.log.length()
+				same(t, first, b.do(partsOf(refusals)))
+				if n := b.log.length(); n != length {
+					t.Errorf("the repetition has grown the log from %d to %d", length, n)
+				}
+				b.log.check(t)
+			})
+		}
+	}
+}
+
+// The second fail-over of a batch is as the first.
+func TestBatchGoesOnAfterFailOvers(t *testing.T) {
+	t.Parallel()
+	b := start(t, parted)
+	for range 3 {
+		length := b.log.length()
+		b.log.set(func(l *log) { l.room = length + 1 })
+		b.submit(partsOf(true))
+		if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
+			t.Fatalf("the writer ended with %v", err)
+		}
+		b.log.set(func(l *log) { l.room = 0 })
+		b.restartFailed(parted)
+	}
+	first := b.do(partsOf(true))
+	sameParts(t, first, true)
+	same(t, first, b.do(partsOf(true)))
+	b.log.check(t)
+}
+
+// An id of a batch that is not finished is not another command's.
+func TestAnotherBatchDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	b := start(t, parted)
+	length := b.log.length()
+	b.log.set(func(l *log) { l.room = length + 1 })
+	b.submit(partsOf(false))
+	if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
+		t.Fatalf("the writer ended with %v", err)
+	}
+	b.log.set(func(l *log) { l.room = 0 })
+	b.restartFailed(parted)
+	if a := b.do(withID(1, create("other"))); !errors.Is(a.err, lifecycle.ReasonBadRequest) {
+		t.Errorf("another command with the id: %v, %v", a.reply, a.err)
+	}
+	if b.there()["other"] {
+		t.Error("another command was carried out")
+	}
+	sameParts(t, b.do(partsOf(false)), false)
+}
+
+// Without an id nothing is recorded of parts, and the client is not told to repeat
+// what has changed something.
+func TestBatchWithoutID(t *testing.T) {
+	t.Parallel()
+	b := start(t, parted)
+	length := b.log.length()
+	b.log.set(func(l *log) { l.room = length + 1 })
+	request := partsOf(false)
+	request.ID = writer.Request{}.ID
+	lost := b.submit(request)
+	if err := b.wait(); !errors.Is(err, eventlog.ErrFenced) {
+		t.Fatalf("the writer ended with %v", err)
+	}
+	none(t, "a batch of which a part is in the log", lost)
+	for _, c := range b.log.check(t) {
+		for _, k := range c.Commands {
+			if k.Unfinished || k.PreviousPart != 0 {
+				t.Errorf("the log has %+v", k)
+			}
+		}
+	}
+}
