@@ -116,6 +116,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 func FuzzFromJSON(f *testing.F) {
 	f.Add([]byte(configMap))
 	f.Add([]byte(`{"metadata":{"name":"x"},"rules":[{}]}`))
+	f.Add([]byte(`{"spec":{"a":1,"a":2},"metadata":{"ownerReferences":[{"uid":"u","controller":true}],"ownerReferences":[{"uid":"v"}],"Name":"x"}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		o, err := manifest.FromJSON(in)
 		if err != nil {

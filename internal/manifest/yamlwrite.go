@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -112,9 +113,24 @@ func textNode(s string) *yaml.Node {
 	case "y", "Y", "n", "N", "<<":
 		n.Style = yaml.DoubleQuotedStyle
 	default:
-		if _, ok := oldBool(n); ok || sexagesimal.MatchString(s) {
+		if _, ok := oldBool(n); ok || sexagesimal.MatchString(s) || !tame(s) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}
 	return n
+}
+
+// tame reports whether the YAML package may choose the style of a text. Of others
+// it writes some that it cannot read: a block, for example, whose first line begins
+// with a tab. Quoted with escapes every text can be read back.
+func tame(s string) bool {
+	for i, r := range s {
+		if r != '\n' && !unicode.IsPrint(r) { // tabs, carriage returns, other separators of lines
+			return false
+		}
+		if r == '\n' && (i == 0 || s[i-1] == ' ') { // a block would need hints
+			return false
+		}
+	}
+	return !strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ")
 }
