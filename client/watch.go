@@ -246,7 +246,7 @@ func (w *watcher) readAll(ctx context.Context, base uint64) (interrupted bool, e
 	}
 	for key, d := range w.delivered.unseen() {
 		delete(w.delivered.objects, key)
-		if err := w.deliver(d.gone(key, base)); err != nil {
+		if err := w.deliver(d.gone(key, w.reached)); err != nil {
 			return interrupted, err
 		}
 	}

@@ -1,0 +1,175 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// large is an object of so many bytes.
+func large(name, text string, bytes int) *coppicev1.Object {
+	spec := fmt.Appendf(nil, `{"text":%q}`, strings.Repeat(text, bytes/len(text)))
+	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: spec}
+}
+
+// mirror is a cache of what a watch delivers: revisions by name.
+type mirror struct {
+	mu       sync.Mutex
+	revision map[string]uint64
+	synced   bool
+}
+
+func (m *mirror) apply(e client.WatchEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch meta := e.Object.GetMetadata(); {
+	case e.Object == nil:
+		m.synced = m.synced || e.Synced
+	case e.Type == coppicev1.WatchEvent_TYPE_DELETED:
+		delete(m.revision, meta.GetName())
+	default:
+		m.revision[meta.GetName()] = meta.GetResourceVersion()
+	}
+}
+
+func (m *mirror) agrees(s *stack, objects *client.Objects) bool {
+	list := map[string]uint64{}
+	for o, err := range objects.List(s.ctx, client.ListOptions{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		list[o.GetMetadata().GetName()] = o.GetMetadata().GetResourceVersion()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.synced && maps.Equal(list, m.revision)
+}
+
+// A consumer that pauses keeps neither the server nor its own process from working
+// within bounds, and has everything in the end: whether it pauses while the objects are
+// read, 24 MiB of them, or while they change, by more than is kept for it.
+func TestWatchWithSlowConsumer(t *testing.T) {
+	t.Parallel()
+	const n = 24
+	s := start(t)
+	objects := client.New(s.nc).Objects(configMaps, "shop")
+	for i := range n {
+		if _, err := objects.Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20), client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update := func() {
+		t.Helper()
+		for i := range n {
+			if _, err := objects.Update(s.ctx, large(fmt.Sprintf("c-%02d", i), "after", 1<<20), client.WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m := &mirror{revision: map[string]uint64{}}
+	events := make(chan struct{})
+	ctx, stop := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e, err := range objects.Watch(ctx, client.WatchOptions{}) {
+			if err != nil {
+				t.Errorf("the watch ended: %v", err)
+				return
+			}
+			m.apply(e)
+			if e.Object != nil {
+				select {
+				case events <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	testkit.Receive(t, s.ctx, "the first object", events)
+	update() // while it reads the objects
+	s.delete("c-20")
+	going, pause := context.WithCancel(s.ctx)
+	drain := func(ctx context.Context) {
+		for ctx.Err() == nil {
+			select {
+			case <-events:
+			case <-ctx.Done():
+			}
+		}
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		drain(going)
+	}()
+	testkit.WaitFor(t, s.ctx, "the consumer to have all", func() bool { return m.agrees(s, objects) })
+	pause()
+	<-drained
+	s.create("c-20")
+	update() // while it follows the changes
+	s.delete("c-21")
+	go drain(ctx)
+	testkit.WaitFor(t, s.ctx, "the consumer to have all again", func() bool { return m.agrees(s, objects) })
+	stop()
+	testkit.Receive(t, s.ctx, "the end of the watch", done)
+}
+
+// Many watches that begin at once take little more memory than a few: 100 of 16 MiB
+// of objects are 1.6 GiB on each side, if all of it is on its way at once.
+func TestManyWatchesBegin(t *testing.T) {
+	const (
+		watches = 100
+		objects = 16
+		bound   = 1 << 30
+	)
+	s := start(t)
+	c := client.New(s.nc, client.WithActor("many"))
+	for i := range objects {
+		if _, err := c.Objects(configMaps, "shop").Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "text", 1<<20), client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	var wg sync.WaitGroup
+	synced := make(chan int, watches)
+	for range watches {
+		wg.Go(func() {
+			found := 0
+			for e, err := range c.Objects(configMaps, "shop").Watch(ctx, client.WatchOptions{}) {
+				switch {
+				case err != nil:
+					t.Errorf("a watch ended: %v", err)
+					return
+				case e.Synced:
+					synced <- found
+				case e.Object != nil:
+					found++
+				}
+			}
+		})
+	}
+	most := uint64(0)
+	for range watches {
+		if found := testkit.Receive(t, s.ctx, "a watch to have all objects", synced); found != objects {
+			t.Errorf("a watch has %d objects, want %d", found, objects)
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapAlloc)
+	}
+	t.Logf("at most %d MiB of heap", most>>20)
+	if most > bound {
+		t.Errorf("%d MiB of heap, want at most %d", most>>20, bound>>20)
+	}
+	stop()
+	wg.Wait()
+}
