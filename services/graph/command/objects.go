@@ -47,6 +47,7 @@ type Objects struct {
 	recorded int  // how many results, the first, the log has
 	logged   int  // their size, in bytes
 	told     bool // the others, by the events
+	applied  bool // events, in this commit
 }
 
 var (
@@ -81,6 +82,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	if len(o.results) == o.recorded {
 		o.told = !o.DryRun
 	}
+	o.applied = false
 	// Results that no part has recorded are kept with the next.
 	if finished = d.Reserve(o.size - o.logged); finished {
 		finished, err = o.each(d, at)
@@ -94,8 +96,10 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	case whole:
 		d.Release()
 	}
-	if err == nil && finished && o.Session != "" && !o.DryRun {
-		d.Session(o.Session, o.Close)
+	// Owners may come in a later part, and are unknown until then: the session is
+	// open from the first.
+	if err == nil && o.Session != "" && !o.DryRun && (finished || o.applied) {
+		d.Session(o.Session, finished && o.Close)
 	}
 	return finished, err
 }
@@ -139,6 +143,7 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			}
 			return false, nil
 		}
+		o.applied = o.applied || len(out.Events) > 0
 		result := o.result(out, change)
 		r, size := o.fit(d, result)
 		o.add(r, size)

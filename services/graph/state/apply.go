@@ -295,6 +295,7 @@ type Commit struct {
 	Time     lifecycle.Time
 	Checksum uint64
 	RealmID  []byte
+	// Commands are those with an id. EndCommit keeps and changes the slice.
 	Commands []Command
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64

@@ -94,15 +94,15 @@ type commandRow struct {
 
 // endCommands ends the commands of a commit.
 func (tx *Tx) endCommands(c Commit) {
-	row := commandRow{sequence: c.Sequence, time: c.Time}
+	kept := c.Commands[:0]
 	for _, k := range c.Commands {
 		if t, ok := k.ID.Time(); ok && t <= c.Time.Add(CommandAhead) {
-			row.commands = append(row.commands, k)
+			kept = append(kept, k)
 			tx.checkpoint.NewestCommandId = max(tx.checkpoint.NewestCommandId, k.ID.milliseconds())
 		}
 	}
-	if len(row.commands) > 0 {
-		tx.commands = append(tx.commands, row)
+	if len(kept) > 0 {
+		tx.commands = append(tx.commands, commandRow{c.Sequence, c.Time, kept})
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -150,6 +153,37 @@ func TestBatchWithoutID(t *testing.T) {
 			if k.Unfinished || k.PreviousPart != 0 {
 				t.Errorf("the log has %+v", k)
 			}
+		}
+	}
+}
+
+// A sibling of A4: owners may come in any part of an import, and until then count as
+// unknown. So each part says that the session is open, not only the last.
+func TestImportOverCommitsIsOpenFromItsFirstPart(t *testing.T) {
+	t.Parallel()
+	b := start(t, parted)
+	length := b.log.length()
+	var objects []*coppicev1.Object
+	for i := range 150 {
+		o := configMap(fmt.Sprintf("n-%03d", i))
+		o.Metadata.Uid = uuid.NewString()
+		o.Spec = []byte(`"` + strings.Repeat("x", 2<<10) + `"`)
+		objects = append(objects, o)
+	}
+	work := creation(objects...)
+	work.Session, work.Close = "import-1", true
+	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Import(ctx, at, work.Session, proto.Clone(objects[i]).(*coppicev1.Object))
+	}
+	b.do(withID(1, &writer.Request{Work: work})).objects(t)
+	commits := b.log.check(t)[length:]
+	if len(commits) < 3 {
+		t.Fatalf("the import took %d commits; the test wants several", len(commits))
+	}
+	for i, c := range commits {
+		last := i == len(commits)-1
+		if len(c.Sessions) != 1 || c.Sessions[0] != (eventlog.Session{ID: "import-1", Closed: last}) {
+			t.Errorf("part %d of %d says of sessions %v", i+1, len(commits), c.Sessions)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) 
 
 // CommandsOf are the commands of a commit that can be repeated, as the state keeps them.
 func CommandsOf(refs []eventlog.CommandRef) []state.Command {
-	var list []state.Command
+	list := make([]state.Command, 0, len(refs))
 	for i := range refs {
 		if id := state.CommandID(refs[i].ID); id != (state.CommandID{}) {
 			list = append(list, state.Command{CommandKey: state.CommandKey{Actor: refs[i].Actor, ID: id}, Unfinished: refs[i].Unfinished})
