@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -75,8 +76,12 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 		return err
 	}
 	defer nc.Close()
+	secrets, err := secret.Load(filepath.Join(f.data, secret.FileName))
+	if err != nil {
+		return err
+	}
 	start := a.now()
-	done, err := graph.Replay(ctx, nc, f.realm, states)
+	done, err := graph.Replay(ctx, nc, f.realm, states, secrets)
 	if errors.Is(err, state.ErrLocked) {
 		return a.running(states)
 	}

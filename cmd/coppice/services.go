@@ -139,7 +139,7 @@ func instance() string {
 
 func (a *app) graphCommand() *cobra.Command {
 	var f serviceFlags
-	var data string
+	var data, file string
 	var replicas int
 	var ttl time.Duration
 	var answers answersFlags
@@ -153,9 +153,18 @@ follow and stand by.
 
 It has two connections, each with a NATS user of its own: one writes the log and
 owns streams and leases, the other answers requests. Clients choose the subjects
-of answers, so the second may publish to inboxes only.`,
+of answers, so the second may publish to inboxes only.
+
+All graph services share the installation's secret, with which they authenticate
+what they write to the log: draw one with 'coppice secret new'. A process without
+--secret and $COPPICE_SECRET draws one into its directory, and cannot share a realm
+with another process until that has a copy.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			secrets, err := loadSecrets(file, data)
+			if err != nil {
+				return err
+			}
 			also, err := answers.of(&a.dial)
 			if err != nil {
 				return a.usage(c, err)
@@ -166,7 +175,7 @@ of answers, so the second may publish to inboxes only.`,
 					return nil, err
 				}
 				s, err := graph.New(graph.Config{
-					Conn: nc, Answers: answering, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl,
+					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
 				})
 				if err != nil {
@@ -180,6 +189,7 @@ of answers, so the second may publish to inboxes only.`,
 	f.add(a, c)
 	answers.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state, of this process alone")
+	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")
 	c.Flags().DurationVar(&ttl, "lease", lease.DefaultTTL, "time after which another may take over from a writer that is silent")
 	return c

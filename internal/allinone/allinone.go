@@ -26,6 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -137,9 +138,14 @@ func (s *Stack) services(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := secret.LoadOrDraw(filepath.Join(s.c.Dir, secret.FileName))
+	if err != nil {
+		return err
+	}
 	gc := graph.Config{
 		Conn: nc, Answers: answers, AnyInbox: true, // every client is the local user
-		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
+		Secrets: secrets,
+		Realms:  s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
 	}
 	if s.c.Graph != nil {

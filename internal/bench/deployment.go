@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/secret"
 )
 
 // Config is how to deploy what is measured.
@@ -153,7 +154,11 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 		d.close = append(d.close, c.stop)
 		return nil
 	}
-	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph")), start(bus.RoleScanner), start(bus.RoleFinalizers))
+	file := filepath.Join(d.c.Dir, secret.FileName)
+	if _, err := secret.LoadOrDraw(file); err != nil {
+		return err
+	}
+	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph"), "--secret", file), start(bus.RoleScanner), start(bus.RoleFinalizers))
 	for range d.c.Processors {
 		err = errors.Join(err, start(bus.RoleProcessor, "--concurrency", strconv.Itoa(concurrency)))
 	}

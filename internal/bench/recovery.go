@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -67,11 +68,15 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	}
 	defer nc.Close()
 	d.Client = client.New(nc)
+	secrets, err := secret.Load(filepath.Join(d.c.Dir, secret.FileName))
+	if err != nil {
+		return nil, err
+	}
 	m, err := d.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	replayed, err := graph.Replay(ctx, nc, bus.DefaultRealm, filepath.Join(d.c.Dir, "replayed"))
+	replayed, err := graph.Replay(ctx, nc, bus.DefaultRealm, filepath.Join(d.c.Dir, "replayed"), secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +102,7 @@ func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string,
 	if err != nil {
 		return err
 	}
-	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm)
+	log, err := eventlog.OpenExisting(ctx, js, bus.DefaultRealm, nil)
 	if err != nil {
 		return err
 	}

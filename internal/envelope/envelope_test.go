@@ -39,6 +39,26 @@ func creations(n int, shared []byte) []byte {
 	return b
 }
 
+// code is the authentication code of all messages.
+var code = [envelope.MACSize]byte{1, 2, 3}
+
+// seal seals a commit, whose memory the message does not share.
+func seal(commit []byte) []byte {
+	return envelope.Seal(bytes.Clone(commit), 7, func([]byte) [envelope.MACSize]byte { return code })
+}
+
+// sealed is a message that ends as it should.
+func sealed(b []byte) []byte {
+	b = protowire.AppendFixed64(protowire.AppendTag(b, position, protowire.Fixed64Type), 7)
+	return protowire.AppendBytes(protowire.AppendTag(b, mac, protowire.BytesType), code[:])
+}
+
+// The numbers of the last fields.
+const (
+	position = 13
+	mac      = 15
+)
+
 func random(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)
@@ -49,7 +69,7 @@ func random(n int) []byte {
 func TestSnappy(t *testing.T) {
 	t.Parallel()
 	commit := creations(100, bytes.Repeat([]byte("spec"), 50))
-	message := envelope.Seal(commit)
+	message := seal(commit)
 	if len(message) > len(commit)/3 {
 		t.Errorf("%d bytes became %d", len(commit), len(message))
 	}
@@ -60,11 +80,14 @@ func TestSnappy(t *testing.T) {
 	if err := proto.Unmarshal(message, &got); err != nil {
 		t.Fatal(err)
 	}
+	if got.GetPosition() != 7 || !bytes.Equal(got.GetMac(), code[:]) {
+		t.Errorf("position %d, code %x", got.GetPosition(), got.GetMac())
+	}
 	rest, err := snappy.Decode(nil, got.GetCompressed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got.Compressed = nil
+	got.Compressed, got.Position, got.Mac = nil, 0, nil
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(rest, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +104,7 @@ func TestNothingButRepetition(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{5_000, 70_000, 8 << 20} {
 		commit := creations(1, make([]byte, size))
-		if got, err := envelope.Open(envelope.Seal(commit)); err != nil || !bytes.Equal(got, commit) {
+		if got, err := envelope.Open(seal(commit)); err != nil || !bytes.Equal(got, commit) {
 			t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
 		}
 	}
@@ -97,10 +120,11 @@ func TestNotWorthCompressing(t *testing.T) {
 		"not a field": bytes.Repeat([]byte{0xff}, 100_000),
 		"empty":       nil,
 	} {
-		if !bytes.Equal(envelope.Seal(commit), commit) {
-			t.Errorf("%s: was changed", name)
+		message := seal(commit)
+		if same, end, err := envelope.Split(message); !bytes.Equal(same, commit) || !bytes.Equal(end.Code, code[:]) || end.Position != 7 || err != nil {
+			t.Errorf("%s: was changed, or ends with %v: %v", name, end, err)
 		}
-		if got, err := envelope.Open(commit); err != nil || !bytes.Equal(got, commit) {
+		if got, err := envelope.Open(message); err != nil || !bytes.Equal(got, commit) {
 			t.Errorf("%s: opened to %d bytes, %v", name, len(got), err)
 		}
 	}
@@ -121,22 +145,34 @@ func TestBrokenBlocks(t *testing.T) {
 		"empty":     message(nil),
 		"not last":  append(message(good), message(good)...),
 	} {
-		if _, err := envelope.Open(m); !errors.Is(err, envelope.ErrMalformed) {
+		if _, err := envelope.Open(sealed(m)); !errors.Is(err, envelope.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A message without an authentication code is none of the log.
+func TestNoCode(t *testing.T) {
+	t.Parallel()
+	commit := creations(2, []byte("spec"))
+	message := seal(commit)
+	for length := range len(message) {
+		if _, err := envelope.Open(message[:length]); !errors.Is(err, envelope.ErrMalformed) {
+			t.Errorf("the first %d bytes of %d: %v", length, len(message), err)
 		}
 	}
 }
 
 // Whatever is opened, what comes of it can be sealed and opened again.
 func FuzzOpen(f *testing.F) {
-	f.Add(creations(2, []byte("spec")))
-	f.Add(envelope.Seal(creations(100, make([]byte, 200))))
+	f.Add(seal(creations(2, []byte("spec"))))
+	f.Add(seal(creations(100, make([]byte, 200))))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		commit, err := envelope.Open(message)
 		if err != nil {
 			return
 		}
-		if got, err := envelope.Open(envelope.Seal(commit)); err != nil || !bytes.Equal(got, commit) {
+		if got, err := envelope.Open(seal(commit)); err != nil || !bytes.Equal(got, commit) {
 			t.Errorf("%d bytes came back as %d, %v", len(commit), len(got), err)
 		}
 	})

@@ -8,6 +8,7 @@ package testkit
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
 )
 
 // Timeout is after how long a test that waits has failed. It is generous: the
@@ -29,6 +31,15 @@ func Context(tb testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(tb.Context(), Timeout)
 	tb.Cleanup(cancel)
 	return ctx
+}
+
+// Secrets are the secrets of an installation, the same for all tests.
+func Secrets() secret.Secrets {
+	s, err := secret.Parse([]byte("1 " + strings.Repeat("5a", secret.Size)))
+	if err != nil {
+		panic(err)
+	}
+	return s
 }
 
 // WaitFor waits until a condition holds, and fails the test if ctx ends before.

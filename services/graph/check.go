@@ -20,30 +20,69 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	refuse := func(format string, args ...any) error {
 		return &MismatchError{Realm: realm, Dir: dir, What: fmt.Sprintf(format, args...)}
 	}
-	if last > 0 && first > cp.GetSequence()+1 {
-		return refuse("the log begins at sequence %d, and the state ends at %d: what is between is lost", first, cp.GetSequence())
+	if last > 0 && first > cp.GetPosition()+1 {
+		return refuse("the log begins at sequence %d, and the state ends at %d: what is between is lost", first, cp.GetPosition())
 	}
 	if cp.GetSequence() == 0 {
-		return nil
+		return checkSecret(ctx, log, last)
+	}
+	chain := eventlog.ChainOf(cp)
+	if err := log.Keys().Fit(&chain); err != nil {
+		return err
 	}
 	if cp.GetStreamCreated() != log.Created() {
 		return refuse("the stream of the log was made anew since the state was written")
 	}
-	if last < cp.GetSequence() {
-		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetSequence())
+	if last < cp.GetPosition() {
+		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetPosition())
 	}
-	message, err := get(ctx, log, cp.GetSequence())
+	message, err := get(ctx, log, cp.GetPosition())
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound):
-		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetSequence())
+		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetPosition())
 	case err != nil:
 		return err
 	}
 	if eventlog.Checksum(message) != cp.GetChecksum() {
-		return refuse("sequence %d of the log is not the commit that the state has seen: it is another history", cp.GetSequence())
+		return refuse("sequence %d of the log is not the commit that the state has seen: it is another history", cp.GetPosition())
 	}
 	return nil
 }
+
+// checkSecret makes sure that the secret of this process is the one with which the
+// log was begun, if it was. Only then is a message that is not authentic one to
+// skip. A log in which nothing looks like a commit was not begun.
+//
+// In a log that looks as if it was, an authentic commit must be among so many
+// messages: with the wrong secret there is none in all of the log, however long.
+func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
+	if last == 0 {
+		return nil
+	}
+	resembling := uint64(0) // the first that looks like a commit
+	err := log.Follow(ctx, 1, func(m eventlog.Message) error {
+		if _, foreign := log.Keys().Check(m); foreign == "" {
+			return errReached
+		}
+		if resembling == 0 && log.Keys().Resembles(m) {
+			resembling = m.Sequence
+		}
+		if m.Sequence < last && (resembling == 0 || m.Sequence < resembling+enough) {
+			return nil
+		}
+		if resembling == 0 {
+			return errReached
+		}
+		return &eventlog.KeyError{Realm: log.Realm(), What: fmt.Sprintf("none of the first %d messages is authentic, and that at sequence %d looks like a commit", m.Sequence, resembling)}
+	})
+	if errors.Is(err, errReached) {
+		return nil
+	}
+	return err
+}
+
+// enough is how many messages are read to find an authentic one.
+const enough = 1000
 
 // get reads a message that should be there. Of a stream that several servers
 // keep, one answers that may have to catch up.

@@ -83,7 +83,7 @@ func child() int {
 		}
 		defer ncs[i].Close()
 	}
-	c := graph.Config{Conn: ncs[0], Answers: ncs[1], Dir: os.Getenv(childDir), LeaseTTL: time.Second}
+	c := graph.Config{Secrets: testkit.Secrets(), Conn: ncs[0], Answers: ncs[1], Dir: os.Getenv(childDir), LeaseTTL: time.Second}
 	c.State.FS = errorfs.Wrap(vfs.Default, &disk{part: os.Getenv(childPart), room: room})
 	c.State.MemTableSize = 64 << 10
 	s, err := graph.New(c)

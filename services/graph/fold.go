@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,15 @@ type folder struct {
 	// the changes are wanted; flushed is called after it.
 	begin   func() (watched func(resource string) bool)
 	flushed func(revision uint64, changes []state.Change)
+	// skipped is called for each message that is no commit of the realm.
+	skipped func(position uint64, why string)
 	// foresight is nil for a fold that leaves nothing out.
 	foresight *foresight
 	most      bounds // of it
 
+	keys    *eventlog.Keys
 	chain   eventlog.Chain
+	at      uint64 // the position of the last message, commit or not
 	tx      *state.Tx
 	watched func(resource string) bool
 	changes []state.Change
@@ -36,11 +41,13 @@ type folder struct {
 	total   uint64
 }
 
-func newFolder(s *state.State, created int64) *folder {
+func newFolder(s *state.State, created int64, keys *eventlog.Keys) *folder {
+	chain := eventlog.ChainOf(s.Checkpoint())
 	return &folder{
-		state: s, created: created, chain: eventlog.ChainOf(s.Checkpoint()),
+		state: s, created: created, keys: keys, chain: chain, at: chain.Position,
 		begin:   func() func(string) bool { return nil },
 		flushed: func(uint64, []state.Change) {},
+		skipped: func(uint64, string) {},
 		most:    memoryBounds,
 	}
 }
@@ -55,7 +62,10 @@ const (
 // error or ctx ends.
 func (f *folder) follow(ctx context.Context, log source, fold func(eventlog.Message, unpacked) error) error {
 	foresight := f.foresight
-	return readAhead(ctx, log, f.chain.Sequence+1, func(m eventlog.Message) (u unpacked, err error) {
+	return readAhead(ctx, log, f.at+1, func(m eventlog.Message) (u unpacked, err error) {
+		if _, u.foreign = f.keys.Check(m); u.foreign != "" {
+			return u, nil
+		}
 		if u.commit, err = m.Open(new([]byte)); err != nil {
 			return u, err
 		}
@@ -69,12 +79,25 @@ func (f *folder) follow(ctx context.Context, log source, fold func(eventlog.Mess
 // unpacked is a commit, and what it says.
 type unpacked struct {
 	*eventlog.Decoded
-	commit []byte
+	commit  []byte
+	foreign string // why the message is no commit, if it is none
 }
 
 // fold folds one message. Effects are written when enough have come together,
 // or nothing more waits to be folded.
 func (f *folder) fold(m eventlog.Message, c unpacked) error {
+	f.at = m.Sequence
+	why := c.foreign
+	if why == "" {
+		why = f.chain.Skips(&c.Header)
+	}
+	if why != "" {
+		f.skipped(m.Sequence, why)
+		if m.Pending == 0 {
+			return f.flush()
+		}
+		return nil
+	}
 	if err := f.chain.Next(m.Sequence, c.commit, c.Decoded); err != nil {
 		return err
 	}
@@ -86,10 +109,15 @@ func (f *folder) fold(m eventlog.Message, c unpacked) error {
 	}
 	f.bytes += len(c.commit)
 	f.tx.EndCommit(state.Commit{
-		Sequence: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
-		StreamCreated: f.created, Foreseen: f.foreseen(),
+		Sequence: c.Sequence, Position: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
+		StreamCreated: f.created, Foreseen: f.foreseen(), Key: f.chain.Key.Number, KeyFingerprint: bytes.Clone(f.chain.Key.Fingerprint[:]),
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
+	if c.NewKey != (eventlog.KeyID{}) {
+		if err := f.keys.Fit(&f.chain); err != nil {
+			return errors.Join(err, f.flush()) // the state records the key
+		}
+	}
 	if f.events >= maxFolded || f.bytes >= maxFoldedBytes || m.Pending == 0 {
 		return f.flush()
 	}
@@ -168,7 +196,7 @@ var errReached = errors.New("reached")
 
 // foldTo folds the log until a sequence.
 func (f *folder) foldTo(ctx context.Context, log source, sequence uint64) error {
-	if f.chain.Sequence < sequence {
+	if f.at < sequence {
 		err := f.follow(ctx, log, func(m eventlog.Message, c unpacked) error {
 			if err := f.fold(m, c); err != nil {
 				return err
@@ -190,8 +218,8 @@ func (f *folder) foldTo(ctx context.Context, log source, sequence uint64) error 
 // the log only once it has come there, and nobody may be served before.
 func (f *folder) foldAnew(ctx context.Context, log source, sequence uint64) (err error) {
 	defer func() { f.foresight = nil }()
-	for f.chain.Sequence < sequence {
-		if f.foresight, err = foresee(ctx, log, f.chain.Sequence+1, sequence, f.most); err != nil {
+	for f.at < sequence {
+		if f.foresight, err = foresee(ctx, log, f.keys, f.chain, f.at+1, sequence, f.most); err != nil {
 			return err
 		}
 		if err := f.foldTo(ctx, log, f.foresight.until); err != nil {
@@ -205,12 +233,12 @@ func (f *folder) foreseen() uint64 {
 	if f.foresight == nil || len(f.foresight.fates.keys) == 0 {
 		return 0 // nothing is left out
 	}
-	return f.foresight.until
+	return f.foresight.commit
 }
 
 // verify folds the log into an empty state, as far as the snapshot has, and
 // compares the two.
-func verify(ctx context.Context, snap *state.Snapshot, log source) (v *coppicev1.VerifyReply, err error) {
+func verify(ctx context.Context, snap *state.Snapshot, log source, keys *eventlog.Keys) (v *coppicev1.VerifyReply, err error) {
 	dir, err := os.MkdirTemp("", "coppice-verify-")
 	if err != nil {
 		return v, err
@@ -222,8 +250,8 @@ func verify(ctx context.Context, snap *state.Snapshot, log source) (v *coppicev1
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	snap.Until(ctx)
-	f := newFolder(s, snap.Checkpoint().GetStreamCreated())
-	if err := f.foldTo(ctx, log, snap.Checkpoint().GetSequence()); err != nil {
+	f := newFolder(s, snap.Checkpoint().GetStreamCreated(), keys)
+	if err := f.foldTo(ctx, log, snap.Checkpoint().GetPosition()); err != nil {
 		return v, err
 	}
 	fresh := s.Snapshot()

@@ -36,9 +36,10 @@ import (
 //
 // Once it is made, a foresight is safe for concurrent use.
 type foresight struct {
-	// until is the last sequence of the stretch.
-	until uint64
-	most  bounds
+	// until is where the stretch ends in the stream, commit the sequence of the last
+	// commit in it.
+	until, commit uint64
+	most          bounds
 	// fates has the objects that are removed.
 	fates fates
 	// pinned: some of them are lasting.
@@ -48,6 +49,8 @@ type foresight struct {
 	// survivors are the objects that refer to some in fates, with these references.
 	survivors  map[uid.UID][]lifecycle.OwnerReference
 	references int // of all survivors
+	// skipped are the sequences of messages that are no commits.
+	skipped map[uint64]bool
 }
 
 // fate is what is known of an object that is removed.
@@ -79,22 +82,34 @@ type bounds struct {
 	// references are those of objects that survive: of more it is not remembered
 	// when they are not there any more.
 	references int
+	// skipped are messages that are no commits: with more, the stretch ends.
+	skipped int
 }
 
 // memoryBounds keep a foresight to some 250 MiB.
-var memoryBounds = bounds{fates: 4 << 20, many: 4 << 20, references: 1 << 18}
+var memoryBounds = bounds{fates: 4 << 20, many: 4 << 20, references: 1 << 18, skipped: 1 << 18}
 
 // errForeseen ends a pass through the log.
 var errForeseen = errors.New("foreseen")
 
 // foresee reads a stretch of the log, from one sequence until another, or less if
-// there is too much to know, twice: who is removed, and who refers to them.
-func foresee(ctx context.Context, log source, from, until uint64, most bounds) (*foresight, error) {
-	s := &foresight{most: most, survivors: map[uid.UID][]lifecycle.OwnerReference{}}
-	err := readAhead(ctx, log, from, removals, func(m eventlog.Message, removed []fateKey) error {
+// there is too much to know, twice: who is removed, and who refers to them. chain is
+// the place before it.
+func foresee(ctx context.Context, log source, keys *eventlog.Keys, chain eventlog.Chain, from, until uint64, most bounds) (*foresight, error) {
+	s := &foresight{most: most, survivors: map[uid.UID][]lifecycle.OwnerReference{}, skipped: map[uint64]bool{}}
+	decode := func(m eventlog.Message) (*outline, error) { return outlineOf(keys, m) }
+	err := readAhead(ctx, log, from, decode, func(m eventlog.Message, o *outline) error {
 		s.until = m.Sequence
-		s.fates.add(removed...)
-		if len(s.fates.keys) >= most.fates || m.Sequence >= until {
+		if o == nil || chain.Skips(&o.header) != "" {
+			s.skipped[m.Sequence] = true
+		} else {
+			if err := chain.Follow(m.Sequence, &o.header, o.newKey, o.checksum); err != nil {
+				return err
+			}
+			s.commit = chain.Sequence
+			s.fates.add(o.removed...)
+		}
+		if len(s.fates.keys) >= most.fates || len(s.skipped) >= most.skipped || m.Sequence >= until {
 			return errForeseen
 		}
 		return nil
@@ -135,16 +150,33 @@ func look(m eventlog.Message, at func(commit []byte) error) error {
 	return at(commit)
 }
 
-// removals are the objects that a commit removes.
-func removals(m eventlog.Message) (keys []fateKey, err error) {
+// outline is what the first pass has to know of a commit.
+type outline struct {
+	header   eventlog.Header
+	newKey   eventlog.KeyID
+	checksum uint64
+	removed  []fateKey // the objects that it removes
+}
+
+// outlineOf returns the outline of a message, nil if it is no commit of the realm.
+func outlineOf(keys *eventlog.Keys, m eventlog.Message) (o *outline, err error) {
+	h, foreign := keys.Check(m)
+	if foreign != "" {
+		return nil, nil //nolint:nilnil // there is no outline
+	}
+	o = &outline{header: h}
 	err = look(m, func(commit []byte) error {
+		o.checksum = eventlog.Checksum(commit)
+		if o.newKey, err = eventlog.NewKeyOf(commit); err != nil {
+			return err
+		}
 		return eventlog.Removals(commit, func(u uid.UID) {
 			if k, ok := fateKeyOf(u); ok {
-				keys = append(keys, k)
+				o.removed = append(o.removed, k)
 			}
 		})
 	})
-	return keys, err
+	return o, err
 }
 
 // referral is what an event says of whom an object refers to.
@@ -169,6 +201,9 @@ type survivor struct {
 
 // referrals are what the events of a commit say of who refers to whom.
 func (s *foresight) referrals(m eventlog.Message) (all []referral, err error) {
+	if s.skipped[m.Sequence] {
+		return nil, nil
+	}
 	err = look(m, func(commit []byte) error {
 		all, err = s.referralsOf(commit)
 		return err

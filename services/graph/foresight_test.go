@@ -15,6 +15,8 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -27,7 +29,10 @@ type fataler interface{ Fatal(args ...any) }
 // commits is a log in memory, of a random realm.
 type commits struct {
 	realm *lifecycletest.Realm
-	all   [][]byte
+	all   [][]byte // messages, of which some are no commits
+	chain eventlog.Chain
+	first eventlog.Chain // with the first commit
+	at    []uint64       // the positions of the commits
 	// flushed is which of them a folder writes before it reads the next.
 	flushed []bool
 }
@@ -55,11 +60,13 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 	h := eventlog.Header{
 		RealmID: [16]byte{1}, ID: [16]byte{1, byte(c.last()), byte(c.last() >> 8)}, Epoch: 1, Time: c.realm.Clock,
 		FirstRevision: c.realm.Revision - uint64(len(events)) + 1,
-	}
-	if c.last() > 0 {
-		h.Previous = eventlog.Checksum(c.all[c.last()-1])
+		Sequence:      c.chain.Sequence + 1, Previous: c.chain.Checksum, Key: 1,
 	}
 	b := eventlog.NewBuilder(h)
+	if c.chain.Sequence == 0 {
+		c.chain.Key = realmKeys.Newest(h.RealmID)
+		b.NewKey(c.chain.Key)
+	}
 	b.Begin(eventlog.Command{Actor: "ana", Verb: "test"})
 	nodes := map[uid.UID]*lifecycle.Node{}
 	for i := range events {
@@ -77,7 +84,56 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 		b.Add(e, nodes[e.UID], "things", body)
 	}
 	b.End(eventlog.CommandRef{ID: h.ID}, nil)
-	c.all = append(c.all, b.Bytes())
+	commit := b.Bytes()
+	if err := c.chain.Follow(c.last()+1, &h, eventlog.KeyID{}, eventlog.Checksum(commit)); err != nil {
+		t.Fatal(err)
+	}
+	c.at = append(c.at, c.chain.Position)
+	if c.first.Sequence == 0 {
+		c.first = c.chain
+	}
+	message, err := realmKeys.Seal(commit, c.last()+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.all = append(c.all, slices.Clone(message))
+}
+
+// realmKeys are those of the realm of commits.
+var realmKeys = eventlog.NewKeys(testkit.Secrets(), "test")
+
+// drawForeign appends messages that are no commits: noise, copies of messages before,
+// whole or damaged, and commits that continue the log with another secret.
+func (c *commits) drawForeign(t *rapid.T) {
+	for range rapid.IntRange(0, 2).Draw(t, "foreign messages") {
+		message := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "noise")
+		if len(c.all) > 0 {
+			earlier := slices.Clone(rapid.SampledFrom(c.all).Draw(t, "earlier"))
+			switch rapid.IntRange(0, 3).Draw(t, "sort") {
+			case 0:
+				message = earlier
+			case 1:
+				message = earlier[:rapid.IntRange(0, len(earlier)).Draw(t, "length")]
+			case 2:
+				if len(earlier) > 0 {
+					earlier[rapid.IntRange(0, len(earlier)-1).Draw(t, "damaged")] ^= 1
+				}
+				message = earlier
+			}
+		}
+		if rapid.Bool().Draw(t, "forged") {
+			h := eventlog.Header{
+				RealmID: [16]byte{1}, ID: [16]byte{9}, Epoch: 1, Time: c.realm.Clock, FirstRevision: c.realm.Revision + 1,
+				Sequence: c.chain.Sequence + 1, Previous: c.chain.Checksum, Key: 1,
+			}
+			b := eventlog.NewBuilder(h)
+			b.NewKey(eventlog.KeyID{Number: 2})
+			b.Begin(eventlog.Command{Actor: "eve", Verb: "test"})
+			b.End(eventlog.CommandRef{}, nil)
+			message, _ = eventlog.NewKeys(secret.Secrets{}.Draw(), "test").Seal(b.Bytes(), c.last()+1)
+		}
+		c.all = append(c.all, message)
+	}
 }
 
 // configMaps is the kind of the members of families.
@@ -168,6 +224,10 @@ func (c *commits) remove(t *rapid.T) []lifecycle.Event {
 func drawCommits(t *rapid.T) *commits {
 	c := &commits{realm: lifecycletest.New()}
 	c.realm.Latecomers, c.realm.Containers, c.realm.Restless, c.realm.UUIDs = true, true, true, true
+	hostile := rapid.IntRange(0, 2).Draw(t, "foreign messages") == 0
+	if hostile {
+		c.drawForeign(t)
+	}
 	c.append(t, lifecycletest.New(), c.realm.Genesis())
 	for range rapid.IntRange(1, 100).Draw(t, "commits") {
 		before := c.realm.Clone()
@@ -185,6 +245,9 @@ func drawCommits(t *rapid.T) *commits {
 		}
 		if len(events) > 0 {
 			c.append(t, before, events)
+		}
+		if hostile {
+			c.drawForeign(t)
 		}
 	}
 	return c
@@ -211,13 +274,13 @@ func TestForesight(t *testing.T) {
 		ctx := context.Background()
 		until := c.last() - rapid.Uint64Range(0, c.last()-1).Draw(t, "before the end")
 
-		plain := newFolder(emptyState(t, vfs.NewMem()), 1)
+		plain := newFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer plain.state.Close()
 		if err := plain.foldTo(ctx, c, until); err != nil {
 			t.Fatal(err)
 		}
 		fs := vfs.NewMem()
-		f := newFolder(emptyState(t, fs), 1)
+		f := newFolder(emptyState(t, fs), 1, realmKeys)
 		c.flushed = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "flushed")
 		f.most.fates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.fates}).Draw(t, "most fates")
 		f.most.many = rapid.SampledFrom([]int{0, 9, memoryBounds.many}).Draw(t, "most owners")
@@ -240,7 +303,7 @@ func TestForesight(t *testing.T) {
 			t.Fatalf("it came to %+v with %d events, want %+v with %d", f.chain, f.total, plain.chain, plain.total)
 		}
 
-		s, err := foresee(ctx, c, 1, until, memoryBounds)
+		s, err := foresee(ctx, c, realmKeys, eventlog.Chain{}, 1, until, memoryBounds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,15 +321,15 @@ func TestForesight(t *testing.T) {
 	}
 }
 
-// unfinished folds until one commit before what is foreseen.
+// unfinished folds until one message before the last commit that is foreseen.
 func unfinished(t *rapid.T, c *commits, s *foresight) {
-	if s.until == 1 {
+	if s.commit <= c.first.Sequence {
 		return
 	}
 	fs := vfs.NewMem()
-	f := newFolder(emptyState(t, fs), 1)
+	f := newFolder(emptyState(t, fs), 1, realmKeys)
 	f.foresight = s
-	if err := f.foldTo(context.Background(), c, s.until-1); err != nil {
+	if err := f.foldTo(context.Background(), c, c.at[s.commit-1]-1); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(f.state.Sync(), f.state.Close()); err != nil {
@@ -280,8 +343,8 @@ func unfinished(t *rapid.T, c *commits, s *foresight) {
 	if left := len(s.fates.keys) > 0; errors.As(err, &refused) != left {
 		t.Fatalf("opened what is not finished, and leaves out something: %t: %v", left, err)
 	}
-	if refused != nil && (refused.Checkpoint.GetSequence() != s.until-1 || refused.Checkpoint.GetForeseen() != s.until) {
-		t.Fatalf("refused at %v, want %d of %d", refused.Checkpoint, s.until-1, s.until)
+	if refused != nil && (refused.Checkpoint.GetSequence() != f.chain.Sequence || refused.Checkpoint.GetForeseen() != s.commit) {
+		t.Fatalf("refused at %v, want %d of %d", refused.Checkpoint, f.chain.Sequence, s.commit)
 	}
 }
 
@@ -315,7 +378,7 @@ func TestForesightOfOwners(t *testing.T) {
 		out, err := lifecycle.Delete(c.realm.Context(), lifecycle.KeyOf(c.realm, n), "", nil)
 		c.append(t, before, c.commanded(t, out, err))
 	}
-	s, err := foresee(t.Context(), c, 2, c.last(), memoryBounds)
+	s, err := foresee(t.Context(), c, realmKeys, c.first, 2, c.last(), memoryBounds)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
@@ -43,6 +45,9 @@ type Config struct {
 	Realms []string
 	// Dir is where states are kept, one directory for each realm. Required.
 	Dir string
+	// Secrets are the secrets of the installation, which authenticate the logs.
+	// Required.
+	Secrets secret.Secrets
 	// Replicas is how many servers keep each stream; 1.
 	Replicas int
 	// Instance names this process to people; the host and the process id.
@@ -117,6 +122,9 @@ func New(c Config) (*Service, error) {
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}
 	}
+	if c.Secrets.Newest() == 0 {
+		return nil, errors.New("graph: no secret: commits cannot be authenticated without one")
+	}
 	var err error
 	if c.Conn == c.Answers {
 		return nil, errors.New("graph: the connection that answers requests must be another than the one that writes the log")
@@ -132,7 +140,7 @@ func New(c Config) (*Service, error) {
 	s := &Service{c: c}
 	m := newMetrics(c.Registry)
 	for _, name := range c.Realms {
-		r := &realm{c: &s.c, name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name)}
+		r := &realm{c: &s.c, name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
 		r.warner = warn.New(c.Conn, name, c.Now, r.log)
 		r.phase.Store(phaseWaiting)
 		s.realms = append(s.realms, r)

@@ -36,7 +36,7 @@ type conns struct{ log, answers *nats.Conn }
 // serve runs a graph service on its connections until the test has ended.
 func serve(t *testing.T, nc conns, dir string, change func(*graph.Config)) *service {
 	t.Helper()
-	c := graph.Config{Conn: nc.log, Answers: nc.answers, Dir: dir, LeaseTTL: time.Second}
+	c := graph.Config{Secrets: testkit.Secrets(), Conn: nc.log, Answers: nc.answers, Dir: dir, LeaseTTL: time.Second}
 	if change != nil {
 		change(&c)
 	}

@@ -30,6 +30,7 @@ type allMetrics struct {
 	queued    *prometheus.GaugeVec
 	queueSize *prometheus.GaugeVec
 	work      *prometheus.GaugeVec
+	skipped   *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -52,6 +53,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
 		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
 		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
+		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: somebody else publishes to the log's subject."}, realm),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
 	}
 }
@@ -72,6 +74,7 @@ func (m *allMetrics) of(realm string) *metrics {
 		m.collected.WithLabelValues(realm, action)
 	}
 	m.refused.WithLabelValues(realm)
+	m.skipped.WithLabelValues(realm)
 	return &metrics{
 		all: m, realm: realm,
 		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),

@@ -154,6 +154,7 @@ func TestUnfinishedState(t *testing.T) {
 	tx.EndCommit(state.Commit{
 		Sequence: cp.GetSequence(), Foreseen: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: lifecycle.Time(cp.GetTime()),
 		Checksum: cp.GetChecksum(), RealmID: cp.GetRealmId(), StreamCreated: cp.GetStreamCreated(),
+		Key: cp.GetKey(), KeyFingerprint: cp.GetKeyFingerprint(), Position: cp.GetPosition(),
 	})
 	if _, err := tx.Flush(); err != nil {
 		t.Fatal(err)

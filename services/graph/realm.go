@@ -41,6 +41,11 @@ type realm struct {
 	state  *state.State
 	events *eventlog.Log
 	hub    *watch.Hub
+	skips  skips
+
+	keys *eventlog.Keys
+	// logEnd is the last position of the log that this replica has caught up with.
+	logEnd uint64
 
 	parkedStream jetstream.Stream
 }
@@ -145,9 +150,9 @@ func (r *realm) openLog(ctx context.Context) error {
 	seen := r.seen.GetSequence()
 	return r.await(ctx, func(ctx context.Context) (err error) {
 		if seen > 0 {
-			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name)
+			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name, r.keys)
 		} else {
-			r.events, err = eventlog.Open(ctx, r.js, r.name, r.c.Replicas)
+			r.events, err = eventlog.Open(ctx, r.js, r.name, r.c.Replicas, r.keys)
 		}
 		switch {
 		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
@@ -282,12 +287,7 @@ func (r *realm) closeState(why error) error {
 func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	f := newFolder(r.state, r.events.Created())
-	f.begin = r.hub.Begin
-	f.flushed = func(revision uint64, changes []state.Change) {
-		r.hub.Commit(revision, changes)
-		r.metrics.applied(revision)
-	}
+	f := r.folder()
 	defer r.hub.Abort()
 
 	start := time.Now()
@@ -336,6 +336,18 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	return got.lease, nil
 }
 
+// folder folds the log into the state.
+func (r *realm) folder() *folder {
+	f := newFolder(r.state, r.events.Created(), r.keys)
+	f.begin = r.hub.Begin
+	f.flushed = func(revision uint64, changes []state.Change) {
+		r.hub.Commit(revision, changes)
+		r.metrics.applied(revision)
+	}
+	f.skipped = r.skip
+	return f
+}
+
 // catchUp folds the log as far as it goes now.
 func (r *realm) catchUp(ctx context.Context, f *folder) error {
 	var last uint64
@@ -345,6 +357,7 @@ func (r *realm) catchUp(ctx context.Context, f *folder) error {
 	}); err != nil {
 		return err
 	}
+	defer func() { r.logEnd = f.at }()
 	if last > 0 && f.chain.Sequence == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
 		r.log.Info("the state is made from the log", "commits", last)
 		return f.foldAnew(ctx, r.events, last)
@@ -365,12 +378,15 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	)
 	var w *writer.Writer
 	w = writer.New(writer.Config{
-		Realm: r.name, State: r.state, Log: r.events, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
+		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
 		Now: r.c.Now, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
 		Ready: func() { close(ready) },
 		Committed: func(c writer.Committed) {
 			r.hub.Commit(c.Revision, c.Changes)
 			r.metrics.committed(c)
+			if c.Skipped > 0 {
+				r.skipAll(c.Position-1, c.Skipped, "they came between two commits")
+			}
 			r.metrics.queue(w.Queued())
 			prop.Notify(c.Owed)
 			if c.SessionClosed {
@@ -440,6 +456,6 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 // verify compares the state, as it is now, with its log.
 func (r *realm) verify(ctx context.Context) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
-	v, err := verify(ctx, snap, r.events)
+	v, err := verify(ctx, snap, r.events, r.keys)
 	return v, errors.Join(err, snap.Close())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -23,9 +24,9 @@ type Replayed struct {
 var ErrNoRealm = errors.New("there is no such realm: it has no log")
 
 // Replay throws away the state of a realm in the directory of a graph service,
-// which must not be running, and folds the log into an empty one. It writes
-// nothing to the log.
-func Replay(ctx context.Context, nc *nats.Conn, realm, dir string) (r Replayed, err error) {
+// which must not be running, and folds the log into an empty one. secrets are those
+// of the installation. It writes nothing to the log.
+func Replay(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Replayed, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return r, err
@@ -37,13 +38,16 @@ func Replay(ctx context.Context, nc *nats.Conn, realm, dir string) (r Replayed, 
 		}
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
-	log, err := eventlog.Open(ctx, js, realm, 1)
+	log, err := eventlog.OpenExisting(ctx, js, realm, eventlog.NewKeys(secrets, realm))
 	if err != nil {
 		return r, err
 	}
 	last, _, err := log.Last(ctx)
 	if err != nil {
 		return r, err
+	}
+	if err := checkSecret(ctx, log, last); err != nil {
+		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
 	dir = filepath.Join(dir, realm)
 	if err := state.Remove(dir); err != nil {
@@ -54,7 +58,7 @@ func Replay(ctx context.Context, nc *nats.Conn, realm, dir string) (r Replayed, 
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	f := newFolder(s, log.Created())
+	f := newFolder(s, log.Created(), log.Keys())
 	if err := f.foldAnew(ctx, log, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}

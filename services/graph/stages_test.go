@@ -199,14 +199,14 @@ func BenchmarkStages(b *testing.B) {
 		g := newStage(b)
 		tx := g.state.Begin()
 		commit := encode(tx, g.removal(g.context(tx)))
-		log, err := eventlog.Open(context.Background(), testkit.JetStream(b, testkit.NATS(b), bus.RoleGraph), bus.DefaultRealm, 1)
+		log, err := eventlog.Open(context.Background(), testkit.JetStream(b, testkit.NATS(b), bus.RoleGraph), bus.DefaultRealm, 1, eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm))
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
 		sequence := uint64(0)
 		for b.Loop() {
-			if err := log.Append(context.Background(), sequence, [16]byte{1}, commit); err != nil {
+			if _, err := log.Append(context.Background(), sequence, [16]byte{1}, commit); err != nil {
 				b.Fatal(err)
 			}
 			sequence++
@@ -242,7 +242,7 @@ func BenchmarkStages(b *testing.B) {
 
 // encode is the commit with these events.
 func encode(tx *state.Tx, events []lifecycle.Event) []byte {
-	c := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Epoch: 1, Time: 1, FirstRevision: 1})
+	c := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Epoch: 1, Time: 1, FirstRevision: 1, Key: 1})
 	c.Begin(eventlog.Command{Actor: "processor", Verb: "propose"})
 	for i := range events {
 		c.Add(&events[i], tx.Node(events[i].UID), "pods", nil)

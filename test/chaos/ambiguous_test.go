@@ -130,7 +130,7 @@ func newDoubt(t *testing.T) *doubt {
 // serve runs a graph service until the test has ended.
 func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Service {
 	d.t.Helper()
-	s, err := graph.New(graph.Config{Conn: nc, Answers: testkit.Conn(d.t, d.server, bus.RoleAnswers), Dir: d.t.TempDir(), Instance: name, LeaseTTL: ttl, Failpoint: func(step string) {
+	s, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: testkit.Conn(d.t, d.server, bus.RoleAnswers), Dir: d.t.TempDir(), Instance: name, LeaseTTL: ttl, Failpoint: func(step string) {
 		if name != first || step != writer.FailDecided {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -104,7 +105,7 @@ func services(ctx context.Context, c childConfig, t *trap, log *slog.Logger) err
 		make func(*nats.Conn) (service, error)
 	}{
 		{bus.RoleGraph, func(nc *nats.Conn) (service, error) {
-			gc := graph.Config{Conn: nc, Answers: answers, Dir: c.Dir, Log: log}
+			gc := graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: answers, Dir: c.Dir, Log: log}
 			c.graph(&gc, t)
 			return graph.New(gc)
 		}},

@@ -128,7 +128,7 @@ func (w *world) connect(role string) *nats.Conn {
 
 func (w *world) startGraph(ctx context.Context, i int) {
 	nc, answers := w.connect(bus.RoleGraph), w.connect(bus.RoleAnswers)
-	g, err := graph.New(graph.Config{Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i)})
+	g, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i)})
 	if err != nil {
 		panic(err)
 	}

@@ -75,6 +75,7 @@ func (d *deployment) command(name, role, secret string, args ...string) *process
 	env := []string{
 		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret,
 		"COPPICE_ANSWERS_USER=" + bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers),
+		"COPPICE_SECRET=" + string(testkit.Secrets().Format()),
 	}
 	return start(d.t, d.ctx, d.dir, name, env, program("coppice"), append(args, "--server", d.url(), "--user", role)...)
 }

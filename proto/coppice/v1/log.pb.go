@@ -131,8 +131,23 @@ type Commit struct {
 	Resources  []string `protobuf:"bytes,9,rep,name=resources,proto3" json:"resources,omitempty"`
 	Namespaces []string `protobuf:"bytes,10,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	// A Snappy block that stands for all that would follow first_revision: with its
-	// contents in its place the message is the commit. It is the last field.
-	Compressed    []byte `protobuf:"bytes,11,opt,name=compressed,proto3" json:"compressed,omitempty"`
+	// contents in its place the message is the commit. Only position and mac follow it.
+	Compressed []byte `protobuf:"bytes,11,opt,name=compressed,proto3" json:"compressed,omitempty"`
+	// The number of the commit, 1 for the first. Messages of the stream that are not
+	// the next commit of the realm have no number; every reader skips them.
+	Sequence uint64 `protobuf:"varint,12,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The sequence in the stream at which this message was appended: a copy of it
+	// elsewhere is skipped. Like mac, it ends the message and is no part of the
+	// commit: previous_checksum leaves both out.
+	Position uint64 `protobuf:"fixed64,13,opt,name=position,proto3" json:"position,omitempty"`
+	// The number of the key of mac.
+	Key uint32 `protobuf:"varint,14,opt,name=key,proto3" json:"key,omitempty"`
+	// HMAC-SHA256 of the message without this field, which is the last, truncated to
+	// 16 bytes.
+	Mac []byte `protobuf:"bytes,15,opt,name=mac,proto3" json:"mac,omitempty"`
+	// Set in the realm's first commit, and where the key changes: the key of the
+	// commits that follow.
+	NewKey        *NewKey `protobuf:"bytes,16,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +259,95 @@ func (x *Commit) GetCompressed() []byte {
 	return nil
 }
 
+func (x *Commit) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Commit) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *Commit) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *Commit) GetMac() []byte {
+	if x != nil {
+		return x.Mac
+	}
+	return nil
+}
+
+func (x *Commit) GetNewKey() *NewKey {
+	if x != nil {
+		return x.NewKey
+	}
+	return nil
+}
+
+// NewKey names a key without giving it away.
+type NewKey struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// 8 bytes that are derived as the key is: they tell it from another of the same number.
+	Fingerprint   []byte `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewKey) Reset() {
+	*x = NewKey{}
+	mi := &file_coppice_v1_log_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewKey) ProtoMessage() {}
+
+func (x *NewKey) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewKey.ProtoReflect.Descriptor instead.
+func (*NewKey) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NewKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *NewKey) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
 // Command is who asked for what.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +374,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_coppice_v1_log_proto_msgTypes[1]
+	mi := &file_coppice_v1_log_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +386,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[1]
+	mi := &file_coppice_v1_log_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +399,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{1}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Command) GetId() []byte {
@@ -373,7 +477,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_coppice_v1_log_proto_msgTypes[2]
+	mi := &file_coppice_v1_log_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +489,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[2]
+	mi := &file_coppice_v1_log_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +502,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Event) GetCommand() uint32 {
@@ -548,7 +652,7 @@ type ObjectCreated struct {
 
 func (x *ObjectCreated) Reset() {
 	*x = ObjectCreated{}
-	mi := &file_coppice_v1_log_proto_msgTypes[3]
+	mi := &file_coppice_v1_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +664,7 @@ func (x *ObjectCreated) String() string {
 func (*ObjectCreated) ProtoMessage() {}
 
 func (x *ObjectCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[3]
+	mi := &file_coppice_v1_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +677,7 @@ func (x *ObjectCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectCreated.ProtoReflect.Descriptor instead.
 func (*ObjectCreated) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ObjectCreated) GetNode() *Node {
@@ -601,7 +705,7 @@ type ObjectUpdated struct {
 
 func (x *ObjectUpdated) Reset() {
 	*x = ObjectUpdated{}
-	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	mi := &file_coppice_v1_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +717,7 @@ func (x *ObjectUpdated) String() string {
 func (*ObjectUpdated) ProtoMessage() {}
 
 func (x *ObjectUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[4]
+	mi := &file_coppice_v1_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +730,7 @@ func (x *ObjectUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectUpdated.ProtoReflect.Descriptor instead.
 func (*ObjectUpdated) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ObjectUpdated) GetNode() *Node {
@@ -661,7 +765,7 @@ type DeletionMarked struct {
 
 func (x *DeletionMarked) Reset() {
 	*x = DeletionMarked{}
-	mi := &file_coppice_v1_log_proto_msgTypes[5]
+	mi := &file_coppice_v1_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +777,7 @@ func (x *DeletionMarked) String() string {
 func (*DeletionMarked) ProtoMessage() {}
 
 func (x *DeletionMarked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[5]
+	mi := &file_coppice_v1_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +790,7 @@ func (x *DeletionMarked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletionMarked.ProtoReflect.Descriptor instead.
 func (*DeletionMarked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeletionMarked) GetObject() *Identities {
@@ -743,7 +847,7 @@ type OwnerReferencesRemoved struct {
 
 func (x *OwnerReferencesRemoved) Reset() {
 	*x = OwnerReferencesRemoved{}
-	mi := &file_coppice_v1_log_proto_msgTypes[6]
+	mi := &file_coppice_v1_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +859,7 @@ func (x *OwnerReferencesRemoved) String() string {
 func (*OwnerReferencesRemoved) ProtoMessage() {}
 
 func (x *OwnerReferencesRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[6]
+	mi := &file_coppice_v1_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +872,7 @@ func (x *OwnerReferencesRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReferencesRemoved.ProtoReflect.Descriptor instead.
 func (*OwnerReferencesRemoved) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OwnerReferencesRemoved) GetObjects() *Identities {
@@ -795,7 +899,7 @@ type FinalizerRemoved struct {
 
 func (x *FinalizerRemoved) Reset() {
 	*x = FinalizerRemoved{}
-	mi := &file_coppice_v1_log_proto_msgTypes[7]
+	mi := &file_coppice_v1_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +911,7 @@ func (x *FinalizerRemoved) String() string {
 func (*FinalizerRemoved) ProtoMessage() {}
 
 func (x *FinalizerRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[7]
+	mi := &file_coppice_v1_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +924,7 @@ func (x *FinalizerRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizerRemoved.ProtoReflect.Descriptor instead.
 func (*FinalizerRemoved) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FinalizerRemoved) GetObjects() *Identities {
@@ -848,7 +952,7 @@ type ObjectsDeleted struct {
 
 func (x *ObjectsDeleted) Reset() {
 	*x = ObjectsDeleted{}
-	mi := &file_coppice_v1_log_proto_msgTypes[8]
+	mi := &file_coppice_v1_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +964,7 @@ func (x *ObjectsDeleted) String() string {
 func (*ObjectsDeleted) ProtoMessage() {}
 
 func (x *ObjectsDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[8]
+	mi := &file_coppice_v1_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +977,7 @@ func (x *ObjectsDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectsDeleted.ProtoReflect.Descriptor instead.
 func (*ObjectsDeleted) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ObjectsDeleted) GetObjects() *Identities {
@@ -910,7 +1014,7 @@ type Identities struct {
 
 func (x *Identities) Reset() {
 	*x = Identities{}
-	mi := &file_coppice_v1_log_proto_msgTypes[9]
+	mi := &file_coppice_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1026,7 @@ func (x *Identities) String() string {
 func (*Identities) ProtoMessage() {}
 
 func (x *Identities) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[9]
+	mi := &file_coppice_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1039,7 @@ func (x *Identities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identities.ProtoReflect.Descriptor instead.
 func (*Identities) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Identities) GetUids() []byte {
@@ -984,7 +1088,7 @@ type ImportSessionChanged struct {
 
 func (x *ImportSessionChanged) Reset() {
 	*x = ImportSessionChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[10]
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1100,7 @@ func (x *ImportSessionChanged) String() string {
 func (*ImportSessionChanged) ProtoMessage() {}
 
 func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[10]
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1113,7 @@ func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionChanged.ProtoReflect.Descriptor instead.
 func (*ImportSessionChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportSessionChanged) GetId() string {
@@ -1031,7 +1135,7 @@ var File_coppice_v1_log_proto protoreflect.FileDescriptor
 const file_coppice_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/log.proto\x12\n" +
-	"coppice.v1\x1a\x17coppice/v1/object.proto\"\xeb\x02\n" +
+	"coppice.v1\x1a\x17coppice/v1/object.proto\"\xf4\x03\n" +
 	"\x06Commit\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12+\n" +
@@ -1048,7 +1152,15 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"namespaces\x12\x1e\n" +
 	"\n" +
 	"compressed\x18\v \x01(\fR\n" +
-	"compressed\"\xb2\x01\n" +
+	"compressed\x12\x1a\n" +
+	"\bsequence\x18\f \x01(\x04R\bsequence\x12\x1a\n" +
+	"\bposition\x18\r \x01(\x06R\bposition\x12\x10\n" +
+	"\x03key\x18\x0e \x01(\rR\x03key\x12\x10\n" +
+	"\x03mac\x18\x0f \x01(\fR\x03mac\x12+\n" +
+	"\anew_key\x18\x10 \x01(\v2\x12.coppice.v1.NewKeyR\x06newKey\"B\n" +
+	"\x06NewKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12 \n" +
+	"\vfingerprint\x18\x02 \x01(\fR\vfingerprint\"\xb2\x01\n" +
 	"\aCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x12\n" +
@@ -1142,49 +1254,51 @@ func file_coppice_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_coppice_v1_log_proto_goTypes = []any{
 	(Reason)(0),                    // 0: coppice.v1.Reason
 	(*Commit)(nil),                 // 1: coppice.v1.Commit
-	(*Command)(nil),                // 2: coppice.v1.Command
-	(*Event)(nil),                  // 3: coppice.v1.Event
-	(*ObjectCreated)(nil),          // 4: coppice.v1.ObjectCreated
-	(*ObjectUpdated)(nil),          // 5: coppice.v1.ObjectUpdated
-	(*DeletionMarked)(nil),         // 6: coppice.v1.DeletionMarked
-	(*OwnerReferencesRemoved)(nil), // 7: coppice.v1.OwnerReferencesRemoved
-	(*FinalizerRemoved)(nil),       // 8: coppice.v1.FinalizerRemoved
-	(*ObjectsDeleted)(nil),         // 9: coppice.v1.ObjectsDeleted
-	(*Identities)(nil),             // 10: coppice.v1.Identities
-	(*ImportSessionChanged)(nil),   // 11: coppice.v1.ImportSessionChanged
-	(*Node)(nil),                   // 12: coppice.v1.Node
-	(*Body)(nil),                   // 13: coppice.v1.Body
-	(*NodeOwner)(nil),              // 14: coppice.v1.NodeOwner
+	(*NewKey)(nil),                 // 2: coppice.v1.NewKey
+	(*Command)(nil),                // 3: coppice.v1.Command
+	(*Event)(nil),                  // 4: coppice.v1.Event
+	(*ObjectCreated)(nil),          // 5: coppice.v1.ObjectCreated
+	(*ObjectUpdated)(nil),          // 6: coppice.v1.ObjectUpdated
+	(*DeletionMarked)(nil),         // 7: coppice.v1.DeletionMarked
+	(*OwnerReferencesRemoved)(nil), // 8: coppice.v1.OwnerReferencesRemoved
+	(*FinalizerRemoved)(nil),       // 9: coppice.v1.FinalizerRemoved
+	(*ObjectsDeleted)(nil),         // 10: coppice.v1.ObjectsDeleted
+	(*Identities)(nil),             // 11: coppice.v1.Identities
+	(*ImportSessionChanged)(nil),   // 12: coppice.v1.ImportSessionChanged
+	(*Node)(nil),                   // 13: coppice.v1.Node
+	(*Body)(nil),                   // 14: coppice.v1.Body
+	(*NodeOwner)(nil),              // 15: coppice.v1.NodeOwner
 }
 var file_coppice_v1_log_proto_depIdxs = []int32{
-	2,  // 0: coppice.v1.Commit.commands:type_name -> coppice.v1.Command
-	3,  // 1: coppice.v1.Commit.events:type_name -> coppice.v1.Event
-	0,  // 2: coppice.v1.Event.reason:type_name -> coppice.v1.Reason
-	4,  // 3: coppice.v1.Event.created:type_name -> coppice.v1.ObjectCreated
-	5,  // 4: coppice.v1.Event.updated:type_name -> coppice.v1.ObjectUpdated
-	6,  // 5: coppice.v1.Event.deletion_marked:type_name -> coppice.v1.DeletionMarked
-	7,  // 6: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
-	8,  // 7: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
-	9,  // 8: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
-	11, // 9: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
-	12, // 10: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
-	13, // 11: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
-	12, // 12: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
-	13, // 13: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
-	10, // 14: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
-	10, // 15: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
-	14, // 16: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
-	10, // 17: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
-	10, // 18: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	3,  // 0: coppice.v1.Commit.commands:type_name -> coppice.v1.Command
+	4,  // 1: coppice.v1.Commit.events:type_name -> coppice.v1.Event
+	2,  // 2: coppice.v1.Commit.new_key:type_name -> coppice.v1.NewKey
+	0,  // 3: coppice.v1.Event.reason:type_name -> coppice.v1.Reason
+	5,  // 4: coppice.v1.Event.created:type_name -> coppice.v1.ObjectCreated
+	6,  // 5: coppice.v1.Event.updated:type_name -> coppice.v1.ObjectUpdated
+	7,  // 6: coppice.v1.Event.deletion_marked:type_name -> coppice.v1.DeletionMarked
+	8,  // 7: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
+	9,  // 8: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
+	10, // 9: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
+	12, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
+	13, // 11: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
+	14, // 12: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
+	13, // 13: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
+	14, // 14: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
+	11, // 15: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
+	11, // 16: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
+	15, // 17: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
+	11, // 18: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
+	11, // 19: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_log_proto_init() }
@@ -1193,7 +1307,7 @@ func file_coppice_v1_log_proto_init() {
 		return
 	}
 	file_coppice_v1_object_proto_init()
-	file_coppice_v1_log_proto_msgTypes[2].OneofWrappers = []any{
+	file_coppice_v1_log_proto_msgTypes[3].OneofWrappers = []any{
 		(*Event_Created)(nil),
 		(*Event_Updated)(nil),
 		(*Event_DeletionMarked)(nil),
@@ -1202,14 +1316,14 @@ func file_coppice_v1_log_proto_init() {
 		(*Event_Deleted)(nil),
 		(*Event_ImportSession)(nil),
 	}
-	file_coppice_v1_log_proto_msgTypes[5].OneofWrappers = []any{}
+	file_coppice_v1_log_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_log_proto_rawDesc), len(file_coppice_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,7 +32,7 @@ type Checkpoint struct {
 	// When the stream was created, Unix nanoseconds: a stream that was made anew
 	// under the same name is another log.
 	StreamCreated int64 `protobuf:"varint,2,opt,name=stream_created,json=streamCreated,proto3" json:"stream_created,omitempty"`
-	// The sequence of the last commit in the stream.
+	// The sequence of the last commit.
 	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The revision of the last object event.
 	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -49,8 +49,14 @@ type Checkpoint struct {
 	Foreseen uint64 `protobuf:"varint,11,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
 	// The greatest time in an id of a command so far, Unix milliseconds.
 	NewestCommandId int64 `protobuf:"varint,12,opt,name=newest_command_id,json=newestCommandId,proto3" json:"newest_command_id,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The key of the next commit: see NewKey.
+	Key            uint32 `protobuf:"varint,13,opt,name=key,proto3" json:"key,omitempty"`
+	KeyFingerprint []byte `protobuf:"bytes,14,opt,name=key_fingerprint,json=keyFingerprint,proto3" json:"key_fingerprint,omitempty"`
+	// Where the last commit is in the stream. It differs from sequence by the messages
+	// before it that were skipped.
+	Position      uint64 `protobuf:"varint,15,opt,name=position,proto3" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
@@ -153,12 +159,33 @@ func (x *Checkpoint) GetNewestCommandId() int64 {
 	return 0
 }
 
+func (x *Checkpoint) GetKey() uint32 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetKeyFingerprint() []byte {
+	if x != nil {
+		return x.KeyFingerprint
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
 var File_coppice_v1_state_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/state.proto\x12\n" +
-	"coppice.v1\"\xcb\x02\n" +
+	"coppice.v1\"\xa2\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12%\n" +
@@ -170,7 +197,10 @@ const file_coppice_v1_state_proto_rawDesc = "" +
 	"\x04time\x18\a \x01(\x03R\x04time\x12)\n" +
 	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12\x1a\n" +
 	"\bforeseen\x18\v \x01(\x04R\bforeseen\x12*\n" +
-	"\x11newest_command_id\x18\f \x01(\x03R\x0fnewestCommandIdJ\x04\b\t\x10\n" +
+	"\x11newest_command_id\x18\f \x01(\x03R\x0fnewestCommandId\x12\x10\n" +
+	"\x03key\x18\r \x01(\rR\x03key\x12'\n" +
+	"\x0fkey_fingerprint\x18\x0e \x01(\fR\x0ekeyFingerprint\x12\x1a\n" +
+	"\bposition\x18\x0f \x01(\x04R\bpositionJ\x04\b\t\x10\n" +
 	"J\x04\b\n" +
 	"\x10\vB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 

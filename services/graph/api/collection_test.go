@@ -27,14 +27,14 @@ func (heldLog) Get(context.Context, uint64) ([]byte, error) { return nil, errors
 func (heldLog) Holds() bool                                 { return true }
 func (heldLog) Lost() <-chan struct{}                       { return nil }
 
-func (l heldLog) Send(uint64, [16]byte, []byte) func(context.Context) error {
+func (l heldLog) Send(expected uint64, _ [16]byte, _ []byte) func(context.Context) (uint64, error) {
 	l.arrived <- struct{}{}
-	return func(ctx context.Context) error {
+	return func(ctx context.Context) (uint64, error) {
 		select {
 		case <-l.tokens:
-			return nil
+			return expected + 1, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
 }

@@ -30,8 +30,8 @@ func (memory) Get(context.Context, uint64) ([]byte, error) { return nil, errors.
 func (memory) Holds() bool                                 { return true }
 func (memory) Lost() <-chan struct{}                       { return nil }
 
-func (memory) Send(uint64, [16]byte, []byte) func(context.Context) error {
-	return func(context.Context) error { return nil }
+func (memory) Send(expected uint64, _ [16]byte, _ []byte) func(context.Context) (uint64, error) {
+	return func(context.Context) (uint64, error) { return expected + 1, nil }
 }
 
 // bench is a writer on a state in memory.

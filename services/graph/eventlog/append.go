@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/envelope"
 )
 
 var (
@@ -36,99 +36,145 @@ const (
 	patience = 30 * time.Second
 )
 
-// Append appends a commit behind the sequence expected, or fails. On success
-// the commit is in the log, at expected+1, on disk.
+// Append appends a commit behind the position expected of the stream, or fails. On
+// success the commit is in the log, at the position returned, on disk. That is
+// expected+1, or a later one: messages that are no commits of the realm do not keep a
+// commit out, and it is appended behind them.
 //
 // An attempt without an answer settles nothing: the message may be in the
 // stream, or still be on its way to it, so that the end of the stream does not
 // tell. The same commit is therefore published again with the same expected
-// sequence until it is acknowledged, or refused because the stream has gone on;
-// then whoever stands at that sequence has won, and the ids tell who it is.
+// position until it is acknowledged, or refused because the stream has gone on;
+// then the commit that stands there has won, and the ids tell which it is.
 // When ctx ends before that, the error is ErrUnsettled.
 //
-// Where nobody stands there the refusal settles nothing either: a cluster's
+// Where nothing stands there the refusal settles nothing either: a cluster's
 // leader counts what it has accepted and may still lose.
-func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) error {
+func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) (position uint64, err error) {
 	return l.Send(expected, id, commit)(ctx)
 }
 
 // Send begins to append a commit: it is on its way when Send returns, and settle
 // waits until it is known what became of it, as Append does. Until settle has
 // returned the commit must not be changed, and no other sent.
-func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) error) {
-	message := envelope.Seal(commit)
-	err := l.send(expected, message)
-	return func(ctx context.Context) error {
+func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error)) {
+	message, move, err := l.keys.seal(commit, expected+1)
+	if err != nil {
+		return func(context.Context) (uint64, error) {
+			return 0, fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+		}
+	}
+	a := &appending{l: l, id: id, expected: expected, message: message, move: move}
+	err = l.send(expected, message)
+	return func(ctx context.Context) (uint64, error) {
 		if err == nil {
 			err = l.answer(ctx, expected)
 		}
-		return l.settle(ctx, expected, id, message, err)
+		err := a.settle(ctx, err)
+		return a.expected + 1, err
 	}
 }
 
-// settle publishes a message until it is known what became of it; err is what
+// appending is a commit that is appended.
+type appending struct {
+	l        *Log
+	id       [16]byte
+	expected uint64
+	message  []byte
+	move     func(position uint64) // changes message
+	doubt    bool                  // an attempt behind expected may have been stored
+}
+
+// settle publishes the message until it is known what became of it; err is what
 // became of the first attempt.
-func (l *Log) settle(ctx context.Context, expected uint64, id [16]byte, message []byte, err error) error {
-	doubt := false // an earlier attempt may have been stored
+func (a *appending) settle(ctx context.Context, err error) error {
+	l := a.l
 	pause := firstPause
 	var behind time.Time // since when the log has been behind
 	for {
+		moved := false
 		switch bus.Classify(err) {
 		case bus.Stored:
 			return nil
 		case bus.Conflict:
-			doubt = true
-			if err = l.whose(ctx, expected+1, id); err == nil || errors.Is(err, ErrFenced) {
+			a.doubt = true
+			if moved, err = a.conflict(ctx); err == nil && !moved || errors.Is(err, ErrFenced) {
 				return err
 			}
 		case bus.Refused:
-			if !doubt {
+			if !a.doubt {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
 			}
 		case bus.Ambiguous:
-			doubt = true
+			a.doubt = true
 		}
 		if errors.Is(err, ErrNotFound) || errors.Is(err, jetstream.ErrNoStreamResponse) {
 			if behind.IsZero() {
 				behind = time.Now()
 			}
-			if err := l.lost(ctx, expected, time.Since(behind) > l.patience); err != nil {
+			if err := l.lost(ctx, a.expected, time.Since(behind) > l.patience); err != nil {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
 			}
 		}
+		if moved {
+			pause = 0
+		}
 		select {
 		case <-ctx.Done():
-			if !doubt {
-				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+			if !a.doubt {
+				return fmt.Errorf("log of realm %s: append: %w", l.realm, cmp.Or(err, ctx.Err()))
 			}
 			return fmt.Errorf("log of realm %s: append: %w: %w", l.realm, ErrUnsettled, err)
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, longestPause)
-		if err = l.send(expected, message); err == nil {
-			err = l.answer(ctx, expected)
+		pause = min(max(2*pause, firstPause), longestPause)
+		if err = l.send(a.expected, a.message); err == nil {
+			err = l.answer(ctx, a.expected)
 		}
 	}
 }
 
-// whose returns nil if the commit at a sequence is the one with the id, and
-// ErrFenced if it is another.
-func (l *Log) whose(ctx context.Context, sequence uint64, id [16]byte) error {
+// conflict finds out what stands where the commit was to be. It returns nil if the
+// commit itself does, and ErrFenced if another commit does. If other messages do,
+// which are no commits, it has moved the commit behind them: no attempt at its old
+// position can be stored any more.
+func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	message, err := l.Get(ctx, sequence)
+	m, err := a.l.message(ctx, a.expected+1)
 	if err != nil {
-		return err
+		return false, err
 	}
-	c, err := Decode(message)
-	if err != nil {
-		return fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
-	}
-	if c.ID != id {
+	end := a.expected
+	look := func(m Message) error {
+		switch h, foreign := a.l.keys.Check(m); {
+		case foreign != "":
+			end = m.Sequence
+			return nil
+		case h.ID == a.id:
+			return errFound
+		}
 		return ErrFenced
 	}
-	return nil
+	if err = look(m); err == nil {
+		_, err = a.l.Read(ctx, end+1, readMessages, readBytes, look) // more of them, if there are
+	}
+	switch {
+	case errors.Is(err, errFound):
+		a.expected = end
+		return false, nil
+	case errors.Is(err, ErrFenced):
+		return false, ErrFenced
+	case end == a.expected:
+		return false, err
+	}
+	a.expected, a.doubt = end, false
+	a.move(end + 1)
+	return true, nil
 }
+
+// errFound is for the commit that was looked for.
+var errFound = errors.New("found")
 
 // lost returns an error if the log is known not to be the one, or not to have
 // any more, what it is to be appended to.

@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -73,22 +74,26 @@ func newBenchWith(t *testing.T, change func(*jetstream.StreamConfig)) *bench {
 
 func (b *bench) open(js jetstream.JetStream) *eventlog.Log {
 	b.t.Helper()
-	l, err := eventlog.Open(b.ctx, js, realm, 1)
+	l, err := eventlog.Open(b.ctx, js, realm, 1, keys)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return l
 }
 
-// commit is a commit without events.
-func commit(id byte) ([16]byte, []byte) {
-	h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{id}, Epoch: 1, Time: 1, FirstRevision: 1}
+// keys are those of the realm.
+var keys = eventlog.NewKeys(testkit.Secrets(), realm)
+
+// commit is a commit without events, to be appended behind a sequence.
+func commit(expected uint64, id byte) ([16]byte, []byte) {
+	h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{id}, Epoch: 1, Time: 1, FirstRevision: 1, Sequence: expected + 1, Key: 1}
 	return h.ID, eventlog.NewBuilder(h).Bytes()
 }
 
 func appendTo(ctx context.Context, l *eventlog.Log, expected uint64, id byte) error {
-	i, c := commit(id)
-	return l.Append(ctx, expected, i, c)
+	i, c := commit(expected, id)
+	_, err := l.Append(ctx, expected, i, c)
+	return err
 }
 
 // appending appends through the proxy, and tells what came of it.
@@ -304,7 +309,12 @@ func TestServerRestart(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	err := b.log.Append(b.ctx, 0, [16]byte{1}, make([]byte, natsd.MaxPayload+1))
+	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Epoch: 1, FirstRevision: 1, Sequence: 1, Key: 1})
+	note := make([]byte, natsd.MaxPayload+1)
+	_, _ = rand.Read(note) // which does not compress
+	builder.Begin(eventlog.Command{Note: string(note)})
+	builder.End(eventlog.CommandRef{}, nil)
+	_, err := b.log.Append(b.ctx, 0, [16]byte{1}, builder.Bytes())
 	if err == nil || errors.Is(err, eventlog.ErrUnsettled) || errors.Is(err, eventlog.ErrFenced) {
 		t.Errorf("got %v", err)
 	}

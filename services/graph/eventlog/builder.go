@@ -20,6 +20,10 @@ type Header struct {
 	Previous uint64 // checksum of the commit before
 	Epoch    uint64
 	Time     lifecycle.Time
+	// Sequence is the number of the commit, 1 for the first. It is its position in the
+	// stream unless messages before it are skipped.
+	Sequence uint64
+	Key      uint32 // the number of the key that authenticates it
 	// FirstRevision is that of the first event that is added.
 	FirstRevision uint64
 }
@@ -92,8 +96,20 @@ func NewBuilder(h Header) *Builder {
 	b.b = wire.AppendFixed64(b.b, commitPrevious, h.Previous)
 	b.b = wire.AppendVarint(b.b, commitEpoch, h.Epoch)
 	b.b = wire.AppendVarint(b.b, commitTime, uint64(h.Time))
+	b.b = wire.AppendVarint(b.b, commitSequence, h.Sequence)
+	b.b = wire.AppendVarint(b.b, commitKey, uint64(h.Key))
 	b.b = wire.AppendVarint(b.b, commitFirstRevision, h.FirstRevision)
 	return b
+}
+
+// NewKey adds that another key authenticates the commits that follow. It comes
+// before the first command.
+func (b *Builder) NewKey(k KeyID) {
+	var at int
+	b.b, at = wire.Open(b.b, commitNewKey)
+	b.b = wire.AppendVarint(b.b, newKeyNumber, uint64(k.Number))
+	b.b = wire.AppendBytes(b.b, newKeyFingerprint, k.Fingerprint[:])
+	b.b = wire.Close(b.b, at)
 }
 
 // Begin begins a command; the events that follow are its.

@@ -12,31 +12,35 @@ import (
 // Chain is a place in the log, and what must come next.
 type Chain struct {
 	RealmID  [16]byte // zero before the first commit
-	Sequence uint64
+	Sequence uint64   // of the last commit
+	Position uint64   // of the last commit, in the stream
 	Revision uint64
 	Checksum uint64
 	Epoch    uint64
 	Time     lifecycle.Time
+	Key      KeyID // of the next commit
 }
 
 // ChainOf is the place that a checkpoint names.
 func ChainOf(c *coppicev1.Checkpoint) Chain {
 	chain := Chain{
 		Sequence: c.GetSequence(),
+		Position: c.GetPosition(),
 		Revision: c.GetRevision(),
 		Checksum: c.GetChecksum(),
 		Epoch:    c.GetEpoch(),
 		Time:     lifecycle.Time(c.GetTime()),
+		Key:      KeyID{Number: c.GetKey()},
 	}
 	copy(chain.RealmID[:], c.GetRealmId())
+	copy(chain.Key.Fingerprint[:], c.GetKeyFingerprint())
 	return chain
 }
 
 // BrokenError says that the log does not go on where it should: a message is
-// missing, or was repeated, or belongs to another history. Waiting does not
-// cure it.
+// missing, or a commit contradicts those before it. Waiting does not cure it.
 type BrokenError struct {
-	Sequence uint64 // of the message that does not fit
+	Sequence uint64 // in the stream, of the message that does not fit
 	What     string
 }
 
@@ -47,27 +51,59 @@ func (e *BrokenError) Error() string {
 // Checksum is the checksum of a commit.
 func Checksum(commit []byte) uint64 { return xxhash.Sum64(commit) }
 
-// Next checks that the message, decoded as c, goes on where the chain is, and
-// moves the chain behind it, save for its object events: they move Revision.
-func (chain *Chain) Next(sequence uint64, message []byte, c *Decoded) error {
+// Skips returns why a commit that passed Keys.Check does not continue the chain
+// and is skipped, "" if it is to continue it. It is of an older history of the
+// realm: from before the log was lost and restored, under another key, or from
+// before the stream was deleted.
+//
+// It decides by what the log says alone, so every reader decides alike.
+func (chain *Chain) Skips(h *Header) (why string) {
+	switch {
+	case chain.RealmID == [16]byte{}:
+		return ""
+	case h.RealmID != chain.RealmID:
+		return fmt.Sprintf("it is of another history of the realm, with id %x", h.RealmID)
+	case h.Key != chain.Key.Number:
+		return fmt.Sprintf("it is authenticated with key %d, after the realm has changed to key %d", h.Key, chain.Key.Number)
+	case h.Sequence <= chain.Sequence:
+		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, chain.Sequence)
+	}
+	return ""
+}
+
+// Follow checks that a commit that is not skipped continues the chain, and moves
+// the chain behind it, save for its object events: they move Revision. newKey is
+// the key that the commit changes to, zero for none.
+func (chain *Chain) Follow(position uint64, h *Header, newKey KeyID, checksum uint64) error {
 	broken := func(format string, args ...any) error {
-		return &BrokenError{Sequence: sequence, What: fmt.Sprintf(format, args...)}
+		return &BrokenError{Sequence: position, What: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case sequence != chain.Sequence+1:
-		return broken("it follows sequence %d", chain.Sequence)
-	case chain.RealmID != [16]byte{} && c.RealmID != chain.RealmID:
-		return broken("it is of another realm, %x, not %x", c.RealmID, chain.RealmID)
-	case c.Previous != chain.Checksum:
-		return broken("it names %016x as the checksum of the message before it, which has %016x", c.Previous, chain.Checksum)
-	case c.FirstRevision != chain.Revision+1:
-		return broken("its first revision is %d, after %d", c.FirstRevision, chain.Revision)
-	case c.Epoch < chain.Epoch:
-		return broken("its epoch is %d, after %d", c.Epoch, chain.Epoch)
-	case c.Time < chain.Time:
-		return broken("its time is %d, after %d", c.Time, chain.Time)
+	case h.Sequence != chain.Sequence+1:
+		return broken("it is commit %d of the realm, after commit %d", h.Sequence, chain.Sequence)
+	case position <= chain.Position:
+		return broken("it follows sequence %d", chain.Position)
+	case chain.RealmID != [16]byte{} && h.RealmID != chain.RealmID:
+		return broken("it is of another realm, %x, not %x", h.RealmID, chain.RealmID)
+	case h.Previous != chain.Checksum:
+		return broken("it names %016x as the checksum of the commit before it, which has %016x", h.Previous, chain.Checksum)
+	case h.Epoch < chain.Epoch:
+		return broken("its epoch is %d, after %d", h.Epoch, chain.Epoch)
+	case h.Time < chain.Time:
+		return broken("its time is %d, after %d", h.Time, chain.Time)
 	}
-	chain.RealmID, chain.Sequence, chain.Checksum = c.RealmID, sequence, Checksum(message)
-	chain.Epoch, chain.Time = c.Epoch, c.Time
+	chain.RealmID, chain.Sequence, chain.Position, chain.Checksum = h.RealmID, h.Sequence, position, checksum
+	chain.Epoch, chain.Time = h.Epoch, h.Time
+	if newKey != (KeyID{}) {
+		chain.Key = newKey
+	}
 	return nil
+}
+
+// Next is Follow for a commit that is decoded; its first revision must follow too.
+func (chain *Chain) Next(position uint64, commit []byte, c *Decoded) error {
+	if c.FirstRevision != chain.Revision+1 {
+		return &BrokenError{Sequence: position, What: fmt.Sprintf("its first revision is %d, after %d", c.FirstRevision, chain.Revision)}
+	}
+	return chain.Follow(position, &c.Header, c.NewKey, Checksum(commit))
 }

@@ -79,8 +79,15 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		h := eventlog.Header{
 			RealmID: [16]byte{1}, ID: [16]byte{2}, Previous: rapid.Uint64().Draw(t, "previous"),
 			Epoch: 3, Time: realm.Clock, FirstRevision: realm.Revision + 1,
+			Sequence: 9, Key: 1,
 		}
 		b := eventlog.NewBuilder(h)
+		newKey := eventlog.KeyID{Number: rapid.Uint32Range(0, 2).Draw(t, "new key"), Fingerprint: [8]byte{1}}
+		if newKey.Number == 0 {
+			newKey = eventlog.KeyID{}
+		} else {
+			b.NewKey(newKey)
+		}
 		b.Begin(eventlog.Command{Actor: "graph", Verb: "epoch"})
 		want, names := play(t, realm, b)
 		mark := b.Mark()
@@ -97,15 +104,22 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("the commit has %d bytes, Size said %d", len(enc), size)
 		}
 
-		if opened, err := envelope.Open(envelope.Seal(enc)); err != nil || !bytes.Equal(opened, enc) {
+		message, err := keys.Seal(slices.Clone(enc), 11)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opened, err := envelope.Open(message); err != nil || !bytes.Equal(opened, enc) {
 			t.Fatalf("of %d bytes %d came out of the envelope, %v", len(enc), len(opened), err)
+		}
+		if got, foreign := keys.Check(eventlog.Message{Sequence: 11, Data: message}); got != h || foreign != "" {
+			t.Fatalf("the message has header %+v, and %q", got, foreign)
 		}
 		c, err := eventlog.Decode(enc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Header != h {
-			t.Fatalf("header %+v, want %+v", c.Header, h)
+		if got, err := eventlog.NewKeyOf(enc); c.Header != h || c.NewKey != newKey || got != newKey || err != nil {
+			t.Fatalf("header %+v, want %+v; key %+v and %+v, want %+v, %v", c.Header, h, c.NewKey, got, newKey, err)
 		}
 		if !reflect.DeepEqual(c.Sessions, []eventlog.Session{{ID: "s", Closed: true}}) {
 			t.Fatalf("sessions %v", c.Sessions)

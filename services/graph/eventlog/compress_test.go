@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,13 +15,13 @@ import (
 func TestLogCompresses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{2}, Epoch: 1, Time: 1, FirstRevision: 1})
+	builder := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{2}, Epoch: 1, Time: 1, FirstRevision: 1, Sequence: 1, Key: 1})
 	for range 1000 {
 		builder.Begin(eventlog.Command{Actor: "ana", Verb: "test", Note: strings.Repeat("again ", 20)})
 		builder.End(eventlog.CommandRef{}, nil)
 	}
 	commit := builder.Bytes()
-	if err := b.log.Append(b.ctx, 0, [16]byte{2}, commit); err != nil {
+	if _, err := b.log.Append(b.ctx, 0, [16]byte{2}, commit); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.other.Get(b.ctx, 1)
@@ -50,7 +51,7 @@ func TestLogCompresses(t *testing.T) {
 func TestLogWithBrokenMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.store([]byte{11<<3 | 2, 1, 0xff}) // what is said to be compressed is no block
+	b.store(slices.Concat([]byte{11<<3 | 2, 1, 0xff, 13<<3 | 1}, make([]byte, 8), []byte{15<<3 | 2, 16}, make([]byte, 16))) // what is said to be compressed is no block
 	if _, err := b.log.Get(b.ctx, 1); !errors.Is(err, envelope.ErrMalformed) {
 		t.Errorf("get: %v", err)
 	}

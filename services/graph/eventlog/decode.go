@@ -23,6 +23,8 @@ var ErrMalformed = errors.New("malformed commit")
 type Decoded struct {
 	Header
 	Commands []CommandRef
+	// NewKey is the key of the commits that follow, where that changes; zero elsewhere.
+	NewKey   KeyID
 	Sessions []Session
 	commands [][]byte
 	events   [][]byte
@@ -61,18 +63,8 @@ func Decode(b []byte) (*Decoded, error) {
 	c := &Decoded{}
 	err := wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
-		case commitRealmID:
-			return copyID(&c.RealmID, f.Bytes(b))
-		case commitID:
-			return copyID(&c.ID, f.Bytes(b))
-		case commitPrevious:
-			c.Previous = f.Value
-		case commitEpoch:
-			c.Epoch = f.Value
-		case commitTime:
-			c.Time = lifecycle.Time(f.Value)
-		case commitFirstRevision:
-			c.FirstRevision = f.Value
+		case commitNewKey:
+			return c.NewKey.decode(f.Bytes(b))
 		case commitCommands:
 			last := ""
 			if n := len(c.Commands); n > 0 {
@@ -91,6 +83,8 @@ func Decode(b []byte) (*Decoded, error) {
 				return nil
 			}
 			c.events = append(c.events, e)
+		default:
+			return c.Header.decode(f, b)
 		}
 		return nil
 	})
@@ -101,6 +95,46 @@ func Decode(b []byte) (*Decoded, error) {
 		return nil, fmt.Errorf("%w: no id or no epoch", ErrMalformed)
 	}
 	return c, nil
+}
+
+// decode sets the field f of the message b, if it is of the header.
+func (h *Header) decode(f wire.Field, b []byte) error {
+	switch f.Number {
+	case commitRealmID:
+		return copyID(&h.RealmID, f.Bytes(b))
+	case commitID:
+		return copyID(&h.ID, f.Bytes(b))
+	case commitPrevious:
+		h.Previous = f.Value
+	case commitEpoch:
+		h.Epoch = f.Value
+	case commitTime:
+		h.Time = lifecycle.Time(f.Value)
+	case commitSequence:
+		h.Sequence = f.Value
+	case commitKey:
+		h.Key = uint32(f.Value)
+	case commitFirstRevision:
+		h.FirstRevision = f.Value
+	}
+	return nil
+}
+
+// headerOf reads the header of a message, or of a commit, and nothing behind it.
+func headerOf(message []byte) (h Header, err error) {
+	fields := wire.Read(message)
+	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
+		if err := h.decode(f, message); err != nil {
+			return h, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+		if f.Number == commitFirstRevision { // it is written last
+			break
+		}
+	}
+	if err := fields.Err(); err != nil {
+		return h, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return h, nil
 }
 
 func copyID(dst *[16]byte, b []byte) error {

@@ -13,6 +13,13 @@ const (
 	commitResources     = 9
 	commitNamespaces    = 10
 
+	commitSequence = 12
+	commitKey      = 14
+	commitNewKey   = 16
+
+	newKeyNumber      = 1
+	newKeyFingerprint = 2
+
 	commandID         = 1
 	commandActor      = 2
 	commandVerb       = 3

@@ -21,6 +21,7 @@ type Log struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 	realm  string
+	keys   *Keys
 	// created is when the stream was created, Unix nanoseconds.
 	created  int64
 	patience time.Duration
@@ -31,28 +32,38 @@ type Log struct {
 	attempt uint64             // the number of the last
 }
 
-// Open opens the log of a realm, whose stream it creates if there is none.
-func Open(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (*Log, error) {
-	return newLog(js, realm)(bus.EnsureLog(ctx, js, realm, replicas))
+// Open opens the log of a realm, whose stream it creates if there is none. keys
+// are the realm's.
+func Open(ctx context.Context, js jetstream.JetStream, realm string, replicas int, keys *Keys) (*Log, error) {
+	return newLog(js, realm, keys)(bus.EnsureLog(ctx, js, realm, replicas))
 }
 
 // OpenExisting opens the log of a realm that is known to have one.
-func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string) (*Log, error) {
-	return newLog(js, realm)(bus.OpenLog(ctx, js, realm))
+func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string, keys *Keys) (*Log, error) {
+	return newLog(js, realm, keys)(bus.OpenLog(ctx, js, realm))
 }
 
-func newLog(js jetstream.JetStream, realm string) func(jetstream.Stream, error) (*Log, error) {
+func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Stream, error) (*Log, error) {
 	return func(stream jetstream.Stream, err error) (*Log, error) {
 		if err != nil {
 			return nil, fmt.Errorf("log of realm %s: stream %s: %w", realm, bus.LogStream(realm), err)
 		}
-		return &Log{js: js, stream: stream, realm: realm, created: stream.CachedInfo().Created.UnixNano(), patience: patience, logger: slog.New(slog.DiscardHandler)}, nil
+		return &Log{
+			js: js, stream: stream, realm: realm, keys: keys, created: stream.CachedInfo().Created.UnixNano(), patience: patience,
+			logger: slog.New(slog.DiscardHandler),
+		}, nil
 	}
 }
 
 // Report has l report to a logger why it cannot follow the log, once for each
 // reason. It must be called before Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
+
+// Realm is the name of the realm.
+func (l *Log) Realm() string { return l.realm }
+
+// Keys are the realm's.
+func (l *Log) Keys() *Keys { return l.keys }
 
 // Created is when the stream was created, in Unix nanoseconds: a stream that
 // was made anew under the same name is another log.
@@ -79,20 +90,29 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 // ErrNotFound is returned by Get for a sequence at which there is no message.
 var ErrNotFound = errors.New("no such message in the log")
 
-// Get reads one commit.
+// Get reads one commit, of which it is known that it is one.
 func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
-	m, err := l.stream.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, ErrNotFound)
-	}
+	m, err := l.message(ctx, sequence)
 	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+		return nil, err
 	}
 	commit, err := envelope.Open(m.Data)
 	if err != nil {
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
 	}
 	return commit, nil
+}
+
+// message reads one message.
+func (l *Log) message(ctx context.Context, sequence uint64) (Message, error) {
+	m, err := l.stream.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, ErrNotFound)
+	}
+	if err != nil {
+		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, err)
+	}
+	return Message{Sequence: sequence, Data: m.Data}, nil
 }
 
 // Message is a message of the log.

@@ -36,6 +36,27 @@ func Removals(commit []byte, visit func(uid.UID)) error {
 	})
 }
 
+// NewKeyOf is the key that a commit changes to, zero if to none. It stands before
+// the commands and events.
+func NewKeyOf(commit []byte) (k KeyID, err error) {
+	fields := wire.Read(commit)
+	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
+		switch f.Number {
+		case commitNewKey:
+			if err := k.decode(f.Bytes(commit)); err != nil {
+				return k, fmt.Errorf("%w: key: %w", ErrMalformed, err)
+			}
+			return k, nil
+		case commitCommands, commitEvents:
+			return k, nil
+		}
+	}
+	if err := fields.Err(); err != nil {
+		return k, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return k, nil
+}
+
 // References calls visit for the events of a commit that change what refers to
 // what: creations, updates, and removals of owner references. Of the event no more
 // than Type, UID, Object.Node and References is set. It is valid during the call, its

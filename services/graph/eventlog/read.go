@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/envelope"
 )
 
 // Read calls visit for at most limit messages from a sequence on, in order, and
@@ -53,15 +52,15 @@ func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err e
 // low to high that can be read, zeros if there is none.
 func (l *Log) beginning(ctx context.Context, low, high uint64) (sequence, revision uint64, err error) {
 	for at := low; at <= high; at++ {
-		commit, err := l.Get(ctx, at)
+		m, err := l.message(ctx, at)
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, envelope.ErrMalformed):
+		case errors.Is(err, ErrNotFound):
 			continue
 		case err != nil:
 			return 0, 0, err
 		}
-		if c, err := Decode(commit); err == nil {
-			return at, c.FirstRevision, nil
+		if h, foreign := l.keys.Check(m); foreign == "" {
+			return at, h.FirstRevision, nil
 		}
 	}
 	return 0, 0, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -125,8 +126,16 @@ func TestSeek(t *testing.T) {
 			b.store([]byte("not a commit"))
 			continue
 		}
-		h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{byte(i + 1)}, Epoch: 1, Time: 1, FirstRevision: first}
-		b.store(eventlog.NewBuilder(h).Bytes())
+		h := eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{byte(i + 1)}, Epoch: 1, Time: 1, FirstRevision: first, Key: 1}
+		by := keys
+		if i == 0 {
+			by = eventlog.NewKeys(secret.Secrets{}.Draw(), realm) // it only looks like a commit
+		}
+		message, err := by.Seal(eventlog.NewBuilder(h).Bytes(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.store(message)
 	}
 	for revision, want := range map[uint64]uint64{1: 2, 3: 2, 4: 3, 8: 3, 9: 8, 11: 8, 12: 9, 99: 9} {
 		if at, err := b.log.Seek(b.ctx, revision); err != nil || at != want {

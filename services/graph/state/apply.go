@@ -291,12 +291,18 @@ func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 // Commit is what EndCommit has to know of a commit beside its events.
 type Commit struct {
 	Sequence uint64
+	// Position is where the commit is in the stream, if that is known already: see
+	// Tx.Place. It is Sequence where no message was skipped.
+	Position uint64
 	Epoch    uint64
 	Time     lifecycle.Time
 	Checksum uint64
 	RealmID  []byte
 	// Commands are those with an id. EndCommit keeps and changes the slice.
 	Commands []Command
+	// Key and KeyFingerprint name the key of the next commit.
+	Key            uint32
+	KeyFingerprint []byte
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64
 	// Foreseen is the sequence of a later commit, until which objects are left out:
@@ -341,6 +347,10 @@ func (tx *Tx) EndCommit(c Commit) {
 	}
 	cp.Sequence, cp.Epoch, cp.Time, cp.Checksum = c.Sequence, c.Epoch, int64(c.Time), c.Checksum
 	cp.RealmId, cp.StreamCreated = c.RealmID, c.StreamCreated
+	cp.Key, cp.KeyFingerprint = c.Key, c.KeyFingerprint
+	if c.Position != 0 {
+		tx.Place(c.Position)
+	}
 	if cp.Foreseen = c.Foreseen; c.Sequence >= c.Foreseen {
 		cp.Foreseen = 0
 	}
@@ -385,9 +395,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		// The row says what it said before, but a message about it may be used up:
 		// the finalizer completed and was set again, or could not complete for a
 		// while, because of another finalizer or of a dependent that was there.
-		// And one of several external finalizers may be done, whose call then no
-		// longer counts.
-		if owed.Finish != "" && (refinalized || grew) || owed.Finalize && refinalized {
+		if owed.Finish != "" && (refinalized || grew) {
 			e.dirty = true
 		}
 		return

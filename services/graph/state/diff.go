@@ -109,7 +109,7 @@ func describeKey(key []byte) string {
 		if span, k, ok := splitCommandKey(key); ok {
 			return fmt.Sprintf("command %s of actor %q, in span %d", uuid.UUID(k.ID), k.Actor, span)
 		}
-	case tableRemoved, tableIndex:
+	case tableRemoved, tableIndex, tablePositions:
 		return fmt.Sprintf("row %c %d", key[0], numberOfKey(key))
 	}
 	return fmt.Sprintf("%x", key)

@@ -40,4 +40,5 @@
 //	i index    revision                     -> sequence
 //	s session  id                           -> import session
 //	m meta     checkpoint, schema
+//	p position by sequence: where commits are in the stream that follow skipped messages
 package state

@@ -77,11 +77,6 @@ func (tx *Tx) Prepare() error {
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
 	}
-	cp, err := proto.MarshalOptions{Deterministic: true}.Marshal(tx.checkpoint)
-	if err != nil {
-		return fmt.Errorf("state: checkpoint: %w", err)
-	}
-	w.put(keyCheckpoint, cp)
 	if w.err != nil {
 		return fmt.Errorf("state: write: %w", w.err)
 	}
@@ -103,6 +98,12 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 		return nil, err
 	}
 	s, p := tx.s, tx.prepared
+	checkpoint := tx.writePositions(&p.w, s.Checkpoint())
+	cp, err := proto.MarshalOptions{Deterministic: true}.Marshal(checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("state: checkpoint: %w", err)
+	}
+	p.w.put(keyCheckpoint, cp)
 	removed := drop(&p.w, tableRemoved, s.removed, tx.removed)
 	if p.w.err != nil {
 		return nil, fmt.Errorf("state: write: %w", p.w.err)
@@ -110,7 +111,7 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
-	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, tx.checkpoint
+	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, checkpoint
 	tell()
 	written := p.w.b.Len()
 	s.written.add(p.names, written)

@@ -15,18 +15,19 @@ import (
 // numbers are big-endian, so that keys sort by them; other parts end with NUL,
 // which no name may contain.
 const (
-	tableAbsent   = 'a'
-	tableBody     = 'b'
-	tableClaim    = 'c'
-	tableEdge     = 'e'
-	tableIndex    = 'i'
-	tableMeta     = 'm'
-	tableName     = 'n'
-	tableNode     = 'o'
-	tableCommands = 'r'
-	tableSession  = 's'
-	tableRemoved  = 't'
-	tableOwed     = 'w'
+	tableAbsent    = 'a'
+	tableBody      = 'b'
+	tableClaim     = 'c'
+	tableEdge      = 'e'
+	tableIndex     = 'i'
+	tableMeta      = 'm'
+	tableName      = 'n'
+	tableNode      = 'o'
+	tablePositions = 'p'
+	tableCommands  = 'r'
+	tableSession   = 's'
+	tableRemoved   = 't'
+	tableOwed      = 'w'
 )
 
 var (

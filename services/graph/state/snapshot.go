@@ -230,9 +230,9 @@ func (s *Snapshot) EachOwed(after uid.UID, visit func(uid.UID, OwedRow) bool) {
 	})
 }
 
-// SequenceOf returns where in the log to start reading for a revision: at the
-// sequence of a commit that is not behind it.
-func (s *Snapshot) SequenceOf(revision uint64) uint64 {
+// PositionOf returns where in the stream of the log to start reading for a revision:
+// at a commit that is not behind it.
+func (s *Snapshot) PositionOf(revision uint64) uint64 {
 	sequence := uint64(1)
 	it, err := s.r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableIndex}, UpperBound: []byte{tableIndex + 1}})
 	if err != nil {
@@ -251,7 +251,11 @@ func (s *Snapshot) SequenceOf(revision uint64) uint64 {
 	if err := it.Close(); err != nil {
 		s.r.fail("index", err)
 	}
-	return cmp.Or(sequence, 1)
+	at, err := position(s.snap, cmp.Or(sequence, 1))
+	if err != nil {
+		s.r.fail("positions", err)
+	}
+	return at
 }
 
 // RemovedAt returns the commit that removed an object, if that is still known.

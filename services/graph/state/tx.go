@@ -43,6 +43,7 @@ type Tx struct {
 	commands     []commandRow        // of the commits that ended
 	began        lifecycle.Time      // time of the last commit before this Tx; 0 for none
 	rows         []rowOp
+	placed       []placed         // where the commits that ended are
 	born         uid.UID          // the first, by uid, of the objects created here; "" if there is none
 	bornUnder    uid.UID          // of those created by the Tx under this one
 	prepared     *prepared        // by Prepare

@@ -46,6 +46,7 @@ func (w *Writer) begin() *commit {
 		b: eventlog.NewBuilder(eventlog.Header{
 			RealmID: w.chain.RealmID, ID: id, Previous: w.chain.Checksum, Epoch: w.chain.Epoch,
 			Time: now, FirstRevision: w.chain.Revision + 1,
+			Sequence: w.chain.Sequence + 1, Key: w.chain.Key.Number,
 		}),
 	}}
 }
@@ -206,12 +207,14 @@ type flight struct {
 	size     int            // in bytes
 	chain    eventlog.Chain // with it
 	sent     time.Time
-	settle   func(context.Context) error // waits for the log
-	appended chan struct{}               // closed when it is in the log
-	took     time.Duration               // to append; once it has landed
-	queued   int                         // how many callers had come before it was answered
-	landed   chan struct{}               // closed when nothing more becomes of it
-	err      error                       // why it has come to nothing; once it has landed
+	settle   func(context.Context) (position uint64, err error) // waits for the log
+	expected uint64                                             // the position of the last message before that was known
+	position uint64                                             // in the stream; once it is in the log
+	appended chan struct{}                                      // closed when it is in the log
+	took     time.Duration                                      // to append; once it has landed
+	queued   int                                                // how many callers had come before it was answered
+	landed   chan struct{}                                      // closed when nothing more becomes of it
+	err      error                                              // why it has come to nothing; once it has landed
 }
 
 // largeCommit is from which size on, in bytes, a commit does not wait until the one
@@ -253,6 +256,7 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	d.Tx.EndCommit(state.Commit{
 		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
 		RealmID: chain.RealmID[:], Commands: CommandsOf(d.b.Commands()), StreamCreated: w.c.Log.Created(),
+		Key: chain.Key.Number, KeyFingerprint: chain.Key.Fingerprint[:],
 	})
 	if err := d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)
@@ -266,7 +270,11 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 		appended: make(chan struct{}), landed: make(chan struct{}),
 	}
 	w.c.Failpoint(FailDecided)
-	f.settle = w.c.Log.Send(w.chain.Sequence, d.id, message)
+	if before != nil { // which is in the log
+		w.end = before.position
+	}
+	f.expected = w.end
+	f.settle = w.c.Log.Send(w.end, d.id, message)
 	// Whoever writes it to the connection is next: it is what everybody waits for.
 	runtime.Gosched()
 	w.flights = append(w.flights, f)
@@ -290,8 +298,9 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	} else {
 		w.crew.Go(prepare) // the next may be sent before it is done
 	}
-	err := f.settle(ctx)
+	position, err := f.settle(ctx)
 	if err == nil {
+		f.position = position
 		close(f.appended)
 	}
 	fail := <-prepared
@@ -313,6 +322,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 			return errNotWritten
 		}
 	}
+	d.Tx.Place(f.position)
 	var apply time.Time
 	owed, err := d.Tx.FlushTelling(func() {
 		f.queued = w.queue.ever()
@@ -329,7 +339,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	}
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
-		Sequence: f.chain.Sequence, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
+		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
 		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
 		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
 	})
@@ -341,6 +351,9 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 func (w *Writer) land() error {
 	f := w.flights[0]
 	w.flights = w.flights[1:]
+	if f.err == nil {
+		w.end = f.position
+	}
 	if f.err == nil && f.size < largeCommit {
 		callers := 0
 		for _, o := range f.outcomes {

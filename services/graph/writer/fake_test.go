@@ -44,9 +44,9 @@ func newLog() *log { return &log{maxPayload: 1 << 20, arrived: make(chan struct{
 
 func (l *log) Created() int64 { return 1 }
 
-func (l *log) Send(expected uint64, _ [16]byte, commit []byte) func(context.Context) error {
+func (l *log) Send(expected uint64, _ [16]byte, commit []byte) func(context.Context) (uint64, error) {
 	commit = bytes.Clone(commit)
-	return func(ctx context.Context) error { return l.append(ctx, expected, commit) }
+	return func(ctx context.Context) (uint64, error) { return expected + 1, l.append(ctx, expected, commit) }
 }
 
 func (l *log) append(ctx context.Context, expected uint64, commit []byte) error {
@@ -117,6 +117,9 @@ func (l *log) check(t *testing.T) []*eventlog.Decoded {
 		c, err := eventlog.Decode(m)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if c.Sequence != uint64(i+1) {
+			t.Fatalf("the commit at sequence %d says that it is at %d", i+1, c.Sequence)
 		}
 		if err := chain.Next(uint64(i+1), m, c); err != nil {
 			t.Fatal(err)

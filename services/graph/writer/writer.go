@@ -21,9 +21,11 @@ import (
 // Log is what the writer needs of a log.
 type Log interface {
 	// Send begins to append a commit, and settle, which is called once, waits until
-	// it is known what became of it. Until then the commit must not be changed, and
-	// no other is sent.
-	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) error)
+	// it is known what became of it, and where in the stream it is. Until then the
+	// commit must not be changed, and no other is sent. expected is the position of
+	// the last message before.
+	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error))
+	// Get reads the commit of a sequence.
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
 	Created() int64
 }
@@ -40,6 +42,12 @@ type Config struct {
 	State *state.State
 	Log   Log
 	Lease Lease
+	// LogEnd is the position of the log's last message that is known, where that is
+	// not the last commit of the state: messages that are no commits follow it.
+	LogEnd uint64
+	// NewestKey is the newest key of the realm with an id. The writer's first commit
+	// changes to it. Key 1 if nil.
+	NewestKey func(realmID [16]byte) eventlog.KeyID
 	// MaxPayload is the largest message that the bus takes, in bytes.
 	MaxPayload int
 	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
@@ -65,12 +73,15 @@ type Config struct {
 // Committed is a commit that is in the log and in the state.
 type Committed struct {
 	Sequence uint64
-	Revision uint64
-	Time     lifecycle.Time
-	Bytes    int
-	Requests int
-	Changes  []state.Change // those that are watched
-	Owed     []state.OwedChange
+	// Position is where the commit is in the stream, Skipped how many messages stand
+	// right before it that are no commits, and were not known.
+	Position, Skipped uint64
+	Revision          uint64
+	Time              lifecycle.Time
+	Bytes             int
+	Requests          int
+	Changes           []state.Change // those that are watched
+	Owed              []state.OwedChange
 	// SessionClosed: an import session was closed, whose objects wait no
 	// longer for owners that it might have brought.
 	SessionClosed bool
@@ -99,6 +110,7 @@ type Writer struct {
 	c         Config
 	queue     *queue
 	chain     eventlog.Chain // where the last commit that was sealed leads
+	end       uint64         // the position of the last message of the log that is known
 	limit     int
 	maxObject int
 	rest      []*Request    // what did not fit into the last commit
@@ -140,11 +152,16 @@ func New(c Config) *Writer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.NewestKey == nil {
+		c.NewestKey = func([16]byte) eventlog.KeyID { return eventlog.KeyID{Number: 1} }
+	}
 	limit := c.MaxPayload - payloadMargin
+	chain := eventlog.ChainOf(c.State.Checkpoint())
 	return &Writer{
 		c:         c,
 		queue:     newQueue(c.QueueLength, c.QueueBytes),
-		chain:     eventlog.ChainOf(c.State.Checkpoint()),
+		chain:     chain,
+		end:       max(chain.Position, c.LogEnd),
 		limit:     limit,
 		maxObject: min(largestObject, limit/2),
 		pending:   map[state.CommandKey]*inFlight{},
@@ -301,9 +318,18 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 			return err
 		}
 	}
+	key := w.chain.Key
+	newest := w.c.NewestKey(w.chain.RealmID)
+	if verb == "genesis" {
+		w.chain.Key = newest // which the first commit both names and has
+	}
 	c := w.begin()
 	d := c.d
 	defer d.Tx.Drop()
+	if newest.Number > key.Number {
+		d.b.NewKey(newest)
+		w.chain.Key = newest
+	}
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()
 	if verb == "genesis" {

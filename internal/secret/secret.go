@@ -1,0 +1,218 @@
+// Package secret keeps the secret of an installation, from which the keys are
+// derived that authenticate the commits of its logs. Graph services share it;
+// nothing else needs it.
+//
+// A secret is drawn once. A second one, with the next number, is drawn when copies
+// of later commits may be in other hands than the log's: after a restore. Both
+// stay in the file, as the older part of the log needs the older key.
+package secret
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Size is the size of a secret and of a key, in bytes.
+const Size = 32
+
+// FingerprintSize is the size of a fingerprint, in bytes.
+const FingerprintSize = 8
+
+// FileName is the name of the file in a data directory. No realm can have it.
+const FileName = "coppice.secret"
+
+// Env is the environment variable that holds secrets in the format of a file.
+const Env = "COPPICE_SECRET"
+
+// ErrMalformed is returned for text that holds no secrets.
+var ErrMalformed = errors.New("malformed secret")
+
+// Secrets are the secrets of an installation, by number. The zero value has none.
+// They are safe for concurrent use.
+type Secrets struct {
+	list []numbered // ascending
+}
+
+type numbered struct {
+	number uint32
+	value  [Size]byte
+}
+
+// Key is derived from a secret for one realm.
+type Key struct {
+	Number uint32
+	Value  [Size]byte
+	// Fingerprint tells the key from another of the same number, and does not
+	// give it away.
+	Fingerprint [FingerprintSize]byte
+}
+
+// Draw returns secrets with one more, which has the next number.
+func (s Secrets) Draw() Secrets {
+	n := numbered{number: s.Newest() + 1}
+	_, _ = rand.Read(n.value[:]) // never fails
+	return Secrets{append(slices.Clip(s.list), n)}
+}
+
+// Newest is the number of the secret that was drawn last, 0 if there is none.
+func (s Secrets) Newest() uint32 {
+	if len(s.list) == 0 {
+		return 0
+	}
+	return s.list[len(s.list)-1].number
+}
+
+// Key derives the key of a realm from the secret of a number. The realm's name
+// and id are a part of the derivation, so that no commit of one realm is
+// authentic in another. It reports whether there is a secret of this number.
+func (s Secrets) Key(number uint32, realm string, id [16]byte) (k Key, ok bool) {
+	for i := range s.list {
+		if s.list[i].number != number {
+			continue
+		}
+		derive := func(purpose string, to []byte) {
+			info := fmt.Sprintf("coppice %s of realm %s %x, key %d", purpose, realm, id, number)
+			b, err := hkdf.Key(sha256.New, s.list[i].value[:], nil, info, len(to))
+			if err != nil {
+				panic(err) // only for more bytes than there can be
+			}
+			copy(to, b)
+		}
+		k.Number = number
+		derive("log", k.Value[:])
+		derive("fingerprint", k.Fingerprint[:])
+		return k, true
+	}
+	return k, false
+}
+
+// Parse reads secrets: one to a line, its number and its value in hexadecimal.
+// Empty lines, and those that begin with #, are comments.
+func Parse(text []byte) (s Secrets, err error) {
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		left, right, _ := strings.Cut(line, " ")
+		number, err := strconv.ParseUint(left, 10, 32)
+		if err != nil || number == 0 {
+			return Secrets{}, fmt.Errorf("%w: a line must begin with the number of its secret, which is 1 or more", ErrMalformed)
+		}
+		value, err := hex.DecodeString(strings.TrimSpace(right))
+		if err != nil || len(value) != Size {
+			return Secrets{}, fmt.Errorf("%w: secret %d must be %d hexadecimal digits", ErrMalformed, number, 2*Size)
+		}
+		if uint32(number) <= s.Newest() {
+			return Secrets{}, fmt.Errorf("%w: secret %d follows secret %d; numbers must ascend", ErrMalformed, number, s.Newest())
+		}
+		s.list = append(s.list, numbered{uint32(number), [Size]byte(value)})
+	}
+	if len(s.list) == 0 {
+		return s, fmt.Errorf("%w: there is none", ErrMalformed)
+	}
+	return s, lines.Err()
+}
+
+// Format returns what Parse reads.
+func (s Secrets) Format() []byte {
+	b := []byte("# The secret of a Coppice installation: graph services authenticate their logs with it.\n# Keep it, and keep it secret.\n")
+	for _, n := range s.list {
+		b = fmt.Appendf(b, "%d %x\n", n.number, n.value)
+	}
+	return b
+}
+
+// String does not give the secrets away.
+func (s Secrets) String() string { return fmt.Sprintf("%d secrets", len(s.list)) }
+
+// Load reads a file, which others than its owner and group must not be able to read.
+func Load(file string) (Secrets, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Secrets{}, fmt.Errorf("secret: %w", err)
+	}
+	if info.Mode().Perm()&0o007 != 0 {
+		return Secrets{}, fmt.Errorf("secret: %s has mode %04o and must have 0600: every user of this machine can read it", file, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Secrets{}, fmt.Errorf("secret: %w", err)
+	}
+	s, err := Parse(text)
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", file, err)
+	}
+	return s, nil
+}
+
+// LoadOrDraw is Load, save that it draws a secret, and writes the file with mode
+// 0600, if there is no file.
+func LoadOrDraw(file string) (Secrets, error) {
+	s, err := Load(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	s = Secrets{}.Draw()
+	err = Save(file, s)
+	if errors.Is(err, fs.ErrExist) { // another process was first
+		return Load(file)
+	}
+	return s, err
+}
+
+// Save writes a new file with mode 0600, in one step. It fails with fs.ErrExist if
+// there is a file already.
+func Save(file string, s Secrets) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	draft, err := write(file, s)
+	if err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	err = os.Link(draft, file) // unlike Rename it replaces nothing
+	if err := errors.Join(err, os.Remove(draft)); err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	return nil
+}
+
+// Replace writes secrets to a file, in one step, in place of those that it has.
+func Replace(file string, s Secrets) error {
+	draft, err := write(file, s)
+	if err == nil {
+		err = os.Rename(draft, file)
+	}
+	if err != nil {
+		return fmt.Errorf("secret: %w", err)
+	}
+	return nil
+}
+
+// write writes a file next to another, synced.
+func write(file string, s Secrets) (draft string, err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(s.Format())
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), err
+}

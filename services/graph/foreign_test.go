@@ -1,0 +1,314 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// attacker publishes to the log of a realm.
+type attacker struct {
+	t      *testing.T
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	sent   int
+}
+
+func newAttacker(ctx context.Context, t *testing.T, n *natsd.Server) *attacker {
+	t.Helper()
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	stream, err := js.Stream(ctx, bus.LogStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &attacker{t: t, js: js, stream: stream}
+}
+
+func (a *attacker) publish(ctx context.Context, message []byte) {
+	a.t.Helper()
+	if _, err := a.js.Publish(ctx, bus.LogSubject(realm), message); err != nil {
+		a.t.Fatal(err)
+	}
+	a.sent++
+}
+
+// message is a message of the log, as it is stored.
+func (a *attacker) message(ctx context.Context, sequence uint64) []byte {
+	a.t.Helper()
+	m, err := a.stream.GetMsg(ctx, sequence)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return m.Data
+}
+
+func (a *attacker) last(ctx context.Context) uint64 {
+	a.t.Helper()
+	info, err := a.stream.Info(ctx)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return info.State.LastSeq
+}
+
+// forged is a commit that continues the log in every way but for its key, which is
+// derived from another secret.
+func (a *attacker) forged(ctx context.Context, after uint64) []byte {
+	a.t.Helper()
+	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(eventlog.Message{Sequence: after, Data: a.message(ctx, after)})
+	if foreign != "" {
+		a.t.Fatal(foreign)
+	}
+	h.Sequence++
+	h.ID = [16]byte{13}
+	b := eventlog.NewBuilder(h)
+	b.NewKey(eventlog.KeyID{Number: 99})
+	b.Begin(eventlog.Command{Actor: "eve", Verb: "create"})
+	b.End(eventlog.CommandRef{}, nil)
+	message, err := eventlog.NewKeys(secret.Secrets{}.Draw(), realm).Seal(b.Bytes(), a.last(ctx)+1)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return message
+}
+
+// attack publishes a message of each sort. The last message of the log is a commit.
+func (a *attacker) attack(ctx context.Context) {
+	a.t.Helper()
+	last := a.last(ctx)
+	commit := a.message(ctx, last)
+	flipped := slices.Clone(commit)
+	flipped[len(flipped)-1] ^= 1
+	for _, message := range [][]byte{
+		a.forged(ctx, last), nil, []byte("{}"), a.message(ctx, 1), commit, commit[:len(commit)/2], commit[:len(commit)-27], flipped, make([]byte, 100_000),
+	} {
+		a.publish(ctx, message)
+	}
+	a.publish(ctx, a.forged(ctx, last))
+}
+
+// Messages in the log that are no commits of the realm are skipped: by the writer,
+// which goes on, by a standby, after a restart, by a replica that makes its state
+// from the log, and by verify. Each is counted.
+func TestForeignMessages(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir, standby := testkit.NATS(t), t.TempDir(), t.TempDir()
+	registry := prometheus.NewRegistry()
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.Registry = registry }).writing(ctx)
+	follower := serve(t, graphConn(t, n), standby, nil)
+	c := application(t, n)
+	a := newAttacker(ctx, t, n)
+	var names []string
+	for i := range 3 {
+		name := fmt.Sprint("n", i)
+		create(ctx, t, c, name)
+		names = append(names, name)
+		a.attack(ctx)
+	}
+	create(ctx, t, c, "n3")
+	names = append(names, "n3")
+	has(ctx, t, c, names...)
+	verified(ctx, t, n)
+	if got := int(metric(t, registry, "coppice_graph_log_skipped_total")); got != a.sent {
+		t.Errorf("%d messages were skipped, want %d", got, a.sent)
+	}
+
+	testkit.WaitFor(t, ctx, "the standby to follow", func() bool { return follower.Ready() == nil })
+	s.stop(ctx)
+	follower.writing(ctx)
+	has(ctx, t, c, names...)
+	a.attack(ctx)
+	create(ctx, t, c, "n4")
+	names = append(names, "n4")
+	verified(ctx, t, n)
+	a.attack(ctx) // also at the end of the log
+	follower.stop(ctx)
+
+	for name, dir := range map[string]string{"of the standby": standby, "that was behind": dir, "made from the log": t.TempDir()} {
+		s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+		has(ctx, t, c, names...)
+		verified(ctx, t, n)
+		s.stop(ctx)
+		if t.Failed() {
+			t.Fatalf("with the state %s", name)
+		}
+	}
+}
+
+// metric is the sum of a registered metric.
+func metric(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, f := range families {
+		if f.GetName() == name {
+			found = true
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	if !found {
+		t.Fatalf("there is no metric %s", name)
+	}
+	return sum
+}
+
+// A stream of foreign messages stops nobody's command.
+func TestForeignMessagesUnderLoad(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.NATS(t)
+	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	c := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	a := newAttacker(ctx, t, n)
+	create(ctx, t, c, "first")
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		rate := time.NewTicker(5 * time.Millisecond)
+		defer rate.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-rate.C:
+			}
+			if _, err := a.js.Publish(ctx, bus.LogSubject(realm), []byte("noise")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	names := []string{"first"}
+	for i := range 30 {
+		name := fmt.Sprintf("n%02d", i)
+		create(ctx, t, c, name)
+		names = append(names, name)
+	}
+	close(stop)
+	<-ended
+	has(ctx, t, c, names...)
+	verified(ctx, t, n)
+	s.stop(ctx)
+}
+
+// A service with another secret than the log was written with refuses to start, and
+// changes nothing; so does one that lacks the newest secret.
+func TestWrongSecret(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: server})
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	with := func(secrets secret.Secrets) func(*graph.Config) {
+		return func(c *graph.Config) { c.Secrets = secrets }
+	}
+	refuses := func(dir string, secrets secret.Secrets) {
+		t.Helper()
+		was := lastOf(t, js)
+		err := serve(t, graphConn(t, n), dir, with(secrets)).wait(ctx)
+		var wrong *eventlog.KeyError
+		if !errors.As(err, &wrong) || wrong.Realm != realm || !strings.Contains(err.Error(), "start it with the secret") {
+			t.Errorf("got %v", err)
+		}
+		if is := lastOf(t, js); is != was {
+			t.Errorf("the log ends at %d, and ended at %d", is, was)
+		}
+	}
+	other := secret.Secrets{}.Draw()
+	refuses(dir, other)
+	refuses(t.TempDir(), other)
+
+	both := testkit.Secrets().Draw()
+	s := serve(t, graphConn(t, n), dir, with(both)).writing(ctx)
+	create(ctx, t, application(t, n), "two")
+	verified(ctx, t, n)
+	s.stop(ctx)
+	refuses(dir, testkit.Secrets())
+	refuses(t.TempDir(), testkit.Secrets())
+	refuses(t.TempDir(), testkit.Secrets().Draw()) // of the same number, and another
+	s = serve(t, graphConn(t, n), t.TempDir(), with(both)).writing(ctx)
+	has(ctx, t, application(t, n), "one", "two")
+	s.stop(ctx)
+}
+
+// After a restore, commits that were lost are not put into the log again by
+// somebody who has copies of them, once there is a new key.
+func TestLostCommitsStayLost(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	var lost [][]byte
+	run(t, server, dir, func(n *natsd.Server) {
+		ctx := testkit.Context(t)
+		a := newAttacker(ctx, t, n)
+		from := a.last(ctx) + 1
+		creating(t, "two", "three")(n)
+		for at := from; at <= a.last(ctx); at++ {
+			lost = append(lost, a.message(ctx, at))
+		}
+	})
+	if err := state.Remove(filepath.Join(dir, realm)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: older})
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.Secrets = testkit.Secrets().Draw() }).writing(ctx)
+	a := newAttacker(ctx, t, n)
+	for _, m := range lost {
+		a.publish(ctx, m)
+	}
+	c := application(t, n)
+	create(ctx, t, c, "zero")
+	has(ctx, t, c, "one", "zero")
+	verified(ctx, t, n)
+	s.stop(ctx)
+}
+
+// A commit of another realm is none of this one.
+func TestCommitOfAnotherRealm(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
+	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.Realms = []string{realm, "other"} }).writing(ctx)
+	a := newAttacker(ctx, t, n)
+	c := application(t, n)
+	create(ctx, t, c, "one")
+	other, err := a.js.Stream(ctx, bus.LogStream("other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := other.GetMsg(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.publish(ctx, first.Data)
+	create(ctx, t, c, "two")
+	has(ctx, t, c, "one", "two")
+	verified(ctx, t, n)
+	s.stop(ctx)
+}
