@@ -139,15 +139,12 @@ func (s *scanner) syntax() error {
 }
 
 func (s *scanner) space() {
-	for s.at < len(s.raw) {
-		switch s.raw[s.at] {
-		case ' ', '\t', '\n', '\r':
-			s.at++
-		default:
-			return
-		}
+	for s.at < len(s.raw) && s.raw[s.at] <= ' ' && isSpace(s.raw[s.at]) {
+		s.at++
 	}
 }
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // next skips space and takes c if it follows.
 func (s *scanner) next(c byte) bool {
@@ -178,14 +175,16 @@ func (s *scanner) value() error {
 	case c == '-' || isDigit(c):
 		return s.number()
 	}
-	for _, word := range []string{"true", "false", "null"} {
-		if bytes.HasPrefix(s.raw[s.at:], []byte(word)) {
+	for _, word := range words {
+		if rest := s.raw[s.at:]; len(rest) >= len(word) && string(rest[:len(word)]) == word {
 			s.at += len(word)
 			return nil
 		}
 	}
 	return s.syntax()
 }
+
+var words = [...]string{"true", "false", "null"}
 
 func (s *scanner) container(open byte) error {
 	s.at++
@@ -213,8 +212,11 @@ func (s *scanner) array() error {
 	}
 }
 
-// within scans the value at a step of the path.
+// within scans the value at a step of the path, which only containers need.
 func (s *scanner) within(at step) error {
+	if s.at < len(s.raw) && s.raw[s.at] != '{' && s.raw[s.at] != '[' {
+		return s.value()
+	}
 	s.path = append(s.path, at)
 	s.mostSteps = max(s.mostSteps, len(s.path))
 	err := s.value()
@@ -342,8 +344,16 @@ func (s *scanner) text() (escaped bool, err error) {
 		return false, s.syntax()
 	}
 	s.at++
-	for s.at < len(s.raw) {
-		switch c := s.raw[s.at]; {
+	for {
+		raw, at := s.raw, s.at
+		for at < len(raw) && plain[raw[at]] {
+			at++
+		}
+		s.at = at
+		if at == len(raw) {
+			return false, s.syntax()
+		}
+		switch c := raw[at]; {
 		case c == '"':
 			s.at++
 			return escaped, nil
@@ -355,12 +365,19 @@ func (s *scanner) text() (escaped bool, err error) {
 		case c < ' ':
 			return false, s.syntax()
 		default:
-			s.notASCII = s.notASCII || c >= utf8.RuneSelf
+			s.notASCII = true
 			s.at++
 		}
 	}
-	return false, s.syntax()
 }
+
+// plain are the bytes that text goes on with, as it is and in ASCII.
+var plain = func() (of [256]bool) {
+	for c := range of {
+		of[c] = c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\'
+	}
+	return of
+}()
 
 func (s *scanner) escape() error {
 	s.at++
