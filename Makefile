@@ -37,9 +37,13 @@ mutation:
 	go run ./test/mutation
 
 # Holds the services against a model, with scripts that are drawn; for hours, if there are many.
+# And holds plans against what the services do, and against every order of work.
 OPS ?= 20000
+FAMILIES ?= 10000
 model:
 	go test ./test/model -count=1 -timeout 0 -v -run TestModel -ops=$(OPS) | grep -v '^ *--- PASS\|^=== \|rapid. OK'
+	go test ./services/graph/plan -count=1 -timeout 0 -run TestFamilies -rapid.checks=$(FAMILIES)
+	go test ./test/families -count=1 -timeout 0 -v -families=$(FAMILIES)
 
 # A million calls of a finalizer without a consumer, while another works.
 calls:

@@ -134,6 +134,12 @@ func answers(is consumer, says string) answering {
 type explainedDependents struct {
 	All      uint64 `json:"all"`
 	Blocking uint64 `json:"blocking"`
+	// Unmarked are those that do not block, and that have still to be marked for
+	// deletion or to lose their reference, where the object waits for them.
+	Unmarked uint64 `json:"unmarked,omitempty"`
+	// Late are dependents that were created after the object was marked, by the
+	// actor that created them.
+	Late []lateDependents `json:"late,omitempty"`
 	// Blockers are those that hold the deletion up, in the end.
 	Blockers  []blocker `json:"blockers,omitempty"`
 	Truncated bool      `json:"truncated,omitempty"`
@@ -143,6 +149,14 @@ type blocker struct {
 	Object string `json:"object"`
 	UID    string `json:"uid"`
 	Held   string `json:"held,omitempty"`
+}
+
+type lateDependents struct {
+	Actor string `json:"actor"`
+	Count int    `json:"count"`
+	// Last is the last one, and when it was created.
+	Last string    `json:"last"`
+	Time time.Time `json:"time"`
 }
 
 type awaitedGeneration struct {
@@ -198,6 +212,9 @@ type explainer struct {
 	kind      client.Kind
 	namespace string
 	consumers *consumers
+
+	mark       uint64          // the revision at which the object was marked, 0 if that is not known
+	dependents map[string]bool // by uid
 }
 
 // look reads an object, how it hangs together with others, and all owners above.
@@ -216,7 +233,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	m := n.GetObject().GetMetadata()
 	e.UID, e.State = m.GetUid(), stateActive
 	e.owners(n, above, 0, map[string]bool{})
-	e.Dependents = &explainedDependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents()}
+	e.Dependents = &explainedDependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents(), Unmarked: n.GetOwed().GetExamine()}
 	if m.GetDeletionTimestamp() != nil {
 		e.State = stateTerminating
 		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
@@ -232,10 +249,11 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 		ends := time.UnixMicro(n.GetImportEnds()).UTC()
 		e.ImportEnds = &ends
 	}
-	if e.State == stateTerminating && n.GetBlockingDependents() > 0 {
+	if e.State == stateTerminating && (n.GetBlockingDependents() > 0 || e.Dependents.Unmarked > 0) {
 		if err := e.blockers(ctx, n); err != nil {
 			return err
 		}
+		e.late(ctx)
 	}
 	e.owedBy(keyOfNode(n), n.GetOwed())
 	for i, r := range m.GetOwnerReferences() {

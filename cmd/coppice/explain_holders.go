@@ -75,13 +75,17 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 		below.add(d)
 	}
 	e.Dependents.Truncated = reply.GetTruncated()
+	e.dependents = map[string]bool{}
+	for _, uid := range below.below[uidOf(n)] {
+		e.dependents[uid] = true
+	}
 	seen := map[string]bool{}
 	var visit func(n *coppicev1.GraphNode)
 	visit = func(n *coppicev1.GraphNode) {
 		seen[uidOf(n)] = true
 		for _, uid := range below.below[uidOf(n)] {
 			d := below.nodes[uid]
-			if seen[uid] || !blocksDeletion(d, n) {
+			if seen[uid] || !blocksDeletion(d, n) && !delaysUnmarked(d, n) {
 				continue
 			}
 			waits := d.GetObject().GetMetadata().GetDeletionTimestamp() != nil && !external(d) && d.GetBlockingDependents() > 0
@@ -109,6 +113,22 @@ func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
 	return false
 }
 
+// delaysUnmarked reports whether an owner waits for a dependent that does not block
+// it, until the dependent is marked for deletion or has lost its reference.
+func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
+	if owner.GetOwed().GetExamine() == 0 || d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
+		return false
+	}
+	waits, solid, unknown := false, false, false
+	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
+		class := d.GetOwners()[i].GetClass()
+		waits = waits || r.GetUid() == uidOf(owner) && class == coppicev1.OwnerClass_OWNER_CLASS_WAITING
+		solid = solid || class == coppicev1.OwnerClass_OWNER_CLASS_SOLID
+		unknown = unknown || class == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
+	}
+	return waits && (solid || !unknown)
+}
+
 // heldUp says why a dependent is still there that somebody waits for.
 func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
 	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
@@ -117,6 +137,11 @@ func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		if o := d.GetOwners()[i]; o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
 			return "kept, as its owner " + e.ownerKey(r) + " is unknown" + e.keptUntil(o)
+		}
+	}
+	for _, o := range d.GetOwners() {
+		if o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_SOLID {
+			return "about to lose its reference"
 		}
 	}
 	return "about to be deleted"
@@ -147,6 +172,9 @@ func (e *explainer) owedBy(key string, o *coppicev1.Owed) {
 	}
 	if o.GetFinish() != "" {
 		tell(o.GetFinish()+" is to be removed", nil)
+	}
+	if o.GetExamine() > 0 {
+		tell(count(int(o.GetExamine()), "dependent")+" not marked for deletion yet", nil)
 	}
 	if o.GetTerminate() {
 		tell("its agent is to confirm", nil)

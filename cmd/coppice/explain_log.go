@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/coppice-gc/coppice/client"
 )
@@ -48,8 +50,44 @@ func (e *explainer) marked(ctx context.Context) {
 		return
 	}
 	first := found[0] // later ones changed it
-	e.Since = &first.Time
+	e.Since, e.mark = &first.Time, first.Revision
 	_ = e.causes(ctx, h, first) // what was found until then is told
+}
+
+// maxLate is how many late dependents are looked for.
+const maxLate = 1000
+
+// late finds out who has created dependents after the object was marked, of those
+// that are there. Where the log cannot be read it leaves that out.
+func (e *explainer) late(ctx context.Context) {
+	if e.mark == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.dial.Timeout)
+	defer cancel()
+	h, err := e.history(ctx)
+	if err != nil {
+		return
+	}
+	found, _, err := h.tail(ctx, maxLate, describeCommits, func(ev *client.LogEvent) bool {
+		return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
+	})
+	if err != nil {
+		return
+	}
+	by := map[string]*lateDependents{}
+	for _, ev := range found {
+		l := by[ev.Actor]
+		if l == nil {
+			l = &lateDependents{Actor: ev.Actor}
+			by[ev.Actor] = l
+		}
+		l.Count++
+		l.Last, l.Time = ev.Key(), ev.Time
+	}
+	for _, actor := range slices.Sorted(maps.Keys(by)) {
+		e.Dependents.Late = append(e.Dependents.Late, *by[actor])
+	}
 }
 
 // causes follows an event back to the command of whoever wanted it.

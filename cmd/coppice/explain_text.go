@@ -84,14 +84,17 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 
 // waits says for which dependents the object waits.
 func (e *explainer) waits() []string {
-	if e.Dependents.Blocking == 0 {
-		return nil
+	waited, what := e.Dependents.Blocking, "dependent"
+	if waited == 0 {
+		if waited, what = e.Dependents.Unmarked, "unmarked dependent"; waited == 0 {
+			return nil
+		}
 	}
 	var by []string
 	for _, b := range e.Dependents.Blockers {
 		by = append(by, b.Object+prefixed(", ", b.Held))
 	}
-	return []string{"waits for " + count(int(e.Dependents.Blocking), "dependent") + prefixed(": ", short(by, 1))}
+	return []string{"waits for " + count(int(waited), what) + prefixed(": ", short(by, 1))}
 }
 
 func (e *explainer) becauseSaid() string {
@@ -118,6 +121,9 @@ func (e *explainer) write() error {
 		d.section("Finalizers", e.finalizerRows())
 	}
 	e.writeBlockers()
+	if e.Dependents != nil && len(e.Dependents.Late) > 0 {
+		d.section("Created since it was marked", e.lateRows())
+	}
 	if e.Agent != nil {
 		d.field("Agent", e.Agent.says)
 	}
@@ -148,6 +154,13 @@ func (e *explainer) writeBlockers() {
 	case more > 0:
 		_, _ = fmt.Fprintf(e.stdout, "  and %d more\n", more)
 	}
+}
+
+func (e *explainer) lateRows() (rows [][]string) {
+	for _, l := range e.Dependents.Late {
+		rows = append(rows, []string{"by " + l.Actor, count(l.Count, "dependent"), "the last, " + l.Last + ", at " + clock(l.Time, e.now())})
+	}
+	return rows
 }
 
 func (e *explainer) ownerRows() (rows [][]string) {

@@ -131,8 +131,22 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "\n%s, at revision %d\nto do just that: %s\n", sum(p.GetCounts()), p.GetRevision(), f.command(r, p.GetPlan()))
+	said := sum(p.GetCounts())
+	if n := dependOnOrder(p); n > 0 {
+		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", count(n, "object"))
+	}
+	_, err = fmt.Fprintf(s.stdout, "\n%s, at revision %d\nto do just that: %s\n", said, p.GetRevision(), f.command(r, p.GetPlan()))
 	return err
+}
+
+// dependOnOrder is how many objects of a plan depend on the order of work.
+func dependOnOrder(p *client.Plan) (n int) {
+	for _, o := range p.GetObjects() {
+		if o.GetDependsOnOrder() {
+			n++
+		}
+	}
+	return n
 }
 
 // planHolder says who has to do something.

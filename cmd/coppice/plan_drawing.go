@@ -47,6 +47,9 @@ func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	if o.GetTerminating() {
 		b.notes = append(b.notes, "Terminating")
 	}
+	if o.GetDependsOnOrder() {
+		b.notes = append(b.notes, "depends on order")
+	}
 	b.ending = d.outcome(o)
 	below := d.below[o.GetUid()]
 	if depth >= maxDepth && len(below) > 0 {
@@ -85,7 +88,7 @@ func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 
 // plain reports whether there is nothing to say of an object but that it goes.
 func (d *planDrawing) plain(o *coppicev1.PlannedObject) bool {
-	return !d.all && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
+	return !d.all && !o.GetDependsOnOrder() && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
 }
 
 // outcome says what becomes of an object.

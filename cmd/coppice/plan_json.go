@@ -36,6 +36,9 @@ type plannedObjectJSON struct {
 	Because     string           `json:"because,omitempty"`
 	References  []referenceJSON  `json:"references,omitempty"`
 	Holders     []planHolderJSON `json:"holders,omitempty"`
+	// DependsOnOrder: the outcome is that of one order of processors' and
+	// finalizers' work.
+	DependsOnOrder bool `json:"dependsOnOrder,omitempty"`
 }
 
 type referenceJSON struct {
@@ -62,6 +65,7 @@ func planJSONOf(p *client.Plan) planJSON {
 		as := plannedObjectJSON{
 			Resource: o.GetResource(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUid(),
 			Outcome: camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
+			DependsOnOrder: o.GetDependsOnOrder(),
 		}
 		for _, r := range o.GetReferences() {
 			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})

@@ -2414,9 +2414,12 @@ type PlannedObject struct {
 	// The references that it loses, of an object that stays.
 	References []*OwnerReference `protobuf:"bytes,9,rep,name=references,proto3" json:"references,omitempty"`
 	// Who has to do something before it goes, or why it stays.
-	Holders       []*PlanHolder `protobuf:"bytes,10,rep,name=holders,proto3" json:"holders,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Holders []*PlanHolder `protobuf:"bytes,10,rep,name=holders,proto3" json:"holders,omitempty"`
+	// What becomes of it can depend on the order in which processors and finalizers
+	// work: the outcome is that of one order.
+	DependsOnOrder bool `protobuf:"varint,11,opt,name=depends_on_order,json=dependsOnOrder,proto3" json:"depends_on_order,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PlannedObject) Reset() {
@@ -2517,6 +2520,13 @@ func (x *PlannedObject) GetHolders() []*PlanHolder {
 		return x.Holders
 	}
 	return nil
+}
+
+func (x *PlannedObject) GetDependsOnOrder() bool {
+	if x != nil {
+		return x.DependsOnOrder
+	}
+	return false
 }
 
 type PlanHolder struct {
@@ -2948,7 +2958,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04held\x18\x03 \x01(\rR\x04held\x12\x1a\n" +
 	"\borphaned\x18\x04 \x01(\rR\borphaned\x12\x1a\n" +
 	"\bstripped\x18\x05 \x01(\rR\bstripped\x12\x12\n" +
-	"\x04kept\x18\x06 \x01(\rR\x04kept\"\xea\x02\n" +
+	"\x04kept\x18\x06 \x01(\rR\x04kept\"\x94\x03\n" +
 	"\rPlannedObject\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2962,7 +2972,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"references\x18\t \x03(\v2\x1a.coppice.v1.OwnerReferenceR\n" +
 	"references\x120\n" +
 	"\aholders\x18\n" +
-	" \x03(\v2\x16.coppice.v1.PlanHolderR\aholders\"\xa2\x02\n" +
+	" \x03(\v2\x16.coppice.v1.PlanHolderR\aholders\x12(\n" +
+	"\x10depends_on_order\x18\v \x01(\bR\x0edependsOnOrder\"\xa2\x02\n" +
 	"\n" +
 	"PlanHolder\x12/\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1b.coppice.v1.PlanHolder.TypeR\x04type\x12\x12\n" +

@@ -53,8 +53,11 @@ type Object struct {
 	Lost []lifecycle.OwnerReference
 	// Holders have to do something before it goes, or are why it stays.
 	Holders []Holder
+	// DependsOnOrder: the outcome is that of one order of work, and can be another.
+	DependsOnOrder bool
 
 	orphaned bool // one of Lost was
+	orphans  bool // it was to orphan its dependents
 	joined   bool // those were looked for that it waits for and that go already
 	evicted  bool // what is in it was deleted
 }
@@ -105,6 +108,7 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 	for _, o := range r.order {
 		r.conclude(o)
 	}
+	r.markOrder()
 	if err := tx.Err(); err != nil {
 		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()}
 	}

@@ -128,7 +128,7 @@ func (p *Plan) Reply(offset, limit, maxBytes int) *coppicev1.PlanReply {
 func (o *Object) message() *coppicev1.PlannedObject {
 	m := &coppicev1.PlannedObject{
 		Resource: o.Resource, Namespace: o.Node.Namespace, Name: o.Node.Name, Uid: o.Node.UID.String(),
-		Outcome: o.Outcome, Requested: o.Requested, Terminating: o.Node.Terminating(),
+		Outcome: o.Outcome, Requested: o.Requested, Terminating: o.Node.Terminating(), DependsOnOrder: o.DependsOnOrder,
 	}
 	if o.Because != "" {
 		m.Because = o.Because.String()

@@ -73,6 +73,11 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()})
 			return
 		}
+		after := r.tx.Node(e.UID)
+		o.orphans = o.orphans || after != nil && after.Orphaning()
+		if n.Waiting() && after != nil && !after.Waiting() {
+			r.holds(after)
+		}
 		r.enqueue(e.UID, e.UID)
 		if e.Type == lifecycle.ObjectDeleted {
 			r.left(n)
@@ -85,6 +90,19 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			}
 		}
 	}
+}
+
+// holds has the dependents of an object looked at again that does not wait for them
+// any more, and so holds them: other references of theirs may be void, which were
+// left alone because not all owners were known.
+func (r *run) holds(n *lifecycle.Node) {
+	r.eachDependent(n.UID, func(d *lifecycle.Node) {
+		for i := range d.Owners {
+			if u := d.Owners[i].UID; u != n.UID && (r.planned[u] != nil || r.tx.Node(u) == nil) {
+				r.enqueue(u, n.UID)
+			}
+		}
+	})
 }
 
 func (r *run) refuse(err *lifecycle.Error) {
