@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
@@ -16,11 +17,14 @@ type recent struct {
 	changed    [changesKept][]uid.UID // by the last writes, each sorted
 	born       [changesKept]uid.UID   // the first object that each created; "" if it created none
 	young, old map[uid.UID]cached
+	weight     int // of what was added to young
 }
 
 const (
-	// nodesKept is how many nodes each of the two halves has at the most.
-	nodesKept = 1 << 14
+	// nodesKept is how many nodes each of the two halves has at the most, and
+	// weightKept how many bytes they take, about: nodes with many owners are fewer.
+	nodesKept  = 1 << 14
+	weightKept = 32 << 20
 	// changesKept is how many writes a snapshot may be behind for what it reads
 	// still to be remembered.
 	changesKept = 32
@@ -39,11 +43,26 @@ func (r *recent) add(generation uint64, sorted []uid.UID, nodes map[uid.UID]cach
 	for _, u := range sorted {
 		if n := nodes[u]; n.node != nil && !r.changedSince(generation, u) {
 			r.young[u] = n
+			r.weight += weigh(n.node)
+			if r.weight >= weightKept {
+				r.rotate()
+			}
 		}
 	}
 	if len(r.young) >= nodesKept {
-		r.old, r.young = r.young, make(map[uid.UID]cached, nodesKept)
+		r.rotate()
 	}
+}
+
+// rotate forgets the older half.
+func (r *recent) rotate() {
+	r.old, r.young, r.weight = r.young, make(map[uid.UID]cached, min(len(r.young), nodesKept)), 0
+}
+
+// weigh is about how many bytes a node takes.
+func weigh(n *lifecycle.Node) int {
+	const node, reference, finalizer = 512, 160, 64
+	return node + reference*len(n.Owners) + finalizer*(len(n.Finalizers)+len(n.Initializers))
 }
 
 func (r *recent) changedSince(generation uint64, u uid.UID) bool {

@@ -110,3 +110,27 @@ func TestRecentKnowsWhatWasCreated(t *testing.T) {
 	born(first, "", false)
 	born(r.now(), "", true)
 }
+
+// Nodes with many owners are large: fewer of them are remembered.
+func TestRecentIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	r := newRecent()
+	large := &lifecycle.Node{Owners: make([]lifecycle.OwnerReference, 1000)}
+	nodes := map[uid.UID]cached{}
+	var uids []uid.UID
+	for i := range n {
+		u := uid.MustParse(fmt.Sprintf("u%05d", i))
+		nodes[u] = cached{node: large}
+		uids = append(uids, u)
+	}
+	r.add(r.now(), uids, nodes)
+	kept := len(r.young) + len(r.old)
+	if most := 2 * (weightKept/weigh(large) + 1); kept > most || kept < most/4 {
+		t.Errorf("%d nodes of %d bytes are kept, want at most %d", kept, weigh(large), most)
+	}
+	others := r.find([]uid.UID{uids[n-1]}, func(uid.UID, cached) {})
+	if len(others) != 0 {
+		t.Error("the last of them is not")
+	}
+}

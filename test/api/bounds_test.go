@@ -1,0 +1,85 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// 64 lists with a selector of 7 MiB took 3.2 GB, ignored their time and kept the process
+// from stopping. They are refused, with the limit, before anything is read; the process
+// stops at once.
+func TestLargeSelectors(t *testing.T) {
+	t.Parallel()
+	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
+	r.create(pods, "shop", named("a"))
+	selector := strings.TrimSuffix(strings.Repeat("key!=value,", 7<<20/11), ",")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		objects := r.Objects(pods, "shop")
+		wg.Go(func() {
+			var err error
+			switch i % 4 {
+			case 0:
+				_, err = objects.Page(r.ctx, client.ListOptions{LabelSelector: selector}, "")
+			case 1:
+				_, err = objects.DeleteCollection(r.ctx, selector, nil)
+			default:
+				for _, fail := range objects.Watch(r.ctx, client.WatchOptions{LabelSelector: selector}) {
+					err = fail
+				}
+			}
+			if !errors.Is(err, client.TooLarge) || !strings.Contains(err.Error(), "at most 65536") {
+				t.Errorf("a selector of %d bytes: %v", len(selector), err)
+			}
+		})
+	}
+	wg.Wait()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<30 {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	r.get(pods, "shop", "a")
+	begun := time.Now()
+	stop()
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("to stop took %v", took)
+	}
+}
+
+// A get may repeat a name: the reply is refused as too large before it is in memory.
+func TestLargeGet(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	o := named("large")
+	o.Spec = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 1<<20))
+	r.create(pods, "shop", o)
+	names := make([]string, 10000)
+	for i := range names {
+		names[i] = "large"
+	}
+	subject := bus.API{Realm: bus.DefaultRealm, Actor: "ana", Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
+	ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+	defer cancel()
+	var reply coppicev1.ObjectsReply
+	err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names}, &reply)
+	if !errors.Is(err, client.TooLarge) {
+		t.Errorf("10,000 times 1 MiB: %v, %d results", err, len(reply.GetResults()))
+	}
+	if err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names[:3]}, &reply); err != nil || len(reply.GetResults()) != 3 {
+		t.Errorf("three times 1 MiB: %v, %d results", err, len(reply.GetResults()))
+	}
+}
