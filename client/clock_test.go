@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A3: clients whose clocks are ten minutes slow, or fast, create, update and delete as
+// Clients whose clocks are ten minutes slow, or fast, create, update and delete as
 // others do, alone and with many callers at once.
 func TestWrongClocks(t *testing.T) {
 	t.Parallel()

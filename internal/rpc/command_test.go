@@ -39,7 +39,7 @@ func (s *served) do(_ context.Context, h nats.Header) error {
 	return nil
 }
 
-// A3: a client's clock is wrong. The first command is sent with a second id, by the
+// A client's clock is wrong. The first command is sent with a second id, by the
 // server's time, and others go by it from the start.
 func TestCommandsCorrectTheClock(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// A4: a process is killed in the middle of a batch that takes several commits. The
+// S12: a process is killed in the middle of a batch that takes several commits. The
 // next one goes on with the batch: each object is created once, and the answer says so
 // of each.
 func TestCrashInABatch(t *testing.T) {

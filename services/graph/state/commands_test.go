@@ -36,7 +36,7 @@ func commandRows(t *testing.T, s *State) (n int) {
 	return n
 }
 
-// A3: a new command costs no read of the disk, however few are in memory. Those that
+// A new command costs no read of the disk, however few are in memory. Those that
 // are not are found in the table, and what is kept in both is bounded.
 func TestCommandMemory(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func TestIDsAreKept(t *testing.T) {
 	}{
 		"of the commit's time": {0, 119 * time.Second, 121 * time.Second},
 		"a minute slow":        {-time.Minute, 119 * time.Second, 121 * time.Second},
-		// A3: it was forgotten earlier than its time was refused.
+		// It was forgotten earlier than its time was refused.
 		"59 s ahead": {59 * time.Second, 178 * time.Second, 180 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestIDsAreKept(t *testing.T) {
 	}
 }
 
-// A3: an id 59 s ahead is repeated 150 s after its commit.
+// S12: an id 59 s ahead is repeated 150 s after its commit.
 func TestIDAheadIsRepeatedLate(t *testing.T) {
 	t.Parallel()
 	b, c := stepped(t)
@@ -161,7 +161,7 @@ func TestIDsAreRefused(t *testing.T) {
 	b.do(withIDOf(c.in(59*time.Second), 1, create("x"))).objects(t)
 }
 
-// A3: after an hour without commits, callers begin at once: by a right clock, and
+// After an hour without commits, callers begin at once: by a right clock, and
 // by one that is as slow as the newest commit allows.
 func TestIDsAfterAnHour(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func sameParts(t *testing.T, a answer, refusals bool) {
 	}
 }
 
-// A4: a batch of which a writer has brought some parts into the log, and not all,
+// S12: a batch of which a writer has brought some parts into the log, and not all,
 // is carried on by the next one when it is repeated, and answered with the outcomes of
 // the earlier parts. It came back as AlreadyExists for its own objects.
 func TestBatchGoesOnAfterFailOver(t *testing.T) {
@@ -157,7 +157,7 @@ func TestBatchWithoutID(t *testing.T) {
 	}
 }
 
-// A sibling of A4: owners may come in any part of an import, and until then count as
+// Owners may come in any part of an import, and until then count as
 // unknown. So each part says that the session is open, not only the last.
 func TestImportOverCommitsIsOpenFromItsFirstPart(t *testing.T) {
 	t.Parallel()
