@@ -8,7 +8,7 @@ func (a *app) commands() []*cobra.Command {
 		a.demoCommand(), a.upCommand(),
 		a.importCommand(),
 		a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.planCommand(), a.explainCommand(), a.treeCommand(), a.watchCommand(),
-		a.eventsCommand(), a.waitCommand(), a.verifyCommand(), a.rebuildCommand(), a.secretCommand(), a.parkedCommand(),
+		a.eventsCommand(), a.waitCommand(), a.verifyCommand(), a.rebuildCommand(), a.secretCommand(), a.parkedCommand(), a.finalizerCommand(),
 		a.natsConfigCommand(), a.benchCommand(),
 		a.graphCommand(), a.processorCommand(), a.finalizersCommand(), a.scannerCommand(),
 	}

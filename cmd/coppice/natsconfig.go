@@ -1,28 +1,99 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 )
 
+// actorFlags name the actors of a deployment.
+type actorFlags struct {
+	realms                        []string
+	applications, readers         []string
+	operators, finalizers, agents []string
+	bench                         bool
+}
+
+func (f *actorFlags) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.realms, "realm", nil, "realm that the users may reach; may be repeated (default: every realm)")
+	c.Flags().StringArrayVar(&f.applications, "application", []string{bus.RoleApplication}, "name of an application; may be repeated")
+	c.Flags().StringArrayVar(&f.readers, "reader", []string{bus.RoleReader}, "name of a user who changes nothing; may be repeated")
+	c.Flags().StringArrayVar(&f.operators, "operator", []string{bus.RoleOperator}, "name of an operator; may be repeated")
+	c.Flags().StringArrayVar(&f.finalizers, "finalizer", []string{bus.RoleFinalizer + "=" + bus.ExampleFinalizer}, "USER=FINALIZER, a controller and the external finalizer that it runs; may be repeated")
+	c.Flags().StringArrayVar(&f.agents, "agent", []string{bus.RoleAgent + "=" + bus.ExampleAgent}, "USER=RESOURCE, a controller and the kind of which it is the agent; may be repeated")
+	c.Flags().BoolVar(&f.bench, "bench", false, "add the user of 'coppice bench --server'")
+}
+
+// roles are those of the services and of these actors.
+func (f *actorFlags) roles() ([]bus.Role, error) {
+	realms := f.realms
+	for _, r := range realms {
+		if err := bus.CheckRealm(r); err != nil {
+			return nil, err
+		}
+	}
+	if len(realms) == 0 {
+		realms = []string{bus.AnyRealm}
+	}
+	roles := append(bus.ServiceRoles(realms...), bus.AdminRole())
+	for _, n := range f.applications {
+		roles = append(roles, bus.ApplicationRole(n, realms...))
+	}
+	for _, n := range f.readers {
+		roles = append(roles, bus.ReaderRole(n, realms...))
+	}
+	for _, n := range f.operators {
+		roles = append(roles, bus.OperatorRole(n, realms...))
+	}
+	for _, n := range f.finalizers {
+		user, finalizer, ok := strings.Cut(n, "=")
+		if !ok || finalizer == "" {
+			return nil, fmt.Errorf("--finalizer %q: write USER=FINALIZER, such as bucket=example.com/bucket", n)
+		}
+		roles = append(roles, bus.FinalizerRole(user, finalizer, realms...))
+	}
+	for _, n := range f.agents {
+		user, resource, ok := strings.Cut(n, "=")
+		if !ok || resource == "" {
+			return nil, fmt.Errorf("--agent %q: write USER=RESOURCE, such as kubelet=pods", n)
+		}
+		r := client.ParseResource(resource)
+		roles = append(roles, bus.AgentRole(user, r.Group, r.Plural, realms...))
+	}
+	if f.bench {
+		roles = append(roles, bus.BenchRole(realms...))
+	}
+	return roles, nil
+}
+
 func (a *app) natsConfigCommand() *cobra.Command {
-	var realms []string
+	var f actorFlags
 	c := &cobra.Command{
 		Use:     "nats-config",
 		GroupID: "operate",
-		Short:   "Print a NATS server configuration with a user for each role",
-		Args:    cobra.NoArgs,
+		Short:   "Print a NATS server configuration with an account for each actor",
+		Long: `Nats-config prints the configuration of a NATS server: an account for the graph
+service and the log, and one for each actor, which imports what the actor may
+publish. A new actor is a new account: print the configuration again, with the
+same flags and one more, and have the server reload it.
+
+Passwords come from environment variables, which the configuration names.`,
+		Example: `  coppice nats-config > coppice.conf
+  coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			for _, r := range realms {
-				if err := bus.CheckRealm(r); err != nil {
-					return err
-				}
+			roles, err := f.roles()
+			if err != nil {
+				return err
 			}
-			return natsconf.Write(a.stdout, realms...)
+			return natsconf.Write(a.stdout, roles, natsconf.Accounts)
 		},
 	}
-	c.Flags().StringArrayVar(&realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
+	f.add(c)
 	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -113,7 +114,10 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 	}
 	actor := a.actor
 	if actor == "" {
-		actor = a.defaultActor()
+		var err error
+		if actor, err = a.defaultActor(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := bus.CheckActor(actor); err != nil {
 		return nil, nil, err
@@ -129,16 +133,20 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 
 // defaultActor is the NATS user, whose permissions pin the actor, or else the
 // user of this machine.
-func (a *app) defaultActor() string {
-	if a.dial.User != "" && a.dial.Password != "" {
-		return a.dial.User
+func (a *app) defaultActor() (string, error) {
+	name, err := a.dial.UserName()
+	if err != nil || name != "" {
+		return name, err
+	}
+	if a.dial.NKey != "" {
+		return "", errors.New("an nkey does not say which user it is of: name the user's actor with --actor, and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
 	}
 	if u, err := user.Current(); err == nil {
 		if name := regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(u.Username, "-"); name != "" {
-			return name
+			return name, nil
 		}
 	}
-	return "coppice"
+	return "coppice", nil
 }
 
 // clientFlags adds the flags of commands that talk to a realm. A command with a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type upFlags struct {
 	http       string
 	realms     []string
 	processors int
+	auth       bool
 	profiles   bool
 }
 
@@ -37,8 +39,16 @@ scanner in one process, with an embedded NATS server (JetStream; what is
 acknowledged is on disk) that any NATS client can join. It ends on SIGINT and
 SIGTERM.
 
-The server listens on the loopback interface only, and asks nobody for a
-password: whoever is on this machine may use the object API.`,
+The server listens on the loopback interface only, and asks for no password: every
+local user of this machine may use the object API.
+
+With --auth it refuses clients without a password. The users are contexts of the
+nats command, in files that only you may read: set XDG_CONFIG_HOME to the directory
+users of --data, and name the user with --context or NATS_CONTEXT, for nats and for
+coppice. Each user is an actor, in an account of its own; admin is in the account
+of the log.`,
+		Example: `  coppice up
+  coppice up --auth && XDG_CONFIG_HOME=coppice-data/users NATS_CONTEXT=operator coppice get pods`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), f) },
 	}
@@ -48,6 +58,7 @@ password: whoever is on this machine may use the object API.`,
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
+	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 	return c
 }
@@ -56,14 +67,14 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	start := time.Now()
 	registry := admin.NewRegistry()
 	stack, err := allinone.Start(ctx, allinone.Config{
-		Dir: f.data, Host: f.host, Port: f.port, Realms: f.realms, Processors: f.processors,
+		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
 		Version: version(), Log: a.quietLogger(), Registry: registry,
 	})
 	if errors.Is(err, natsd.ErrInUse) {
 		return fmt.Errorf("%s is in use by another 'coppice up'; end that one, or choose another directory with --data", f.data)
 	}
 	if errors.Is(err, natsd.ErrNotLoopback) {
-		return fmt.Errorf("--host %s is not on the loopback interface, and 'coppice up' asks nobody for a password; for other machines run a NATS server with the configuration of 'coppice nats-config', and each service on its own", f.host)
+		return fmt.Errorf("--host %s is not on the loopback interface, and 'coppice up' asks for no password; use --auth, or run a NATS server with the configuration of 'coppice nats-config', and each service on its own", f.host)
 	}
 	if err != nil {
 		return err
@@ -81,8 +92,12 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 			}
 			return err
 		}
-		_, _ = fmt.Fprintf(a.stderr, "ready in %.1fs: %s, realm %s, data %s (no auth: loopback only)\n",
-			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data)
+		auth := "no auth: loopback only"
+		if f.auth {
+			auth = "users: XDG_CONFIG_HOME=" + filepath.Join(f.data, allinone.UsersDir)
+		}
+		_, _ = fmt.Fprintf(a.stderr, "ready in %.1fs: %s, realm %s, data %s (%s)\n",
+			time.Since(start).Seconds(), stack.Server().URL(), strings.Join(f.realms, ", "), f.data, auth)
 		<-waiting.Done()
 		return nil
 	}, func(error) { stopWaiting() })

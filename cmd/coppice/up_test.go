@@ -203,7 +203,7 @@ func TestUpRefuses(t *testing.T) {
 		want  string
 	}{
 		// Whoever may connect needs no password.
-		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks nobody for a password"},
+		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks for no password; use --auth"},
 		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
 		{[]string{"--realm", "No"}, `"No" is not the name of a realm`},
 		{[]string{"--data", file}, "not a directory"},

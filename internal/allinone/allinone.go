@@ -42,8 +42,12 @@ type Config struct {
 	Port int
 	// Realms are the realms; bus.DefaultRealm.
 	Realms []string
-	// Roles are users beside those of the services; the local user
-	// (bus.LocalRole) is always there.
+	// Auth refuses clients without a password: each actor has an account of its own,
+	// and a file below UsersDir. Without it every client is the local user
+	// (bus.LocalRole).
+	Auth bool
+	// Roles are users in addition to those of the services and the local user, or,
+	// with Auth, to bus.Roles and the administrator.
 	Roles []bus.Role
 	// Processors is how many garbage processors there are; 1.
 	Processors int
@@ -83,11 +87,23 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Stack{c: c, ended: make(chan struct{})}
-	roles := append(bus.Roles(c.Realms...), bus.LocalRole(c.Realms...))
-	server, err := natsd.Start(natsd.Config{
-		Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port, Roles: append(roles, c.Roles...),
-		Logf: func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) },
-	})
+	nc := natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port}
+	if c.Auth {
+		nc.Roles, nc.Accounts = append(append(bus.Roles(bus.AnyRealm), bus.AdminRole()), c.Roles...), true
+		var err error
+		if nc.Passwords, err = passwords(c.Dir, nc.Roles); err != nil {
+			return nil, err
+		}
+	} else {
+		nc.Roles = append(append(bus.Roles(c.Realms...), bus.LocalRole(c.Realms...)), c.Roles...)
+	}
+	nc.Logf = func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) }
+	server, err := natsd.Start(nc)
+	if err == nil && c.Auth {
+		if err = writeUsers(c.Dir, server.URL(), nc.Roles, nc.Passwords); err != nil {
+			err = errors.Join(err, server.Shutdown())
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +159,7 @@ func (s *Stack) services(ctx context.Context) error {
 		return err
 	}
 	gc := graph.Config{
-		Conn: nc, Answers: answers, AnyInbox: true, // every client is the local user
+		Conn: nc, Answers: answers, AnyInbox: !s.c.Auth, // without it every client is the local user
 		Secrets: secrets,
 		Realms:  s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,

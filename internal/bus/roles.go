@@ -15,6 +15,8 @@ type Role struct {
 	About string
 	// Publish and Subscribe are patterns of subjects.
 	Publish, Subscribe []string
+	// Deny takes patterns away from Publish.
+	Deny []string
 }
 
 // The names of the roles of services, and of those that deployments begin with.
@@ -29,6 +31,8 @@ const (
 	RoleApplication = "application"
 	RoleReader      = "reader"
 	RoleOperator    = "operator"
+	RoleAdmin       = "admin"
+	RoleBench       = "bench"
 )
 
 // ExampleFinalizer is the finalizer of the external finalizer's role in
@@ -45,11 +49,15 @@ func InboxPrefix(user string) string { return "_INBOX." + user }
 // Roles are the roles of a deployment of these realms, in the order of its
 // configuration.
 func Roles(realms ...string) []Role {
-	return []Role{
-		GraphRole(realms...), AnswersRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...),
+	return append(ServiceRoles(realms...),
 		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...), AgentRole(RoleAgent, "", ExampleAgent, realms...),
 		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), OperatorRole(RoleOperator, realms...),
-	}
+	)
+}
+
+// ServiceRoles are those of Coppice's own services.
+func ServiceRoles(realms ...string) []Role {
+	return []Role{GraphRole(realms...), AnswersRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...)}
 }
 
 // GraphRole is the graph service's: it alone writes the log, and owns streams and
@@ -157,11 +165,22 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 }
 
 // ApplicationRole is that of a controller or a tool that works with objects.
+// It registers kinds, and cannot delete any; it does not change the realm's
+// settings.
 func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects", Publish: []string{"$SRV.>"}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
 			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify)...)
+		of := func(verb, plural string) string {
+			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()
+		}
+		for _, verb := range []string{VerbDelete, VerbDeleteCollection} {
+			r.Deny = append(r.Deny, of(verb, "kinds"))
+		}
+		for _, verb := range []string{VerbCreate, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection} {
+			r.Deny = append(r.Deny, of(verb, "realms"))
+		}
 	}
 	return r.withInbox()
 }
@@ -197,6 +216,25 @@ func OperatorRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
+// BenchRole is that of `coppice bench --server`: an application that answers its own
+// finalizer, and sees how much the log has grown.
+func BenchRole(realms ...string) Role {
+	r := Role{Name: RoleBench, About: "coppice bench --server: makes, reads and deletes objects"}
+	application := ApplicationRole(RoleBench, realms...)
+	r.Publish, r.Deny = append(r.Publish, application.Publish...), application.Deny
+	r.Publish = append(r.Publish, FinalizerRole(RoleBench, BenchFinalizer, realms...).Publish...)
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, api(realm, RoleBench, VerbReadLog))
+		for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm)} {
+			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
+		}
+	}
+	return r.withInbox()
+}
+
+// BenchFinalizer is the external finalizer that benchmarks answer.
+const BenchFinalizer = "bench.coppice.dev/answered"
+
 // LocalUser is the user of who connects to `coppice up` without a name. Only
 // the loopback interface is listened on, so whoever connects could change the
 // data's files as well; what is kept from them is what would break a realm by
@@ -223,10 +261,31 @@ func LocalRole(realms ...string) Role {
 	return r
 }
 
+// AdminRole is that of a person who maintains the NATS server's streams: backup,
+// restore, edit. It may do anything in the core account, and so to the log.
+func AdminRole() Role {
+	return Role{
+		Name: RoleAdmin, About: "admin: everything in the core account, as nats stream backup and nats stream edit need; it could rewrite the log",
+		Publish: []string{">"}, Subscribe: []string{">"},
+	}
+}
+
 func (r Role) withInbox() Role {
+	for i, s := range r.Publish {
+		r.Publish[i] = wholeTokens(s)
+	}
 	r.Publish = slices.Compact(slices.Sorted(slices.Values(r.Publish)))
 	r.Subscribe = append(r.Subscribe, InboxPrefix(r.Name)+".>")
 	return r
+}
+
+// wholeTokens spells a pattern in which AnyRealm stands within the name of a
+// stream: wildcards stand for whole tokens.
+func wholeTokens(pattern string) string {
+	if !strings.Contains(pattern, root+"-"+AnyRealm+"-") {
+		return pattern
+	}
+	return inEveryRealm(pattern)
 }
 
 func under(realm, rest string) string { return root + "." + realm + "." + rest }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const root = "coppice"
@@ -117,6 +118,10 @@ const (
 // Protocol is the version of the request format: what every request has in its
 // field of that name.
 const Protocol = 1
+
+// CyclesTimeout is how long a search for cycles may take, which looks at every
+// object.
+const CyclesTimeout = 10 * time.Minute
 
 // CheckRealm checks the name of a realm.
 func CheckRealm(realm string) error {

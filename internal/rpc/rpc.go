@@ -64,8 +64,13 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 			Message: fmt.Sprintf("the request has %d bytes; the NATS server takes messages of up to %d", len(data), max),
 		}
 	}
+	ctx, stop := Watched(ctx, nc, subject)
+	defer stop()
 	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: Header(subject, header), Data: data})
 	if err != nil {
+		if denied := deniedBy(ctx); denied != nil {
+			return denied
+		}
 		return transport(subject, err)
 	}
 	if err := Refusal(m); err != nil {

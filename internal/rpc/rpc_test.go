@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-var subject = bus.InternalSubject(bus.DefaultRealm, bus.OpVerify)
+var subject = bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: bus.VerbVerify}.Subject()
 
 // bench is one who asks, and one who answers in the place of the graph service.
 type bench struct {
@@ -180,5 +181,35 @@ func TestAnswers(t *testing.T) {
 	b.asks.Close()
 	if answers(testkit.Timeout) {
 		t.Error("somebody answers without a connection")
+	}
+}
+
+// A request that the user may not make fails at once, and alone: others wait on.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	var told atomic.Int32
+	b.asks.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { told.Add(1) })
+	release := make(chan struct{})
+	testkit.Answer(t, b.graph, subject, &coppicev1.ListRequest{}, func(*coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+		<-release
+		return &coppicev1.ListReply{}, nil
+	})
+	allowed := make(chan error, 1)
+	go func() {
+		_, err := b.call(b.ctx, &coppicev1.ListRequest{})
+		allowed <- err
+	}()
+	forbidden := bus.API{Realm: bus.DefaultRealm, Actor: "somebody", Verb: bus.VerbList, Plural: "pods", Namespace: "shop"}.Subject()
+	for range 3 {
+		err := rpc.Call(b.ctx, b.asks, forbidden, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
+		is(t, err, lifecycle.ReasonForbidden, false, `may not list pods as actor "somebody" in realm "default"`)
+	}
+	close(release)
+	if err := testkit.Receive(t, b.ctx, "the reply", allowed); err != nil {
+		t.Error(err)
+	}
+	if told.Load() == 0 {
+		t.Error("the connection's own error handler was not called")
 	}
 }

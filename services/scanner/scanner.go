@@ -238,7 +238,7 @@ func (s *scanner) walk(ctx context.Context) error {
 // cycles has cycles looked for that nothing outside of them owns: they look
 // right wherever one looks, and are found only by looking at all of them.
 func (s *scanner) cycles(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cyclesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bus.CyclesTimeout)
 	defer cancel()
 	var reply coppicev1.CyclesReply
 	if err := rpc.Call(ctx, s.c.Conn, bus.InternalSubject(s.realm, bus.OpCycles), nil, &coppicev1.CyclesRequest{}, &reply); err != nil {
@@ -327,9 +327,6 @@ func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) er
 
 // timeout is how long an answer is waited for.
 const timeout = 10 * time.Second
-
-// cyclesTimeout is the same for the search for cycles, which looks at every object.
-const cyclesTimeout = 10 * time.Minute
 
 func (s *scanner) call(ctx context.Context, subject string, request, reply proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -32,9 +32,15 @@ type realm struct {
 
 func start(t *testing.T) *realm {
 	t.Helper()
+	return startWith(t, allinone.Config{})
+}
+
+func startWith(t *testing.T, c allinone.Config) *realm {
+	t.Helper()
 	r := &realm{t: t, ctx: testkit.Context(t)}
 	var err error
-	if r.stack, err = allinone.Start(r.ctx, allinone.Config{Dir: t.TempDir()}); err != nil {
+	c.Dir, c.Port = t.TempDir(), -1
+	if r.stack, err = allinone.Start(r.ctx, c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/jsm.go/natscontext"
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 
@@ -38,6 +39,8 @@ type Config struct {
 	// Actor is the actor of requests: without a user, replies come to its inbox,
 	// as the graph service requires.
 	Actor string
+
+	sets []*pflag.FlagSet
 }
 
 // DefaultURL is where NATS is for who says nothing.
@@ -45,6 +48,7 @@ const DefaultURL = "nats://127.0.0.1:4222"
 
 // Flags adds the flags of a connection, with the environment as defaults.
 func (c *Config) Flags(f *pflag.FlagSet) {
+	c.sets = append(c.sets, f)
 	f.StringVarP(&c.Server, "server", "s", os.Getenv("NATS_URL"), "NATS server URLs ($NATS_URL)")
 	f.StringVar(&c.User, "user", os.Getenv("NATS_USER"), "user name, or token ($NATS_USER)")
 	f.StringVar(&c.Password, "password", "", "password ($NATS_PASSWORD)")
@@ -58,12 +62,43 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.InboxPrefix, "inbox-prefix", "", "prefix of the inbox for replies (default: _INBOX.<user>)")
 }
 
-// Complete takes from the environment what flags do not show.
-func (c *Config) Complete() error {
-	if c.Password == "" {
-		c.Password = os.Getenv("NATS_PASSWORD")
+// changed reports whether one of the flags was given on the command line.
+func (c *Config) changed(names ...string) bool {
+	for _, f := range c.sets {
+		for _, n := range names {
+			if flag := f.Lookup(n); flag != nil && flag.Changed {
+				return true
+			}
+		}
 	}
-	if t := os.Getenv("NATS_TIMEOUT"); t != "" && c.Timeout == 5*time.Second {
+	return false
+}
+
+// Complete takes from the environment what flags do not show, and leaves out what
+// flags on the command line replace: those that say who the client is replace the
+// credentials of the environment, and a context its URL.
+func (c *Config) Complete() error {
+	password := os.Getenv("NATS_PASSWORD")
+	if c.changed("user", "creds", "nkey", "context") {
+		for _, f := range []struct {
+			name  string
+			value *string
+		}{{"user", &c.User}, {"creds", &c.Creds}, {"nkey", &c.NKey}} {
+			if !c.changed(f.name) {
+				*f.value = ""
+			}
+		}
+		if !c.changed("user") {
+			password = ""
+		}
+		if c.changed("context") && !c.changed("server") {
+			c.Server = ""
+		}
+	}
+	if c.Password == "" {
+		c.Password = password
+	}
+	if t := os.Getenv("NATS_TIMEOUT"); t != "" && !c.changed("timeout") {
 		d, err := time.ParseDuration(t)
 		if err != nil {
 			return fmt.Errorf("NATS_TIMEOUT: %w", err)
@@ -73,12 +108,55 @@ func (c *Config) Complete() error {
 	return nil
 }
 
+// UserName is the name of the user, as far as the client knows it: that of the
+// flags, of the environment, of the context, or of the credentials; empty for an
+// nkey, of which only the server knows whose it is.
+func (c *Config) UserName() (string, error) {
+	creds := c.Creds
+	switch {
+	case creds != "":
+	case c.User != "" && c.Password != "":
+		return c.User, nil
+	case c.fromContext():
+		nc, err := natscontext.New(c.Context, true)
+		if err != nil {
+			return "", fmt.Errorf("nats context %q: %w", c.Context, err)
+		}
+		if nc.User() != "" {
+			return nc.User(), nil
+		}
+		creds = nc.Creds()
+	}
+	if creds == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(creds)
+	if err != nil {
+		return "", fmt.Errorf("credentials: %w", err)
+	}
+	token, err := jwt.ParseDecoratedJWT(data)
+	if err != nil {
+		return "", fmt.Errorf("credentials %s: %w", creds, err)
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return "", fmt.Errorf("credentials %s: %w", creds, err)
+	}
+	return claims.Name, nil
+}
+
+// fromContext reports whether a context says where the server is, or who the
+// client is.
+func (c *Config) fromContext() bool {
+	return c.Context != "" || c.Server == "" && c.Creds == "" && c.NKey == "" && c.User == "" && natscontext.SelectedContext() != ""
+}
+
 // options are the server's URL and the options of a connection. A context
 // stands behind flags and environment.
 func (c *Config) options() (url string, opts []nats.Option, err error) {
 	url = c.Server
 	user, prefix := c.User, c.InboxPrefix
-	if c.Context != "" || url == "" && c.Creds == "" && c.NKey == "" && c.User == "" && natscontext.SelectedContext() != "" {
+	if c.fromContext() {
 		nc, err := natscontext.New(c.Context, true)
 		if err != nil {
 			return "", nil, fmt.Errorf("nats context %q: %w", c.Context, err)

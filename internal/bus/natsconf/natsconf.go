@@ -1,10 +1,11 @@
-// Package natsconf writes the configuration of a NATS server with a user for
-// each role, from the roles themselves, so that the two cannot differ.
+// Package natsconf writes the configuration of a NATS server with an account for
+// each actor, from the roles themselves, so that the two cannot differ.
 package natsconf
 
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -12,23 +13,23 @@ import (
 
 //go:generate go run ./generate ../../../deploy/nats/coppice.conf
 
-// Write writes the configuration for a deployment of these realms.
-func Write(w io.Writer, realms ...string) error {
+// Write writes the configuration of a server for these roles, whose passwords are
+// in environment variables: see PasswordVariable. accounts is Accounts or OneAccount.
+func Write(w io.Writer, roles []bus.Role, accounts func(io.Writer, []bus.Role, func(string) string) error) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# A NATS server for Coppice, with a user for each role and its permissions.
+	b.WriteString(`# A NATS server for Coppice, with a user for each role and its permissions.
 #
-# Generated from internal/bus for realm %s; 'coppice nats-config --realm NAME'
-# writes one for other realms. Passwords come from the environment:
+# Generated from internal/bus. 'coppice nats-config' writes one for other actors;
+# after a change 'nats-server --signal reload' takes it up without a restart. A new
+# realm needs no change. Passwords come from the environment:
 #
-`, strings.Join(realms, ", "))
-	roles := bus.Roles(realms...)
+`)
 	for _, r := range roles {
-		fmt.Fprintf(&b, "#   %-32s %s\n", PasswordVariable(r.Name), r.About)
+		fmt.Fprintf(&b, "#   %-36s %s\n", PasswordVariable(r.Name), r.About)
 	}
 	b.WriteString(`#
 # Deployments replace passwords by nkeys, credentials or certificates as NATS
-# has them, and add a user like 'finalizer' for each external finalizer and
-# one like 'application' for each application.
+# has them.
 
 server_name: coppice
 listen: "127.0.0.1:4222"
@@ -44,26 +45,90 @@ jetstream {
   sync_interval: always
 }
 
-authorization {
-  users: [
 `)
-	for _, r := range roles {
-		fmt.Fprintf(&b, "    # %s\n    {\n      user: %s\n      password: $%s\n      permissions: {\n", r.About, r.Name, PasswordVariable(r.Name))
-		list(&b, "publish", r.Publish)
-		list(&b, "subscribe", r.Subscribe)
-		b.WriteString("      }\n    }\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
 	}
-	b.WriteString("  ]\n}\n")
+	return accounts(w, roles, func(role string) string { return "$" + PasswordVariable(role) })
+}
+
+// Accounts writes the accounts of these roles. password spells a user's password
+// as the file has it: a quoted string, or a variable.
+func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) error {
+	services, err := bus.Services(roles)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	core(&b, bus.Core(roles), password)
+	b.WriteString("    exports: [\n")
+	for _, s := range services {
+		fmt.Fprintf(&b, "      { service: %q, accounts: [%s]", s.Subject, strings.Join(s.Actors, ", "))
+		if s.Stream {
+			b.WriteString(", response_type: stream")
+		}
+		if s.Threshold > 0 {
+			fmt.Fprintf(&b, ", threshold: %q", s.Threshold)
+		}
+		b.WriteString(" }\n")
+	}
+	b.WriteString("    ]\n  }\n")
+	for _, r := range bus.Actors(roles) {
+		fmt.Fprintf(&b, "  %s {\n    users: [\n", r.Name)
+		user(&b, r, password)
+		b.WriteString("    ]\n    imports: [\n")
+		for _, s := range services {
+			if slices.Contains(s.Actors, r.Name) {
+				fmt.Fprintf(&b, "      { service: { account: %s, subject: %q } }\n", bus.CoreAccount, s.Subject)
+			}
+		}
+		b.WriteString("    ]\n  }\n")
+	}
+	b.WriteString("}\n")
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// OneAccount writes the core account with all roles in it: for a server on which
+// all clients are the same user.
+func OneAccount(w io.Writer, roles []bus.Role, password func(role string) string) error {
+	var b strings.Builder
+	core(&b, roles, password)
+	b.WriteString("  }\n}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func list(b *strings.Builder, what string, subjects []string) {
-	fmt.Fprintf(b, "        %s: { allow: [\n", what)
-	for _, s := range subjects {
-		fmt.Fprintf(b, "          %q\n", s)
+// core begins the core account.
+func core(b *strings.Builder, roles []bus.Role, password func(role string) string) {
+	fmt.Fprintf(b, "accounts {\n  %s {\n    jetstream: enabled\n    users: [\n", bus.CoreAccount)
+	for _, r := range roles {
+		user(b, r, password)
 	}
-	b.WriteString("        ] }\n")
+	b.WriteString("    ]\n")
+}
+
+func user(b *strings.Builder, r bus.Role, password func(string) string) {
+	fmt.Fprintf(b, "      # %s\n      {\n        user: %s\n        password: %s\n        permissions: {\n", r.About, r.Name, password(r.Name))
+	list(b, "publish", r.Publish, r.Deny)
+	list(b, "subscribe", r.Subscribe, nil)
+	b.WriteString("        }\n      }\n")
+}
+
+func list(b *strings.Builder, what string, allow, deny []string) {
+	fmt.Fprintf(b, "          %s: { allow: [\n", what)
+	for _, s := range allow {
+		fmt.Fprintf(b, "            %q\n", s)
+	}
+	b.WriteString("          ]")
+	if len(deny) > 0 {
+		b.WriteString(", deny: [\n")
+		for _, s := range deny {
+			fmt.Fprintf(b, "            %q\n", s)
+		}
+		b.WriteString("          ]")
+	}
+	b.WriteString(" }\n")
 }
 
 // PasswordVariable is the environment variable that has a role's password.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -14,10 +15,13 @@ import (
 
 const file = "../../../deploy/nats/coppice.conf"
 
+// deployed are the roles of the file.
+var deployed = bus.Roles(bus.DefaultRealm)
+
 func TestFileIsCurrent(t *testing.T) {
 	t.Parallel()
 	var want bytes.Buffer
-	if err := natsconf.Write(&want, bus.DefaultRealm); err != nil {
+	if err := natsconf.Write(&want, deployed, natsconf.OneAccount); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(file)
@@ -31,7 +35,7 @@ func TestFileIsCurrent(t *testing.T) {
 
 // The server itself reads the file, and finds each role with its permissions.
 func TestServerReadsFile(t *testing.T) {
-	roles := bus.Roles(bus.DefaultRealm)
+	roles := deployed
 	for _, r := range roles {
 		t.Setenv(natsconf.PasswordVariable(r.Name), "secret-"+r.Name)
 	}
@@ -49,10 +53,14 @@ func TestServerReadsFile(t *testing.T) {
 	if len(opts.Users) != len(roles) {
 		t.Fatalf("%d users, want %d", len(opts.Users), len(roles))
 	}
-	for i, r := range roles {
-		u := opts.Users[i]
+	for _, r := range roles {
+		at := slices.IndexFunc(opts.Users, func(u *server.User) bool { return u.Username == r.Name })
+		if at < 0 {
+			t.Fatalf("there is no user %s", r.Name)
+		}
+		u := opts.Users[at]
 		if u.Username != r.Name || u.Password != "secret-"+r.Name {
-			t.Errorf("user %d is %s with password %s, want %s", i, u.Username, u.Password, r.Name)
+			t.Errorf("user %s has password %s", u.Username, u.Password)
 		}
 		if got := len(u.Permissions.Publish.Allow); got != len(r.Publish) {
 			t.Errorf("%s may publish to %d patterns, want %d", r.Name, got, len(r.Publish))

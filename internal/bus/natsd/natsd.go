@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/datadir"
 )
 
@@ -38,6 +39,11 @@ type Config struct {
 	// bus.LocalUser, if it is among them, and none otherwise: with it the
 	// server listens on the loopback interface only.
 	Roles []bus.Role
+	// Accounts gives each actor an account of its own, as deployments do, so that
+	// answers reach inboxes only. Without it all roles are in the core account.
+	Accounts bool
+	// Passwords are those of users by their names; others are drawn.
+	Passwords map[string]string
 	// MaxPayload is MaxPayload by default.
 	MaxPayload int32
 	// Logf gets the server's warnings and errors.
@@ -115,15 +121,9 @@ func start(c Config) (*Server, error) {
 		DisableJetStreamBanner: true,
 	}
 	out := &Server{passwords: map[string]string{}}
-	for _, r := range c.Roles {
-		password, err := newPassword()
-		if err != nil {
+	if len(c.Roles) > 0 {
+		if err := out.configure(c, opts); err != nil {
 			return nil, err
-		}
-		out.passwords[r.Name] = password
-		opts.Users = append(opts.Users, &server.User{Username: r.Name, Password: password, Permissions: permissions(r)})
-		if r.Name == bus.LocalUser {
-			opts.NoAuthUser = r.Name
 		}
 	}
 	s, err := server.NewServer(opts)
@@ -140,19 +140,48 @@ func start(c Config) (*Server, error) {
 	return out, nil
 }
 
+// configure adds the accounts and users of the roles.
+func (s *Server) configure(c Config, opts *server.Options) error {
+	if err := s.users(c); err != nil {
+		return err
+	}
+	var conf strings.Builder
+	quoted := func(role string) string { return strconv.Quote(s.passwords[role]) }
+	write := natsconf.OneAccount
+	if c.Accounts {
+		write = natsconf.Accounts
+	}
+	if err := write(&conf, c.Roles, quoted); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(c.Roles, func(r bus.Role) bool { return r.Name == bus.LocalUser }) {
+		fmt.Fprintf(&conf, "no_auth_user: %s\n", bus.LocalUser)
+	}
+	return opts.ProcessConfigString(conf.String())
+}
+
 func onLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func permissions(r bus.Role) *server.Permissions {
-	return &server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: r.Publish},
-		Subscribe: &server.SubjectPermission{Allow: r.Subscribe},
+// users notes the password of each role.
+func (s *Server) users(c Config) error {
+	for _, r := range c.Roles {
+		password := c.Passwords[r.Name]
+		if password == "" {
+			var err error
+			if password, err = NewPassword(); err != nil {
+				return err
+			}
+		}
+		s.passwords[r.Name] = password
 	}
+	return nil
 }
 
-func newPassword() (string, error) {
+// NewPassword draws a password of 128 bits.
+func NewPassword() (string, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", err

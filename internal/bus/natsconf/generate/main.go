@@ -12,7 +12,7 @@ import (
 
 func main() {
 	var b bytes.Buffer
-	err := natsconf.Write(&b, bus.DefaultRealm)
+	err := natsconf.Write(&b, bus.Roles(bus.DefaultRealm), natsconf.OneAccount)
 	if err == nil {
 		err = os.WriteFile(os.Args[1], b.Bytes(), 0o644) //nolint:gosec // go generate names the file
 	}

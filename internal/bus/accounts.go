@@ -1,0 +1,150 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// CoreAccount is the account of the log, of work and leases, and of the graph
+// service. Every other actor has an account of its own, of its name, that imports
+// what the actor may publish: so an answer that a responder of the core account
+// publishes can reach the actor's inbox, and nothing in the core account.
+const CoreAccount = "COPPICE"
+
+// AnyRealm stands for every realm, in the roles of deployments: with it a realm
+// that is created at run time needs no other configuration of the NATS server.
+const AnyRealm = "*"
+
+// Service is a subject of the core account that other accounts import.
+type Service struct {
+	Subject string
+	// Actors are the accounts that import it, in order.
+	Actors []string
+	// Stream says that a request is answered by many messages.
+	Stream bool
+	// Threshold is how long the answer may take; zero for the server's own
+	// threshold of two minutes.
+	Threshold time.Duration
+}
+
+// inCore reports whether a role belongs to the core account.
+func (r *Role) inCore() bool {
+	return r.Name == RoleGraph || r.Name == RoleAnswers || r.Name == RoleAdmin || r.Name == LocalUser
+}
+
+// Core returns the roles of the core account, Actors those of accounts of their own.
+func Core(roles []Role) []Role {
+	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return !r.inCore() })
+}
+
+// Actors returns the roles that have accounts of their own.
+func Actors(roles []Role) []Role {
+	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return r.inCore() })
+}
+
+// jetStreamInfo is imported by every account that has no JetStream of its own.
+// Otherwise the server would have it import all of its own `$JS.API`, and answer
+// that JetStream is not enabled.
+const jetStreamInfo = "$JS.API.INFO"
+
+// Services returns what the core account exports to the roles with accounts of
+// their own, ordered by subject. Each subject is equal to the others or disjoint
+// from them: the server looks overlapping ones up in no particular order.
+//
+// It leaves out what must not be exported: above all the creation of consumers,
+// whose deliver subject is in the body, where no permission sees it.
+func Services(roles []Role) ([]Service, error) {
+	of := map[string]*Service{}
+	names := map[string]bool{}
+	for _, r := range Actors(roles) {
+		if err := CheckActor(r.Name); err != nil {
+			return nil, err
+		}
+		if names[r.Name] || r.Name == CoreAccount {
+			return nil, fmt.Errorf("the name %q is taken: each actor has an account of its own, of its name", r.Name)
+		}
+		names[r.Name] = true
+		for _, subject := range r.Imports() {
+			if !exportable(subject) {
+				continue
+			}
+			s := of[subject]
+			if s == nil {
+				s = &Service{Subject: subject, Stream: isStream(subject), Threshold: threshold(subject)}
+				of[subject] = s
+			}
+			s.Actors = append(s.Actors, r.Name)
+		}
+	}
+	list := make([]Service, 0, len(of))
+	for _, s := range of {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Service) int { return strings.Compare(a.Subject, b.Subject) })
+	return list, nil
+}
+
+// Imports returns the subjects that the account of a role imports: what it may
+// publish, in every realm.
+func (r *Role) Imports() []string {
+	list := []string{jetStreamInfo}
+	for _, s := range r.Publish {
+		list = append(list, inEveryRealm(s))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// inEveryRealm widens a pattern of one realm to all of them. The name of a stream
+// has the realm's within a token: then it is any stream.
+func inEveryRealm(pattern string) string {
+	t := strings.Split(pattern, ".")
+	if t[0] == root && len(t) > 1 {
+		t[1] = "*"
+	}
+	for i := range t {
+		if strings.HasPrefix(t[i], root+"-") {
+			t[i] = "*"
+		}
+	}
+	return strings.Join(t, ".")
+}
+
+// exportable reports whether other accounts may publish to a subject at all:
+// the API, the operations, parked work, the scanner's chunks, and the subjects of
+// JetStream whose bodies name no other subject.
+func exportable(subject string) bool {
+	if subject == jetStreamInfo || subject == under("*", "work."+QueueDirty) {
+		return true
+	}
+	for _, prefix := range []string{
+		under("*", "api."), under("*", "internal."), under("*", "parked."),
+		"$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.INFO.", "$JS.API.CONSUMER.MSG.NEXT.", "$JS.ACK.",
+	} {
+		rest, ok := strings.CutPrefix(subject, prefix)
+		if !ok {
+			continue
+		}
+		if t := strings.Split(rest, "."); strings.HasPrefix(prefix, "$JS") && prefix != "$JS.API.STREAM.INFO." {
+			return len(t) > 1 && t[1] != "*" && t[1] != ">" // the consumer's name is exact
+		}
+		return rest != ">"
+	}
+	return false
+}
+
+// isStream reports whether requests to a subject are answered by many messages.
+func isStream(subject string) bool {
+	return strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT.") || IsStream(RequestName(subject))
+}
+
+// threshold is how long the answer to a request may take where that is more than
+// the server's own threshold.
+func threshold(subject string) time.Duration {
+	if RequestName(subject) == OpCycles {
+		return CyclesTimeout
+	}
+	return 0
+}

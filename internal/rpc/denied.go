@@ -1,0 +1,121 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// A NATS server does not answer a message that a user may not publish. It reports
+// the violation on the connection, without naming the request. So each request
+// that waits for a reply is noted by its subject, and a violation for the subject
+// ends the wait: the client's user may not publish there, and no reply will come.
+
+// waits are the requests of one connection that wait for replies.
+type waits struct {
+	mu sync.Mutex
+	of map[string]map[*wait]struct{} // by subject
+}
+
+type wait struct{ cancel context.CancelCauseFunc }
+
+var (
+	connsMu sync.Mutex
+	conns   = map[*nats.Conn]*waits{}
+)
+
+// waitsOf returns the waits of a connection, and begins to listen for violations.
+// The connection's own error handler is called as before.
+func waitsOf(nc *nats.Conn) *waits {
+	connsMu.Lock()
+	defer connsMu.Unlock()
+	w := conns[nc]
+	if w != nil {
+		return w
+	}
+	for old := range conns { // few, and only when one is added
+		if old.IsClosed() {
+			delete(conns, old)
+		}
+	}
+	w = &waits{of: map[string]map[*wait]struct{}{}}
+	conns[nc] = w
+	next := nc.ErrorHandler()
+	nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
+		w.violated(err)
+		if next != nil {
+			next(nc, s, err)
+		}
+	})
+	return w
+}
+
+// violated ends the requests to the subject that a violation names.
+func (w *waits) violated(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
+	if !ok {
+		return
+	}
+	subject, _, _ := strings.Cut(rest, `"`)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.of[subject] {
+		one.cancel(Denied(subject))
+	}
+}
+
+// Denied is the error of a request that the client's user may not make.
+func Denied(subject string) *lifecycle.Error {
+	e := &lifecycle.Error{Reason: lifecycle.ReasonForbidden}
+	what := "publish to " + subject
+	if at, err := bus.ParseAPI(subject); err == nil {
+		if at.Plural != "" {
+			e.Resource = lifecycle.ResourceName(at.Group, at.Plural)
+		}
+		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
+	}
+	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: the permissions of the user do not allow it, or there is no such realm", what, bus.RealmOf(subject))
+	return e
+}
+
+// Watched returns a context that ends, with a Denied error as its cause, when the
+// server refuses a message to the subject. stop releases it. Messages that are not
+// requests of Send use it: those whose reply is a stream.
+func Watched(ctx context.Context, nc *nats.Conn, subject string) (watched context.Context, stop func()) {
+	w := waitsOf(nc)
+	ctx, cancel := context.WithCancelCause(ctx)
+	one := &wait{cancel}
+	w.mu.Lock()
+	if w.of[subject] == nil {
+		w.of[subject] = map[*wait]struct{}{}
+	}
+	w.of[subject][one] = struct{}{}
+	w.mu.Unlock()
+	return ctx, func() {
+		w.mu.Lock()
+		if delete(w.of[subject], one); len(w.of[subject]) == 0 {
+			delete(w.of, subject)
+		}
+		w.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// deniedBy is the Denied error that ended a context, nil if something else did.
+func deniedBy(ctx context.Context) error {
+	var e *lifecycle.Error
+	if errors.As(context.Cause(ctx), &e) && e.Reason == lifecycle.ReasonForbidden {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package trust_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// With an account for each actor everything works: commands, reads, a watch that
+// ends with its client, and a cascade that the services carry out.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	c := client.New(r.conn(bus.RoleApplication), client.WithActor(bus.RoleApplication))
+	watching, stop := context.WithCancel(r.ctx)
+	defer stop()
+	events := make(chan client.WatchEvent, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e, err := range c.Objects(secrets, "shop").Watch(watching, client.WatchOptions{}) {
+			if err == nil && e.Object != nil {
+				events <- e
+			}
+		}
+	}()
+	owner, err := c.Objects(secrets, "shop").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}}, client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := testkit.Receive(t, r.ctx, "the creation", events); e.Object.GetMetadata().GetName() != "owner" {
+		t.Errorf("the watch delivers %v", e)
+	}
+	dependent := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
+		Name: "dependent", OwnerReferences: []*coppicev1.OwnerReference{client.OwnerReferenceOf(owner.Object, false, true)},
+	}}
+	if _, err := c.Objects(secrets, "shop").Create(r.ctx, dependent, client.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Objects(secrets, "shop").Delete(r.ctx, "owner", &client.DeleteOptions{PropagationPolicy: "Foreground"}); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, r.ctx, "the cascade", func() bool {
+		_, err := c.Objects(secrets, "shop").Get(r.ctx, "owner")
+		return errors.Is(err, client.NotFound)
+	})
+	stop()
+	testkit.Receive(t, r.ctx, "the end of the watch", ended)
+}
+
+// Users are in files that only their owner may read, and nobody gets in without a
+// password. The files are read again at the next start.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	dir := t.TempDir()
+	var before []byte
+	for range 2 {
+		s, err := allinone.Start(ctx, allinone.Config{Dir: dir, Port: -1, Auth: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, opts := range map[string][]nats.Option{"nobody": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
+			if nc, err := nats.Connect(s.Server().URL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
+				t.Errorf("%s: %v", name, err)
+				if err == nil {
+					nc.Close()
+				}
+			}
+		}
+		file := filepath.Join(dir, allinone.UsersDir, "nats", "context", bus.RoleReader+".json")
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o", file, mode)
+		}
+		nc, err := nats.Connect(s.Server().URL(), nats.UserInfo(bus.RoleReader, s.Server().Password(bus.RoleReader)))
+		if err != nil {
+			t.Error(err)
+		} else {
+			nc.Close()
+		}
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		password := []byte(s.Server().Password(bus.RoleReader))
+		if before != nil && string(before) != string(password) {
+			t.Error("the password has changed")
+		}
+		before = password
+	}
+}
