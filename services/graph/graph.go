@@ -20,6 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -75,9 +76,12 @@ type Config struct {
 	// deletion is held against its plan; 20,000 and 250 ms.
 	PlanLimit int
 	PlanTime  time.Duration
-	Now       func() time.Time
-	Log       *slog.Logger
-	Registry  prometheus.Registerer
+	// Now is the wall clock, which may be at most MaxClockSkew from the NATS server's
+	// time while this process writes; time.Now, and clock.DefaultLimit.
+	Now          func() time.Time
+	MaxClockSkew time.Duration
+	Log          *slog.Logger
+	Registry     prometheus.Registerer
 	// Failpoint is called at the steps that packages writer and propagator name.
 	Failpoint func(step string)
 
@@ -90,6 +94,8 @@ type Config struct {
 // Service is the graph service.
 type Service struct {
 	c      Config
+	js     jetstream.JetStream
+	clock  *clock.Clock
 	realms []*realm
 }
 
@@ -137,11 +143,12 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
-	s := &Service{c: c}
+	s := &Service{c: c, js: js}
+	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.serverTime})
 	m := newMetrics(c.Registry)
 	for _, name := range c.Realms {
-		r := &realm{c: &s.c, name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
-		r.warner = warn.New(c.Conn, name, c.Now, r.log)
+		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
+		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
 		r.phase.Store(phaseWaiting)
 		s.realms = append(s.realms, r)
 	}
@@ -175,6 +182,16 @@ func drawID() string {
 // waiting does not cure.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	comparing, stop := context.WithCancel(ctx)
+	compared := make(chan struct{})
+	go func() {
+		defer close(compared)
+		s.clock.Run(comparing)
+	}()
+	defer func() {
+		stop()
+		<-compared
+	}()
 	for _, r := range s.realms {
 		g.Go(func() error {
 			err := r.run(ctx)
@@ -187,8 +204,20 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready returns nil when every realm follows its log, and otherwise what it is
-// waiting for.
+// serverTime is the time of the NATS server that leads a log's stream.
+func (s *Service) serverTime(ctx context.Context) (time.Time, error) {
+	var err error
+	for _, r := range s.realms {
+		var stream jetstream.Stream
+		if stream, err = s.js.Stream(ctx, bus.LogStream(r.name)); err == nil {
+			return stream.CachedInfo().TimeStamp, nil
+		}
+	}
+	return time.Time{}, err
+}
+
+// Ready returns nil when every realm follows its log and the clock is near the NATS
+// server's time, and otherwise what it is waiting for.
 func (s *Service) Ready() error {
 	for _, r := range s.realms {
 		switch p := r.phase.Load().(phase); p {
@@ -197,7 +226,7 @@ func (s *Service) Ready() error {
 			return fmt.Errorf("realm %s: %s", r.name, p)
 		}
 	}
-	return nil
+	return s.clock.Check()
 }
 
 // Writing reports whether this process is the writer of all realms.

@@ -14,8 +14,10 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
@@ -34,6 +36,8 @@ type realm struct {
 	metrics *metrics
 	phase   atomic.Value // phase
 	warner  *warn.Warner
+	clock   *clock.Clock
+	time    *clock.Realm
 
 	// seen is how far the state had got when it was opened. state is nil while it
 	// has still to be remade.
@@ -83,6 +87,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	if err := r.openLog(ctx); err != nil {
 		return err
 	}
+	r.clock.Compare() // which needs a log
 	if err := r.await(ctx, func(ctx context.Context) error {
 		return checkLog(ctx, r.seen, r.events, r.name, r.dir())
 	}); err != nil {
@@ -95,7 +100,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 		stop = r.whenFailed(cancel)
 	}
 	r.phase.Store(phaseCatching)
-	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.c.Now, r.c.Watch)
+	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
 	// Whoever asks a replica that has not caught up would be told of a realm as it
 	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
 	var replica api.Stopper
@@ -106,7 +111,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 				Verify:    r.verify,
 				Heartbeat: r.c.Heartbeat,
-				Now:       r.c.Now,
+				Now:       r.time.Now,
 			})
 		}
 		return err
@@ -125,10 +130,11 @@ func (r *realm) run(ctx context.Context) (err error) {
 		if fail := l.Release(context.WithoutCancel(ctx)); fail != nil {
 			r.log.Warn("cannot release the lease", "error", fail)
 		}
+		var skew *clock.SkewError
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced):
+		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced), errors.As(err, &skew):
 			r.log.Warn("not the writer any more", "reason", err)
 		default:
 			return err
@@ -310,6 +316,11 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	stop, stopFollowing := context.WithCancel(ctx)
 	defer stopFollowing()
 	go func() {
+		if err := r.awaitClock(ctx); err != nil {
+			acquired <- result{nil, err}
+			stopFollowing()
+			return
+		}
 		l, err := lease.Acquire(ctx, r.js, lease.Config{
 			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Process: r.c.process, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
 		})
@@ -348,6 +359,31 @@ func (r *realm) folder() *folder {
 	return f
 }
 
+// awaitClock waits until the clock is near the NATS server's time. Until then another
+// process, whose clock is, should have the lease.
+func (r *realm) awaitClock(ctx context.Context) error {
+	reported := ""
+	for {
+		err := r.clock.Check()
+		if err == nil {
+			return nil
+		}
+		var skew *clock.SkewError
+		if errors.As(err, &skew) && skew.Ahead != 0 && reported == "" {
+			reported = err.Error()
+			r.log.Error("standing by until the clock is right", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(clockPause):
+		}
+	}
+}
+
+// clockPause is how often the clock is looked at by a process that waits for it.
+const clockPause = 50 * time.Millisecond
+
 // catchUp folds the log as far as it goes now.
 func (r *realm) catchUp(ctx context.Context, f *folder) error {
 	var last uint64
@@ -379,7 +415,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	var w *writer.Writer
 	w = writer.New(writer.Config{
 		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
-		Now: r.c.Now, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
+		Now: r.time.Now, CheckClock: r.clock.Check, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
 		Ready: func() { close(ready) },
 		Committed: func(c writer.Committed) {
 			r.hub.Commit(c.Revision, c.Changes)
@@ -398,6 +434,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			}
 		},
 	})
+	r.time.NotBefore(lifecycle.Time(r.state.Checkpoint().GetTime()))
 	prop = propagator.New(r.propagatorConfig(w))
 	writing, stopWriting := context.WithCancel(ctx)
 	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
@@ -419,7 +456,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.c.Now})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
 		if err != nil {
 			return err
 		}
@@ -439,7 +476,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			if err != nil {
 				return err
 			}
-			r.metrics.owed(owed.GetOwed(), r.c.Now())
+			r.metrics.owed(owed.GetOwed(), r.time.Now())
 			r.metrics.queue(w.Queued())
 			r.countWork(watching)
 			select {

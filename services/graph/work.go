@@ -18,7 +18,7 @@ import (
 
 func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
-		Realm: r.name, State: r.state, JS: r.js, Now: r.c.Now, Log: r.log, Failpoint: r.c.Failpoint,
+		Realm: r.name, State: r.state, JS: r.js, Now: r.time.Now, Log: r.log, Failpoint: r.c.Failpoint,
 		Queued: r.queued, Parked: r.parked, Calls: callStream{r.js, r.name}, Limits: r.c.CallLimits,
 		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unpublished: func(snap *state.Snapshot, n *lifecycle.Node, err error) { r.warner.Unpublished(snap, n, err) },

@@ -24,15 +24,22 @@ type commit struct {
 	full     bool          // nothing more fits
 }
 
-// begin begins a commit, on top of those that are on their way.
-func (w *Writer) begin() *commit {
+// begin begins a commit, on top of those that are on their way. It fails while the
+// clock is not to be relied on.
+func (w *Writer) begin() (*commit, error) {
+	now := w.time()
+	if w.c.CheckClock != nil {
+		if err := w.c.CheckClock(); err != nil {
+			w.skew.Store(&err)
+			return nil, err
+		}
+	}
 	var tx *state.Tx
 	if n := len(w.flights); n > 0 {
 		tx = w.flights[n-1].d.Tx.Next()
 	} else {
 		tx = w.c.State.Begin()
 	}
-	now := w.time()
 	id := newID()
 	return &commit{d: &Decision{
 		Tx:      tx,
@@ -48,7 +55,7 @@ func (w *Writer) begin() *commit {
 			Time: now, FirstRevision: w.chain.Revision + 1,
 			Sequence: w.chain.Sequence + 1, Key: w.chain.Key.Number,
 		}),
-	}}
+	}}, nil
 }
 
 // outcome is what a request came to, which is told once the commit is in the log.
@@ -70,7 +77,10 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 			continue
 		}
 		if w.open == nil {
-			w.open = w.begin()
+			if w.open, err = w.begin(); err != nil {
+				w.rest = append(w.rest, requests[i:]...)
+				return err
+			}
 		}
 		c := w.open
 		refusal := w.checkID(r)

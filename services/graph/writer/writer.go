@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -55,6 +56,9 @@ type Config struct {
 	QueueLength int
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
+	// CheckClock returns an error while Now is not to be relied on: then nothing is
+	// decided, and Run ends with this error; nil for never.
+	CheckClock func() error
 	// Begin is called before a commit is decided, and tells of which
 	// resources Committed wants to know the changes; nil if of none. Abort is
 	// called if the commit came to nothing.
@@ -120,6 +124,8 @@ type Writer struct {
 	flights []*flight  // on their way into the log and the state, the oldest first
 	gather  gathering  // what the open commit waits for when none is
 	crew    *crew.Crew // what they run in
+
+	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
 	mu      sync.Mutex
 	pending map[state.CommandKey]*inFlight
@@ -224,9 +230,13 @@ func (w *Writer) overloaded() *lifecycle.Error {
 }
 
 func (w *Writer) notWriter() *lifecycle.Error {
+	why := "this is not the writer any more"
+	if skew := w.skew.Load(); skew != nil {
+		why = (*skew).Error()
+	}
 	return &lifecycle.Error{
 		Reason:     lifecycle.ReasonNotReady,
-		Message:    fmt.Sprintf("realm %s: this is not the writer any more; another takes over; try again", w.c.Realm),
+		Message:    fmt.Sprintf("realm %s: %s; another takes over; try again", w.c.Realm, why),
 		RetryAfter: 250 * time.Millisecond,
 	}
 }
@@ -323,7 +333,10 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	if verb == "genesis" {
 		w.chain.Key = newest // which the first commit both names and has
 	}
-	c := w.begin()
+	c, err := w.begin()
+	if err != nil {
+		return err
+	}
 	d := c.d
 	defer d.Tx.Drop()
 	if newest.Number > key.Number {

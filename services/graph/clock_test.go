@@ -1,0 +1,126 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// stepped is a wall clock that a test steps.
+type stepped struct{ by atomic.Int64 }
+
+func (s *stepped) step(by time.Duration) { s.by.Store(int64(by)) }
+func (s *stepped) use(c *graph.Config)   { c.Now = s.now }
+func (s *stepped) now() time.Time        { return time.Now().Add(time.Duration(s.by.Load())) }
+func (s *stepped) ahead(c *graph.Config) { c.Now, c.MaxClockSkew = s.now, 48*time.Hour }
+func created(o client.Result) time.Time {
+	return o.Object.GetMetadata().GetCreationTimestamp().AsTime()
+}
+func nearNow(t time.Time) bool { return time.Since(t).Abs() < testkit.Timeout }
+
+// A writer whose clock is a day off commits nothing, and says why: commands fail as
+// retryable, and so does readiness. When the clock is right it goes on.
+func TestClockIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			server := testkit.NATS(t)
+			var clock stepped
+			s := serve(t, graphConn(t, server), t.TempDir(), clock.use).writing(ctx)
+			c := application(t, server)
+			create(ctx, t, c, "before")
+			clock.step(by)
+			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			defer cancel()
+			_, err := c.Objects(configMaps, "a").Create(short, configMap("never"), client.WriteOptions{})
+			var refused *client.Error
+			if !errors.As(err, &refused) || refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+				t.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
+			}
+			if s.Writing() {
+				t.Error("a service with a wrong clock is the writer")
+			}
+			direction := map[bool]string{true: "ahead of", false: "behind"}[by > 0]
+			if err := s.Ready(); err == nil || !strings.Contains(err.Error(), direction) {
+				t.Errorf("ready: %v", err)
+			}
+			clock.step(0)
+			s.writing(ctx)
+			o, err := c.Objects(configMaps, "a").Create(ctx, configMap("behind"), client.WriteOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !nearNow(created(o)) {
+				t.Errorf("created at %v", created(o))
+			}
+			has(ctx, t, c, "before", "behind")
+			testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
+		})
+	}
+}
+
+// When the writer's clock is wrong a process takes over whose clock is right.
+func TestClockFailover(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	var clock stepped
+	first := serve(t, graphConn(t, server), t.TempDir(), clock.use).writing(ctx)
+	second := serve(t, graphConn(t, server), t.TempDir(), nil)
+	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
+	clock.step(24 * time.Hour)
+	o, err := application(t, server).Objects(configMaps, "a").Create(ctx, configMap("a"), client.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !nearNow(created(o)) {
+		t.Errorf("created at %v", created(o))
+	}
+	if first.Writing() || !second.Writing() {
+		t.Errorf("the first writes: %t; the second: %t", first.Writing(), second.Writing())
+	}
+}
+
+// A log whose newest commit is a day later than all clocks does not stop the time of
+// its realm, which grace periods derive from.
+func TestLogIsAhead(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	dir := t.TempDir()
+	var clock stepped
+	clock.step(24 * time.Hour)
+	s := serve(t, graphConn(t, server), dir, clock.ahead).writing(ctx)
+	c := application(t, server)
+	create(ctx, t, c, "tomorrow")
+	s.stop(ctx)
+	serve(t, graphConn(t, server), dir, nil).writing(ctx)
+	n := 0
+	second := func(what string, last time.Time) time.Time { // that a creation time, in whole seconds, comes to
+		t.Helper()
+		var at time.Time
+		testkit.WaitFor(t, ctx, what, func() bool {
+			o, err := c.Objects(configMaps, "a").Create(ctx, configMap(fmt.Sprint("o-", n)), client.WriteOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			at = created(o)
+			return !at.Equal(last)
+		})
+		return at
+	}
+	at := second("the first creation time", time.Time{})
+	at = second("time to go on", at)
+	second("time to go on again", at)
+}
