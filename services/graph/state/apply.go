@@ -395,7 +395,9 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		// The row says what it said before, but a message about it may be used up:
 		// the finalizer completed and was set again, or could not complete for a
 		// while, because of another finalizer or of a dependent that was there.
-		if owed.Finish != "" && (refinalized || grew) {
+		// And one of several external finalizers may be done, whose call then no
+		// longer counts.
+		if owed.Finish != "" && (refinalized || grew) || owed.Finalize && refinalized {
 			e.dirty = true
 		}
 		return
