@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	}
 	log := a.logger().With("service", name)
 	registry := admin.NewRegistry()
+	admin.RegisterBuild(registry, version())
+	log.Info("start", "version", version())
+	defer log.Info("stopped")
 	var serving atomic.Pointer[service] // nil until NATS is there
 	ready := func() error {
 		if s := serving.Load(); s != nil {
@@ -62,8 +66,17 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 		}
 		return fmt.Errorf("waiting for NATS at %s", a.dial.Server)
 	}
+	status := func() string {
+		if s := serving.Load(); s != nil {
+			if s, ok := (*s).(interface{ Status() string }); ok {
+				return s.Status()
+			}
+		}
+		return ""
+	}
 	var g run.Group
 	running, stop := context.WithCancel(ctx)
+	go reportReady(running, log, ready)
 	g.Add(func() error {
 		nc, err := a.dial.Service(running, "coppice-"+name, log)
 		if err != nil {
@@ -81,7 +94,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 		return s.Run(running)
 	}, func(error) { stop() })
 	if f.http != "" {
-		server, err := admin.Listen(f.http, registry, ready, f.profiles)
+		server, err := admin.Listen(f.http, registry, ready, f.profiles, status)
 		if err != nil {
 			stop()
 			return err
@@ -120,13 +133,36 @@ func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 
 // closing is a service with a connection that is closed when it has ended.
 type closing struct {
-	service
+	*graph.Service
 	nc *nats.Conn
 }
 
 func (c closing) Run(ctx context.Context) error {
 	defer c.nc.Close()
-	return c.service.Run(ctx)
+	return c.Service.Run(ctx)
+}
+
+// reportReady logs when a service becomes ready, and when it is not ready any more,
+// with the reason, once for each.
+func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	was := false
+	for {
+		switch err := ready(); {
+		case err == nil && !was:
+			log.Info("ready")
+			was = true
+		case err != nil && was:
+			log.Warn("not ready", "reason", err)
+			was = false
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 func instance() string {

@@ -66,6 +66,7 @@ of the log.`,
 func (a *app) up(ctx context.Context, f upFlags) error {
 	start := time.Now()
 	registry := admin.NewRegistry()
+	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
 		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
 		Version: version(), Log: a.quietLogger(), Registry: registry,
@@ -102,7 +103,7 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 		return nil
 	}, func(error) { stopWaiting() })
 	if f.http != "" {
-		server, err := admin.Listen(f.http, registry, stack.Ready, f.profiles)
+		server, err := admin.Listen(f.http, registry, stack.Ready, f.profiles, stack.Status)
 		if err != nil {
 			return errors.Join(err, stack.Stop())
 		}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,9 +34,17 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
+// RegisterBuild adds a metric that tells which program this is.
+func RegisterBuild(r prometheus.Registerer, version string) {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_build_info", Help: "1, with the version of this program and of Go."}, []string{"version", "go"})
+	g.WithLabelValues(version, runtime.Version()).Set(1)
+	r.MustRegister(g)
+}
+
 // Listen listens at an address; one without a host is on the loopback
-// interface. ready tells what the service waits for, nil when it is at work.
-func Listen(address string, registry *prometheus.Registry, ready func() error, profiles bool) (*Server, error) {
+// interface. ready tells what the service waits for, nil when it is at work; status
+// is what /readyz says in addition.
+func Listen(address string, registry *prometheus.Registry, ready func() error, profiles bool, status ...func() string) (*Server, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an address such as 127.0.0.1:8080 or :8080: %w", address, err)
@@ -55,6 +64,9 @@ func Listen(address string, registry *prometheus.Registry, ready func() error, p
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ready")
+		for _, s := range status {
+			_, _ = fmt.Fprint(w, s())
+		}
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	if profiles {

@@ -172,9 +172,9 @@ func (s *Stack) services(ctx context.Context) error {
 	}
 	s.actor(ctx, s.graph.Run, func() error {
 		if !s.graph.Writing() {
-			return errors.New("the graph service is not the writer yet")
+			return cmp.Or(s.graph.Ready(), errors.New("the graph service is not the writer yet"))
 		}
-		return nil
+		return s.graph.Ready()
 	})
 	for i := range s.c.Processors {
 		if nc, err = s.Conn(bus.RoleProcessor); err != nil {
@@ -242,6 +242,9 @@ func (s *Stack) Ready() error {
 	}
 	return nil
 }
+
+// Status names the phase of each realm.
+func (s *Stack) Status() string { return s.graph.Status() }
 
 // Await waits until all services are at work, or one of them has failed.
 func (s *Stack) Await(ctx context.Context) error {

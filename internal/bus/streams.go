@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // LogStream is the name of the stream of a realm's log.
@@ -60,6 +61,9 @@ const (
 	workAckWait = 10 * time.Second
 	// maxWork bounds the work that is queued: chunks of up to a thousand.
 	maxWork = 4096
+	// maxParked bounds the work that is parked, of which a message has up to some
+	// 70 KB.
+	maxParked = 1 << 13
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
@@ -133,6 +137,10 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 // WorkConfigs are the configurations of a realm's other streams. Work is
 // derived from the state and published again where it was lost, so nothing
 // waits for a disk.
+//
+// They are bounded by their numbers of messages, which are small: a server reserves
+// what a stream may have in bytes, from what is free on its disk, and refuses to
+// create the streams of a realm once that is used up.
 func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
 		Name:        WorkStream(realm),
@@ -141,7 +149,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		Retention:   jetstream.WorkQueuePolicy,
 		Discard:     jetstream.DiscardNew,
 		MaxMsgs:     maxWork,
-		MaxBytes:    256 * mebibyte,
+		MaxBytes:    -1, // see WorkConfigs
 		Replicas:    replicas,
 	}
 	finalize := jetstream.StreamConfig{
@@ -153,7 +161,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		DiscardNewPerSubject: true,
 		MaxMsgsPerSubject:    1,
 		MaxMsgs:              maxCalls,
-		MaxBytes:             maxCallBytes,
+		MaxBytes:             -1,
 		Replicas:             replicas,
 	}
 	parked := jetstream.StreamConfig{
@@ -162,8 +170,8 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		Subjects:          []string{root + "." + realm + ".parked.>"},
 		Retention:         jetstream.LimitsPolicy,
 		MaxMsgsPerSubject: 1,
-		MaxMsgs:           1 << 16,
-		MaxBytes:          256 * mebibyte,
+		MaxMsgs:           maxParked,
+		MaxBytes:          -1,
 		Storage:           jetstream.FileStorage,
 		Replicas:          replicas,
 		AllowDirect:       true,
@@ -176,7 +184,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		Discard:           jetstream.DiscardOld,
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           1 << 16,
-		MaxBytes:          64 * mebibyte,
+		MaxBytes:          -1,
 		MaxAge:            keptWarnings,
 		Replicas:          replicas,
 	}
@@ -224,17 +232,42 @@ func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
 }
 
 // EnsureStreams creates a realm's streams and consumers, apart from the log,
-// or brings them up to date.
+// or brings them up to date. Those that are as they should be are left alone: the
+// server writes nothing, which it could not on a full disk.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, replicas int) error {
+	var g errgroup.Group
 	for _, c := range WorkConfigs(realm, replicas) {
-		if _, err := js.CreateOrUpdateStream(ctx, c); err != nil {
-			return fmt.Errorf("stream %s: %w", c.Name, err)
-		}
+		g.Go(func() error { return ensureStream(ctx, js, c) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
 	}
 	for _, c := range WorkConsumers(realm) {
-		if _, err := js.CreateOrUpdateConsumer(ctx, WorkStream(realm), c); err != nil {
-			return fmt.Errorf("consumer %s of stream %s: %w", c.Durable, WorkStream(realm), err)
-		}
+		g.Go(func() error { return ensureConsumer(ctx, js, WorkStream(realm), c) })
+	}
+	return g.Wait()
+}
+
+// ensureStream creates a stream, which does nothing if there is one that is equal.
+func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig) error {
+	_, err := js.CreateStream(ctx, c)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		_, err = js.UpdateStream(ctx, c)
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// ensureConsumer creates a consumer, which does nothing if there is one that is equal.
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) error {
+	_, err := js.CreateConsumer(ctx, stream, c)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		_, err = js.UpdateConsumer(ctx, stream, c)
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s of stream %s: %w", c.Durable, stream, err)
 	}
 	return nil
 }

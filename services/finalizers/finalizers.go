@@ -9,6 +9,7 @@
 package finalizers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Ready returns nil when work is being taken, and otherwise what is missing.
-func (s *Service) Ready() error { return s.metrics.Ready() }
+func (s *Service) Ready() error { return cmp.Or(bus.Connected(s.c.Conn), s.metrics.Ready()) }
 
 // finalizer works for one realm.
 type finalizer struct {

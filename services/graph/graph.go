@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,7 +150,7 @@ func New(c Config) (*Service, error) {
 	for _, name := range c.Realms {
 		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
 		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
-		r.phase.Store(phaseWaiting)
+		r.enter(phaseWaiting)
 		s.realms = append(s.realms, r)
 	}
 	return s, nil
@@ -178,9 +179,15 @@ func drawID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Run runs the realms until ctx ends, or one of them meets something that
-// waiting does not cure.
+// Run runs the realms until ctx ends, or all of them have met something that waiting
+// does not cure. One that has, while another has not, is tried again after a pause.
 func (s *Service) Run(ctx context.Context) error {
+	cache := s.c.State.Cache
+	if cache == nil {
+		cache = state.NewCache(s.c.State)
+		defer cache.Unref()
+		s.c.State.Cache = cache
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	comparing, stop := context.WithCancel(ctx)
 	compared := make(chan struct{})
@@ -193,13 +200,7 @@ func (s *Service) Run(ctx context.Context) error {
 		<-compared
 	}()
 	for _, r := range s.realms {
-		g.Go(func() error {
-			err := r.run(ctx)
-			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		})
+		g.Go(func() error { return s.runRealm(ctx, r) })
 	}
 	return g.Wait()
 }
@@ -216,17 +217,67 @@ func (s *Service) serverTime(ctx context.Context) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// Ready returns nil when every realm follows its log and the clock is near the NATS
-// server's time, and otherwise what it is waiting for.
-func (s *Service) Ready() error {
-	for _, r := range s.realms {
-		switch p := r.phase.Load().(phase); p {
-		case phaseStandby, phaseWriter:
-		default:
-			return fmt.Errorf("realm %s: %s", r.name, p)
+// The pauses before a realm is tried again.
+const (
+	firstRetry   = time.Second
+	longestRetry = time.Minute
+)
+
+// runRealm runs a realm until ctx ends, or it fails while no other works.
+func (s *Service) runRealm(ctx context.Context, r *realm) error {
+	said := ""
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		begun := time.Now()
+		err := r.run(ctx)
+		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) || err == nil {
+			return nil
+		}
+		r.failed.Store(&err)
+		r.enter(phaseFailed)
+		r.metrics.all.failures.WithLabelValues(r.name).Inc()
+		if !s.works() {
+			return err
+		}
+		if time.Since(begun) > longestRetry {
+			pause = firstRetry
+		}
+		if err.Error() != said {
+			said = err.Error()
+			r.log.Error("the realm has failed; it is tried again, and the other realms go on", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
 		}
 	}
-	return s.clock.Check()
+}
+
+// works reports whether any realm has not failed.
+func (s *Service) works() bool {
+	return slices.ContainsFunc(s.realms, func(r *realm) bool { return r.failed.Load() == nil })
+}
+
+// Ready returns nil when this process is connected to NATS and every realm follows its
+// log, and the clock is near the NATS server's time, and otherwise what it is waiting for.
+func (s *Service) Ready() error {
+	if err := bus.Connected(s.c.Conn, s.c.Answers); err != nil {
+		return err
+	}
+	var all []error
+	for _, r := range s.realms {
+		all = append(all, r.ready())
+	}
+	return errors.Join(append(all, s.clock.Check())...)
+}
+
+// Status names the phase of each realm, a line for each.
+func (s *Service) Status() string {
+	var b strings.Builder
+	for _, r := range s.realms {
+		fmt.Fprintf(&b, "realm %s: %s\n", r.name, r.phase.Load())
+	}
+	return b.String()
 }
 
 // Writing reports whether this process is the writer of all realms.

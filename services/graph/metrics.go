@@ -31,6 +31,8 @@ type allMetrics struct {
 	queueSize *prometheus.GaugeVec
 	work      *prometheus.GaugeVec
 	skipped   *prometheus.CounterVec
+	phase     *prometheus.GaugeVec
+	failures  *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -53,6 +55,8 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
 		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
 		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
+		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase in which this process is with the realm, 0 for the others."}, []string{"realm", "phase"}),
+		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "How often the realm has failed for a reason that waiting does not cure; it is tried again."}, realm),
 		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: somebody else publishes to the log's subject."}, realm),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
 	}
@@ -75,6 +79,7 @@ func (m *allMetrics) of(realm string) *metrics {
 	}
 	m.refused.WithLabelValues(realm)
 	m.skipped.WithLabelValues(realm)
+	m.failures.WithLabelValues(realm)
 	return &metrics{
 		all: m, realm: realm,
 		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),
@@ -111,6 +116,17 @@ const (
 	actionEvicted   = "evicted"
 	actionFinished  = "finished"
 )
+
+// phase sets the phase.
+func (m *metrics) phase(is phase) {
+	for _, p := range phases {
+		v := 0.0
+		if p == is {
+			v = 1
+		}
+		m.all.phase.WithLabelValues(m.realm, string(p)).Set(v)
+	}
+}
 
 func (m *metrics) applied(revision uint64) {
 	m.all.revision.WithLabelValues(m.realm, "applied").Set(float64(revision))

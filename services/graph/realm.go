@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,9 @@ type realm struct {
 	log     *slog.Logger
 	js      jetstream.JetStream
 	metrics *metrics
-	phase   atomic.Value // phase
+	phase   atomic.Value          // phase
+	failed  atomic.Pointer[error] // why it failed last, nil once it follows the log again
+	appends atomic.Pointer[eventlog.Log]
 	warner  *warn.Warner
 	clock   *clock.Clock
 	time    *clock.Realm
@@ -62,7 +65,44 @@ const (
 	phaseCatching phase = "catching up with the log"
 	phaseStandby  phase = "standing by"
 	phaseWriter   phase = "writer"
+	phaseFailed   phase = "failed"
 )
+
+// phases are all of them.
+var phases = []phase{phaseWaiting, phaseCatching, phaseStandby, phaseWriter, phaseFailed}
+
+// enter changes the phase.
+func (r *realm) enter(p phase) {
+	if p == phaseStandby || p == phaseWriter {
+		r.failed.Store(nil)
+	}
+	r.phase.Store(p)
+	r.metrics.phase(p)
+}
+
+// overdue is from which age on an append that is not settled makes the realm not ready.
+const overdue = 5 * time.Second
+
+// ready returns nil when the realm follows its log and, as the writer, can append to
+// it, and otherwise why not.
+func (r *realm) ready() error {
+	p := r.phase.Load().(phase)
+	if why := r.failed.Load(); why != nil {
+		return fmt.Errorf("realm %s: %s, to be tried again: %w", r.name, p, *why)
+	}
+	if p != phaseStandby && p != phaseWriter {
+		return fmt.Errorf("realm %s: %s", r.name, p)
+	}
+	if log := r.appends.Load(); log != nil {
+		if age, reason := log.Pending(); age > overdue {
+			return fmt.Errorf("realm %s: %s, but an append to its log has been waiting for %s, as when the disk of NATS is full: %w",
+				r.name, p, age.Round(time.Second), cmp.Or(reason, errNoAnswer))
+		}
+	}
+	return nil
+}
+
+var errNoAnswer = errors.New("NATS has not answered")
 
 func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 
@@ -73,7 +113,8 @@ func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 //	          ▲                                                         │
 //	          └──────────── lease lost, or fenced ◄────────────────────-┘
 func (r *realm) run(ctx context.Context) (err error) {
-	r.phase.Store(phaseWaiting)
+	r.enter(phaseWaiting)
+	r.state, r.seen, r.events = nil, nil, nil // of the run before
 	if err := r.openState(); err != nil {
 		return err
 	}
@@ -99,7 +140,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 		}
 		stop = r.whenFailed(cancel)
 	}
-	r.phase.Store(phaseCatching)
+	r.appends.Store(r.events)
+	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
 	// Whoever asks a replica that has not caught up would be told of a realm as it
 	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
@@ -306,7 +348,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	if err := serve(); err != nil {
 		return nil, err
 	}
-	r.phase.Store(phaseStandby)
+	r.enter(phaseStandby)
 
 	type result struct {
 		lease *lease.Lease
@@ -460,10 +502,10 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		if err != nil {
 			return err
 		}
-		r.phase.Store(phaseWriter)
+		r.enter(phaseWriter)
 		r.log.Info("this is the writer", "epoch", r.state.Checkpoint().GetEpoch(), "revision", r.state.Checkpoint().GetRevision())
 		<-serving.Done()
-		r.phase.Store(phaseStandby)
+		r.enter(phaseStandby)
 		return stopper.Stop()
 	}, func(error) { stopServing() })
 

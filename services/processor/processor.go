@@ -8,6 +8,7 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Ready returns nil when work is being taken, and otherwise what is missing.
-func (s *Service) Ready() error { return s.metrics.Ready() }
+func (s *Service) Ready() error { return cmp.Or(bus.Connected(s.c.Conn), s.metrics.Ready()) }
 
 // processor works for one realm.
 type processor struct {

@@ -113,6 +113,9 @@ func New(c Config) (*Service, error) {
 // Ready returns nil when the graph service has answered in every realm, and
 // otherwise what is missing.
 func (s *Service) Ready() error {
+	if err := bus.Connected(s.c.Conn); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for realm, err := range s.waiting {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/jsm.go/natscontext"
@@ -253,6 +254,7 @@ func (c *Config) Service(ctx context.Context, name string, log *slog.Logger) (*n
 
 // Service is Config.Service for options that are known.
 func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	var failure atomic.Pointer[string] // why it cannot reconnect
 	opts = append([]nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
@@ -264,7 +266,16 @@ func Service(ctx context.Context, url, name string, log *slog.Logger, opts ...na
 				log.Warn("disconnected from NATS", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			failure.Store(new(string))
+			log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
+			why := err.Error() // once, however often it is tried
+			if was := failure.Swap(&why); was == nil || *was != why {
+				log.Warn("cannot reconnect to NATS; trying again", "error", err)
+			}
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {

@@ -65,12 +65,14 @@ func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(con
 		}
 	}
 	a := &appending{l: l, id: id, expected: expected, message: message, move: move}
+	l.pending.begin()
 	err = l.send(expected, message)
 	return func(ctx context.Context) (uint64, error) {
 		if err == nil {
 			err = l.answer(ctx, expected)
 		}
 		err := a.settle(ctx, err)
+		l.pending.end()
 		return a.expected + 1, err
 	}
 }
@@ -118,6 +120,8 @@ func (a *appending) settle(ctx context.Context, err error) error {
 		}
 		if moved {
 			pause = 0
+		} else if err != nil {
+			l.pending.why.Store(&err)
 		}
 		select {
 		case <-ctx.Done():

@@ -27,6 +27,8 @@ type Log struct {
 	patience time.Duration
 	logger   *slog.Logger
 
+	pending pending
+
 	inbox   string             // the answers to attempts of appends come behind it
 	answers *nats.Subscription // nil before the first
 	attempt uint64             // the number of the last

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,12 +28,18 @@ type Config struct {
 	// CacheSize is the size of Pebble's block cache, in bytes; 256 MiB.
 	// Memtables are taken out of it, up to four of them.
 	CacheSize int64
+	// Cache is a block cache that several states share, instead of one of CacheSize.
+	Cache *pebble.Cache
 	// MemTableSize is the size of one memtable, in bytes; 64 MiB. What is in
 	// memtables is folded again after a crash.
 	MemTableSize uint64
 	// FS is the file system; the disk's.
 	FS vfs.FS
 }
+
+// NewCache returns a cache for several states, of CacheSize. It must be unreferenced
+// when they are closed.
+func NewCache(c Config) *pebble.Cache { return pebble.NewCache(cmp.Or(c.CacheSize, 256<<20)) }
 
 // memTables is how many memtables there are before writes wait.
 const memTables = 4
@@ -74,9 +81,6 @@ func Open(dir string, c Config) (*State, error) {
 }
 
 func open(dir string, c Config) (*State, error) {
-	if c.CacheSize == 0 {
-		c.CacheSize = 256 << 20
-	}
 	if c.MemTableSize == 0 {
 		c.MemTableSize = 64 << 20
 	}
@@ -91,8 +95,11 @@ func open(dir string, c Config) (*State, error) {
 	}
 	failures := newFailures()
 	ranges := &atomic.Int64{}
-	cache := pebble.NewCache(c.CacheSize)
-	defer cache.Unref()
+	cache := c.Cache
+	if cache == nil {
+		cache = NewCache(c)
+		defer cache.Unref()
+	}
 	opts := &pebble.Options{
 		FS:    c.FS,
 		Cache: cache,

@@ -1,0 +1,34 @@
+package eventlog
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// pending is the append that is not settled yet.
+type pending struct {
+	since atomic.Int64 // Unix nanoseconds; 0 if there is none
+	why   atomic.Pointer[error]
+}
+
+func (p *pending) begin() { p.since.Store(time.Now().UnixNano()) }
+
+func (p *pending) end() {
+	p.since.Store(0)
+	p.why.Store(nil)
+}
+
+// Pending returns for how long the append has been waiting that is not settled yet,
+// and what became of its last attempt, nil if nothing is known of that. It is zero if
+// there is no such append. A disk of NATS that is full, or a stream without a leader,
+// keep it waiting.
+func (l *Log) Pending() (age time.Duration, reason error) {
+	since := l.pending.since.Load()
+	if since == 0 {
+		return 0, nil
+	}
+	if why := l.pending.why.Load(); why != nil {
+		reason = *why
+	}
+	return time.Since(time.Unix(0, since)), reason
+}

@@ -1,0 +1,136 @@
+package graph_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// A realm that is broken leaves the others of the process alone, says why it is not
+// ready, and goes on by itself once it is mended.
+func TestBrokenRealm(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	unfit := bus.LogConfig("other", 1)
+	unfit.MaxAge = time.Hour
+	if _, err := js.CreateStream(ctx, unfit); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) {
+		c.Realms, c.Registry = []string{realm, "other"}, registry
+	})
+	create(ctx, t, client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)), "one")
+	testkit.WaitFor(t, ctx, "the other realm to have failed twice", func() bool {
+		return metric(t, registry, "coppice_graph_realm_failures_total") >= 2
+	})
+	err := s.Ready()
+	if err == nil || !strings.Contains(err.Error(), "realm other: ") || !strings.Contains(err.Error(), "max_age") || strings.Contains(err.Error(), "realm "+realm) {
+		t.Errorf("ready: %v", err)
+	}
+	if _, err := js.UpdateStream(ctx, bus.LogConfig("other", 1)); err != nil {
+		t.Fatal(err)
+	}
+	s.writing(ctx)
+	if err := s.Ready(); err != nil {
+		t.Errorf("mended: %v", err)
+	}
+	if status := s.Status(); !strings.Contains(status, "realm other: writer") {
+		t.Errorf("status %q", status)
+	}
+	s.stop(ctx)
+}
+
+// A service that is cut off from NATS is not ready.
+func TestNotReadyWithoutNATS(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.NATS(t)
+	proxy := testkit.NewProxy(t, n.URL())
+	s := serve(t, dial(t, n, proxy.URL()), t.TempDir(), nil).writing(ctx)
+	proxy.Set(testkit.ToServer, testkit.Discard)
+	proxy.Set(testkit.ToClient, testkit.Discard)
+	proxy.Cut()
+	testkit.WaitFor(t, ctx, "the service not to be ready", func() bool {
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), "not connected to NATS")
+	})
+	proxy.Heal()
+	testkit.WaitFor(t, ctx, "the service to be ready again", func() bool { return s.Ready() == nil })
+	s.stop(ctx)
+}
+
+// An append that NATS does not acknowledge, as when its disk is full, makes the writer
+// not ready, until it is acknowledged.
+func TestNotReadyWhileAnAppendWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.NATS(t)
+	proxy := testkit.NewProxy(t, n.URL())
+	nc := conns{testkit.Dial(t, n, proxy.URL(), bus.RoleGraph), testkit.Conn(t, n, bus.RoleAnswers)}
+	s := serve(t, nc, t.TempDir(), nil).writing(ctx)
+	proxy.Set(testkit.ToServer, testkit.Discard)
+	created := make(chan error, 1)
+	c := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	go func() {
+		_, err := c.Objects(configMaps, "a").Create(ctx, configMap("one"), client.WriteOptions{})
+		created <- err
+	}()
+	testkit.WaitFor(t, ctx, "the append to be overdue", func() bool {
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), "an append to its log has been waiting for")
+	})
+	proxy.Heal()
+	if err := testkit.Receive(t, ctx, "the command", created); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
+	s.stop(ctx)
+}
+
+// The streams of a realm reserve nothing on the disk of the server, and are left alone
+// if they are as they should be.
+func TestStreamsReserveNothing(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: append(bus.Roles(realm), bus.Role{Name: "all", Publish: []string{">"}, Subscribe: []string{">"}})})
+	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	s.stop(ctx)
+	nc := testkit.Conn(t, n, "all")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range bus.WorkConfigs(realm, 1) {
+		stream, err := js.Stream(ctx, c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := stream.CachedInfo().Config.MaxBytes; got > 0 {
+			t.Errorf("stream %s reserves %d bytes", c.Name, got)
+		}
+	}
+	updates, err := nc.SubscribeSync("$JS.API.STREAM.UPDATE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s = serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	s.stop(ctx)
+	if n, _, err := updates.Pending(); n > 0 || err != nil {
+		t.Errorf("%d streams were updated, %v", n, err)
+	}
+}
