@@ -36,7 +36,8 @@ func TestForest(t *testing.T) {
 }
 
 // TestWeb is the same with any owners, where nobody orphans: also there the
-// order shows neither in what goes nor in what stays, but in what had to be done.
+// order shows neither in what goes nor in what stays, but in what had to be done; and
+// in which references an object keeps of which an owner is unknown, as the plan says.
 func TestWeb(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,6 +158,9 @@ func (w *world) check(t *rapid.T, policy string, exactly bool) {
 	}
 	answered := map[string]bool{}
 	quiesce(after, order, answered)
+	if !exactly && slices.ContainsFunc(p.Objects, func(o *plan.Object) bool { return o.DependsOnOrder }) {
+		return // see TestFamilies
+	}
 	w.compare(t, p, after)
 	if !exactly {
 		return

@@ -92,15 +92,13 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 	}
 }
 
-// holds has the dependents of an object looked at again that does not wait for them
-// any more, and so holds them: other references of theirs may be void, which were
-// left alone because not all owners were known.
+// holds strips the dependents of an object that does not wait for them any more, and
+// so holds them: other references of theirs may be void, which were left alone because
+// not all owners were known.
 func (r *run) holds(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
-		for i := range d.Owners {
-			if u := d.Owners[i].UID; u != n.UID && (r.planned[u] != nil || r.tx.Node(u) == nil) {
-				r.enqueue(u, n.UID)
-			}
+		if lifecycle.Judge(r.tx, d, r.rules.Now).Verdict == lifecycle.StripReferences {
+			r.apply(lifecycle.Strip(r.rules, d), n.UID)
 		}
 	})
 }
