@@ -50,6 +50,8 @@ type Service struct {
 	metrics *metrics
 	mu      sync.Mutex
 	waiting map[string]error // by realm
+	// answered: the graph service has answered in this realm before.
+	answered map[string]bool
 }
 
 type metrics struct {
@@ -103,7 +105,7 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scanner: %w", err)
 	}
-	s := &Service{c: c, js: js, metrics: newMetrics(c.Registry), waiting: map[string]error{}}
+	s := &Service{c: c, js: js, metrics: newMetrics(c.Registry), waiting: map[string]error{}, answered: map[string]bool{}}
 	for _, realm := range c.Realms {
 		s.waiting[realm] = errors.New("waiting for the graph service")
 	}
@@ -126,10 +128,22 @@ func (s *Service) Ready() error {
 	return nil
 }
 
+// failed counts a failure. That nothing answers before the graph service has
+// answered for the first time is none: services start in any order.
+func (s *scanner) failed(stage string, err error) {
+	s.mu.Lock()
+	starting := !s.answered[s.realm]
+	s.mu.Unlock()
+	if !starting || !rpc.Retryable(err) {
+		s.metrics.errors.WithLabelValues(s.realm, stage).Inc()
+	}
+}
+
 func (s *Service) heard(realm string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting[realm] = err
+	s.answered[realm] = s.answered[realm] || err == nil
 }
 
 // Run scans until ctx ends.
@@ -200,7 +214,7 @@ func (s *scanner) redrive(ctx context.Context) error {
 		&coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(s.c.RedriveAge.Milliseconds())}, &reply)
 	s.heard(s.realm, err)
 	if err != nil {
-		s.metrics.errors.WithLabelValues(s.realm, "redrive").Inc()
+		s.failed("redrive", err)
 		return fmt.Errorf("redrive: %w", err)
 	}
 	return nil
@@ -215,7 +229,7 @@ func (s *scanner) walk(ctx context.Context) error {
 	start := time.Now()
 	kinds, err := s.kinds(ctx)
 	if err != nil {
-		s.metrics.errors.WithLabelValues(s.realm, "kinds").Inc()
+		s.failed("kinds", err)
 		return fmt.Errorf("list kinds: %w", err)
 	}
 	unknown := 0
@@ -224,12 +238,12 @@ func (s *scanner) walk(ctx context.Context) error {
 		n, err := s.walkKind(ctx, resource)
 		unknown += n
 		if err != nil {
-			s.metrics.errors.WithLabelValues(s.realm, "walk").Inc()
+			s.failed("walk", err)
 			failures = errors.Join(failures, fmt.Errorf("%s: %w", resource, err))
 		}
 	}
 	if err := s.cycles(ctx); err != nil {
-		s.metrics.errors.WithLabelValues(s.realm, "cycles").Inc()
+		s.failed("cycles", err)
 		failures = errors.Join(failures, err)
 	}
 	s.metrics.unknown.WithLabelValues(s.realm).Set(float64(unknown))
@@ -297,7 +311,7 @@ func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, e
 		}
 		s.metrics.walked.WithLabelValues(s.realm).Add(float64(looked))
 		if err := s.enqueue(ctx, dirty, reply.GetObjects().GetRevision()); err != nil {
-			s.metrics.errors.WithLabelValues(s.realm, "enqueue").Inc()
+			s.failed("enqueue", err)
 			return unknown, err
 		}
 		pause := time.Duration(looked)*time.Second/time.Duration(s.c.Rate) - time.Since(begun)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -309,4 +310,27 @@ func TestWalksAgain(t *testing.T) {
 	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
 	b.serve().run(func(c *scanner.Config) { c.Interval = time.Millisecond })
 	b.looked(3)
+}
+
+// A scanner that starts before the graph service counts no errors for it.
+func TestStartIsNoError(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds = [][]string{{"pods"}}
+	b.pages = map[string][]page{"kinds.coppice.dev": {{}}, "pods": {{}}}
+	s := b.run(nil)
+	testkit.WaitFor(t, b.ctx, "the scanner to have asked in vain", func() bool {
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), "no graph service answers")
+	})
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpCycles), &coppicev1.CyclesRequest{},
+		func(*coppicev1.CyclesRequest) (*coppicev1.CyclesReply, *lifecycle.Error) {
+			return &coppicev1.CyclesReply{}, nil
+		})
+	b.serve()
+	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
+	b.looked(2)
+	if n := b.metric("coppice_scanner_errors_total"); n > 0 {
+		t.Errorf("%v errors", n)
+	}
 }
