@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // checkLog compares a state's checkpoint with the log, before either is relied
-// on: a log that went backwards, or is another one, must not be followed.
-func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string) error {
+// on: a log that went backwards, or is another one, must not be followed. Until the
+// log has had its time to catch up, catching fails with errBehind: then it is to be
+// called again.
+func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string, catching bool) error {
 	last, first, err := log.Last(ctx)
 	if err != nil {
 		return err
@@ -34,10 +35,15 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 		return refuse("the stream of the log was made anew since the state was written")
 	}
 	if last < cp.GetPosition() {
+		if catching {
+			return fmt.Errorf("realm %s: sequence %d, with %d known: %w", realm, last, cp.GetPosition(), errBehind)
+		}
 		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetPosition())
 	}
-	message, err := get(ctx, log, cp.GetPosition())
+	message, err := log.Get(ctx, cp.GetPosition())
 	switch {
+	case errors.Is(err, eventlog.ErrNotFound) && catching:
+		return fmt.Errorf("%w: %w", err, errBehind)
 	case errors.Is(err, eventlog.ErrNotFound):
 		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetPosition())
 	case err != nil:
@@ -48,6 +54,10 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	}
 	return nil
 }
+
+// errBehind says that the log ends before a commit that the state has seen. A server
+// that has just become the leader of the stream may have to catch up.
+var errBehind = errors.New("the log ends before what is known to be in it")
 
 // checkSecret makes sure that the secret of this process is the one with which the
 // log was begun, if it was. Only then is a message that is not authentic one to
@@ -83,25 +93,6 @@ func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 
 // enough is how many messages are read to find an authentic one.
 const enough = 1000
-
-// get reads a message that should be there. Of a stream that several servers
-// keep, one answers that may have to catch up.
-func get(ctx context.Context, log *eventlog.Log, sequence uint64) ([]byte, error) {
-	for begun := time.Now(); ; {
-		message, err := log.Get(ctx, sequence)
-		if !errors.Is(err, eventlog.ErrNotFound) || time.Since(begun) > catchUpTime {
-			return message, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(catchUpTime / 20):
-		}
-	}
-}
-
-// catchUpTime is how long a server may be behind the others.
-const catchUpTime = 5 * time.Second
 
 // MismatchError says that a state and the log do not belong together. Waiting
 // does not cure it, and nothing was changed.

@@ -129,8 +129,9 @@ func (r *realm) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.clock.Compare() // which needs a log
+	begun := time.Now()
 	if err := r.await(ctx, func(ctx context.Context) error {
-		return checkLog(ctx, r.seen, r.events, r.name, r.dir())
+		return checkLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.Patience())
 	}); err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !bus.IsNotReady(err):
+		case !bus.IsNotReady(err) && !errors.Is(err, errBehind):
 			return err
 		case err.Error() != said:
 			said = err.Error()

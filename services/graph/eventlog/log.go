@@ -61,6 +61,16 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 // reason. It must be called before Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
+// Patience is how long the log may end before a message that is known to be in it: a
+// server that became the leader of a replicated stream has to catch up, and is given
+// as long as an append gives it. It is zero for a stream on one server.
+func (l *Log) Patience() time.Duration {
+	if l.stream.CachedInfo().Config.Replicas <= 1 {
+		return 0
+	}
+	return l.patience
+}
+
 // Realm is the name of the realm.
 func (l *Log) Realm() string { return l.realm }
 

@@ -1,0 +1,40 @@
+package graph
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// A log that ends before what the state has seen is refused only when the server that
+// leads its stream has had the time to catch up. On one server there is no such time.
+func TestCheckLogIsPatient(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	js, err := jetstream.New(testkit.Conn(t, testkit.NATS(t), bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.Open(ctx, js, bus.DefaultRealm, 1, eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if log.Patience() != 0 {
+		t.Errorf("a stream on one server is waited for: %v", log.Patience())
+	}
+	seen := &coppicev1.Checkpoint{Sequence: 1, Position: 1, StreamCreated: log.Created()}
+	check := func(catching bool) error { return checkLog(ctx, seen, log, bus.DefaultRealm, "dir", catching) }
+	if err := check(true); !errors.Is(err, errBehind) {
+		t.Errorf("while it may catch up: %v", err)
+	}
+	var mismatch *MismatchError
+	if err := check(false); !errors.As(err, &mismatch) {
+		t.Errorf("when it had its time: %v", err)
+	}
+}
