@@ -151,6 +151,12 @@ func New(c Config) (*Service, error) {
 		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
 		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
 		r.enter(phaseWaiting)
+		r.metrics.watching(func() (held watch.Held) {
+			if h := r.shown.Load(); h != nil {
+				held = h.Held()
+			}
+			return held
+		})
 		s.realms = append(s.realms, r)
 	}
 	return s, nil

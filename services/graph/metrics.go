@@ -11,11 +11,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/watch"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // allMetrics are the metrics of all realms.
 type allMetrics struct {
+	factory promauto.Factory
+
 	revision  *prometheus.GaugeVec
 	commits   *prometheus.CounterVec
 	events    *prometheus.CounterVec
@@ -42,6 +45,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 	f := promauto.With(r)
 	realm := []string{"realm"}
 	return &allMetrics{
+		factory:   f,
 		revision:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
 		commits:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
 		events:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
@@ -105,6 +109,21 @@ func (m *allMetrics) writing(realm string) *writing {
 		append: m.seconds.WithLabelValues(realm, "append"),
 		apply:  m.seconds.WithLabelValues(realm, "apply"),
 		queued: m.queued.WithLabelValues(realm), queueSize: m.queueSize.WithLabelValues(realm),
+	}
+}
+
+// watching has the metrics of a realm show what its hub keeps.
+func (m *metrics) watching(held func() watch.Held) {
+	for _, g := range []struct {
+		name, help string
+		of         func(watch.Held) int
+	}{
+		{"coppice_graph_watches", "Watches that are open at this replica.", func(h watch.Held) int { return h.Watches }},
+		{"coppice_graph_watch_changes", "Changes that are kept for watches.", func(h watch.Held) int { return h.Changes }},
+		{"coppice_graph_watch_bytes", "Memory of the changes that are kept for watches, about.", func(h watch.Held) int { return h.Bytes }},
+	} {
+		m.all.factory.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
+			func() float64 { return float64(g.of(held())) })
 	}
 }
 

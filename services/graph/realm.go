@@ -48,6 +48,7 @@ type realm struct {
 	state  *state.State
 	events *eventlog.Log
 	hub    *watch.Hub
+	shown  atomic.Pointer[watch.Hub] // hub, for metrics
 	skips  skips
 
 	keys *eventlog.Keys
@@ -144,6 +145,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.appends.Store(r.events)
 	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
+	r.shown.Store(r.hub)
 	// Whoever asks a replica that has not caught up would be told of a realm as it
 	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
 	var replica api.Stopper

@@ -1,0 +1,54 @@
+package graph_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// A verification reads a log of more messages than a pull consumer holds back, and
+// slower than the server sends it, without being a slow consumer: no message is
+// dropped and read again.
+func TestVerifyIsNoSlowConsumer(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	nc := graphConn(t, server)
+	var slow atomic.Int64
+	for _, c := range []*nats.Conn{nc.log, nc.answers} {
+		c.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				slow.Add(1)
+			}
+		})
+	}
+	serve(t, nc, t.TempDir(), nil).writing(ctx)
+	c := application(t, server)
+	random := rand.NewChaCha8([32]byte{})
+	const n, size = 3000, 4 << 10
+	for i := range n {
+		text := make([]byte, size)
+		_, _ = random.Read(text)
+		o := configMap(fmt.Sprintf("c-%03d", i))
+		o.Spec = fmt.Appendf(nil, `{"text":%q}`, hex.EncodeToString(text))
+		if _, err := c.Objects(configMaps, "a").Create(ctx, o, client.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if v := verify(ctx, t, server); v.GetDifference() != "" || v.GetEvents() < n {
+			t.Errorf("verified: %v", v)
+		}
+	}
+	if got := slow.Load(); got != 0 {
+		t.Errorf("%d slow consumer errors", got)
+	}
+}
