@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/worker"
@@ -32,12 +30,13 @@ type Termination struct {
 // grace, which removes the object unless a finalizer holds it. It runs until
 // ctx ends.
 //
-// All else is as for RunFinalizer: any number of processes share the calls, a
+// The actor needs the verbs consumeagent, get and delete. All else is as for RunFinalizer: any number of processes share the calls, a
 // call is repeated until it has succeeded, and terminate must be idempotent.
 func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(context.Context, *Termination) error, opts *FinalizerOptions) error {
 	err := c.answer(ctx, calls{
-		durable: bus.AgentDurable(of.Group, of.Plural), filter: bus.TerminateFilter(c.realm, of.Group, of.Plural), about: "agent of " + of.String(),
-		handle: func(ctx context.Context, m jetstream.Msg) error { return c.terminateOne(ctx, m, terminate) },
+		durable: bus.AgentDurable(of.Group, of.Plural),
+		consume: bus.API{Realm: c.realm, Actor: c.actor, Verb: bus.VerbConsumeAgent, Group: of.Group, Plural: of.Plural},
+		handle:  func(ctx context.Context, m *worker.Message) error { return c.terminateOne(ctx, m, terminate) },
 	}, opts)
 	if err != nil {
 		return fmt.Errorf("agent of %s: %w", of, err)
@@ -45,14 +44,10 @@ func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(conte
 	return nil
 }
 
-func (c *Client) terminateOne(ctx context.Context, m jetstream.Msg, terminate func(context.Context, *Termination) error) error {
+func (c *Client) terminateOne(ctx context.Context, m *worker.Message, terminate func(context.Context, *Termination) error) error {
 	var p coppicev1.TerminateCall
-	if err := manifest.UnmarshalMessage(m.Data(), &p); err != nil {
+	if err := manifest.UnmarshalMessage(m.Data, &p); err != nil {
 		return worker.Permanent(fmt.Errorf("not a TerminateCall: %w", err))
-	}
-	delivery, err := m.Metadata()
-	if err != nil {
-		return err
 	}
 	of, was := ParseResource(p.GetResource()), p.GetObject().GetMetadata()
 	objects := c.Objects(of, was.GetNamespace()).IncludeUninitialized()
@@ -66,7 +61,7 @@ func (c *Client) terminateOne(ctx context.Context, m jetstream.Msg, terminate fu
 		return err
 	}
 	if err := terminate(ctx, &Termination{
-		Resource: of, Object: now, Deadline: now.GetMetadata().GetDeletionTimestamp().AsTime(), Attempt: int(delivery.NumDelivered),
+		Resource: of, Object: now, Deadline: now.GetMetadata().GetDeletionTimestamp().AsTime(), Attempt: int(m.Delivered),
 	}); err != nil {
 		return err
 	}

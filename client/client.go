@@ -142,6 +142,12 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	}
 	ctx, cancel := c.patiently(ctx)
 	defer cancel()
+	denial := func() error { return nil }
+	if a.Plural == "" { // about the realm: none of many, as those about objects may be
+		var stop func()
+		ctx, stop, denial = c.untilDenied(ctx, a)
+		defer stop()
+	}
 	attempt := func(ctx context.Context, header nats.Header) error {
 		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
 		if err != nil && failed != nil {
@@ -158,20 +164,12 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	err := retry()
 	if err == nil {
 		c.saw(reply)
+		return nil
+	}
+	if refusal := denial(); refusal != nil {
+		return refusal
 	}
 	return c.denied(a, err)
-}
-
-// denied says of a request without an answer that it may have none for want of
-// permission.
-func (c *Client) denied(a bus.API, err error) error {
-	var e *Error
-	if errors.As(err, &e) && e.Reason == Timeout && c.nc.LastError() != nil && errors.Is(c.nc.LastError(), nats.ErrPermissionViolation) {
-		return &Error{Reason: Forbidden, Message: fmt.Sprintf(
-			"the NATS user may not %s %s in realm %q as actor %q: the realm is not there, or its permissions do not allow it (%v)",
-			a.Verb, lifecycle.ResourceName(a.Group, a.Plural), a.Realm, a.Actor, c.nc.LastError())}
-	}
-	return err
 }
 
 // patiently is a context that lasts as long as a request is tried.

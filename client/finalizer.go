@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/worker"
@@ -49,17 +47,6 @@ type FinalizerOptions struct {
 // `coppice parked`, from where it can be replayed.
 func Permanent(err error) error { return worker.Permanent(err) }
 
-// ConsumerConflictError says that the consumer of a finalizer exists with other
-// settings, and names who holds it.
-type ConsumerConflictError = worker.ConflictError
-
-// Settings of the durable consumer that all instances of a finalizer or agent
-// share.
-const (
-	finalizerAckWait    = 30 * time.Second
-	finalizerMaxPending = 1024
-)
-
 // RunFinalizer calls finalize for every object that is being deleted and held
 // by the finalizer, and removes the finalizer when it returns nil. It runs
 // until ctx ends.
@@ -70,12 +57,14 @@ const (
 // be idempotent. While it runs the call is kept; it may take as long as it
 // needs, and should end when its context does.
 //
-// The error is a *ConsumerConflictError if the finalizer's consumer exists with
-// other settings.
+// The graph service keeps the calls in a durable consumer, which it creates on
+// request: the actor needs the verbs consumefinalizer, get and removefinalizer. The
+// error has reason Conflict if the consumer was created with other settings.
 func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts *FinalizerOptions) error {
 	err := c.answer(ctx, calls{
-		durable: bus.FinalizerDurable(finalizer), filter: bus.FinalizeFilter(c.realm, finalizer), about: "external finalizer " + finalizer,
-		handle: func(ctx context.Context, m jetstream.Msg) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
+		durable: bus.FinalizerDurable(finalizer),
+		consume: bus.API{Realm: c.realm, Actor: c.actor, Verb: bus.VerbConsumeFinalizer, Finalizer: finalizer},
+		handle:  func(ctx context.Context, m *worker.Message) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
 	}, opts)
 	if err != nil {
 		return fmt.Errorf("finalizer %s: %w", finalizer, err)
@@ -85,18 +74,15 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 
 // calls are those that all who answer them share.
 type calls struct {
-	durable, filter, about string
-	handle                 func(context.Context, jetstream.Msg) error
+	durable string
+	consume bus.API // has the durable created
+	handle  func(context.Context, *worker.Message) error
 }
 
 // answer handles calls until ctx ends.
 func (c *Client) answer(ctx context.Context, calls calls, opts *FinalizerOptions) error {
 	if opts == nil {
 		opts = &FinalizerOptions{}
-	}
-	js, err := jetstream.New(c.nc)
-	if err != nil {
-		return err
 	}
 	host, _ := os.Hostname()
 	holder := fmt.Sprintf("%s (%s/%d)", c.actor, host, os.Getpid())
@@ -105,16 +91,11 @@ func (c *Client) answer(ctx context.Context, calls calls, opts *FinalizerOptions
 		concurrency = 8
 	}
 	return worker.Run(ctx, worker.Config{
-		JS: js, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: calls.durable,
-		Create: &jetstream.ConsumerConfig{
-			Durable:       calls.durable,
-			Description:   calls.about,
-			FilterSubject: calls.filter,
-			AckPolicy:     jetstream.AckExplicitPolicy,
-			AckWait:       finalizerAckWait,
-			MaxDeliver:    -1,
-			MaxAckPending: finalizerMaxPending,
-			Metadata:      map[string]string{worker.Meta: holder},
+		Conn: c.nc, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: calls.durable,
+		Ensure: func(ctx context.Context) (time.Duration, error) {
+			var reply coppicev1.ConsumeReply
+			err := c.call(ctx, calls.consume, false, &coppicev1.ConsumeRequest{Holder: holder}, &reply)
+			return time.Duration(reply.GetAckWait()) * time.Millisecond, err
 		},
 		Concurrency: concurrency, ParkAfter: uint64(opts.ParkAfter),
 		Backoff: opts.Backoff, MaxBackoff: opts.MaxBackoff, By: holder, Log: opts.Log,
@@ -122,17 +103,13 @@ func (c *Client) answer(ctx context.Context, calls calls, opts *FinalizerOptions
 	})
 }
 
-func (c *Client) finalizeOne(ctx context.Context, m jetstream.Msg, finalizer string, finalize func(context.Context, *Call) error) error {
+func (c *Client) finalizeOne(ctx context.Context, m *worker.Message, finalizer string, finalize func(context.Context, *Call) error) error {
 	var p coppicev1.FinalizeCall
-	if err := manifest.UnmarshalMessage(m.Data(), &p); err != nil {
+	if err := manifest.UnmarshalMessage(m.Data, &p); err != nil {
 		return worker.Permanent(fmt.Errorf("not a FinalizeCall: %w", err))
 	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return err
-	}
 	call := &Call{
-		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(meta.NumDelivered),
+		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(m.Delivered),
 	}
 	objects := c.Objects(call.Resource, p.GetObject().GetMetadata().GetNamespace()).IncludeUninitialized()
 	name, pre := p.GetObject().GetMetadata().GetName(), &coppicev1.Preconditions{Uid: p.GetObject().GetMetadata().GetUid()}

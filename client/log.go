@@ -2,85 +2,167 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-	"strings"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/envelope"
-	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// LogEvent is one entry of the event log: what happened to one object, and why.
-type LogEvent struct {
-	Revision uint64
-	Time     time.Time
-	// Type is the name of the event: ObjectCreated, DeletionMarked, ...
-	Type      string
-	Resource  string
-	Namespace string
-	Name      string
-	UID       string
-	// Actor and Verb are the command, Note what the actor said about it.
-	Actor, Verb, Note string
-	Reason            coppicev1.Reason
-	// Cause is the revision of the event that made this one necessary, zero
-	// if none did.
-	Cause uint64
-	// Detail is what the event says beside: finalizers, references, initializers.
-	Detail string
+// Log reads a realm's event log, by the verb readlog. It is safe for concurrent use.
+type Log struct{ c *Client }
+
+// Log returns the realm's event log. The actor needs the verb readlog.
+func (c *Client) Log() *Log { return &Log{c: c} }
+
+// LogRange says what Read reads.
+type LogRange struct {
+	// From is the first sequence; zero: see FromRevision.
+	From uint64
+	// FromRevision begins with the commit that has a revision. If both are zero
+	// reading begins after the last commit.
+	FromRevision uint64
+	// To is the last sequence; zero: the last there is.
+	To uint64
+	// Follow waits for more after the last commit, until the context ends.
+	Follow bool
+	// Limit is how many commits are read at most; zero: no limit.
+	Limit int
+	// UIDs, Name and Namespace leave out commits that do not mention any of the
+	// uids, the name and the namespace; each may be empty. A commit that is
+	// read may still have no event about such an object.
+	UIDs            []string
+	Name, Namespace string
 }
 
-// Log reads a realm's event log.
-type Log struct {
-	c      *Client
-	stream jetstream.Stream
+// LogCommit is a commit and its sequence in the log.
+type LogCommit struct {
+	Sequence uint64
+	*coppicev1.Commit
 }
 
-// OpenLog opens the event log for reading. The NATS user must be allowed to
-// read the stream.
-func (c *Client) OpenLog(ctx context.Context) (*Log, error) {
-	js, err := jetstream.New(c.nc)
-	if err != nil {
-		return nil, err
+// Last is the sequence of the last commit, zero in an empty log.
+func (l *Log) Last(ctx context.Context) (last uint64, err error) {
+	r := &logReader{l: l}
+	if err := r.reply(ctx, func(LogCommit, error) bool { return true }); err != nil {
+		return 0, l.wrap(err)
 	}
-	stream, err := js.Stream(ctx, bus.LogStream(c.realm))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, &Error{Reason: NotFound, Message: fmt.Sprintf("there is no realm %q: no graph service has made its log", c.realm)}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: %w", c.realm, err)
-	}
-	return &Log{c: c, stream: stream}, nil
-}
-
-// Last is the sequence of the last commit.
-func (l *Log) Last(ctx context.Context) (uint64, error) {
-	info, err := l.stream.Info(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("log of realm %s: %w", l.c.realm, err)
-	}
-	return info.State.LastSeq, nil
+	return r.last, nil
 }
 
 // Commit reads one commit.
 func (l *Log) Commit(ctx context.Context, sequence uint64) (*coppicev1.Commit, error) {
-	m, err := l.stream.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, &Error{Reason: NotFound, Message: fmt.Sprintf("the log of realm %s has no sequence %d", l.c.realm, sequence)}
+	for c, err := range l.Read(ctx, LogRange{From: sequence, To: sequence}) {
+		return c.Commit, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
+	return nil, &Error{Reason: NotFound, Message: fmt.Sprintf("the log of realm %s has no sequence %d", l.c.realm, sequence)}
+}
+
+// Follow iterates over commits from a sequence on, and waits for more until ctx
+// ends.
+func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[*coppicev1.Commit, error] {
+	return func(yield func(*coppicev1.Commit, error) bool) {
+		for c, err := range l.Read(ctx, LogRange{From: max(from, 1), Follow: true}) {
+			if !yield(c.Commit, err) {
+				return
+			}
+		}
 	}
-	c, err := decodeCommit(m.Data)
+}
+
+// Read iterates over commits in order. It goes on by itself, without a gap, after
+// a lost connection or a change of servers. At most 8 MiB of commits are on their
+// way at a time.
+//
+// Messages that are no commits are left out, as graph services skip them.
+//
+// It ends with the range, with ctx, or with an error: Expired says that the log
+// does not go back so far.
+func (l *Log) Read(ctx context.Context, of LogRange) iter.Seq2[LogCommit, error] {
+	return func(yield func(LogCommit, error) bool) {
+		r := &logReader{l: l, of: of, next: of.From, to: of.To}
+		for !r.done && ctx.Err() == nil {
+			if err := r.reply(ctx, yield); err != nil {
+				if ctx.Err() == nil {
+					yield(LogCommit{}, l.wrap(err))
+				}
+				return
+			}
+		}
+	}
+}
+
+func (l *Log) wrap(err error) error { return fmt.Errorf("log of realm %s: %w", l.c.realm, err) }
+
+// logReader reads a range by as many requests as it takes.
+type logReader struct {
+	l    *Log
+	of   LogRange
+	next uint64 // zero before the first reply
+	to   uint64 // zero: not known, or without end
+	last uint64
+	read int
+	done bool
+}
+
+func (r *logReader) request() proto.Message {
+	q := &coppicev1.ReadLogRequest{
+		FromSequence: r.next, ToSequence: r.to, Follow: r.of.Follow, Uids: r.of.UIDs, Name: r.of.Name, Namespace: r.of.Namespace,
+	}
+	if r.next == 0 {
+		q.FromRevision = r.of.FromRevision
+	}
+	if r.of.Limit > 0 {
+		q.Limit = uint32(r.of.Limit - r.read)
+	}
+	return q
+}
+
+// reply reads what one request is answered with.
+func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool) error {
+	return r.l.c.streamed(ctx, bus.RealmAPI(r.l.c.realm, r.l.c.actor, bus.VerbReadLog), r.request, func(data []byte) (enough bool, err error) {
+		var b coppicev1.LogBatch
+		if err := proto.Unmarshal(data, &b); err != nil {
+			return false, fmt.Errorf("not a LogBatch: %w", err)
+		}
+		if b.GetFormat() != logFormat {
+			return false, fmt.Errorf("the graph service sends format %d of the log, and this program reads format %d; use programs of the same version", b.GetFormat(), logFormat)
+		}
+		if r.last = b.GetLast(); r.to == 0 && !r.of.Follow {
+			r.to = r.last // what is appended from now on is not read
+		}
+		for _, e := range b.GetEntries() {
+			r.next = e.GetSequence() + 1
+			if e.GetUnreadable() != "" {
+				continue
+			}
+			r.read++
+			c, err := r.commit(e)
+			if !yield(LogCommit{e.GetSequence(), c}, err) {
+				r.done = true
+				return true, nil
+			}
+		}
+		r.next = max(r.next, b.GetNext())
+		if b.GetError() != nil {
+			return false, lifecycle.ErrorOf(b.GetError())
+		}
+		r.done = r.to != 0 && r.next > r.to || r.of.Limit > 0 && r.read >= r.of.Limit || r.to == 0 && !r.of.Follow
+		return b.GetEnd() || r.done, nil
+	})
+}
+
+// logFormat is the format of LogBatch that is read.
+const logFormat = 1
+
+func (r *logReader) commit(e *coppicev1.LogEntry) (*coppicev1.Commit, error) {
+	c, err := decodeCommit(e.GetStored())
 	if err != nil {
-		return nil, fmt.Errorf("log of realm %s: sequence %d: %w", l.c.realm, sequence, err)
+		return nil, r.l.wrap(fmt.Errorf("sequence %d: %w", e.GetSequence(), err))
 	}
 	return c, nil
 }
@@ -93,162 +175,3 @@ func decodeCommit(message []byte) (*coppicev1.Commit, error) {
 	var c coppicev1.Commit
 	return &c, proto.Unmarshal(commit, &c)
 }
-
-// Follow iterates over commits from a sequence on, and waits for more until ctx
-// ends.
-func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[*coppicev1.Commit, error] {
-	return func(yield func(*coppicev1.Commit, error) bool) {
-		consumer, err := l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
-		})
-		if err != nil {
-			yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
-			return
-		}
-		messages, err := consumer.Messages()
-		if err != nil {
-			yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
-			return
-		}
-		defer messages.Stop()
-		stop := context.AfterFunc(ctx, messages.Stop)
-		defer stop()
-		for {
-			m, err := messages.Next()
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
-				return
-			}
-			c, err := decodeCommit(m.Data())
-			if err != nil {
-				yield(nil, fmt.Errorf("log of realm %s: %w", l.c.realm, err))
-				return
-			}
-			if !yield(c, nil) {
-				return
-			}
-		}
-	}
-}
-
-// Events are the object events of a commit, in order. resources translates
-// kinds to resources; a kind that it does not know is shown as it is.
-func Events(c *coppicev1.Commit, resources func(apiVersion, kind string) string) []LogEvent {
-	x := expander{c: c, resources: resources, revision: c.GetFirstRevision()}
-	for _, e := range c.GetEvents() {
-		x.event(e)
-	}
-	return x.out
-}
-
-type expander struct {
-	c         *coppicev1.Commit
-	resources func(apiVersion, kind string) string
-	revision  uint64
-	out       []LogEvent
-}
-
-func (x *expander) event(e *coppicev1.Event) {
-	base := LogEvent{Time: time.UnixMicro(x.c.GetTime()).UTC(), Reason: e.GetReason(), Cause: e.GetCause()}
-	if i := int(e.GetCommand()); i < len(x.c.GetCommands()) {
-		command := x.c.GetCommands()[i]
-		base.Actor, base.Verb, base.Note = command.GetActor(), command.GetVerb(), command.GetNote()
-	}
-	switch v := e.GetEvent().(type) {
-	case *coppicev1.Event_Created:
-		base.Detail = initialization(v.Created.GetNode(), v.Created.GetBody())
-		x.object(base, "ObjectCreated", v.Created.GetNode())
-	case *coppicev1.Event_Updated:
-		base.Detail = initialization(v.Updated.GetNode(), v.Updated.GetBody())
-		x.object(base, "ObjectUpdated", v.Updated.GetNode())
-	case *coppicev1.Event_DeletionMarked:
-		base.Detail = detail("finalizers", v.DeletionMarked.GetFinalizers())
-		if g := v.DeletionMarked.GetDeletionGracePeriod(); g > 0 {
-			base.Detail = strings.TrimSpace(fmt.Sprintf("grace period %ds  %s", g, base.Detail))
-		}
-		x.columns(base, "DeletionMarked", v.DeletionMarked.GetObject())
-	case *coppicev1.Event_OwnerReferencesRemoved:
-		var names []string
-		for _, r := range v.OwnerReferencesRemoved.GetReferences() {
-			names = append(names, x.resources(r.GetApiVersion(), r.GetKind())+"/"+r.GetName())
-		}
-		base.Detail = detail("references to", names)
-		x.columns(base, "OwnerReferencesRemoved", v.OwnerReferencesRemoved.GetObjects())
-	case *coppicev1.Event_FinalizerRemoved:
-		base.Detail = v.FinalizerRemoved.GetFinalizer()
-		x.columns(base, "FinalizerRemoved", v.FinalizerRemoved.GetObjects())
-	case *coppicev1.Event_Deleted:
-		base.Detail = detail("last finalizers", v.Deleted.GetFinalizers())
-		x.columns(base, "ObjectDeleted", v.Deleted.GetObjects())
-	}
-}
-
-// initialization is for which initializers an object waits, or that one of them
-// has failed, and why if the event says it.
-func initialization(n *coppicev1.Node, b *coppicev1.Body) string {
-	if !n.GetInitializationFailed() {
-		return detail("initializers", n.GetInitializers())
-	}
-	const failed = "initialization failed"
-	if why := b.GetInitializersResult().GetMessage(); why != "" {
-		return failed + ": " + why
-	}
-	return failed
-}
-
-func detail(what string, list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	s := what
-	for i, e := range list {
-		if i > 0 {
-			s += ","
-		}
-		s += " " + e
-	}
-	return s
-}
-
-func (x *expander) object(e LogEvent, typ string, n *coppicev1.Node) {
-	e.Type, e.Revision = typ, x.revision
-	x.revision++
-	e.Resource = x.resources(n.GetApiVersion(), n.GetKind())
-	e.Namespace, e.Name, e.UID = n.GetNamespace(), n.GetName(), uid.UID(n.GetUid()).String()
-	x.out = append(x.out, e)
-}
-
-func (x *expander) columns(e LogEvent, typ string, ids *coppicev1.Identities) {
-	e.Type = typ
-	at := func(column []uint32, i int, table []string) string {
-		if len(column) == 1 {
-			i = 0
-		}
-		if i >= len(column) || int(column[i]) >= len(table) {
-			return ""
-		}
-		return table[column[i]]
-	}
-	i := 0
-	for u := range uid.All(ids.GetUids()) {
-		e.Revision = x.revision
-		x.revision++
-		e.UID = u.String()
-		e.Resource = at(ids.GetResources(), i, x.c.GetResources())
-		e.Namespace = at(ids.GetNamespaces(), i, x.c.GetNamespaces())
-		if i < len(ids.GetNames()) {
-			e.Name = ids.GetNames()[i]
-		}
-		if i < len(ids.GetCauses()) {
-			e.Cause = uint64(int64(e.Cause) + ids.GetCauses()[i])
-		}
-		x.out = append(x.out, e)
-		i++
-	}
-}
-
-// Key is the object as people write it: "pods/web-1".
-func (e LogEvent) Key() string { return e.Resource + "/" + e.Name }

@@ -2,16 +2,15 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -29,83 +28,53 @@ type Warning struct {
 func (w Warning) Key() string { return w.Resource + "/" + w.Name }
 
 // Warnings are the warnings about the object with a uid, or about all objects,
-// the oldest first. The NATS user must be allowed to read the stream.
+// the oldest first. The actor needs the verb readwarnings.
 func (c *Client) Warnings(ctx context.Context, uid string) ([]Warning, error) {
 	var all []Warning
-	for w, err := range c.warnings(ctx, uid, jetstream.DeliverLastPerSubjectPolicy, true) {
+	for w, err := range c.warnings(ctx, &coppicev1.ReadWarningsRequest{Uid: uid}) {
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, w)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("warnings of realm %s: %w", c.realm, err)
 	}
 	slices.SortStableFunc(all, func(a, b Warning) int { return a.Time.Compare(b.Time) })
 	return all, nil
 }
 
 // FollowWarnings iterates over warnings that are said from now on, until ctx ends.
+// It goes on by itself, without a gap, after a lost connection or a change of servers.
 func (c *Client) FollowWarnings(ctx context.Context) iter.Seq2[Warning, error] {
-	return c.warnings(ctx, "", jetstream.DeliverNewPolicy, false)
+	return c.warnings(ctx, &coppicev1.ReadWarningsRequest{Follow: true, NewOnly: true})
 }
 
-// warnings reads warnings; with end, until those that are there were read.
-func (c *Client) warnings(ctx context.Context, uid string, from jetstream.DeliverPolicy, end bool) iter.Seq2[Warning, error] {
+// warnings reads warnings by the verb readwarnings.
+func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest) iter.Seq2[Warning, error] {
 	return func(yield func(Warning, error) bool) {
-		if err := c.readWarnings(ctx, uid, from, end, yield); err != nil && ctx.Err() == nil {
+		err := c.streamed(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadWarnings), func() proto.Message { return q }, func(data []byte) (enough bool, err error) {
+			var b coppicev1.WarningBatch
+			if err := proto.Unmarshal(data, &b); err != nil {
+				return false, fmt.Errorf("not a WarningBatch: %w", err)
+			}
+			for _, p := range b.GetWarnings() {
+				w := Warning{
+					Resource: p.GetResource(), Namespace: p.GetNamespace(), Name: p.GetName(), UID: p.GetUid(),
+					Reason: p.GetReason(), Message: p.GetMessage(), Time: time.UnixMicro(p.GetTime()).UTC(),
+				}
+				if !yield(w, nil) {
+					return true, nil
+				}
+			}
+			q.FromSequence = b.GetNext() // where a repetition goes on
+			if b.GetError() != nil {
+				return false, lifecycle.ErrorOf(b.GetError())
+			}
+			return b.GetEnd(), nil
+		})
+		if err != nil && ctx.Err() == nil {
 			yield(Warning{}, fmt.Errorf("warnings of realm %s: %w", c.realm, err))
-		}
-	}
-}
-
-func (c *Client) readWarnings(ctx context.Context, uid string, from jetstream.DeliverPolicy, end bool, yield func(Warning, error) bool) error {
-	js, err := jetstream.New(c.nc)
-	if err != nil {
-		return err
-	}
-	consumer, err := js.OrderedConsumer(ctx, bus.WarningStream(c.realm), jetstream.OrderedConsumerConfig{
-		DeliverPolicy: from, FilterSubjects: []string{bus.WarningFilter(c.realm, uid)},
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil // nobody has ever said one
-	}
-	if err != nil {
-		return err
-	}
-	info, err := consumer.Info(ctx)
-	if err != nil {
-		return err
-	}
-	left := info.NumPending
-	if end && left == 0 {
-		return nil
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer stop()
-	for {
-		m, err := messages.Next()
-		if err != nil {
-			return err
-		}
-		var p coppicev1.Warning
-		if err := manifest.UnmarshalMessage(m.Data(), &p); err != nil {
-			return err
-		}
-		if !yield(Warning{
-			Resource: p.GetResource(), Namespace: p.GetNamespace(), Name: p.GetName(), UID: p.GetUid(),
-			Reason: p.GetReason(), Message: p.GetMessage(), Time: time.UnixMicro(p.GetTime()).UTC(),
-		}, nil) {
-			return nil
-		}
-		delivery, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		if end && delivery.NumPending == 0 {
-			return nil
 		}
 	}
 }

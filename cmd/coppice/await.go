@@ -36,10 +36,7 @@ const holdersSaid = 3
 
 // awaitRemoval waits for the objects with these uids to be gone.
 func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated bool, timeout time.Duration) error {
-	c, err := s.consumers()
-	if err != nil {
-		return err
-	}
+	c := s.consumers()
 	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids)}
 	if truncated {
 		r.more = "+"

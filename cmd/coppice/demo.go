@@ -193,7 +193,7 @@ func (d *demo) tell(ctx context.Context, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	events, _, err := h.tail(ctx, 1000, maxCommits, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	events, _, err := h.tail(ctx, 1000, maxCommits, client.LogRange{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,8 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/examples/deployment"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -106,21 +103,13 @@ func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]
 
 // awaitQuiet waits until no work is under way that could change anything more.
 func (d *demo) awaitQuiet(ctx context.Context) error {
-	js, err := jetstream.New(d.nc)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{bus.WorkStream(d.c.Realm()), bus.FinalizeStream(d.c.Realm())} {
-		stream, err := js.Stream(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err := poll.Until(ctx, func() (bool, error) {
-			info, err := stream.Info(ctx)
-			return err == nil && info.State.Msgs == 0, err
-		}); err != nil {
-			return fmt.Errorf("work is left in %s: %w", name, err)
-		}
+	var left uint64
+	if err := poll.Until(ctx, func() (bool, error) {
+		reply, err := d.c.Consumers(ctx, nil, nil)
+		left = reply.GetQueuedWork() + reply.GetQueuedCalls()
+		return err == nil && left == 0, err
+	}); err != nil {
+		return fmt.Errorf("%d messages of work are left: %w", left, err)
 	}
 	return nil
 }

@@ -43,10 +43,7 @@ func (s *session) describe(ctx context.Context, args []string, w where) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.consumers()
-	if err != nil {
-		return err
-	}
+	c := s.consumers()
 	failed := failures{app: s.app}
 	n := 0
 	for _, t := range targets {
@@ -289,12 +286,8 @@ const saysParked = "the call is parked, as it kept failing: see 'coppice parked'
 func (d *description) parked(ctx context.Context, subject string) bool {
 	ctx, cancel := context.WithTimeout(ctx, d.dial.Timeout)
 	defer cancel()
-	stream, err := d.consumers.js.Stream(ctx, bus.ParkedStream(d.realm))
-	if err != nil {
-		return false
-	}
-	_, err = stream.GetLastMsgForSubject(ctx, bus.ParkedSubject(d.realm, subject, 0))
-	return err == nil
+	reply, err := d.c.Parked(ctx, &coppicev1.ListParkedRequest{Subject: subject, Limit: 1})
+	return err == nil && len(reply.GetParked()) > 0
 }
 
 // warnings has a row for each warning.
@@ -325,7 +318,7 @@ func (d *description) events(ctx context.Context) error {
 		return nil // the user may not be allowed to read the log
 	}
 	uid := d.o.GetMetadata().GetUid()
-	found, complete, err := h.tail(limited, describeEvents, describeCommits, func(e *client.LogEvent) bool { return e.UID == uid })
+	found, complete, err := h.tail(limited, describeEvents, describeCommits, client.LogRange{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
 	if err != nil && ctx.Err() == nil {
 		d.field("Events", err.Error())
 		return nil

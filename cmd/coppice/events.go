@@ -65,11 +65,13 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	warned := func(w client.Warning) bool {
 		return match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
 	}
+	about := client.LogRange{Namespace: f.namespace}
 	if len(args) > 0 {
 		k, name, err := s.one(args)
 		if err != nil {
 			return err
 		}
+		about.Name = name
 		resource := client.ResourceOf(k).String()
 		match = func(e *client.LogEvent) bool {
 			return e.Name == name && e.Resource == resource && (f.namespace == "" || e.Namespace == f.namespace)
@@ -82,7 +84,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	w := &eventWriter{w: s.stdout, ink: s.ink(), json: f.output == formatJSON, now: s.now, find: h.find}
 	from := h.last + 1
 	if f.last > 0 {
-		found, complete, err := h.tail(ctx, f.last, maxCommits, match)
+		found, complete, err := h.tail(ctx, f.last, maxCommits, about, match)
 		if err != nil {
 			return err
 		}
@@ -109,12 +111,11 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 // followEvents tells the events of commits from a sequence on, until ctx ends.
 // The kinds that it names are learnt again when one is registered.
 func (s *session) followEvents(ctx context.Context, h *history, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
-	for c, err := range h.log.Follow(ctx, from) {
+	for c, err := range h.log.Read(ctx, client.LogRange{From: from, Follow: true}) {
 		if err != nil {
 			return err
 		}
-		p := h.keep(from, c)
-		from++
+		p := h.keep(c.Sequence, c.Commit)
 		for i := range p.events {
 			if !match(&p.events[i]) {
 				continue

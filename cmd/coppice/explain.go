@@ -183,9 +183,7 @@ func (s *session) explain(ctx context.Context, args []string, w where, output st
 	}
 	e := &explainer{session: s, kind: k, namespace: w.of(k)}
 	e.explanation = explanation{Resource: client.ResourceOf(k).String(), Namespace: e.namespace, Name: name}
-	if e.consumers, err = s.consumers(); err != nil {
-		return err
-	}
+	e.consumers = s.consumers()
 	o, node, above, err := e.look(ctx, name)
 	switch {
 	case errors.Is(err, client.NotFound):

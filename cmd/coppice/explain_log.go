@@ -16,7 +16,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	if err != nil {
 		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
 	}
-	found, _, err := h.tail(ctx, 1, maxCommits, func(ev *client.LogEvent) bool {
+	found, _, err := h.tail(ctx, 1, maxCommits, client.LogRange{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *explainer) marked(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	found, _, err := h.tail(ctx, describeEvents, describeCommits, func(ev *client.LogEvent) bool {
+	found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
 		return ev.UID == e.UID && ev.Type == "DeletionMarked"
 	})
 	if err != nil || len(found) == 0 {
@@ -69,7 +69,7 @@ func (e *explainer) late(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	found, _, err := h.tail(ctx, maxLate, describeCommits, func(ev *client.LogEvent) bool {
+	found, _, err := h.tail(ctx, maxLate, describeCommits, client.LogRange{}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
 	})
 	if err != nil {

@@ -37,12 +37,9 @@ const (
 )
 
 func (s *session) history(ctx context.Context) (*history, error) {
-	log, err := s.c.OpenLog(ctx)
-	if err != nil {
-		return nil, err
-	}
-	h := &history{log: log, resources: s.kinds.ResourceName, pages: map[uint64]*page{}}
-	h.last, err = log.Last(ctx)
+	h := &history{log: s.c.Log(), resources: s.kinds.ResourceName, pages: map[uint64]*page{}}
+	var err error
+	h.last, err = h.log.Last(ctx)
 	return h, err
 }
 
@@ -64,17 +61,6 @@ func (h *history) keep(sequence uint64, c *coppicev1.Commit) *page {
 	return p
 }
 
-func (h *history) page(ctx context.Context, sequence uint64) (*page, error) {
-	if p := h.pages[sequence]; p != nil {
-		return p, nil
-	}
-	c, err := h.log.Commit(ctx, sequence)
-	if err != nil {
-		return nil, err
-	}
-	return h.keep(sequence, c), nil
-}
-
 // find returns the event with a revision, nil if there is none.
 func (h *history) find(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 	if revision == 0 {
@@ -85,23 +71,15 @@ func (h *history) find(ctx context.Context, revision uint64) (*client.LogEvent, 
 			return e, nil
 		}
 	}
-	// The last commit that begins at the revision or before it.
-	low, high := uint64(1), h.last
-	for low < high {
-		middle := high - (high-low)/2
-		p, err := h.page(ctx, middle)
+	var p *page
+	for c, err := range h.log.Read(ctx, client.LogRange{FromRevision: revision, Limit: 1}) {
 		if err != nil {
 			return nil, err
 		}
-		if p.first <= revision {
-			low = middle
-		} else {
-			high = middle - 1
-		}
+		p = h.keep(c.Sequence, c.Commit)
 	}
-	p, err := h.page(ctx, low)
-	if err != nil {
-		return nil, err
+	if p == nil {
+		return nil, ctx.Err()
 	}
 	if h.recent = append(h.recent, p); len(h.recent) > recentPages {
 		h.recent = slices.Delete(h.recent, 0, 1)
@@ -119,46 +97,47 @@ func (p *page) event(revision uint64) *client.LogEvent {
 }
 
 // tail returns the last events that match, oldest first: at most so many, from
-// at most so many commits. complete says that there are no others before them.
-func (h *history) tail(ctx context.Context, events, commits int, match func(*client.LogEvent) bool) (found []client.LogEvent, complete bool, err error) {
-	high, chunk := h.last, uint64(4)
+// at most so many commits. complete says that there are no others before them. about is
+// what commits have to mention that have such events.
+func (h *history) tail(ctx context.Context, events, commits int, about client.LogRange, match func(*client.LogEvent) bool) (found []client.LogEvent, complete bool, err error) {
+	high, chunk, most := h.last, uint64(4), uint64(maxChunk)
+	if len(about.UIDs) > 0 || about.Name != "" { // most commits do not even come here
+		chunk, most = 4*maxChunk, 64*maxChunk
+	}
 	for high > 0 && commits > 0 {
 		low := high - min(high, chunk, uint64(commits)) + 1
-		pages, err := h.chunk(ctx, low, high)
+		about.From, about.To = low, high
+		matching, err := h.chunk(ctx, about, match)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, p := range slices.Backward(pages) {
-			for i := len(p.events) - 1; i >= 0; i-- {
-				if !match(&p.events[i]) {
-					continue
-				}
-				if len(found) == events {
-					slices.Reverse(found)
-					return found, false, nil
-				}
-				found = append(found, p.events[i])
+		for _, e := range slices.Backward(matching) {
+			if len(found) == events {
+				slices.Reverse(found)
+				return found, false, nil
 			}
+			found = append(found, e)
 		}
 		commits -= int(high - low + 1)
 		high = low - 1
-		chunk = min(2*chunk, maxChunk)
+		chunk = min(2*chunk, most)
 	}
 	slices.Reverse(found)
 	return found, high == 0, nil
 }
 
-// chunk reads neighbouring commits at once.
-func (h *history) chunk(ctx context.Context, low, high uint64) ([]*page, error) {
-	var pages []*page
-	for c, err := range h.log.Follow(ctx, low) {
+// chunk returns the events of some commits that match.
+func (h *history) chunk(ctx context.Context, of client.LogRange, match func(*client.LogEvent) bool) (matching []client.LogEvent, err error) {
+	for c, err := range h.log.Read(ctx, of) {
 		if err != nil {
 			return nil, err
 		}
-		pages = append(pages, h.keep(low+uint64(len(pages)), c))
-		if low+uint64(len(pages)) > high {
-			break
+		p := h.keep(c.Sequence, c.Commit)
+		for i := range p.events {
+			if match(&p.events[i]) {
+				matching = append(matching, p.events[i])
+			}
 		}
 	}
-	return pages, ctx.Err()
+	return matching, ctx.Err()
 }

@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -46,58 +41,49 @@ func (c consumer) note() string {
 // what it cannot look at again.
 type consumers struct {
 	*session
-	js   jetstream.JetStream
 	seen map[string]consumer // by durable
 	at   map[string]time.Time
 }
 
 const consumersFor = 500 * time.Millisecond
 
-func (s *session) consumers() (*consumers, error) {
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		return nil, err
-	}
-	return &consumers{session: s, js: js, seen: map[string]consumer{}, at: map[string]time.Time{}}, nil
+func (s *session) consumers() *consumers {
+	return &consumers{session: s, seen: map[string]consumer{}, at: map[string]time.Time{}}
 }
 
 // finalizer is who takes the calls of an external finalizer.
 func (c *consumers) finalizer(ctx context.Context, name string) consumer {
-	return c.of(ctx, bus.FinalizerDurable(name))
+	return c.of(ctx, "finalizer "+name, func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
+		return c.c.Consumers(ctx, []string{name}, nil)
+	})
 }
 
 // agent is who ends objects of a kind.
 func (c *consumers) agent(ctx context.Context, of client.Resource) consumer {
-	return c.of(ctx, bus.AgentDurable(of.Group, of.Plural))
+	return c.of(ctx, "agent "+of.String(), func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
+		return c.c.Consumers(ctx, nil, []client.Resource{of})
+	})
 }
 
-func (c *consumers) of(ctx context.Context, durable string) consumer {
-	if t, ok := c.at[durable]; ok && c.now().Sub(t) < consumersFor {
-		return c.seen[durable]
+func (c *consumers) of(ctx context.Context, what string, look func(context.Context) (*coppicev1.ListConsumersReply, error)) consumer {
+	if t, ok := c.at[what]; ok && c.now().Sub(t) < consumersFor {
+		return c.seen[what]
 	}
-	if is := c.look(ctx, durable); is.state != consumerUnseen {
-		c.seen[durable] = is
-	}
-	c.at[durable] = c.now()
-	return c.seen[durable]
-}
-
-func (c *consumers) look(ctx context.Context, durable string) consumer {
-	ctx, cancel := context.WithTimeout(ctx, c.dial.Timeout)
+	limited, cancel := context.WithTimeout(ctx, c.dial.Timeout)
 	defer cancel()
-	found, err := c.js.Consumer(ctx, bus.FinalizeStream(c.realm), durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return consumer{state: consumerNone}
+	if reply, err := look(limited); err == nil && len(reply.GetConsumers()) == 1 {
+		c.seen[what] = consumerOf(reply.GetConsumers()[0])
 	}
-	if err != nil {
-		return consumer{}
-	}
-	info := found.CachedInfo()
-	is := consumer{holder: info.Config.Metadata[worker.Meta], calls: info.NumPending + uint64(info.NumAckPending)}
+	c.at[what] = c.now()
+	return c.seen[what]
+}
+
+func consumerOf(s *client.ConsumerState) consumer {
+	is := consumer{holder: s.GetHolder(), calls: s.GetPending() + s.GetUnacknowledged()}
 	switch {
-	case info.NumWaiting > 0:
+	case s.GetPulling() > 0:
 		is.state = consumerAlive
-	case info.NumAckPending > 0:
+	case s.GetUnacknowledged() > 0:
 		is.state = consumerBusy
 	default:
 		is.state = consumerNone

@@ -5,12 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Whoever could not be looked at again is as it was seen last, and unseen if it
@@ -19,14 +22,23 @@ func TestConsumersThatCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: "all", Publish: []string{">"}, Subscribe: []string{">"}}}})
-	js := testkit.JetStream(t, server, "all")
-	stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: bus.FinalizeStream(bus.DefaultRealm), Subjects: []string{"calls"}})
-	if err != nil {
+	nc := testkit.Conn(t, server, "all")
+	state := &client.ConsumerState{}
+	subject := bus.RealmAPI(bus.DefaultRealm, "ana", bus.VerbListConsumers).Subject()
+	if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		data, err := proto.Marshal(&coppicev1.ListConsumersReply{Consumers: []*client.ConsumerState{state}})
+		if err == nil {
+			err = m.Respond(data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
 	a := &app{realm: bus.DefaultRealm, dial: dial.Config{Timeout: time.Minute}, now: func() time.Time { return now }}
-	c := &consumers{session: &session{app: a}, js: js, seen: map[string]consumer{}, at: map[string]time.Time{}}
+	c := (&session{app: a, c: client.New(nc, client.WithActor("ana"))}).consumers()
 	late, cancel := context.WithCancel(ctx)
 	cancel()
 	sees := func(ctx context.Context, what string, want consumerState) {
@@ -39,16 +51,7 @@ func TestConsumersThatCannotBeSeen(t *testing.T) {
 	sees(late, "nobody could look", consumerUnseen)
 	sees(ctx, "there is none", consumerNone)
 	sees(late, "nobody could look again", consumerNone)
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: bus.FinalizerDurable("example.com/f"), AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.Publish(ctx, "calls", nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := consumer.Next(); err != nil {
-		t.Fatal(err)
-	}
+	state = &client.ConsumerState{Exists: true, Unacknowledged: 1}
 	sees(ctx, "one has a call", consumerBusy)
 	sees(late, "nobody could look once more", consumerBusy)
 }

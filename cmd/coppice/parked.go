@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -48,7 +46,7 @@ what is wrong, and replay them.`,
 			if all == (len(args) > 0) {
 				return wrong("say which: ID, or --all")
 			}
-			return s.eachParked(ctx, args, "replayed", s.replay)
+			return s.eachParked(ctx, args, "replayed", s.c.RetryParked)
 		}),
 	}
 	replay.Flags().BoolVar(&all, "all", false, "all that is parked")
@@ -60,7 +58,7 @@ finalizer that holds an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.eachParked(ctx, args, "dropped", unpark)
+			return s.eachParked(ctx, args, "dropped", s.c.DropParked)
 		}),
 	}
 	for _, sub := range []*cobra.Command{show, replay, drop} {
@@ -76,70 +74,56 @@ type parkedWork struct {
 	*coppicev1.Parked
 }
 
-func (s *session) parkedStream(ctx context.Context) (jetstream.Stream, error) {
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := js.Stream(ctx, bus.ParkedStream(s.realm))
-	if err != nil {
-		return nil, fmt.Errorf("parked work of realm %s: %w", s.realm, err)
-	}
-	return stream, nil
-}
-
 // parked iterates over all parked work.
-func parked(ctx context.Context, stream jetstream.Stream) iter.Seq2[parkedWork, error] {
+func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork, error] {
 	return func(yield func(parkedWork, error) bool) {
-		for next := uint64(1); ; {
-			m, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(">"))
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
+		for after := uint64(0); ; {
+			page, err := s.c.Parked(ctx, &coppicev1.ListParkedRequest{After: after, Content: content})
+			if err != nil {
+				yield(parkedWork{}, err)
 				return
 			}
-			var p parkedWork
-			if err == nil {
-				next = m.Sequence + 1
-				p, err = readParked(m)
+			for _, p := range page.GetParked() {
+				if !yield(parkedWork{p.GetId(), p.GetWork()}, nil) {
+					return
+				}
 			}
-			if !yield(p, err) || err != nil {
+			if after = page.GetNext(); after == 0 {
 				return
 			}
 		}
 	}
 }
 
-func readParked(m *jetstream.RawStreamMsg) (parkedWork, error) {
-	p := parkedWork{id: m.Sequence, Parked: &coppicev1.Parked{}}
-	if err := proto.Unmarshal(m.Data, p.Parked); err != nil {
-		return p, fmt.Errorf("parked work %d: %w", m.Sequence, err)
+// parkedID reads what a user calls parked work.
+func parkedID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || id == 0 {
+		return 0, wrong("%q is not the id of parked work; 'coppice parked' lists them", text)
 	}
-	return p, nil
+	return id, nil
 }
 
 // parkedByID reads one piece of work by what a user called it.
-func parkedByID(ctx context.Context, stream jetstream.Stream, id string) (parkedWork, error) {
-	sequence, err := strconv.ParseUint(id, 10, 64)
-	if err != nil || sequence == 0 {
-		return parkedWork{}, wrong("%q is not the id of parked work; 'coppice parked' lists them", id)
+func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, error) {
+	id, err := parkedID(text)
+	if err != nil {
+		return parkedWork{}, err
 	}
-	m, err := stream.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return parkedWork{}, &client.Error{Reason: client.NotFound, Message: fmt.Sprintf("nothing is parked under %d; 'coppice parked' lists what is", sequence)}
+	page, err := s.c.Parked(ctx, &coppicev1.ListParkedRequest{Ids: []uint64{id}, Content: true})
+	if err == nil && len(page.GetParked()) == 0 {
+		err = &client.Error{Reason: client.NotFound, Message: fmt.Sprintf("nothing is parked under %d; 'coppice parked' lists what is", id)}
 	}
 	if err != nil {
-		return parkedWork{}, fmt.Errorf("parked work %d: %w", sequence, err)
+		return parkedWork{}, err
 	}
-	return readParked(m)
+	return parkedWork{id, page.GetParked()[0].GetWork()}, nil
 }
 
 func (s *session) listParked(ctx context.Context) error {
-	stream, err := s.parkedStream(ctx)
-	if err != nil {
-		return err
-	}
 	t := table{w: s.stdout}
 	n := 0
-	for p, err := range parked(ctx, stream) {
+	for p, err := range s.parked(ctx, false) {
 		if err != nil {
 			return err
 		}
@@ -160,11 +144,7 @@ func (s *session) listParked(ctx context.Context) error {
 }
 
 func (s *session) showParked(ctx context.Context, id string) error {
-	stream, err := s.parkedStream(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := parkedByID(ctx, stream, id)
+	p, err := s.parkedByID(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -210,82 +190,54 @@ func (s *session) chunk(subject string) proto.Message {
 	return nil
 }
 
+// parkedBatch is for how many pieces of work is asked at once.
+const parkedBatch = 100
+
 // eachParked does something with each piece of work that is named, or with all.
-func (s *session) eachParked(ctx context.Context, ids []string, done string, do func(context.Context, jetstream.Stream, parkedWork) error) error {
-	stream, err := s.parkedStream(ctx)
-	if err != nil {
-		return err
-	}
-	var work []parkedWork
-	for _, id := range ids {
-		p, err := parkedByID(ctx, stream, id)
+func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, ...uint64) ([]error, error)) error {
+	var ids []uint64
+	for _, text := range texts {
+		id, err := parkedID(text)
 		if err != nil {
 			return err
 		}
-		work = append(work, p)
+		ids = append(ids, id)
 	}
-	if len(ids) == 0 {
-		for p, err := range parked(ctx, stream) {
+	if len(texts) == 0 {
+		for p, err := range s.parked(ctx, false) {
 			if err != nil {
 				return err
 			}
-			work = append(work, p)
+			ids = append(ids, p.id)
 		}
 	}
 	failed := failures{app: s.app}
-	for _, p := range work {
-		if err := do(ctx, stream, p); err != nil {
-			failed.add(fmt.Errorf("parked work %d: %w", p.id, err))
-			continue
-		}
-		if _, err := fmt.Fprintf(s.stdout, "%d %s\n", p.id, done); err != nil {
+	for batch := range slices.Chunk(ids, parkedBatch) {
+		results, err := do(ctx, batch...)
+		if err != nil {
 			return err
+		}
+		for i, id := range batch {
+			if results[i] != nil {
+				failed.add(fmt.Errorf("parked work %d: %w", id, results[i]))
+				continue
+			}
+			if _, err := fmt.Fprintf(s.stdout, "%d %s\n", id, done); err != nil {
+				return err
+			}
 		}
 	}
 	if failed.n > 0 {
-		return fmt.Errorf("%d of %d not %s", failed.n, len(work), done)
+		return fmt.Errorf("%d of %d not %s", failed.n, len(ids), done)
 	}
 	return nil
-}
-
-// replay puts work back. A stream that has it already has no need of it.
-func (s *session) replay(ctx context.Context, stream jetstream.Stream, p parkedWork) error {
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		return err
-	}
-	m := &nats.Msg{Subject: p.GetSubject(), Data: p.GetMessage()}
-	if s.chunk(p.GetSubject()) == nil {
-		m.Header = nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
-	}
-	if _, err := js.PublishMsg(ctx, m); err != nil && bus.Classify(err) != bus.Full {
-		return err
-	}
-	return unpark(ctx, stream, p)
-}
-
-// unpark deletes parked work. It may be gone: work that is parked again takes
-// the place of what was parked before.
-func unpark(ctx context.Context, stream jetstream.Stream, p parkedWork) error {
-	err := stream.DeleteMsg(ctx, p.id)
-	if err == nil {
-		return nil
-	}
-	if _, gone := stream.GetMsg(ctx, p.id); errors.Is(gone, jetstream.ErrMsgNotFound) {
-		return nil
-	}
-	return err
 }
 
 // completeParked completes ids.
 func (a *app) completeParked() completion {
 	return a.completing(func(ctx context.Context, s *session, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		stream, err := s.parkedStream(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
 		var ids []string
-		for p, err := range parked(ctx, stream) {
+		for p, err := range s.parked(ctx, false) {
 			if err != nil || len(ids) == completionMax {
 				break
 			}

@@ -121,10 +121,7 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		e.SetIndent("", "    ")
 		return e.Encode(planJSONOf(p))
 	}
-	c, err := s.consumers()
-	if err != nil {
-		return err
-	}
+	c := s.consumers()
 	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanHolder, resource string) string { return s.planHolder(ctx, c, h, resource) }, f.all)
 	for _, t := range d.trees() {
 		if err := t.write(s.stdout, s.ink()); err != nil {

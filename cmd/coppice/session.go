@@ -79,14 +79,31 @@ func forbidden(err error) *client.Error {
 	if realm == "" {
 		return nil
 	}
+	if optional(subject) {
+		return nil
+	}
 	e := &client.Error{Reason: client.Forbidden}
 	what := "publish to " + subject
 	if at, err := bus.ParseAPI(subject); err == nil {
 		e.Resource = lifecycle.ResourceName(at.Group, at.Plural)
-		what = fmt.Sprintf("%s %s as actor %q", at.Verb, e.Resource, at.Actor)
+		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
 	}
 	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: there is no such realm, or the user's permissions do not allow it", what, realm)
 	return e
+}
+
+// optional reports whether a request is one of those that commands do without if
+// they are refused: then the request itself fails, at once.
+func optional(subject string) bool {
+	at, err := bus.ParseAPI(subject)
+	if err != nil {
+		return false
+	}
+	switch at.Verb {
+	case bus.VerbReadLog, bus.VerbReadWarnings, bus.VerbListConsumers, bus.VerbListParked:
+		return true
+	}
+	return false
 }
 
 // objects are the objects of a kind. The namespace is ignored for those that

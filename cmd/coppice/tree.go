@@ -65,10 +65,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.consumers()
-	if err != nil {
-		return err
-	}
+	c := s.consumers()
 	d := &drawing{
 		ownerKey: s.ownerKey, class: s.class, all: f.all, shown: map[string]bool{},
 		held: func(n *coppicev1.GraphNode) string { return c.held(ctx, n) },

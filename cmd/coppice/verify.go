@@ -6,10 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/rpc"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
@@ -34,15 +30,15 @@ It changes nothing. It takes as long as a rebuild; the realm works meanwhile.`,
 func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var v coppicev1.VerifyReply
-	if err := rpc.Call(ctx, s.nc, bus.InternalSubject(s.realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &v); err != nil {
-		return fmt.Errorf("verify: %w", err)
+	v, err := s.c.Verify(ctx, nil)
+	if err != nil {
+		return err
 	}
 	if v.GetDifference() != "" {
 		return fmt.Errorf("the state is not what the log says, at sequence %d, revision %d: %s; 'coppice rebuild' makes it anew from the log",
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
-	_, err := fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",
+	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",
 		count(int(v.GetObjects()), "object"), count(int(v.GetEvents()), "event"), v.GetRevision())
 	return err
 }

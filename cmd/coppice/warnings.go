@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/coppice-gc/coppice/client"
 )
 
@@ -18,7 +16,7 @@ func (s *session) warnings(ctx context.Context, uid string, match func(client.Wa
 	defer cancel()
 	all, err := s.c.Warnings(limited, uid)
 	if err != nil {
-		if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, nats.ErrPermissionViolation)) {
+		if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, client.Forbidden)) {
 			return nil, nil
 		}
 		return nil, err

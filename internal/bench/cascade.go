@@ -220,10 +220,7 @@ func (c *cascade) check(ctx context.Context) error {
 // history reads the log: each object that is gone has an entry of its own, with
 // its cause. It tells after what time they went.
 func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
-	log, err := c.d.Client.OpenLog(ctx)
-	if err != nil {
-		return err
-	}
+	log := c.d.Client.Log()
 	last, err := log.Last(ctx)
 	if err != nil {
 		return err

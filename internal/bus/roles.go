@@ -208,7 +208,6 @@ func OperatorRole(user string, realms ...string) Role {
 		Publish: []string{"$SRV.>"},
 	}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, InternalSubject(realm, OpVerify))
 		r.Publish = append(r.Publish, apiVerbs(realm, user)...)
 		r.Publish = append(r.Publish, look(realm)...)
 		r.Publish = append(r.Publish, unpark(realm)...)
@@ -252,7 +251,7 @@ func LocalRole(realms ...string) Role {
 	}
 	for _, realm := range realms {
 		stream := FinalizeStream(realm)
-		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"), InternalSubject(realm, OpVerify),
+		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
 			"$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.ACK."+stream+".>")
 		r.Publish = append(r.Publish, look(realm)...)
 		r.Publish = append(r.Publish, unpark(realm)...)

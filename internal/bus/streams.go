@@ -56,9 +56,6 @@ func FinalizerDurable(finalizer string) string {
 func AgentDurable(group, plural string) string { return "a-" + GroupToken(group) + "-" + plural }
 
 const (
-	// workAckWait is how long a worker may keep silent about a message.
-	// Workers say that they are at it several times within.
-	workAckWait = 10 * time.Second
 	// maxWork bounds the work that is queued: chunks of up to a thousand.
 	maxWork = 4096
 	// maxParked bounds the work that is parked, of which a message has up to some
@@ -186,6 +183,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		MaxMsgs:           1 << 16,
 		MaxBytes:          -1,
 		MaxAge:            keptWarnings,
+		AllowDirect:       true,
 		Replicas:          replicas,
 	}
 	for _, c := range []*jetstream.StreamConfig{&work, &finalize, &warning} {
@@ -210,7 +208,7 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 			Durable:       c.durable,
 			FilterSubject: WorkSubject(realm, c.queue),
 			AckPolicy:     jetstream.AckExplicitPolicy,
-			AckWait:       workAckWait,
+			AckWait:       WorkAckWait,
 			MaxDeliver:    -1,
 			MaxAckPending: maxWork,
 		})

@@ -80,7 +80,6 @@ const (
 	OpWalk    = "walk"    // the scanner
 	OpRedrive = "redrive" // the scanner
 	OpCycles  = "cycles"  // the scanner
-	OpVerify  = "verify"  // operators
 )
 
 // The queues on work.>.
@@ -390,6 +389,12 @@ func PullSubject(stream, durable string) string {
 // AckSubjects matches the subjects on which messages of a durable consumer are
 // acknowledged, or reported as in progress.
 func AckSubjects(stream, durable string) string { return "$JS.ACK." + stream + "." + durable + ".>" }
+
+// QueueOf is the queue of a WorkSubject.
+func QueueOf(subject string) (queue string, ok bool) {
+	t := strings.Split(subject, ".")
+	return t[len(t)-1], len(t) == 4 && t[2] == "work"
+}
 
 // FinalizerOfFilter is the finalizer of a FinalizeFilter.
 func FinalizerOfFilter(filter string) (finalizer string, ok bool) {

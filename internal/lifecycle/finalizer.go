@@ -4,6 +4,14 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
+// CheckFinalizer refuses what cannot be the name of a finalizer.
+func CheckFinalizer(name string) *Error {
+	if why := finalizerName(name); why != "" {
+		return ErrBadRequest("%q is not the name of a finalizer: %s", name, why)
+	}
+	return nil
+}
+
 // RemoveFinalizer decides the removal of one finalizer from an object, by
 // whoever answers it or, by hand, by a person. Removing the last one from a
 // terminating object removes the object (A2.10). A finalizer that is not there

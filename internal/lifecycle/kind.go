@@ -113,6 +113,12 @@ func ResourceName(group, plural string) string {
 	return plural + "." + group
 }
 
+// SplitResource is the group and the plural that ResourceName names.
+func SplitResource(resource string) (group, plural string) {
+	plural, group, _ = strings.Cut(resource, ".")
+	return group, plural
+}
+
 type groupKind struct{ group, kind string }
 
 // Kinds is an immutable registry of kinds.

@@ -142,6 +142,15 @@ func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) [
 	return append(causes, validateOwners(owners)...)
 }
 
+// finalizerName reports what is wrong with the name of a finalizer, "" if nothing.
+func finalizerName(s string) string {
+	why := QualifiedName(s)
+	if why == "" && strings.Contains(s, "..") {
+		why = "must not contain '..': a finalizer is part of a subject"
+	}
+	return why
+}
+
 // validateFinalizers checks names and that the two built-in policies do not
 // contradict each other (A1.10). Duplicates are kept verbatim (A1.11).
 func validateFinalizers(list []string) []Cause {
@@ -150,11 +159,7 @@ func validateFinalizers(list []string) []Cause {
 	}
 	var causes []Cause
 	for i, f := range list {
-		why := QualifiedName(f)
-		if why == "" && strings.Contains(f, "..") {
-			why = "must not contain '..': a finalizer is part of a subject"
-		}
-		if why != "" {
+		if why := finalizerName(f); why != "" {
 			causes = append(causes, invalidValue(fmt.Sprintf("metadata.finalizers[%d]", i), f, why))
 		}
 	}

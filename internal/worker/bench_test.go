@@ -56,7 +56,7 @@ func subject(i int) string {
 func consumerConfig() *jetstream.ConsumerConfig {
 	return &jetstream.ConsumerConfig{
 		Durable: durable, FilterSubject: bus.FinalizeFilter(realm, bus.ExampleFinalizer), AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 100, Metadata: map[string]string{worker.Meta: "the test"},
+		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 100,
 	}
 }
 
@@ -69,10 +69,17 @@ func (b *bench) publish(n int) {
 	}
 }
 
+// ensure creates the consumer, as the graph service does.
+func (b *bench) ensure(ctx context.Context) (time.Duration, error) {
+	_, err := b.js.CreateOrUpdateConsumer(ctx, bus.FinalizeStream(realm), *consumerConfig())
+	return ackWait, err
+}
+
 // config is that of a worker with a connection of its own.
-func (b *bench) config(handle func(context.Context, jetstream.Msg) error) worker.Config {
+func (b *bench) config(handle func(context.Context, *worker.Message) error) worker.Config {
 	return worker.Config{
-		JS: testkit.JetStream(b.t, b.server, bus.RoleFinalizer), Realm: realm, Stream: bus.FinalizeStream(realm), Durable: durable, Create: consumerConfig(),
+		Conn: testkit.Conn(b.t, b.server, bus.RoleFinalizer), Realm: realm, Stream: bus.FinalizeStream(realm), Durable: durable,
+		Ensure: b.ensure,
 		Handle: handle, By: "worker", Backoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond,
 	}
 }
@@ -112,4 +119,4 @@ func (b *bench) waitForEnd() {
 	})
 }
 
-func number(m jetstream.Msg) string { return string(m.Data()) }
+func number(m *worker.Message) string { return string(m.Data) }

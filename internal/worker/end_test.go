@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/worker"
@@ -23,7 +21,7 @@ func TestEnd(t *testing.T) {
 			b := newBench(t).streams()
 			b.publish(1)
 			begun, finish := make(chan struct{}), make(chan struct{})
-			c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+			c := b.config(func(ctx context.Context, _ *worker.Message) error {
 				close(begun)
 				select {
 				case <-finish:
@@ -56,7 +54,7 @@ func TestEnd(t *testing.T) {
 func (b *bench) redelivered() {
 	b.t.Helper()
 	again := make(chan string, 1)
-	b.run(b.config(func(_ context.Context, m jetstream.Msg) error {
+	b.run(b.config(func(_ context.Context, m *worker.Message) error {
 		again <- number(m)
 		return nil
 	}))
@@ -70,21 +68,17 @@ func TestDeath(t *testing.T) {
 	b.publish(4)
 	other := testkit.Conn(t, b.server, bus.RoleFinalizer)
 	var held atomic.Int32
-	dying := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+	dying := b.config(func(ctx context.Context, _ *worker.Message) error {
 		held.Add(1)
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	js, err := jetstream.New(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dying.JS, dying.Concurrency, dying.Grace = js, 2, time.Millisecond
+	dying.Conn, dying.Concurrency, dying.Grace = other, 2, time.Millisecond
 	b.run(dying)
 	testkit.WaitFor(t, b.ctx, "messages to be held", func() bool { return held.Load() == 2 })
 	other.Close()
 	var redelivered, done atomic.Int32
-	c := b.config(func(context.Context, jetstream.Msg) error { return nil })
+	c := b.config(func(context.Context, *worker.Message) error { return nil })
 	c.Observe = func(o worker.Outcome) {
 		done.Add(1)
 		if o.Redelivered {
@@ -105,7 +99,7 @@ func TestPeerGone(t *testing.T) {
 	b := newBench(t).streams()
 	b.publish(1)
 	begun := make(chan struct{})
-	c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+	c := b.config(func(ctx context.Context, _ *worker.Message) error {
 		close(begun)
 		<-ctx.Done()
 		return ctx.Err()
@@ -135,7 +129,7 @@ func TestPeerThere(t *testing.T) {
 	b := newBench(t).streams()
 	b.publish(1)
 	begun, finish := make(chan struct{}), make(chan struct{})
-	c := b.config(func(ctx context.Context, _ jetstream.Msg) error {
+	c := b.config(func(ctx context.Context, _ *worker.Message) error {
 		close(begun)
 		select {
 		case <-finish:

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -23,7 +22,7 @@ func TestPark(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()
 	b.publish(2)
-	c := b.config(func(_ context.Context, m jetstream.Msg) error {
+	c := b.config(func(_ context.Context, m *worker.Message) error {
 		if number(m) == "0" {
 			return fmt.Errorf("handling: %w", worker.Permanent(errors.New("poison")))
 		}
@@ -76,7 +75,7 @@ func TestParkFails(t *testing.T) {
 	}
 	b.publish(1)
 	var attempts atomic.Int32
-	c := b.config(func(context.Context, jetstream.Msg) error {
+	c := b.config(func(context.Context, *worker.Message) error {
 		attempts.Add(1)
 		return worker.Permanent(errors.New("poison"))
 	})

@@ -13,7 +13,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -23,22 +22,28 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Config is how to work.
 type Config struct {
-	JS      jetstream.JetStream
+	Conn    *nats.Conn
 	Realm   string
 	Stream  string
 	Durable string
-	// Create is the consumer to create if there is none; nil to wait for one.
-	Create *jetstream.ConsumerConfig
+	// Ensure has the consumer created if there is none, and returns its ack wait;
+	// nil to wait for a consumer with AckWait. An error of lifecycle.ReasonBadRequest
+	// or lifecycle.ReasonConflict ends Run.
+	Ensure func(ctx context.Context) (ackWait time.Duration, err error)
+	// AckWait is after how long a message is delivered again of which nothing is
+	// said; bus.WorkAckWait.
+	AckWait time.Duration
 	// Concurrency is how many messages are handled at once; 1.
 	Concurrency int
 	// Handle handles a message. Its context ends some time after the
 	// worker's, so that what was begun can be finished.
-	Handle func(ctx context.Context, m jetstream.Msg) error
+	Handle func(ctx context.Context, m *Message) error
 	// ParkAfter is how often a message is tried that fails for a reason that
 	// waiting does not cure; 5.
 	ParkAfter uint64
@@ -78,6 +83,9 @@ func (e permanentError) Unwrap() error { return e.error }
 func Permanent(err error) error { return permanentError{err} }
 
 func (c *Config) defaults() {
+	if c.AckWait == 0 {
+		c.AckWait = bus.WorkAckWait
+	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 1
 	}
@@ -104,40 +112,24 @@ func (c *Config) defaults() {
 	}
 }
 
-// ConflictError says that the durable consumer exists with other settings.
-type ConflictError struct {
-	Stream, Durable string
-	// Holder is who created it, as far as it said.
-	Holder string
-	What   string
-}
-
-func (e *ConflictError) Error() string {
-	holder := e.Holder
-	if holder == "" {
-		holder = "somebody who did not say who it is"
-	}
-	return fmt.Sprintf("consumer %s of stream %s is held by %s with other settings: %s; use the same, or end it and delete the consumer", e.Durable, e.Stream, holder, e.What)
-}
-
 // Run works until ctx ends. It waits for the stream and the consumer to be
 // there, and returns an error only for what waiting does not cure.
 func Run(ctx context.Context, c Config) error {
 	c.defaults()
 	said, pause := "", firstPause
 	for {
-		consumer, err := open(ctx, &c)
+		ackWait, first, err := open(ctx, &c)
 		if err == nil {
 			said, pause = "", firstPause
 			c.Opened(true)
-			err = work(ctx, &c, consumer)
+			err = work(ctx, &c, first, ackWait)
 			c.Opened(false)
 		}
-		var conflict *ConflictError
+		var refusal *lifecycle.Error
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it was asked to end
-		case errors.As(err, &conflict):
+		case errors.As(err, &refusal) && (refusal.Reason == lifecycle.ReasonBadRequest || refusal.Reason == lifecycle.ReasonConflict):
 			return err
 		case err != nil && err.Error() != said:
 			said = err.Error()
@@ -158,53 +150,35 @@ const (
 	longestPause = time.Second
 )
 
-// Meta is the key of a consumer's metadata under which its creator says who it is.
-const Meta = "coppice-holder"
-
-func open(ctx context.Context, c *Config) (jetstream.Consumer, error) {
+// open makes sure that the consumer is there. That it does by pulling once, so that it
+// may get a message.
+func open(ctx context.Context, c *Config) (ackWait time.Duration, first *Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	consumer, err := c.JS.Consumer(ctx, c.Stream, c.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) && c.Create != nil {
-		consumer, err = c.JS.CreateConsumer(ctx, c.Stream, *c.Create)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if c.Create == nil {
-		return consumer, nil
-	}
-	is, want := consumer.CachedInfo().Config, c.Create
-	for _, f := range []struct {
-		name     string
-		is, want any
-	}{
-		{"filter", is.FilterSubject, want.FilterSubject},
-		{"ack wait", is.AckWait, want.AckWait},
-		{"max ack pending", is.MaxAckPending, want.MaxAckPending},
-		{"max deliver", is.MaxDeliver, want.MaxDeliver},
-		{"ack policy", is.AckPolicy, want.AckPolicy},
-	} {
-		if f.is != f.want {
-			return nil, &ConflictError{
-				Stream: c.Stream, Durable: c.Durable, Holder: is.Metadata[Meta],
-				What: fmt.Sprintf("its %s is %v, not %v", f.name, f.is, f.want),
-			}
+	ackWait = c.AckWait
+	if c.Ensure != nil {
+		if ackWait, err = c.Ensure(ctx); err != nil {
+			return 0, nil, err
 		}
 	}
-	return consumer, nil
+	first, err = c.pull(ctx, pullNow)
+	return ackWait, first, err
 }
 
-// work handles messages until ctx ends or the consumer is lost.
-func work(ctx context.Context, c *Config, consumer jetstream.Consumer) error {
+// work handles messages, the first of which may be there already, until ctx ends
+// or the consumer is lost.
+func work(ctx context.Context, c *Config, first *Message, ackWait time.Duration) error {
 	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	end := context.AfterFunc(ctx, func() { giveUp(handling, cancel, c) })
 	defer end()
-	ackWait := consumer.CachedInfo().Config.AckWait
 	g, pulling := errgroup.WithContext(ctx)
-	for range c.Concurrency {
-		g.Go(func() error { return pull(pulling, handling, c, consumer, ackWait) })
+	for i := range c.Concurrency {
+		m := first
+		if i > 0 {
+			m = nil
+		}
+		g.Go(func() error { return loop(pulling, handling, c, m, ackWait) })
 	}
 	return g.Wait()
 }
@@ -233,53 +207,33 @@ const (
 	peerPause   = 50 * time.Millisecond
 )
 
-// pull handles messages one after the other. A message is asked for when there
+// loop handles messages one after the other. A message is asked for when there
 // is somebody to handle it: one that waited here for its turn would say nothing
 // of itself, and be delivered to another meanwhile.
-func pull(ctx, handling context.Context, c *Config, consumer jetstream.Consumer, ackWait time.Duration) error {
-	messages, err := consumer.Messages(
-		jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second))
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer stop()
-	defer messages.Stop()
+func loop(ctx, handling context.Context, c *Config, m *Message, ackWait time.Duration) error {
 	for {
-		m, err := messages.Next()
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			// The server is away, and the iterator asks again; or the
-			// consumer is gone, of which the iterator does not tell.
-			if err := exists(ctx, consumer); err != nil {
-				return err
+		if m != nil {
+			handle(handling, c, m, ackWait)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		m, err = c.pull(ctx, pullWaiting)
+		if errors.Is(err, errSilent) {
+			// The server is away, and is asked again; or the consumer is gone.
+			if m, err = c.pull(ctx, pullNow); errors.Is(err, errSilent) {
+				m, err = nil, nil
 			}
-			continue
 		}
 		if err != nil {
 			return err
 		}
-		handle(handling, c, m, ackWait)
 	}
-}
-
-// exists returns an error if a consumer is known not to exist any more.
-func exists(ctx context.Context, consumer jetstream.Consumer) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	_, err := consumer.Info(ctx)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
-	}
-	return nil
 }
 
 // handle handles one message, and says that it does while it does.
-func handle(ctx context.Context, c *Config, m jetstream.Msg, ackWait time.Duration) {
-	meta, err := m.Metadata()
-	if err != nil {
-		c.Log.Error("a message without metadata", "subject", m.Subject(), "error", err)
-		return
-	}
+func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(max(ackWait/4, 50*time.Millisecond))
@@ -289,27 +243,27 @@ func handle(ctx context.Context, c *Config, m jetstream.Msg, ackWait time.Durati
 			case <-done:
 				return
 			case <-tick.C:
-				_ = m.InProgress() // the next tick tries again
+				m.answer(inProgress) // the next tick tries again
 			}
 		}
 	}()
 	start := time.Now()
-	err = c.Handle(ctx, m)
+	err := c.Handle(ctx, m)
 	close(done)
-	o := Outcome{Err: err, Redelivered: meta.NumDelivered > 1, Duration: time.Since(start)}
+	o := Outcome{Err: err, Redelivered: m.Delivered > 1, Duration: time.Since(start)}
 	var permanent permanentError
 	switch {
 	case err == nil:
 		// Without the acknowledgement it comes again, which does no harm.
-		_ = m.Ack()
+		m.answer(ack)
 	case ctx.Err() != nil:
-		_ = m.Nak()
-	case errors.As(err, &permanent) && meta.NumDelivered >= c.ParkAfter:
-		o.Parked = park(ctx, c, m, meta, err)
+		m.answer(nak)
+	case errors.As(err, &permanent) && m.Delivered >= c.ParkAfter:
+		o.Parked = park(ctx, c, m, err)
 	default:
-		pause := backoff(c, meta.NumDelivered)
-		c.Log.Warn("work failed", "subject", m.Subject(), "attempt", meta.NumDelivered, "again_in", pause, "error", err)
-		_ = m.NakWithDelay(pause)
+		pause := backoff(c, m.Delivered)
+		c.Log.Warn("work failed", "subject", m.Subject, "attempt", m.Delivered, "again_in", pause, "error", err)
+		m.nakWithDelay(pause)
 	}
 	c.Observe(o)
 }
@@ -326,20 +280,24 @@ func backoff(c *Config, attempts uint64) time.Duration {
 }
 
 // park puts a message where people can see it. If that fails, it comes again.
-func park(ctx context.Context, c *Config, m jetstream.Msg, meta *jetstream.MsgMetadata, why error) bool {
+func park(ctx context.Context, c *Config, m *Message, why error) bool {
 	data, err := proto.Marshal(&coppicev1.Parked{
-		Subject: m.Subject(), Message: m.Data(), Error: why.Error(), Attempts: uint32(meta.NumDelivered),
+		Subject: m.Subject, Message: m.Data, Error: why.Error(), Attempts: uint32(m.Delivered),
 		Time: time.Now().UnixMicro(), By: c.By,
 	})
+	var js jetstream.JetStream
 	if err == nil {
-		_, err = c.JS.PublishMsg(ctx, &nats.Msg{Subject: bus.ParkedSubject(c.Realm, m.Subject(), meta.Sequence.Stream), Data: data})
+		js, err = jetstream.New(c.Conn)
+	}
+	if err == nil {
+		_, err = js.PublishMsg(ctx, &nats.Msg{Subject: bus.ParkedSubject(c.Realm, m.Subject, m.Sequence), Data: data})
 	}
 	if err != nil {
-		c.Log.Error("cannot park", "subject", m.Subject(), "error", err)
-		_ = m.NakWithDelay(c.MaxBackoff)
+		c.Log.Error("cannot park", "subject", m.Subject, "error", err)
+		m.nakWithDelay(c.MaxBackoff)
 		return false
 	}
-	c.Log.Error("parked; see `coppice parked`", "subject", m.Subject(), "attempts", meta.NumDelivered, "error", why)
-	_ = m.Ack()
+	c.Log.Error("parked; see `coppice parked`", "subject", m.Subject, "attempts", m.Delivered, "error", why)
+	m.answer(ack)
 	return true
 }

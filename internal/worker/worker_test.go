@@ -21,7 +21,7 @@ func TestHeartbeats(t *testing.T) {
 	b := newBench(t).streams()
 	b.publish(1)
 	silent, calls := make(chan struct{}), atomic.Int32{}
-	b.run(b.config(func(context.Context, jetstream.Msg) error {
+	b.run(b.config(func(context.Context, *worker.Message) error {
 		calls.Add(1)
 		<-silent
 		return nil
@@ -70,7 +70,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 			b := newBench(t).streams()
 			release := make(chan struct{})
 			var held atomic.Int32
-			slow := b.config(func(context.Context, jetstream.Msg) error {
+			slow := b.config(func(context.Context, *worker.Message) error {
 				held.Add(1)
 				<-release
 				return nil
@@ -82,7 +82,7 @@ func TestNothingWaitsInAWorker(t *testing.T) {
 			testkit.WaitFor(t, b.ctx, "the slow worker to be busy", func() bool { return int(held.Load()) == concurrency })
 			done := make(chan string, total)
 			var redelivered atomic.Int32
-			fast := b.config(func(_ context.Context, m jetstream.Msg) error {
+			fast := b.config(func(_ context.Context, m *worker.Message) error {
 				done <- number(m)
 				return nil
 			})
@@ -114,12 +114,8 @@ func TestRetry(t *testing.T) {
 	b.publish(1)
 	var attempts []uint64
 	done := make(chan struct{})
-	c := b.config(func(_ context.Context, m jetstream.Msg) error {
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		attempts = append(attempts, meta.NumDelivered)
+	c := b.config(func(_ context.Context, m *worker.Message) error {
+		attempts = append(attempts, m.Delivered)
 		if len(attempts) < 10 {
 			return errors.New("not yet")
 		}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
@@ -45,7 +44,6 @@ type Config struct {
 // Service answers the built-in finalizers.
 type Service struct {
 	c       Config
-	js      jetstream.JetStream
 	metrics *worker.Metrics
 }
 
@@ -60,11 +58,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	js, err := jetstream.New(c.Conn)
-	if err != nil {
-		return nil, fmt.Errorf("finalizers: %w", err)
-	}
-	return &Service{c: c, js: js, metrics: worker.NewMetrics(c.Registry, "finalizers")}, nil
+	return &Service{c: c, metrics: worker.NewMetrics(c.Registry, "finalizers")}, nil
 }
 
 // Run works until ctx ends.
@@ -74,7 +68,7 @@ func (s *Service) Run(ctx context.Context) error {
 		f := &finalizer{Service: s, realm: realm}
 		for _, q := range []struct {
 			queue, durable, op string
-			handle             func(context.Context, jetstream.Msg) error
+			handle             func(context.Context, *worker.Message) error
 		}{
 			{bus.QueueOrphan, bus.DurableOrphan, bus.OpOrphan, f.orphan},
 			{bus.QueueFinish, bus.DurableFinish, bus.OpFinish, f.finish},
@@ -82,7 +76,7 @@ func (s *Service) Run(ctx context.Context) error {
 		} {
 			g.Go(func() error {
 				return worker.Run(ctx, worker.Config{
-					JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable,
+					Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable,
 					Concurrency: s.c.Concurrency, Handle: q.handle, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
 					Peer:    func(ctx context.Context) bool { return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, q.op)) },
 					Observe: s.metrics.Of(realm, q.queue), Opened: s.metrics.Opened,
@@ -112,18 +106,18 @@ const (
 
 // orphan parts dependents from an owner that is being deleted with the orphan
 // finalizer. When no valid reference is left the owner is owed to finish.
-func (f *finalizer) orphan(ctx context.Context, m jetstream.Msg) error {
+func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.OrphanChunk
-	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not an OrphanChunk: %w", err))
 	}
 	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
 }
 
 // evict deletes what is in namespaces, or of kinds, that are being deleted.
-func (f *finalizer) evict(ctx context.Context, m jetstream.Msg) error {
+func (f *finalizer) evict(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.EvictChunk
-	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not an EvictChunk: %w", err))
 	}
 	return f.call(ctx, bus.OpEvict, &coppicev1.EvictRequest{Groups: chunk.GetGroups()}, &coppicev1.EvictReply{})
@@ -132,9 +126,9 @@ func (f *finalizer) evict(ctx context.Context, m jetstream.Msg) error {
 // finish removes a built-in finalizer that may be done. Where the writer finds
 // that it is not, dependents have come meanwhile: they are dealt with first,
 // and then it is owed again.
-func (f *finalizer) finish(ctx context.Context, m jetstream.Msg) error {
+func (f *finalizer) finish(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.FinishChunk
-	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not a FinishChunk: %w", err))
 	}
 	return f.call(ctx, bus.OpFinish, &coppicev1.FinishRequest{Finalizer: chunk.GetFinalizer(), Uids: chunk.GetUids()}, &coppicev1.FinishReply{})

@@ -238,7 +238,7 @@ func (f *folder) foreseen() uint64 {
 
 // verify folds the log into an empty state, as far as the snapshot has, and
 // compares the two.
-func verify(ctx context.Context, snap *state.Snapshot, log source, keys *eventlog.Keys) (v *coppicev1.VerifyReply, err error) {
+func verify(ctx context.Context, snap *state.Snapshot, log source, keys *eventlog.Keys, progress func(sequence, last uint64)) (v *coppicev1.VerifyReply, err error) {
 	dir, err := os.MkdirTemp("", "coppice-verify-")
 	if err != nil {
 		return v, err
@@ -251,6 +251,7 @@ func verify(ctx context.Context, snap *state.Snapshot, log source, keys *eventlo
 	defer func() { err = errors.Join(err, s.Close()) }()
 	snap.Until(ctx)
 	f := newFolder(s, snap.Checkpoint().GetStreamCreated(), keys)
+	f.flushed = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetPosition()) }
 	if err := f.foldTo(ctx, log, snap.Checkpoint().GetPosition()); err != nil {
 		return v, err
 	}

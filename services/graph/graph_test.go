@@ -139,12 +139,12 @@ func has(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
 // verify compares the state of a replica with its log.
 func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.VerifyReply {
 	t.Helper()
-	var reply coppicev1.VerifyReply
-	nc := testkit.Conn(t, server, bus.RoleOperator)
-	if err := rpc.Call(ctx, nc, bus.InternalSubject(realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply); err != nil {
+	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	reply, err := c.Verify(ctx, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &reply
+	return reply
 }
 
 // A server that is away for longer than the lease lasts ends nothing: the

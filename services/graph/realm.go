@@ -155,6 +155,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 				Reached:   r.hub.Wait,
 				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 				Verify:    r.verify,
+				Log:       r.events,
+				JS:        r.js,
 				Heartbeat: r.c.Heartbeat,
 				Now:       r.time.Now,
 			})
@@ -536,8 +538,8 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 }
 
 // verify compares the state, as it is now, with its log.
-func (r *realm) verify(ctx context.Context) (*coppicev1.VerifyReply, error) {
+func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
-	v, err := verify(ctx, snap, r.events, r.keys)
+	v, err := verify(ctx, snap, r.events, r.keys, progress)
 	return v, errors.Join(err, snap.Close())
 }

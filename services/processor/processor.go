@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
@@ -48,7 +47,6 @@ type Config struct {
 // Service is a garbage processor.
 type Service struct {
 	c       Config
-	js      jetstream.JetStream
 	metrics *worker.Metrics
 }
 
@@ -66,11 +64,7 @@ func New(c Config) (*Service, error) {
 	if c.Before == nil {
 		c.Before = func(context.Context) {}
 	}
-	js, err := jetstream.New(c.Conn)
-	if err != nil {
-		return nil, fmt.Errorf("processor: %w", err)
-	}
-	return &Service{c: c, js: js, metrics: worker.NewMetrics(c.Registry, "processor")}, nil
+	return &Service{c: c, metrics: worker.NewMetrics(c.Registry, "processor")}, nil
 }
 
 // Run works until ctx ends.
@@ -80,7 +74,7 @@ func (s *Service) Run(ctx context.Context) error {
 		p := &processor{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
 		g.Go(func() error {
 			return worker.Run(ctx, worker.Config{
-				JS: s.js, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
+				Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
 				Concurrency: s.c.Concurrency, Handle: p.handle, By: s.c.Instance, Log: p.log,
 				Peer: func(ctx context.Context) bool {
 					return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
@@ -116,10 +110,10 @@ const (
 	attempt = 5 * time.Second
 )
 
-func (p *processor) handle(ctx context.Context, m jetstream.Msg) error {
+func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 	p.c.Before(ctx)
 	var chunk coppicev1.DirtyChunk
-	if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not a DirtyChunk: %w", err))
 	}
 	var dirty []byte

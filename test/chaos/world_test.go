@@ -13,9 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
@@ -157,10 +155,7 @@ func (w *world) cascade(t *testing.T, p *process, o order) {
 func (w *world) verify(t *testing.T) {
 	t.Helper()
 	ctx := testkit.Context(t)
-	var reply coppicev1.VerifyReply
-	err := rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
-		return rpc.Call(ctx, w.nc, bus.InternalSubject(realm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply)
-	})
+	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Verify(ctx, nil)
 	switch {
 	case err != nil:
 		t.Fatal(err)

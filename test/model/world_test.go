@@ -387,10 +387,7 @@ func (w *world) atRest(tb testing.TB) {
 
 // verify compares the state with a fold of the log (S11).
 func (w *world) verify(ctx context.Context) error {
-	var reply coppicev1.VerifyReply
-	err := rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
-		return rpc.Call(ctx, w.nc, bus.InternalSubject(bus.DefaultRealm, bus.OpVerify), nil, &coppicev1.VerifyRequest{}, &reply)
-	})
+	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Verify(ctx, nil)
 	if err == nil && reply.GetDifference() != "" {
 		err = fmt.Errorf("S11: the state is not the fold of the log: %s", reply.GetDifference())
 	}

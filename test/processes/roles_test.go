@@ -72,7 +72,9 @@ var mayPublish = map[string]only{
 	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize.a-_-pods":         {graph, agent},
 	"coppice.default.warning._.pods.shop.u.Reason":                        {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-warning.x":                   {graph, reader, operator},
-	"coppice.default.internal.verify":                                     {operator},
+	"coppice.default.internal.verify":                                     nobody,
+	"coppice.default.api.operator.verify._._._":                           {operator},
+	"coppice.default.api.reader.verify._._._":                             nobody,
 
 	// External finalizers have their own calls, and those of no other.
 	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph, operator},

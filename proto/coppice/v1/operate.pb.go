@@ -188,12 +188,12 @@ type ReadLogRequest struct {
 	Limit uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// After so many bytes of commits the reply ends, and the client asks again
 	// from LogBatch.next when it has room; zero, and at most: 8 MiB. At least one
-	// commit is sent.
+	// commit is sent, whatever its size.
 	MaxBytes uint64 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
-	// Leave out commits without an event about an object with one of these uids.
+	// Leave out commits that mention none of these uids.
 	Uids []string `protobuf:"bytes,7,rep,name=uids,proto3" json:"uids,omitempty"`
-	// Leave out commits without an event about an object of this name, and in
-	// this namespace. Either may be empty.
+	// Leave out commits that do not mention this name, and this namespace. Either
+	// may be empty. A commit that is sent may still have no event about it.
 	Name      string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
 	Namespace string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
@@ -408,7 +408,8 @@ type LogEntry struct {
 	// The message of the log: a Commit, which may be compressed.
 	Stored []byte  `protobuf:"bytes,2,opt,name=stored,proto3" json:"stored,omitempty"`
 	Commit *Commit `protobuf:"bytes,3,opt,name=commit,proto3" json:"commit,omitempty"`
-	// Why the message cannot be read as a commit; empty if it can.
+	// Why the message is no commit of the realm, so that graph services skip it;
+	// empty if it is one.
 	Unreadable    string `protobuf:"bytes,4,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,6 +892,8 @@ type ListParkedRequest struct {
 	Ids []uint64 `protobuf:"varint,3,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	// With the content of the messages.
 	Content bool `protobuf:"varint,4,opt,name=content,proto3" json:"content,omitempty"`
+	// Only what was parked from this subject, which is that of a call.
+	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -953,6 +956,13 @@ func (x *ListParkedRequest) GetContent() bool {
 		return x.Content
 	}
 	return false
+}
+
+func (x *ListParkedRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
 }
 
 func (x *ListParkedRequest) GetProtocol() uint32 {
@@ -1415,12 +1425,13 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\apulling\x18\t \x01(\rR\apulling\x12\x1f\n" +
 	"\vlast_active\x18\n" +
 	" \x01(\x03R\n" +
-	"lastActive\"\x87\x01\n" +
+	"lastActive\"\xa1\x01\n" +
 	"\x11ListParkedRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03ids\x18\x03 \x03(\x04R\x03ids\x12\x18\n" +
-	"\acontent\x18\x04 \x01(\bR\acontent\x12\x1a\n" +
+	"\acontent\x18\x04 \x01(\bR\acontent\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"U\n" +
 	"\x0fListParkedReply\x12.\n" +
 	"\x06parked\x18\x01 \x03(\v2\x16.coppice.v1.ParkedWorkR\x06parked\x12\x12\n" +

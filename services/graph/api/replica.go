@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/admission"
@@ -23,6 +24,10 @@ type replicaServer struct {
 	*server
 	r         Replica
 	verifying sync.Mutex
+	consuming sync.Mutex // for ensureConsumer
+
+	logReaders, warningReaders *quota
+	logReading                 chan struct{} // one place for each chunk that is read
 }
 
 // Replica is what the replicas' service needs beside.
@@ -32,9 +37,12 @@ type Replica struct {
 	// Watch serves a watch until it ends, and returns why it did.
 	Watch     func(ctx context.Context, t watch.Target) error
 	Heartbeat time.Duration // of watches
-	// Verify compares the state with its log.
-	Verify func(ctx context.Context) (*coppicev1.VerifyReply, error)
-	Now    func() time.Time
+	// Verify compares the state with its log, and reports how far it is.
+	Verify func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
+	Log    LogReader
+	// JS reads and changes streams, on a connection that answers nothing.
+	JS  jetstream.JetStream
+	Now func() time.Time
 }
 
 // queueReplicas is the queue group in which replicas share requests.
@@ -46,7 +54,10 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 	if err != nil {
 		return nil, err
 	}
-	rs := &replicaServer{server: s, r: r}
+	rs := &replicaServer{
+		server: s, r: r, logReading: make(chan struct{}, maxLogReading),
+		logReaders: newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
+	}
 	for _, e := range []struct {
 		*endpoint
 		handle func(*request)
@@ -56,7 +67,15 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 		{s.verb(bus.VerbWatch), rs.watch},
 		{s.operation(bus.OpResolve, bus.RoleProcessor, bus.RoleScanner), rs.resolve},
 		{s.operation(bus.OpWalk, bus.RoleScanner), rs.walk},
-		{s.operation(bus.OpVerify, bus.RoleOperator), rs.verify},
+		{s.verb(bus.VerbReadLog), rs.readLog},
+		{s.verb(bus.VerbReadWarnings), rs.readWarnings},
+		{s.verb(bus.VerbConsumeFinalizer), rs.consumeFinalizer},
+		{s.verb(bus.VerbConsumeAgent), rs.consumeAgent},
+		{s.verb(bus.VerbListConsumers), rs.listConsumers},
+		{s.verb(bus.VerbListParked), rs.listParked},
+		{s.verb(bus.VerbRetryParked), rs.retryParked},
+		{s.verb(bus.VerbDropParked), rs.dropParked},
+		{s.verb(bus.VerbVerify), rs.verify},
 	} {
 		if err := s.add(e.endpoint, e.handle); err != nil {
 			_ = s.Stop()
@@ -160,30 +179,6 @@ func (s *replicaServer) walk(q *request) {
 		}
 		return reply, nil
 	})
-}
-
-// verify takes as long as it takes; one at a time.
-func (s *replicaServer) verify(q *request) {
-	if err := q.read(&coppicev1.VerifyRequest{}); err != nil {
-		q.answer(nil, err)
-		return
-	}
-	if !s.verifying.TryLock() {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second})
-		return
-	}
-	if !s.start(func() {
-		defer s.verifying.Unlock()
-		v, err := s.r.Verify(s.ctx)
-		if err != nil {
-			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "verify: " + err.Error()})
-			return
-		}
-		q.answer(v, nil)
-	}) {
-		s.verifying.Unlock()
-		q.answer(nil, s.stopping())
-	}
 }
 
 func (s *replicaServer) resolveObjects(q *request) {

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+)
+
+// silence is how long nothing may come of a streamed reply that has begun. The
+// graph service sends something more often.
+const silence = 15 * time.Second
+
+// errEnded is returned by stream if the reply ended before visit had enough.
+var errEnded = &Error{Reason: NotReady, Message: "the reply ended early; ask again", RetryAfter: 100 * time.Millisecond}
+
+// stream sends a request and calls visit with each message of the reply, until
+// it reports that it has enough. It does not retry.
+func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, visit func(data []byte) (enough bool, err error)) error {
+	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
+		return &Error{Reason: BadRequest, Message: err.Error()}
+	}
+	data, err := encode(request)
+	if err != nil {
+		return err
+	}
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	beginning, stop, denial := c.untilDenied(ctx, a)
+	defer stop()
+	m := &nats.Msg{Subject: a.Subject(), Reply: inbox, Header: rpc.Header(a.Subject(), nil), Data: data}
+	if err := c.nc.PublishMsg(m); err != nil {
+		return err
+	}
+	for wait := c.timeout; ; wait = silence {
+		m, err := next(beginning, sub, wait)
+		if refusal := denial(); err != nil && refusal != nil {
+			return refusal
+		}
+		stop() // it is served, or has failed
+		beginning = ctx
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return &Error{Reason: NotReady, RetryAfter: 100 * time.Millisecond,
+				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
+		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			return c.denied(a, &Error{Reason: Timeout, Message: fmt.Sprintf("%s: no answer for %s", a.Verb, wait)})
+		case err != nil:
+			return err
+		}
+		if err := rpc.Refusal(m); err != nil {
+			return err
+		}
+		if len(m.Data) == 0 && len(m.Header) == 0 {
+			return errEnded
+		}
+		if enough, err := visit(m.Data); enough || err != nil {
+			return err
+		}
+	}
+}
+
+func next(ctx context.Context, sub *nats.Subscription, wait time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}
+
+// streamed is stream, and tries again until visit has enough, a refusal stands or ctx
+// ends; with a patience, until nothing has come for that long. request is called for
+// each attempt. It returns the last error.
+func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.Message, visit func(data []byte) (enough bool, err error)) error {
+	pause, since := firstPause, time.Now()
+	for {
+		n := 0
+		err := c.stream(ctx, a, request(), func(data []byte) (bool, error) {
+			if n++; n > 1 { // the first only says that the request is served
+				pause = firstPause
+			}
+			since = time.Now()
+			return visit(data)
+		})
+		if err == nil || !rpc.Retryable(err) || c.patience > 0 && time.Since(since) >= c.patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// Pauses between attempts.
+const (
+	firstPause   = 20 * time.Millisecond
+	longestPause = time.Second
+)

@@ -1,0 +1,52 @@
+package bus
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Settings of the durable consumers that all processes of an external
+// finalizer, or of an agent, share.
+const (
+	// CallAckWait is how long a process may keep silent about a call.
+	CallAckWait = 30 * time.Second
+	// CallMaxPending is how many calls may be delivered and not acknowledged.
+	CallMaxPending = 1024
+	// CallInactive is after how long without a pull request the consumer is
+	// deleted. Its calls stay in the stream.
+	CallInactive = 24 * time.Hour
+)
+
+// Keys of the metadata of consumers.
+const (
+	MetaHolder = "coppice-holder" // the process that asked for it last, as it named itself
+	MetaActor  = "coppice-actor"  // the actor that had it created
+)
+
+// FinalizerConsumer is the configuration of the consumer of an external finalizer.
+func FinalizerConsumer(realm, finalizer string) jetstream.ConsumerConfig {
+	return callConsumer(FinalizerDurable(finalizer), FinalizeFilter(realm, finalizer), "external finalizer "+finalizer)
+}
+
+// AgentConsumer is the configuration of the consumer of a kind's agent.
+func AgentConsumer(realm, group, plural string) jetstream.ConsumerConfig {
+	return callConsumer(AgentDurable(group, plural), TerminateFilter(realm, group, plural), fmt.Sprintf("agent of %s in group %q", plural, group))
+}
+
+func callConsumer(durable, filter, about string) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:           durable,
+		Description:       about,
+		FilterSubject:     filter,
+		AckPolicy:         jetstream.AckExplicitPolicy,
+		AckWait:           CallAckWait,
+		MaxDeliver:        -1,
+		MaxAckPending:     CallMaxPending,
+		InactiveThreshold: CallInactive,
+	}
+}
+
+// WorkAckWait is how long a worker may keep silent about a message of the work stream.
+const WorkAckWait = 10 * time.Second

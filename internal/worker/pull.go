@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// Message is a message that was delivered. Its methods are for this package.
+type Message struct {
+	Subject string
+	Data    []byte
+	// Sequence is the message's in the stream.
+	Sequence uint64
+	// Delivered counts the deliveries of the message, from one.
+	Delivered uint64
+
+	nc    *nats.Conn
+	reply string
+}
+
+// What is said of a message.
+const (
+	ack        = "+ACK"
+	nak        = "-NAK"
+	inProgress = "+WPI"
+)
+
+// answer says something of a message. If that is lost the message comes again, which
+// does no harm.
+func (m *Message) answer(what string) { _ = m.nc.Publish(m.reply, []byte(what)) }
+
+func (m *Message) nakWithDelay(d time.Duration) {
+	m.answer(fmt.Sprintf(nak+` {"delay":%d}`, d.Nanoseconds()))
+}
+
+// Pull requests. One that waits has the server say every heartbeat that it still does.
+const (
+	pullNow     = `{"batch":1,"no_wait":true}`
+	pullWaiting = `{"batch":1,"expires":30000000000,"idle_heartbeat":2000000000}`
+
+	pullTimeout = 5 * time.Second // more than two heartbeats
+)
+
+var (
+	errSilent     = errors.New("no answer to a pull request")
+	errNoConsumer = errors.New("there is no such consumer yet")
+)
+
+// pull asks the consumer for a message, and returns nil if there was none in time.
+//
+// It needs to publish to bus.PullSubject and nothing else of JetStream's API, which
+// no permission can restrict to what a client may do. Each request has a
+// subscription of its own: where it came from another account, the server
+// forgets at its end where replies go.
+func (c *Config) pull(ctx context.Context, request string) (*Message, error) {
+	inbox := c.Conn.NewInbox()
+	sub, err := c.Conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := c.Conn.PublishRequest(bus.PullSubject(c.Stream, c.Durable), inbox, []byte(request)); err != nil {
+		return nil, err
+	}
+	for {
+		m, err := next(ctx, sub)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return nil, errNoConsumer
+		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			return nil, errSilent
+		case err != nil:
+			return nil, err
+		}
+		if strings.HasPrefix(m.Reply, "$JS.ACK.") {
+			meta, err := m.Metadata()
+			if err != nil {
+				return nil, fmt.Errorf("a message on %s without metadata: %w", m.Subject, err)
+			}
+			return &Message{
+				Subject: m.Subject, Data: m.Data, Sequence: meta.Sequence.Stream, Delivered: meta.NumDelivered, nc: c.Conn, reply: m.Reply,
+			}, nil
+		}
+		switch status, why := m.Header.Get("Status"), m.Header.Get("Description"); {
+		case status == "100": // a heartbeat
+		case status == "404", status == "408": // none there, none in time
+			return nil, nil
+		case status == "409" && strings.Contains(strings.ToLower(why), "consumer deleted"):
+			return nil, errNoConsumer
+		default:
+			return nil, fmt.Errorf("pull request: %s %s", status, why)
+		}
+	}
+}
+
+func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}

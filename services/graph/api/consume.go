@@ -1,0 +1,246 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Limits of the consumers of finalizers and agents. A NATS server allows a
+// bounded number for a stream.
+const (
+	maxConsumersActor = 64
+	maxConsumers      = 900
+	maxHolder         = 256 // bytes
+	maxConsumerNames  = 1000
+)
+
+// consumeFinalizer creates the consumer of an external finalizer, unless it exists.
+// Clients cannot create one themselves: in its configuration they could name a
+// subject to which the NATS server then publishes with its own rights.
+func (s *replicaServer) consumeFinalizer(q *request) {
+	at, err := s.target(q)
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil && lifecycle.IsBuiltinFinalizer(at.Finalizer) {
+		err = lifecycle.ErrBadRequest("finalizer %s is Coppice's own; its work goes to no client", at.Finalizer)
+	}
+	if err == nil {
+		err = lifecycle.CheckFinalizer(at.Finalizer)
+	}
+	s.consume(q, at, err, bus.FinalizerConsumer(s.Realm, at.Finalizer))
+}
+
+// consumeAgent creates the consumer of a kind's agent, unless it exists.
+func (s *replicaServer) consumeAgent(q *request) {
+	at, err := s.target(q)
+	if err == nil && at.Namespace != "" {
+		err = lifecycle.ErrBadRequest("an agent ends the objects of a kind in all namespaces: the subject has _ for the namespace")
+	}
+	if err == nil && s.State.Kinds().Resource(resource(at)) == nil {
+		err = lifecycle.ErrUnknownKind(resource(at))
+	}
+	s.consume(q, at, err, bus.AgentConsumer(s.Realm, at.Group, at.Plural))
+}
+
+func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c jetstream.ConsumerConfig) {
+	var r coppicev1.ConsumeRequest
+	if err == nil {
+		err = q.read(&r)
+	}
+	if err == nil && len(r.GetHolder()) > maxHolder {
+		err = lifecycle.ErrBadRequest("holder: it has %d bytes, at most %d", len(r.GetHolder()), maxHolder)
+	}
+	if fail := bus.CheckActor(at.Actor); err == nil && fail != nil {
+		err = lifecycle.ErrBadRequest("%v", fail)
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	holder := r.GetHolder()
+	if holder == "" {
+		holder = at.Actor
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		if err := s.ensureConsumer(ctx, at.Actor, holder, c); err != nil {
+			return nil, err
+		}
+		stream := bus.FinalizeStream(s.Realm)
+		return &coppicev1.ConsumeReply{
+			Stream: stream, Durable: c.Durable, Subject: bus.PullSubject(stream, c.Durable),
+			AckWait: c.AckWait.Milliseconds(), MaxAckPending: uint32(c.MaxAckPending), InactiveThreshold: int64(c.InactiveThreshold / time.Second),
+		}, nil
+	})
+}
+
+// ensureConsumer creates a consumer, or brings an existing one up to date.
+func (s *replicaServer) ensureConsumer(ctx context.Context, actor, holder string, c jetstream.ConsumerConfig) *lifecycle.Error {
+	s.consuming.Lock() // so that the count holds
+	defer s.consuming.Unlock()
+	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
+	if err != nil {
+		return s.jetStream("consumer of "+c.Description, err)
+	}
+	c.Metadata = map[string]string{bus.MetaHolder: holder, bus.MetaActor: actor}
+	is, err := stream.Consumer(ctx, c.Durable)
+	switch {
+	case err == nil:
+		if was := is.CachedInfo().Config.Metadata[bus.MetaActor]; was != "" {
+			c.Metadata[bus.MetaActor] = was
+		}
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return s.otherConsumer(c.Durable, err)
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		if err := s.roomForConsumer(ctx, stream, actor); err != nil {
+			return err
+		}
+	default:
+		return s.jetStream("consumer of "+c.Description, err)
+	}
+	if _, err := stream.CreateOrUpdateConsumer(ctx, c); err != nil {
+		var api *jetstream.APIError
+		if errors.As(err, &api) && bus.Classify(err) == bus.Refused && is != nil {
+			return s.otherConsumer(c.Durable, err)
+		}
+		return s.jetStream("consumer of "+c.Description, err)
+	}
+	return nil
+}
+
+func (s *server) otherConsumer(durable string, err error) *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf(
+		"consumer %s of stream %s was created with other settings, which the NATS server does not change (%v); delete the consumer", durable, bus.FinalizeStream(s.Realm), err)}
+}
+
+// roomForConsumer refuses a new consumer where the actor, or all, have as many as they may.
+func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.Stream, actor string) *lifecycle.Error {
+	all, own := 0, 0
+	list := stream.ListConsumers(ctx)
+	for i := range list.Info() {
+		all++
+		if i.Config.Metadata[bus.MetaActor] == actor {
+			own++
+		}
+	}
+	switch {
+	case list.Err() != nil:
+		return s.jetStream("consumers", list.Err())
+	case own >= maxConsumersActor || all >= maxConsumers:
+		return &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Minute, Message: fmt.Sprintf(
+			"actor %q has %d consumers of finalizers and agents, and the realm %d; at most %d and %d; one without pull requests for %s is deleted",
+			actor, own, all, maxConsumersActor, maxConsumers, bus.CallInactive)}
+	}
+	return nil
+}
+
+// jetStream is the refusal of what JetStream has not done.
+func (s *server) jetStream(what string, err error) *lifecycle.Error {
+	e := &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
+	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry || errors.Is(err, jetstream.ErrNoStreamResponse) {
+		e.Reason, e.RetryAfter = lifecycle.ReasonNotReady, 250*time.Millisecond
+	}
+	return e
+}
+
+// listConsumers answers with the state of consumers.
+func (s *replicaServer) listConsumers(q *request) {
+	at, err := s.target(q)
+	var r coppicev1.ListConsumersRequest
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(&r)
+	}
+	if n := len(r.GetFinalizers()) + len(r.GetAgents()); err == nil && n > maxConsumerNames {
+		err = lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		reply, err := s.consumerStates(ctx, &r)
+		if err != nil {
+			return nil, s.jetStream("consumers", err)
+		}
+		return reply, nil
+	})
+}
+
+func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListConsumersRequest) (*coppicev1.ListConsumersReply, error) {
+	calls, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
+	if err != nil {
+		return nil, err
+	}
+	work, err := s.r.JS.Stream(ctx, bus.WorkStream(s.Realm))
+	if err != nil {
+		return nil, err
+	}
+	reply := &coppicev1.ListConsumersReply{QueuedWork: work.CachedInfo().State.Msgs, QueuedCalls: calls.CachedInfo().State.Msgs}
+	var wanted []*coppicev1.ConsumerState
+	for _, f := range r.GetFinalizers() {
+		wanted = append(wanted, &coppicev1.ConsumerState{Durable: bus.FinalizerDurable(f), Finalizer: f})
+	}
+	for _, a := range r.GetAgents() {
+		group, plural := lifecycle.SplitResource(a)
+		wanted = append(wanted, &coppicev1.ConsumerState{Durable: bus.AgentDurable(group, plural), Agent: a})
+	}
+	for _, c := range wanted {
+		found, err := calls.Consumer(ctx, c.GetDurable())
+		switch {
+		case err == nil:
+			fill(c, found.CachedInfo())
+		case !errors.Is(err, jetstream.ErrConsumerNotFound):
+			return nil, err
+		}
+		reply.Consumers = append(reply.Consumers, c)
+	}
+	if len(wanted) > 0 {
+		return reply, nil
+	}
+	for _, stream := range []jetstream.Stream{calls, work} {
+		list := stream.ListConsumers(ctx)
+		for i := range list.Info() {
+			c := &coppicev1.ConsumerState{Durable: i.Name}
+			fill(c, i)
+			reply.Consumers = append(reply.Consumers, c)
+		}
+		if err := list.Err(); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(reply.GetConsumers(), func(a, b *coppicev1.ConsumerState) int { return cmp.Compare(a.GetDurable(), b.GetDurable()) })
+	return reply, nil
+}
+
+// fill fills in the state of a consumer that exists.
+func fill(c *coppicev1.ConsumerState, i *jetstream.ConsumerInfo) {
+	c.Exists, c.Holder = true, i.Config.Metadata[bus.MetaHolder]
+	c.Pending, c.Unacknowledged, c.Pulling = i.NumPending, uint64(i.NumAckPending), uint32(i.NumWaiting)
+	for _, at := range []*time.Time{i.Delivered.Last, i.AckFloor.Last} {
+		if at != nil && !at.IsZero() {
+			c.LastActive = max(c.GetLastActive(), at.UnixMicro())
+		}
+	}
+	filter := i.Config.FilterSubject
+	if f, ok := bus.FinalizerOfFilter(filter); ok {
+		c.Finalizer = f
+	} else if group, plural, ok := bus.AgentOfFilter(filter); ok {
+		c.Agent = lifecycle.ResourceName(group, plural)
+	} else if queue, ok := bus.QueueOf(filter); ok {
+		c.Queue = queue
+	}
+}

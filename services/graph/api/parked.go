@@ -1,0 +1,197 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// maxParkedIDs bounds the ids of a request about parked work.
+const maxParkedIDs = 1000
+
+// listParked answers with parked work.
+func (s *replicaServer) listParked(q *request) {
+	at, err := s.target(q)
+	var r coppicev1.ListParkedRequest
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(&r)
+	}
+	if n := len(r.GetIds()); err == nil && n > maxParkedIDs {
+		err = lifecycle.ErrBadRequest("%d ids; a request has at most %d", n, maxParkedIDs)
+	}
+	filter := ""
+	if r.GetSubject() != "" {
+		filter = bus.ParkedSubject(s.Realm, r.GetSubject(), 0)
+		if from, ok := bus.Unparked(s.Realm, filter); err == nil && (!ok || from != r.GetSubject() || strings.ContainsAny(from, "*>")) {
+			err = lifecycle.ErrBadRequest("subject: %q is not the subject of a call in realm %s", r.GetSubject(), s.Realm)
+		}
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		p := parkedPage{limit: int(r.GetLimit()), room: min(q.maxPayload/3, maxStreamed), content: r.GetContent()}
+		fail := error(nil)
+		if len(r.GetIds()) > 0 {
+			fail = s.parkedByID(ctx, &p, r.GetIds())
+		} else {
+			_, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
+				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: maxParkedIDs, MaxBytes: 8 * maxStreamed,
+			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
+		}
+		if fail != nil && !errors.Is(fail, errEnough) {
+			return nil, s.jetStream("parked work", fail)
+		}
+		return &p.ListParkedReply, nil
+	})
+}
+
+// parkedPage is a page of parked work under construction.
+type parkedPage struct {
+	coppicev1.ListParkedReply
+	limit, room, size int
+	content           bool
+}
+
+// add adds parked work, of which left more follow. It fails with errEnough when the page is full.
+func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
+	w := &coppicev1.Parked{}
+	if err := proto.Unmarshal(data, w); err != nil {
+		w = &coppicev1.Parked{Error: fmt.Sprintf("this is not parked work: %v", err)}
+	}
+	if !p.content {
+		w.Message = nil
+	}
+	entry := &coppicev1.ParkedWork{Id: id, Work: w}
+	n := proto.Size(entry)
+	if len(p.Parked) > 0 && (p.size+n > p.room || p.limit > 0 && len(p.Parked) >= p.limit) {
+		p.Next = p.Parked[len(p.Parked)-1].GetId()
+		return errEnough
+	}
+	p.Parked, p.size = append(p.Parked, entry), p.size+n
+	if len(p.Parked) == maxParkedIDs && left > 0 {
+		p.Next = id
+	}
+	return nil
+}
+
+func (s *replicaServer) parkedByID(ctx context.Context, p *parkedPage, ids []uint64) error {
+	stream, err := s.r.JS.Stream(ctx, bus.ParkedStream(s.Realm))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		m, err := stream.GetMsg(ctx, id)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err == nil {
+			err = p.add(id, m.Data, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryParked publishes parked work again where it came from.
+func (s *replicaServer) retryParked(q *request) { s.eachParked(q, s.republish) }
+
+// dropParked forgets parked work. What it is for is pending in the state, and
+// is published again after some time.
+func (s *replicaServer) dropParked(q *request) {
+	s.eachParked(q, func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error { return nil })
+}
+
+// eachParked does something with parked work, and then removes it.
+func (s *replicaServer) eachParked(q *request, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error) {
+	at, err := s.target(q)
+	var r coppicev1.ParkedRequest
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(&r)
+	}
+	if n := len(r.GetIds()); err == nil && (n == 0 || n > maxParkedIDs) {
+		err = lifecycle.ErrBadRequest("%d ids; a request has 1 to %d", n, maxParkedIDs)
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		stream, fail := s.r.JS.Stream(ctx, bus.ParkedStream(s.Realm))
+		if fail != nil {
+			return nil, s.jetStream("parked work", fail)
+		}
+		reply := &coppicev1.ParkedReply{}
+		for _, id := range r.GetIds() {
+			result := &coppicev1.ParkedResult{Id: id}
+			if err := s.oneParked(ctx, stream, id, do); err != nil {
+				result.Error = err.Status()
+			}
+			reply.Results = append(reply.Results, result)
+		}
+		return reply, nil
+	})
+}
+
+func (s *replicaServer) oneParked(
+	ctx context.Context, stream jetstream.Stream, id uint64, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error,
+) *lifecycle.Error {
+	m, err := stream.GetMsg(ctx, id)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return &lifecycle.Error{Reason: lifecycle.ReasonNotFound, Message: fmt.Sprintf("nothing is parked under %d", id)}
+	}
+	if err != nil {
+		return s.jetStream(fmt.Sprintf("parked work %d", id), err)
+	}
+	if err := do(ctx, m); err != nil {
+		return err
+	}
+	err = stream.DeleteMsg(ctx, id)
+	if err == nil {
+		return nil
+	}
+	// Work that is parked again takes the place of what was parked before.
+	if _, gone := stream.GetMsg(ctx, id); errors.Is(gone, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	return s.jetStream(fmt.Sprintf("parked work %d", id), err)
+}
+
+// republish publishes parked work again. Where to is decided by the subject on which
+// it is parked, which permissions bind to the worker that parked it, and not by what
+// that worker says in it.
+func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg) *lifecycle.Error {
+	var p coppicev1.Parked
+	subject, ok := bus.Unparked(s.Realm, m.Subject)
+	if err := proto.Unmarshal(m.Data, &p); err != nil || !ok || p.GetSubject() != subject {
+		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf(
+			"parked work %d does not come from where it says: it is parked on %s and names %q; drop it", m.Sequence, m.Subject, p.GetSubject())}
+	}
+	again := &nats.Msg{Subject: subject, Data: p.GetMessage()}
+	if _, isQueue := bus.QueueOf(subject); !isQueue {
+		again.Header = nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
+	}
+	// A stream that has the message already has no need of it.
+	if _, err := s.r.JS.PublishMsg(ctx, again); err != nil && bus.Classify(err) != bus.Full {
+		return s.jetStream(fmt.Sprintf("parked work %d", m.Sequence), err)
+	}
+	return nil
+}

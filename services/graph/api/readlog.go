@@ -1,0 +1,280 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// LogReader reads the log without consumers: an eventlog.Log.
+type LogReader interface {
+	// Last returns the sequences of the last and the first message.
+	Last(ctx context.Context) (last, first uint64, err error)
+	// Keys tell which messages are commits of the realm.
+	Keys() *eventlog.Keys
+	Seek(ctx context.Context, revision uint64) (sequence uint64, err error)
+	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)
+}
+
+// Limits of readers of the log. One holds memory only while it reads and sends a
+// chunk, and so many do at the same time.
+const (
+	maxLogReaders      = 256
+	maxLogReadersActor = 16
+	maxLogReading      = 8
+	maxLogReply        = 8 << 20 // bytes of a reply, after which the client asks again
+	maxLogUIDs         = 1000
+	logChunk           = 256
+	logFormat          = 1
+)
+
+// readLog answers with commits of the log. A client has at most one reply's bytes to
+// come, so that a slow one costs bounded memory here and in the NATS server.
+func (s *replicaServer) readLog(q *request) {
+	at, err := s.target(q)
+	r := &logReading{s: s}
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(&r.ReadLogRequest)
+	}
+	if err == nil {
+		err = r.prepare()
+	}
+	var leave func()
+	if err == nil {
+		leave, err = s.logReaders.enter(at.Actor)
+	}
+	if err != nil {
+		s.refuse(q, err)
+		return
+	}
+	s.stream(q, leave, r.serve, func(why *coppicev1.Status) proto.Message {
+		return &coppicev1.LogBatch{Format: logFormat, Next: r.next, First: r.first, Last: r.last, End: true, Error: why}
+	})
+}
+
+// logReading is one reply to readlog.
+type logReading struct {
+	coppicev1.ReadLogRequest
+	s   *replicaServer
+	out *sender
+
+	mention [][]byte // a commit has to mention one of these,
+	also    [][]byte // and all of these
+
+	next, first, last uint64
+	bytes             uint64 // of commits that were sent
+	count             uint32
+	entries           []*coppicev1.LogEntry
+	size              int // of entries, in bytes
+}
+
+func (r *logReading) prepare() *lifecycle.Error {
+	if n := len(r.GetUids()); n > maxLogUIDs {
+		return lifecycle.ErrBadRequest("uids: %d of them; a request has at most %d", n, maxLogUIDs)
+	}
+	for i, text := range r.GetUids() {
+		u, err := uid.Parse(text)
+		if err != nil {
+			return lifecycle.ErrBadRequest("uids[%d]: %v", i, err)
+		}
+		r.mention = append(r.mention, []byte(u))
+	}
+	for _, text := range []string{r.GetName(), r.GetNamespace()} {
+		if text != "" {
+			r.also = append(r.also, []byte(text))
+		}
+	}
+	if r.MaxBytes == 0 || r.MaxBytes > maxLogReply {
+		r.MaxBytes = maxLogReply
+	}
+	return nil
+}
+
+// errEnough ends a reading that has come to a bound of the request.
+var errEnough = errors.New("enough")
+
+func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
+	r.out = out
+	if r.last, r.first, err = r.s.r.Log.Last(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.GetFromSequence() != 0:
+		r.next = r.GetFromSequence()
+	case r.GetFromRevision() != 0:
+		if r.next, err = r.s.r.Log.Seek(ctx, r.GetFromRevision()); err != nil {
+			return err
+		}
+	default:
+		r.next = r.last + 1
+	}
+	if r.next < r.first {
+		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is not in the log any more, which begins at %d", r.next, r.first)}
+	}
+	if r.ToSequence == 0 && !r.GetFollow() {
+		r.ToSequence = r.last
+	}
+	if err := r.flush(false); err != nil { // the client learns that it is served
+		return err
+	}
+	for {
+		if r.ToSequence != 0 && r.next > r.ToSequence {
+			return r.end()
+		}
+		// Before the read: what is appended after it wakes the wait below.
+		at := r.s.State.Checkpoint()
+		more, err := r.chunk(ctx)
+		switch {
+		case errors.Is(err, errEnough):
+			return r.end()
+		case err != nil:
+			return err
+		case more:
+		case r.next <= max(r.last, at.GetPosition()):
+			// The server that answered is behind the others.
+			if err := r.pause(ctx, 20*time.Millisecond, func(ctx context.Context) { <-ctx.Done() }); err != nil {
+				return err
+			}
+		case !r.GetFollow():
+			return r.end()
+		default:
+			if err := r.pause(ctx, r.s.r.Heartbeat, func(ctx context.Context) { _ = r.s.r.Reached(ctx, at.GetRevision()+1) }); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// pause waits, at most for so long, and sends a heartbeat if it is time for one.
+func (r *logReading) pause(ctx context.Context, most time.Duration, wait func(context.Context)) error {
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	wait(limited)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.beat()
+}
+
+// beat sends a batch without entries if none was sent for a while.
+func (r *logReading) beat() error {
+	if time.Since(r.out.sent) < r.s.r.Heartbeat {
+		return nil
+	}
+	return r.flush(false)
+}
+
+// chunk reads and sends some commits, and reports whether more follow them.
+func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
+	select {
+	case r.s.logReading <- struct{}{}:
+		defer func() { <-r.s.logReading }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, r.visit)
+	if len(r.entries) > 0 { // also if it failed: next is behind them
+		if err := r.flush(false); err != nil {
+			return false, err
+		}
+	}
+	if err == nil {
+		err = r.beat()
+	}
+	return pending > 0, err
+}
+
+func (r *logReading) visit(m eventlog.Message) error {
+	if r.ToSequence != 0 && m.Sequence > r.ToSequence {
+		return errEnough
+	}
+	r.next = m.Sequence + 1
+	r.last = max(r.last, m.Sequence)
+	entry, err := r.entry(m)
+	if err != nil || entry == nil {
+		return err
+	}
+	size := len(m.Data)
+	if r.out.q.json {
+		size = proto.Size(entry)
+	}
+	if r.size+size > r.out.room() && len(r.entries) > 0 {
+		if err := r.flush(false); err != nil {
+			return err
+		}
+	}
+	r.entries, r.size = append(r.entries, entry), r.size+size
+	r.bytes += uint64(len(m.Data))
+	if entry.GetUnreadable() == "" {
+		r.count++
+	}
+	if r.bytes >= r.MaxBytes || r.GetLimit() > 0 && r.count >= r.GetLimit() {
+		return errEnough
+	}
+	return nil
+}
+
+// entry is what is sent of a message, nil if it is left out. A message that is no
+// commit of the realm, which graph services skip, is never left out.
+func (r *logReading) entry(m eventlog.Message) (*coppicev1.LogEntry, error) {
+	e := &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
+	if _, e.Unreadable = r.s.r.Log.Keys().Check(m); e.GetUnreadable() != "" {
+		return e, nil
+	}
+	commit, err := m.Open(new([]byte))
+	if err != nil {
+		e.Unreadable = err.Error()
+		return e, nil
+	}
+	if !r.matches(commit) {
+		return nil, nil
+	}
+	if r.out.q.json {
+		e.Stored, e.Commit = nil, &coppicev1.Commit{}
+		if err := proto.Unmarshal(commit, e.Commit); err != nil {
+			e.Commit, e.Unreadable = nil, err.Error()
+		}
+	}
+	return e, nil
+}
+
+// matches reports whether a commit mentions what the request asks for. Uids and
+// names stand in commits as they are.
+func (r *logReading) matches(commit []byte) bool {
+	for _, what := range r.also {
+		if !bytes.Contains(commit, what) {
+			return false
+		}
+	}
+	for _, what := range r.mention {
+		if bytes.Contains(commit, what) {
+			return true
+		}
+	}
+	return len(r.mention) == 0
+}
+
+func (r *logReading) flush(end bool) error {
+	b := &coppicev1.LogBatch{Format: logFormat, Entries: r.entries, Next: r.next, First: r.first, Last: max(r.last, r.s.State.Checkpoint().GetPosition()), End: end}
+	if len(r.entries) > 0 && !end {
+		b.Next = r.entries[len(r.entries)-1].GetSequence() + 1
+	}
+	r.entries, r.size = nil, 0
+	return r.out.send(b)
+}
+
+func (r *logReading) end() error { return r.flush(true) }
+
+var _ LogReader = (*eventlog.Log)(nil)

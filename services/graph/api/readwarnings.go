@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Limits of readers of warnings, and how often one that follows looks.
+const (
+	maxWarningReaders      = 256
+	maxWarningReadersActor = 16
+	warningChunk           = 256
+	warningInterval        = 500 * time.Millisecond
+)
+
+// readWarnings answers with the warnings that are kept, and with those that
+// follow.
+func (s *replicaServer) readWarnings(q *request) {
+	at, err := s.target(q)
+	r := &warningReading{s: s}
+	if err == nil {
+		err = q.read(&r.ReadWarningsRequest)
+	}
+	if _, fail := uid.Parse(r.GetUid()); err == nil && r.GetUid() != "" && fail != nil {
+		err = lifecycle.ErrBadRequest("uid: %v", fail)
+	}
+	var leave func()
+	if err == nil {
+		leave, err = s.warningReaders.enter(at.Actor)
+	}
+	if err != nil {
+		s.refuse(q, err)
+		return
+	}
+	group, plural, namespace := bus.GroupToken(at.Group), at.Plural, at.Namespace
+	if plural == "" {
+		group, plural = "*", "*"
+	}
+	if namespace == "" {
+		namespace = "*"
+	}
+	r.filter = bus.WarningsOf(s.Realm, group, plural, namespace, r.GetUid())
+	s.stream(q, leave, r.serve, func(why *coppicev1.Status) proto.Message {
+		return &coppicev1.WarningBatch{Next: r.next, End: true, Error: why}
+	})
+}
+
+// warningReading is one reply to readwarnings.
+type warningReading struct {
+	coppicev1.ReadWarningsRequest
+	s      *replicaServer
+	out    *sender
+	filter string
+
+	next     uint64
+	warnings []*coppicev1.Warning
+	size     int
+}
+
+func (r *warningReading) serve(ctx context.Context, out *sender) error {
+	r.out, r.next = out, max(r.GetFromSequence(), 1)
+	if r.GetNewOnly() && r.GetFromSequence() == 0 {
+		stream, err := r.s.r.JS.Stream(ctx, bus.WarningStream(r.s.Realm))
+		if err != nil {
+			return err
+		}
+		r.next = stream.CachedInfo().State.LastSeq + 1
+	}
+	if err := r.flush(false); err != nil { // the client learns that it is served, and from where on
+		return err
+	}
+	for {
+		pending, err := r.chunk(ctx)
+		switch {
+		case err != nil:
+			return err
+		case pending > 0:
+			continue
+		case !r.GetFollow():
+			return r.flush(true)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(warningInterval):
+		}
+		if time.Since(out.sent) >= r.s.r.Heartbeat {
+			if err := r.flush(false); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// chunk reads and sends some warnings, and returns how many are behind them.
+func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) {
+	select {
+	case r.s.logReading <- struct{}{}:
+		defer func() { <-r.s.logReading }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	read := bus.DirectRead{Stream: bus.WarningStream(r.s.Realm), From: r.next, Filter: r.filter, Batch: warningChunk, MaxBytes: maxStreamed}
+	pending, err = bus.ReadDirect(ctx, r.s.r.JS.Conn(), read, r.visit)
+	if len(r.warnings) > 0 {
+		err = errors.Join(err, r.flush(false))
+	}
+	return pending, err
+}
+
+func (r *warningReading) visit(m bus.DirectMessage) error {
+	var w coppicev1.Warning
+	if manifest.UnmarshalMessage(m.Data, &w) == nil { // what is not a warning is left out
+		if r.size+len(m.Data) > r.out.room() && len(r.warnings) > 0 {
+			if err := r.flush(false); err != nil {
+				return err
+			}
+		}
+		r.warnings, r.size = append(r.warnings, &w), r.size+len(m.Data)
+	}
+	r.next = m.Sequence + 1
+	return nil
+}
+
+func (r *warningReading) flush(end bool) error {
+	b := &coppicev1.WarningBatch{Warnings: r.warnings, Next: r.next, End: end}
+	r.warnings, r.size = nil, 0
+	return r.out.send(b)
+}

@@ -1,0 +1,166 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// sender sends the messages of a streamed reply. It is for one goroutine.
+type sender struct {
+	s     *server
+	q     *request
+	inbox string // where the server reports that the client is gone
+	sent  time.Time
+}
+
+// send sends a message. Its failure ends the reply.
+func (o *sender) send(m proto.Message) error {
+	data, err := o.q.encode(m)
+	if err != nil {
+		return err
+	}
+	if len(data) > o.q.maxPayload-replyMargin {
+		return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: fmt.Sprintf("a part of the reply has %d bytes and does not fit into a message", len(data))}
+	}
+	if len(data) == 0 {
+		return fmt.Errorf("a %s without content would end the reply", m.ProtoReflect().Descriptor().Name())
+	}
+	o.sent = time.Now()
+	return o.s.nc.PublishRequest(o.q.Reply(), o.inbox, data)
+}
+
+// room is how many bytes of content a message of the reply should have.
+func (o *sender) room() int {
+	n := min(o.q.maxPayload/2, maxStreamed)
+	if o.q.json {
+		n /= 2
+	}
+	return n
+}
+
+// maxStreamed bounds messages of streamed replies, apart from those with one
+// commit: a client handles what it has while the next comes.
+const maxStreamed = 1 << 20
+
+// stream answers with many messages, which serve sends until it returns, or its
+// context ends: with the service, or when the client is gone. Each message names
+// an inbox for its reply: no client replies, but when the client is gone the
+// NATS server reports so there.
+//
+// At the end an empty message without headers follows. Where the request came
+// from another account it has the NATS server forget where replies go.
+func (s *server) stream(q *request, release func(), serve func(ctx context.Context, out *sender) error, failed func(*coppicev1.Status) proto.Message) {
+	if q.Reply() == "" {
+		release()
+		return
+	}
+	if !s.start(func() {
+		defer release()
+		ctx, cancel := context.WithCancel(s.ctx)
+		defer cancel()
+		out := &sender{s: s, q: q, inbox: s.nc.NewInbox()}
+		gone, err := s.nc.Subscribe(out.inbox, func(m *nats.Msg) {
+			if m.Header.Get("Status") == "503" {
+				cancel()
+			}
+		})
+		if err != nil {
+			s.refuse(q, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
+			return
+		}
+		defer func() { _ = gone.Unsubscribe() }()
+		if why := s.ending(ctx, q, serve(ctx, out)); why != nil {
+			_ = out.send(failed(why.Status()))
+		}
+		if ctx.Err() == nil || s.ctx.Err() != nil {
+			_ = s.nc.Publish(q.Reply(), nil)
+		}
+	}) {
+		release()
+		s.refuse(q, s.stopping())
+	}
+}
+
+// ending is what the client should know of the end of a streamed reply, nil if nothing.
+func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.Error {
+	var refusal *lifecycle.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refusal):
+		return refusal
+	case s.ctx.Err() != nil:
+		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
+	case ctx.Err() != nil:
+		return nil // the client is gone
+	}
+	s.Log.Warn("a streamed reply failed", "realm", s.Realm, "subject", q.Subject(), "error", err)
+	if bus.IsNotReady(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
+	}
+	return s.unreadable(err)
+}
+
+// refuse answers a request whose reply would have been streamed.
+func (s *server) refuse(q *request, err *lifecycle.Error) {
+	q.answer(nil, err)
+	if q.Reply() != "" {
+		_ = s.nc.Publish(q.Reply(), nil)
+	}
+}
+
+// quota bounds what actors have open at the same time, each and all together.
+type quota struct {
+	what     string
+	each, of int
+
+	mu    sync.Mutex
+	open  map[string]int
+	total int
+}
+
+func newQuota(what string, each, of int) *quota {
+	return &quota{what: what, each: each, of: of, open: map[string]int{}}
+}
+
+// enter admits an actor; leave must be called once.
+func (u *quota) enter(actor string) (leave func(), err *lifecycle.Error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open[actor] >= u.each || u.total >= u.of {
+		return nil, &lifecycle.Error{
+			Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second,
+			Message: fmt.Sprintf("%d %s are open, %d of them as actor %q; at most %d may be, and %d for one actor; close some, or try again later",
+				u.total, u.what, u.open[actor], actor, u.of, u.each),
+		}
+	}
+	u.open[actor]++
+	u.total++
+	return sync.OnceFunc(func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.open[actor]--; u.open[actor] == 0 {
+			delete(u.open, actor)
+		}
+		u.total--
+	}), nil
+}
+
+// realmWide checks that the subject of a verb about the realm names no resource.
+func realmWide(at bus.API) *lifecycle.Error {
+	if at.Group != "" || at.Plural != "" || at.Namespace != "" {
+		return lifecycle.ErrBadRequest("%s is about the realm: its subject has _ for group, plural and namespace", at.Verb)
+	}
+	return nil
+}
