@@ -138,8 +138,7 @@ func FinalizerRole(user, finalizer string, realms ...string) Role {
 		r.Publish = append(r.Publish,
 			api(realm, user, VerbGet), api(realm, user, VerbResolve), api(realm, user, VerbRemoveFinalizer)+"."+finalizer,
 			API{Realm: realm, Actor: user, Verb: VerbConsumeFinalizer, Finalizer: finalizer}.Subject(),
-			under(realm, "parked.finalize.*.*.*."+finalizer),
-			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+FinalizeFilter(realm, finalizer))
+			under(realm, "parked.finalize.*.*.*."+finalizer))
 		r.Publish = append(r.Publish, consume(stream, durable)...)
 	}
 	return r.withInbox()
@@ -157,8 +156,7 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 			r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: verb, Group: group, Plural: plural, Namespace: "*"}.Subject())
 		}
 		r.Publish = append(r.Publish, API{Realm: realm, Actor: user, Verb: VerbConsumeAgent, Group: group, Plural: plural}.Subject(),
-			under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))),
-			"$JS.API.CONSUMER.CREATE."+stream+"."+durable+"."+filter)
+			under(realm, "parked."+strings.TrimPrefix(filter, under(realm, ""))))
 		r.Publish = append(r.Publish, consume(stream, durable)...)
 	}
 	return r.withInbox()
@@ -194,7 +192,6 @@ func ReaderRole(user string, realms ...string) Role {
 		} {
 			r.Publish = append(r.Publish, api(realm, user, verb))
 		}
-		r.Publish = append(r.Publish, look(realm)...)
 	}
 	return r.withInbox()
 }
@@ -209,8 +206,6 @@ func OperatorRole(user string, realms ...string) Role {
 	}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user)...)
-		r.Publish = append(r.Publish, look(realm)...)
-		r.Publish = append(r.Publish, unpark(realm)...)
 	}
 	return r.withInbox()
 }
@@ -312,10 +307,7 @@ func apiVerbs(realm, actor string, except ...string) []string {
 // them.
 func consume(stream, durable string) []string {
 	return []string{
-		"$JS.API.STREAM.INFO." + stream,
-		"$JS.API.CONSUMER.INFO." + stream + "." + durable,
-		"$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable,
-		"$JS.ACK." + stream + "." + durable + ".>",
+		PullSubject(stream, durable), AckSubjects(stream, durable),
 	}
 }
 

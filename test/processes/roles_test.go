@@ -49,10 +49,10 @@ var mayPublish = map[string]only{
 	"coppice.other.api.application.get._.pods": nobody,
 
 	// Work, and what is asked about it.
-	"coppice.default.work.dirty":       {graph, scanner, operator},
-	"coppice.default.work.orphan":      {graph, operator},
-	"coppice.default.work.finish":      {graph, operator},
-	"coppice.default.work.evict":       {graph, operator},
+	"coppice.default.work.dirty":       {graph, scanner},
+	"coppice.default.work.orphan":      {graph},
+	"coppice.default.work.finish":      {graph},
+	"coppice.default.work.evict":       {graph},
 	"coppice.default.internal.resolve": {processor},
 	"coppice.default.internal.propose": {processor},
 	"coppice.default.internal.orphan":  {finalizers},
@@ -63,7 +63,7 @@ var mayPublish = map[string]only{
 	"coppice.default.internal.cycles":  {scanner},
 
 	// So have agents. Warnings come from the graph service alone.
-	"coppice.default.terminate._.pods.u":                                  {graph, operator},
+	"coppice.default.terminate._.pods.u":                                  {graph},
 	"coppice.default.api.agent.delete._.pods.shop":                        {agent},
 	"coppice.default.api.agent.delete._.configmaps.shop":                  nobody,
 	"coppice.default.api.agent.removefinalizer._.pods.shop.example.com/b": nobody,
@@ -71,13 +71,13 @@ var mayPublish = map[string]only{
 	"coppice.default.parked.terminate._.configmaps.u":                     nobody,
 	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize.a-_-pods":         {graph, agent},
 	"coppice.default.warning._.pods.shop.u.Reason":                        {graph},
-	"$JS.API.CONSUMER.CREATE.coppice-default-warning.x":                   {graph, reader, operator},
+	"$JS.API.CONSUMER.CREATE.coppice-default-warning.x":                   {graph},
 	"coppice.default.internal.verify":                                     nobody,
 	"coppice.default.api.operator.verify._._._":                           {operator},
 	"coppice.default.api.reader.verify._._._":                             nobody,
 
 	// External finalizers have their own calls, and those of no other.
-	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph, operator},
+	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph},
 	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/bucket":                                         {finalizer},
 	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/other":                                          nobody,
 	"coppice.default.parked.finalize._.pods.u.example.com/bucket":                                                          {finalizer},
@@ -87,7 +87,7 @@ var mayPublish = map[string]only{
 	"$JS.API.CONSUMER.DELETE.coppice-default-finalize." + own:                                                              {graph},
 	"$JS.ACK.coppice-default-finalize." + own + ".1.1.1.1.0":                                                               {graph, finalizer},
 	"$JS.ACK.coppice-default-finalize." + other + ".1.1.1.1.0":                                                             {graph},
-	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", bus.ExampleFinalizer):  {graph, finalizer},
+	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", bus.ExampleFinalizer):  {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", "example.com/other"):   {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + other + "." + bus.FinalizeFilter("default", "example.com/other"): {graph},
 
@@ -124,15 +124,15 @@ var mayPublish = map[string]only{
 	"coppice.default.parked.work.evict.1":                       {finalizers},
 
 	// Streams and consumers are the graph service's. The log may be read.
-	"$JS.API.CONSUMER.CREATE.coppice-default-log.x":                             {graph, reader, operator},
-	"$JS.API.STREAM.MSG.GET.coppice-default-log":                                {graph, reader, operator},
+	"$JS.API.CONSUMER.CREATE.coppice-default-log.x":                             {graph},
+	"$JS.API.STREAM.MSG.GET.coppice-default-log":                                {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-work.x":                            {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-work.x.coppice.default.work.dirty": {graph},
 	"$JS.API.CONSUMER.DURABLE.CREATE.coppice-default-work.processors":           {graph},
 	"$JS.API.CONSUMER.DELETE.coppice-default-work.processors":                   {graph},
 	"$JS.API.CONSUMER.PAUSE.coppice-default-work.processors":                    {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-parked.x":                          {graph},
-	"$JS.API.STREAM.MSG.DELETE.coppice-default-parked":                          {graph, operator},
+	"$JS.API.STREAM.MSG.DELETE.coppice-default-parked":                          {graph},
 	"$JS.API.STREAM.MSG.DELETE.coppice-default-log":                             {graph},
 	"$JS.API.STREAM.MSG.DELETE.coppice-default-work":                            {graph},
 	"$JS.API.STREAM.CREATE.shadow":                                              {graph},
