@@ -157,13 +157,13 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := dialPlain(t, u.Host)
-	const stream, filter = "coppice-default-finalize", "coppice.default.finalize.*.*.*.example.com/bucket"
+	const stream = "coppice-default-finalize"
 	// f- and what `printf %s example.com/bucket | sha256sum | cut -c1-24` prints.
 	const name = "f-5924252e196cf457b983cdc6"
-	reply, _ := p.request("$JS.API.CONSUMER.CREATE."+stream+"."+name+"."+filter, "", `{"stream_name":"`+stream+`","config":{"durable_name":"`+name+`",
-		"filter_subject":"`+filter+`","ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"max_ack_pending":1024}}`)
-	if strings.Contains(reply, `"error"`) {
-		t.Fatal(reply)
+	reply, headers := p.request("coppice.default.api.bucket.consumefinalizer._._._.example.com/bucket",
+		"Content-Type: application/json\r\nCoppice-Request: consumefinalizer", `{"protocol":1}`)
+	if strings.Contains(headers, "Nats-Service-Error") || !strings.Contains(reply, name) || !strings.Contains(reply, `"$JS.API.CONSUMER.MSG.NEXT.`+stream+"."+name) {
+		t.Fatalf("consumefinalizer: %s %s", headers, reply)
 	}
 	p.publish("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+name, "_INBOX.plain.next", "", `{"batch":1,"expires":20000000000}`)
 	call, ack, _ := p.next()
@@ -184,7 +184,7 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	}
 
 	p.publish(ack, "", "", "+WPI")
-	reply, headers := p.request("coppice.default.api.bucket.removefinalizer._.pods.shop.example.com/bucket", "Content-Type: application/json\r\nCoppice-Request: removefinalizer",
+	reply, headers = p.request("coppice.default.api.bucket.removefinalizer._.pods.shop.example.com/bucket", "Content-Type: application/json\r\nCoppice-Request: removefinalizer",
 		`{"protocol":1,"objects":[{"name":"`+m.Name+`","preconditions":{"uid":"`+m.UID+`"}}]}`)
 	if strings.Contains(headers, "Nats-Service-Error") || !strings.Contains(reply, `"code":200`) {
 		t.Fatalf("removefinalizer: %s %s", headers, reply)
