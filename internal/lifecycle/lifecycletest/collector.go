@@ -174,8 +174,10 @@ func Shuffled(seed uint64) Order { return rand.New(rand.NewPCG(seed, 1)).Perm }
 // Round does what is owed, each step once, in an order, and returns the events,
 // which it applies. What the steps make owed is left to the next round. If the
 // steps had no effect, a circle of objects that wait for each other is broken.
-func (r *Realm) Round(order Order) []lifecycle.Event {
-	var jobs []Job
+//
+// others are steps of somebody else, which are taken in the same order.
+func (r *Realm) Round(order Order, others ...Job) []lifecycle.Event {
+	jobs := others
 	for _, u := range r.Owners() {
 		jobs = append(jobs, r.Jobs(u)...)
 	}

@@ -164,18 +164,11 @@ func (f Family) Delete(r *Realm, uids []string) {
 // left.
 func (f Family) Finish(r *Realm, uids []string, order Order) Settled {
 	for {
-		events := r.Settle(order)
+		var answers []Job
 		for _, u := range uids {
-			if n := r.Node(uid.MustParse(u)); n != nil && n.Terminating() && n.HasFinalizer(ServedFinalizer) {
-				out, err := lifecycle.RemoveFinalizer(r.Context(), lifecycle.KeyOf(r, n), ServedFinalizer, nil)
-				if err != nil {
-					panic(err)
-				}
-				r.Apply(out.Events)
-				events = append(events, out.Events...)
-			}
+			answers = append(answers, Job{"serve " + u, func() []lifecycle.Event { return r.serve(uid.MustParse(u)) }})
 		}
-		if len(events) == 0 {
+		if len(r.Round(order, answers...)) == 0 {
 			break
 		}
 	}
@@ -187,4 +180,18 @@ func (f Family) Finish(r *Realm, uids []string, order Order) Settled {
 		}
 	}
 	return left
+}
+
+// serve removes ServedFinalizer from an object that is being deleted.
+func (r *Realm) serve(u uid.UID) []lifecycle.Event {
+	n := r.nodes[u]
+	if n == nil || !n.Terminating() || !n.HasFinalizer(ServedFinalizer) {
+		return nil
+	}
+	out, err := lifecycle.RemoveFinalizer(r.Context(), lifecycle.KeyOf(r, n), ServedFinalizer, nil)
+	if err != nil {
+		panic(err)
+	}
+	r.Apply(out.Events)
+	return out.Events
 }
