@@ -1,0 +1,69 @@
+package client_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+)
+
+// Reading the log uses up no consumers of its stream, however much is read and
+// however often (C10), and returns every commit that mentions what is asked for.
+func TestReadLog(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	js, err := jetstream.New(s.conn(bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumers := func() int {
+		t.Helper()
+		stream, err := js.Stream(s.ctx, bus.LogStream(bus.DefaultRealm))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Consumers
+	}
+	wanted := s.create("wanted").GetMetadata().GetUid()
+	for i := range 300 {
+		s.create(fmt.Sprint("other-", i))
+	}
+	s.delete("wanted")
+	before := consumers()
+	log := client.New(s.conn(bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	last, err := log.Last(s.ctx)
+	if err != nil || last < 302 {
+		t.Fatalf("the log ends at %d, %v", last, err)
+	}
+	for range 20 {
+		all, found := uint64(0), 0
+		for c, err := range log.Read(s.ctx, client.LogRange{From: 1}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all++; c.Sequence != all {
+				t.Fatalf("commit %d comes as number %d", c.Sequence, all)
+			}
+		}
+		for c, err := range log.Read(s.ctx, client.LogRange{From: 1, UIDs: []string{wanted}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found++
+			for at, err := range log.Read(s.ctx, client.LogRange{FromRevision: c.GetFirstRevision(), Limit: 1}) {
+				if err != nil || at.Sequence != c.Sequence {
+					t.Errorf("revision %d is at %d, %v; want %d", c.GetFirstRevision(), at.Sequence, err, c.Sequence)
+				}
+			}
+		}
+		if all < last || found != 2 {
+			t.Fatalf("read %d commits of %d, and %d of the two about one object", all, last, found)
+		}
+	}
+	if after := consumers(); after != before {
+		t.Errorf("the log has %d consumers, and had %d", after, before)
+	}
+}
