@@ -39,7 +39,10 @@ func TestDiscovery(t *testing.T) {
 	}
 	for _, verb := range bus.Verbs() {
 		want := "coppice-writer"
-		if slices.Contains([]string{bus.VerbResolve, bus.VerbWatch, bus.VerbPlan}, verb) {
+		if slices.Contains([]string{
+			bus.VerbResolve, bus.VerbWatch, bus.VerbPlan, bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbReadLog, bus.VerbReadWarnings,
+			bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify,
+		}, verb) {
 			want = "coppice-replica"
 		}
 		if endpoints[verb] != want {
@@ -108,7 +111,7 @@ func TestErrors(t *testing.T) {
 		{name: "invalid name", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"a/b"}}]}`, code: "422", reason: "Invalid", says: []string{"metadata.name"}},
 		{name: "invalid owner", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","ownerReferences":[{"apiVersion":"v1","kind":"","name":"","uid":"a b"}]}}]}`,
 			code: "422", reason: "Invalid", says: []string{"metadata.ownerReferences[0].kind", "metadata.ownerReferences[0].name", "metadata.ownerReferences[0].uid"}},
-		{name: "bad command id", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x"}}]}`, header: []string{bus.HeaderCommand, "7"}, code: "400", reason: "BadRequest", says: []string{bus.HeaderCommand, "UUID"}},
+		{name: "bad command id", verb: "create", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x"}}]}`, header: []string{bus.HeaderCommand, "7"}, code: "422", reason: "Invalid", says: []string{bus.HeaderCommand, "UUID"}},
 		{name: "bad content type", verb: "get", rest: "_.pods.shop", body: `x`, header: []string{bus.HeaderContentType, "text/plain"}, code: "400", reason: "BadRequest", says: []string{"text/plain", bus.ContentJSON}},
 		{name: "bad selector", verb: "list", rest: "_.pods.shop", body: `{"labelSelector":"a in"}`, code: "400", reason: "BadRequest", says: []string{"label selector"}},
 		{name: "bad continue", verb: "list", rest: "_.pods.shop", body: `{"continue":"zzz!"}`, code: "400", reason: "BadRequest", says: []string{"continue"}},
