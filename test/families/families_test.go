@@ -245,7 +245,7 @@ func (p *played) foretold(before lifecycletest.Settled) {
 	for order := range uint64(orders) {
 		realm, uids, _ := p.family.Play()
 		p.family.Delete(realm, uids)
-		p.reached = append(p.reached, p.family.Finish(realm, uids, lifecycletest.Shuffled(order)))
+		p.reached = append(p.reached, p.family.Finish(realm, uids, lifecycletest.Shuffled(order), order%2 == 0))
 	}
 }
 

@@ -161,9 +161,13 @@ func (f Family) Delete(r *Realm, uids []string) {
 
 // Finish does the work of processors, of finalizers and of whoever serves
 // ServedFinalizer, in an order, until nothing is left to do, and returns what is
-// left.
-func (f Family) Finish(r *Realm, uids []string, order Order) Settled {
+// left. With late, external finalizers are answered only when nothing else is left
+// to do, as a plan has it.
+func (f Family) Finish(r *Realm, uids []string, order Order, late bool) Settled {
 	for {
+		if late {
+			r.Settle(order)
+		}
 		var answers []Job
 		for _, u := range uids {
 			answers = append(answers, Job{"serve " + u, func() []lifecycle.Event { return r.serve(uid.MustParse(u)) }})

@@ -38,7 +38,7 @@ func TestFamilies(t *testing.T) {
 		said, marked := f.said(p, realm, uids)
 		after := realm.Clone()
 		f.Delete(after, uids)
-		got := f.Finish(after, uids, func(n int) []int { return rapid.Permutation(lifecycletest.InOrder(n)).Draw(t, "order") })
+		got := f.Finish(after, uids, func(n int) []int { return rapid.Permutation(lifecycletest.InOrder(n)).Draw(t, "order") }, rapid.Bool().Draw(t, "late"))
 		if maps.Equal(got, said) {
 			return
 		}
@@ -50,7 +50,7 @@ func TestFamilies(t *testing.T) {
 		for seed := range uint64(familyOrders) {
 			other := realm.Clone()
 			f.Delete(other, uids)
-			if maps.Equal(f.Finish(other, uids, lifecycletest.Shuffled(seed)), said) {
+			if maps.Equal(f.Finish(other, uids, lifecycletest.Shuffled(seed), seed%2 == 0), said) {
 				return
 			}
 		}
