@@ -53,8 +53,9 @@ const jetStreamInfo = "$JS.API.INFO"
 // their own, ordered by subject. Each subject is equal to the others or disjoint
 // from them: the server looks overlapping ones up in no particular order.
 //
-// It leaves out what must not be exported: above all the creation of consumers,
-// whose deliver subject is in the body, where no permission sees it.
+// It returns an error if a role may publish what must not be exported: above all
+// requests that create consumers, whose deliver subject is in the body, where no
+// permission can check it.
 func Services(roles []Role) ([]Service, error) {
 	of := map[string]*Service{}
 	names := map[string]bool{}
@@ -68,7 +69,7 @@ func Services(roles []Role) ([]Service, error) {
 		names[r.Name] = true
 		for _, subject := range r.Imports() {
 			if !exportable(subject) {
-				continue
+				return nil, fmt.Errorf("the role %q may publish to %s: the core account must not export it, as a client could exceed its permissions there; take it from the role, or give the role a user in the account %s", r.Name, subject, CoreAccount)
 			}
 			s := of[subject]
 			if s == nil {
@@ -121,7 +122,7 @@ func exportable(subject string) bool {
 	}
 	for _, prefix := range []string{
 		under("*", "api."), under("*", "internal."), under("*", "parked."),
-		"$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.INFO.", "$JS.API.CONSUMER.MSG.NEXT.", "$JS.ACK.",
+		"$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.MSG.NEXT.", "$JS.ACK.",
 	} {
 		rest, ok := strings.CutPrefix(subject, prefix)
 		if !ok {

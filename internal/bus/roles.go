@@ -166,7 +166,7 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 // It registers kinds, and cannot delete any; it does not change the realm's
 // settings.
 func ApplicationRole(user string, realms ...string) Role {
-	r := Role{Name: user, About: "application: reads and writes objects", Publish: []string{"$SRV.>"}}
+	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
 			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify)...)
@@ -185,7 +185,7 @@ func ApplicationRole(user string, realms ...string) Role {
 
 // ReaderRole may look at everything and change nothing.
 func ReaderRole(user string, realms ...string) Role {
-	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{"$SRV.>"}}
+	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing"}
 	for _, realm := range realms {
 		for _, verb := range []string{
 			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadLog, VerbReadWarnings, VerbListConsumers, VerbListParked,
@@ -199,11 +199,7 @@ func ReaderRole(user string, realms ...string) Role {
 // OperatorRole is a person's who runs realms: every verb, import and the
 // removal of finalizers by hand among them, and what is parked.
 func OperatorRole(user string, realms ...string) Role {
-	r := Role{
-		Name:    user,
-		About:   "operator: every verb, import and removal of finalizers by hand among them; what is parked",
-		Publish: []string{"$SRV.>"},
-	}
+	r := Role{Name: user, About: "operator: every verb, import and removal of finalizers by hand among them; what is parked"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user)...)
 	}

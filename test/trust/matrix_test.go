@@ -72,14 +72,6 @@ func attempts(t *testing.T, role bus.Role) []attempt {
 		bus.VerbPlan:             &coppicev1.PlanRequest{Delete: &coppicev1.DeleteRequest{Names: []string{"s0"}}},
 		bus.VerbCreate:           &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{{Metadata: &coppicev1.ObjectMeta{Name: "x"}}}, DryRun: true},
 	}
-	exported := map[string]bool{}
-	services, err := bus.Services([]bus.Role{role})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range services {
-		exported[s.Subject] = true
-	}
 	var list []attempt
 	for _, pattern := range role.Imports() {
 		tokens := strings.Split(pattern, ".")
@@ -119,15 +111,14 @@ func attempts(t *testing.T, role bus.Role) []attempt {
 			if m == nil {
 				m = &coppicev1.ListRequest{}
 			}
-			if a.data, err = rpc.Encode(m); err != nil {
+			data, err := rpc.Encode(m)
+			if err != nil {
 				t.Fatal(err)
 			}
-			a.answered = true
+			a.data, a.answered = data, true
 		default:
 			a.answered = true
 		}
-		// What the account does not import reaches no responder.
-		a.answered = a.answered && exported[pattern]
 		list = append(list, a)
 	}
 	return list

@@ -50,6 +50,28 @@ func TestExports(t *testing.T) {
 	}
 }
 
+// A role that may publish what must not be exported gets no configuration: an
+// import that is left out in silence would show only when a request is not answered.
+func TestExportsRefused(t *testing.T) {
+	t.Parallel()
+	for _, subject := range []string{
+		"$JS.API.CONSUMER.CREATE.*.x.>", "$JS.API.CONSUMER.DURABLE.CREATE.*.x", "$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.ACK.*.>", "$JS.ACK.>",
+		"$JS.API.DIRECT.GET.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.NAMES", "$KV.leases.>", "$SRV.>", ">",
+		"coppice.*.log", "coppice.*.finalize.>", "coppice.*.terminate.>", "coppice.*.work.orphan", "coppice.*.work.>", "coppice.*.api.>", "_INBOX.>",
+	} {
+		shop := bus.ApplicationRole("shop", bus.AnyRealm)
+		shop.Publish = append(shop.Publish, subject)
+		var b bytes.Buffer
+		err := natsconf.Accounts(&b, append(bus.Roles(bus.AnyRealm), shop), func(string) string { return `""` })
+		if err == nil || !strings.Contains(err.Error(), "shop") || !strings.Contains(err.Error(), subject) {
+			t.Errorf("with %s: error %v, want one that names the role and the subject", subject, err)
+		}
+		if b.Len() > 0 {
+			t.Errorf("with %s: a configuration is written", subject)
+		}
+	}
+}
+
 // A new actor is a new account, which a reload of the server adds: connections
 // stay, and the new user gets answers.
 func TestReload(t *testing.T) {
