@@ -80,7 +80,9 @@ func (a *app) natsConfigCommand() *cobra.Command {
 		Long: `Nats-config prints the configuration of a NATS server: an account for the graph
 service and the log, and one for each actor, which imports what the actor may
 publish. A new actor is a new account: print the configuration again, with the
-same flags and one more, and have the server reload it.
+same flags and one more, and have the server reload it, twice. The first reload
+creates the account, the second activates its imports (nats-server 2.15.2); between
+the two the new actor's requests fail with "no responders".
 
 Passwords come from environment variables, which the configuration names.`,
 		Example: `  coppice nats-config > coppice.conf
@@ -91,7 +93,7 @@ Passwords come from environment variables, which the configuration names.`,
 			if err != nil {
 				return err
 			}
-			return natsconf.Write(a.stdout, roles, natsconf.Accounts)
+			return natsconf.Write(a.stdout, roles)
 		},
 	}
 	f.add(c)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/secret"
@@ -89,7 +90,7 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 	s := &Stack{c: c, ended: make(chan struct{})}
 	nc := natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port}
 	if c.Auth {
-		nc.Roles, nc.Accounts = append(append(bus.Roles(bus.AnyRealm), bus.AdminRole()), c.Roles...), true
+		nc.Roles, nc.Accounts = append(natsconf.DefaultRoles(), c.Roles...), true
 		var err error
 		if nc.Passwords, err = passwords(c.Dir, nc.Roles); err != nil {
 			return nil, err

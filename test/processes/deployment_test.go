@@ -60,7 +60,7 @@ func (d *deployment) nats() *process {
 		d.t.Fatal(err)
 	}
 	var env []string
-	for _, r := range bus.Roles(bus.DefaultRealm) {
+	for _, r := range natsconf.DefaultRoles() {
 		env = append(env, natsconf.PasswordVariable(r.Name)+"="+password(r.Name))
 	}
 	p := start(d.t, d.ctx, d.dir, "nats-server", env, program("nats-server"),
@@ -118,10 +118,17 @@ func (d *deployment) application() *client.Client {
 	return client.New(d.conn(bus.RoleApplication, nil), client.WithActor(bus.RoleApplication))
 }
 
-// queue is how the processors' queue stands, as a reader sees it.
+// operator is a client that may use every verb.
+func (d *deployment) operator() *client.Client {
+	d.t.Helper()
+	return client.New(d.conn(bus.RoleOperator, nil), client.WithActor(bus.RoleOperator))
+}
+
+// queue is how the processors' queue stands, as the administrator sees it: no other
+// user but the graph service may ask JetStream.
 func (d *deployment) queue() func() *jetstream.ConsumerInfo {
 	d.t.Helper()
-	js, err := jetstream.New(d.conn(bus.RoleReader, nil))
+	js, err := jetstream.New(d.conn(bus.RoleAdmin, nil))
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -26,8 +26,7 @@ func (p *purge) halfCollected() {
 	processor.terminate()
 	p.queued("coppice.default.work.>", 0)
 
-	operator := client.New(p.d.conn(bus.RoleOperator, nil), client.WithActor(bus.RoleOperator))
-	if _, err := operator.Objects(replicasets, namespace).RemoveFinalizer(p.d.ctx, "second", bus.ExampleFinalizer, "by hand", nil); err != nil {
+	if _, err := p.d.operator().Objects(replicasets, namespace).RemoveFinalizer(p.d.ctx, "second", bus.ExampleFinalizer, "by hand", nil); err != nil {
 		p.d.t.Fatal(err)
 	}
 	p.gone("second")
@@ -89,9 +88,10 @@ func (p *purge) youngerKind() {
 	p.withdraw("replicasets.apps")
 }
 
+// withdraw deletes a kind, which an application may not.
 func (p *purge) withdraw(kind string) {
 	p.d.t.Helper()
-	if _, err := p.client.Objects(client.KindsResource, "").Delete(p.d.ctx, kind, nil); err != nil {
+	if _, err := p.d.operator().Objects(client.KindsResource, "").Delete(p.d.ctx, kind, nil); err != nil {
 		p.d.t.Fatal(err)
 	}
 }

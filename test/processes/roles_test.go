@@ -25,7 +25,7 @@ const (
 	agent       = bus.RoleAgent
 	application = bus.RoleApplication
 	reader      = bus.RoleReader
-	operator    = bus.RoleOperator
+	operator    = bus.RoleOperator // the administrator may do anything in the core account
 )
 
 // only are the roles that may use a subject; all others are refused.
@@ -43,10 +43,15 @@ var (
 // what internal/bus says only because that does.
 var mayPublish = map[string]only{
 	// The log is the graph service's alone, and so are leases.
-	"coppice.default.log":                      {graph},
-	"$KV.coppice-leases.default.writer":        {graph},
-	"coppice.other.log":                        nobody,
-	"coppice.other.api.application.get._.pods": nobody,
+	"coppice.default.log":               {graph},
+	"$KV.coppice-leases.default.writer": {graph},
+
+	// Roles are for every realm, also for one that is created later. A verb's subject
+	// has a namespace.
+	"coppice.other.log":                             {graph},
+	"coppice.other.api.application.get._.pods.shop": {application},
+	"coppice.other.api.reader.get._.pods.shop":      {reader},
+	"coppice.other.api.application.get._.pods":      nobody,
 
 	// Work, and what is asked about it.
 	"coppice.default.work.dirty":       {graph, scanner},
@@ -123,7 +128,13 @@ var mayPublish = map[string]only{
 	"coppice.default.parked.work.finish.1":                      {finalizers},
 	"coppice.default.parked.work.evict.1":                       {finalizers},
 
-	// Streams and consumers are the graph service's. The log may be read.
+	// Streams and consumers are the graph service's.
+	"$JS.API.STREAM.NAMES":                                                      {graph},
+	"$JS.API.DIRECT.GET.coppice-default-log":                                    {graph},
+	"$JS.API.CONSUMER.INFO.coppice-default-work.x":                              {graph},
+	"$JS.API.CONSUMER.NAMES.coppice-default-work":                               {graph},
+	"$JS.API.CONSUMER.CREATE.coppice-default-log":                               {graph},
+	"$JS.API.CONSUMER.DELETE.coppice-default-log.x":                             {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-log.x":                             {graph},
 	"$JS.API.STREAM.MSG.GET.coppice-default-log":                                {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-work.x":                            {graph},
@@ -144,6 +155,7 @@ var mayPublish = map[string]only{
 	"_INBOX.application.x":   {answers},
 	"_R_.x.y":                {answers},
 	"$SYS.REQ.SERVER.PING":   nobody,
+	"$SRV.PING":              nobody,
 	"$JS.FC.coppice-default": {graph},
 }
 
@@ -160,7 +172,7 @@ var maySubscribe = map[string]only{
 	"coppice.default.api.>":             {answers},
 	"coppice.default.internal.>":        {answers},
 	"coppice.default.internal.propose":  {answers},
-	"coppice.other.api.>":               nobody,
+	"coppice.other.api.>":               {answers},
 	"$JS.API.>":                         nobody,
 	"$JS.ACK.>":                         nobody,
 	"$KV.coppice-leases.default.writer": nobody,

@@ -13,17 +13,33 @@ import (
 
 //go:generate go run ./generate ../../../deploy/nats/coppice.conf
 
-// Write writes the configuration of a server for these roles, whose passwords are
-// in environment variables: see PasswordVariable. accounts is Accounts or OneAccount.
-func Write(w io.Writer, roles []bus.Role, accounts func(io.Writer, []bus.Role, func(string) string) error) error {
+// DefaultRoles returns the roles of deploy/nats/coppice.conf, in its order: those of
+// the services, one example of each other actor, and the administrator's, in every
+// realm.
+func DefaultRoles() []bus.Role {
+	return append(bus.Roles(bus.AnyRealm), bus.AdminRole())
+}
+
+// Write writes the configuration of a server with the accounts of these roles, whose
+// passwords are in environment variables: see PasswordVariable. If the roles are
+// refused, it writes nothing.
+func Write(w io.Writer, roles []bus.Role) error {
 	var b strings.Builder
-	b.WriteString(`# A NATS server for Coppice, with a user for each role and its permissions.
+	fmt.Fprintf(&b, `# A NATS server for Coppice, with an account for each actor.
 #
-# Generated from internal/bus. 'coppice nats-config' writes one for other actors;
-# after a change 'nats-server --signal reload' takes it up without a restart. A new
-# realm needs no change. Passwords come from the environment:
+# The account %s has the log, work, leases and the graph service. Each other
+# actor has an account of its own, of its name, which imports what the actor may
+# publish. Generated from internal/bus; 'coppice nats-config' writes the
+# configuration for other actors. A new realm needs no change.
 #
-`)
+# An actor is added without a restart: change this file, then run
+# 'nats-server --signal reload' twice. The first reload creates the account, the
+# second activates its imports (nats-server 2.15.2); between the two the new actor's
+# requests fail with "no responders".
+#
+# Passwords come from the environment:
+#
+`, bus.CoreAccount)
 	for _, r := range roles {
 		fmt.Fprintf(&b, "#   %-36s %s\n", PasswordVariable(r.Name), r.About)
 	}
@@ -46,10 +62,11 @@ jetstream {
 }
 
 `)
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	if err := Accounts(&b, roles, func(role string) string { return "$" + PasswordVariable(role) }); err != nil {
 		return err
 	}
-	return accounts(w, roles, func(role string) string { return "$" + PasswordVariable(role) })
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // Accounts writes the accounts of these roles. password spells a user's password

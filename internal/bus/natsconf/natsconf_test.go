@@ -15,13 +15,10 @@ import (
 
 const file = "../../../deploy/nats/coppice.conf"
 
-// deployed are the roles of the file.
-var deployed = bus.Roles(bus.DefaultRealm)
-
 func TestFileIsCurrent(t *testing.T) {
 	t.Parallel()
 	var want bytes.Buffer
-	if err := natsconf.Write(&want, deployed, natsconf.OneAccount); err != nil {
+	if err := natsconf.Write(&want, natsconf.DefaultRoles()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(file)
@@ -33,9 +30,10 @@ func TestFileIsCurrent(t *testing.T) {
 	}
 }
 
-// The server itself reads the file, and finds each role with its permissions.
+// The server itself reads the file, and finds each role with its permissions: in the
+// core account, or in an account of its own that imports what it may publish.
 func TestServerReadsFile(t *testing.T) {
-	roles := deployed
+	roles := natsconf.DefaultRoles()
 	for _, r := range roles {
 		t.Setenv(natsconf.PasswordVariable(r.Name), "secret-"+r.Name)
 	}
@@ -59,6 +57,16 @@ func TestServerReadsFile(t *testing.T) {
 			t.Fatalf("there is no user %s", r.Name)
 		}
 		u := opts.Users[at]
+		account, imports := bus.CoreAccount, 0
+		if len(bus.Actors([]bus.Role{r})) == 1 {
+			account, imports = r.Name, len(r.Imports())
+		}
+		if u.Account.GetName() != account {
+			t.Errorf("%s is in the account %s, want %s", r.Name, u.Account.GetName(), account)
+		}
+		if got := u.Account.NumServiceImports(); got != imports {
+			t.Errorf("the account of %s imports %d subjects, want %d", r.Name, got, imports)
+		}
 		if u.Username != r.Name || u.Password != "secret-"+r.Name {
 			t.Errorf("user %s has password %s", u.Username, u.Password)
 		}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 )
 
 func main() {
 	var b bytes.Buffer
-	err := natsconf.Write(&b, bus.Roles(bus.DefaultRealm), natsconf.OneAccount)
+	err := natsconf.Write(&b, natsconf.DefaultRoles())
 	if err == nil {
 		err = os.WriteFile(os.Args[1], b.Bytes(), 0o644) //nolint:gosec // go generate names the file
 	}
