@@ -179,7 +179,8 @@ func (a *app) benchCommand() *cobra.Command {
 of about 400 bytes with random names, two labels and one owner.
 
 Without --server it runs everything here, in a temporary directory, with every
-commit synced to disk before it is acknowledged.`,
+commit synced to disk before it is acknowledged. With --server connect as the user
+that 'coppice nats-config --bench' adds.`,
 	}
 	for _, b := range benchmarks {
 		c.AddCommand(a.benchmarkCommand(b))

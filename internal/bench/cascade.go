@@ -96,13 +96,10 @@ func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
 		cancel()
 		return <-answered
 	}
-	js, err := jetstream.New(c.d.Client.Conn())
-	if err == nil {
-		err = poll.Until(ctx, func() (bool, error) {
-			_, err := js.Consumer(ctx, bus.FinalizeStream(c.d.Client.Realm()), bus.FinalizerDurable(finalizer))
-			return err == nil, nil
-		})
-	}
+	err = poll.Until(ctx, func() (bool, error) {
+		reply, err := c.d.Client.Consumers(ctx, []string{finalizer}, nil)
+		return err == nil && reply.GetConsumers()[0].GetExists(), err
+	})
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}

@@ -6,15 +6,16 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/secret"
@@ -90,7 +91,7 @@ func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
 }
 
 // actor is who the benchmarks are, in the log.
-const actor = "bench"
+const actor = bus.RoleBench
 
 func (c *Config) defaults() {
 	if c.Processors == 0 {
@@ -135,10 +136,13 @@ func (d *Deployment) progress(what string, done, total int) {
 	}
 }
 
-// startProcesses starts the services as children of this process.
+// startProcesses starts the services as children of this process, on a server with
+// an account for each actor, as deployments have it. The benchmarks are the actor that
+// 'coppice nats-config --bench' adds.
 func (d *Deployment) startProcesses(ctx context.Context) error {
-	roles := append(bus.Roles(bus.DefaultRealm), bus.LocalRole(bus.DefaultRealm))
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: roles})
+	role := bus.BenchRole(bus.AnyRealm)
+	role.Publish = append(role.Publish, echoSubject(bus.AnyRealm))
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
 	if err != nil {
 		return err
 	}
@@ -172,13 +176,13 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 		}
 		return nc, err
 	}
-	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, append(server.Options(bus.LocalUser), nats.CustomInboxPrefix(bus.InboxPrefix(actor)))...)
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(actor)...)
 	if err != nil {
 		return err
 	}
 	d.close = append([]func() error{func() error { nc.Close(); return nil }}, d.close...)
 	d.Client = client.New(nc, client.WithActor(actor))
-	return d.awaitProcesses(ctx, nc)
+	return d.awaitProcesses(ctx)
 }
 
 // concurrency is how many chunks a processor works on at once, each asked for on
@@ -187,23 +191,20 @@ const concurrency = 4
 
 // awaitProcesses waits until a command is answered and all processors wait for
 // work.
-func (d *Deployment) awaitProcesses(ctx context.Context, nc *nats.Conn) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+func (d *Deployment) awaitProcesses(ctx context.Context) error {
 	return poll.Until(ctx, func() (bool, error) {
 		for _, c := range d.children {
 			if err := c.alive(); err != nil {
 				return false, err
 			}
 		}
-		consumer, err := js.Consumer(ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
-		if err != nil || consumer.CachedInfo().NumWaiting < d.c.Processors*concurrency {
+		reply, err := d.Client.Consumers(ctx, nil, nil)
+		if err != nil {
 			return false, nil //nolint:nilerr // not there yet
 		}
-		_, err = d.Client.Kinds(ctx)
-		return err == nil, nil
+		return slices.ContainsFunc(reply.GetConsumers(), func(s *client.ConsumerState) bool {
+			return s.GetDurable() == bus.DurableProcessors && int(s.GetPulling()) >= d.c.Processors*concurrency
+		}), nil
 	})
 }
 

@@ -13,6 +13,12 @@ import (
 // echoes is how many requests echo makes.
 const echoes = 20000
 
+// echoSubject is the subject of the requests of echo: of the form of the verbs, so
+// that they take the same way through the NATS server.
+func echoSubject(realm string) string {
+	return bus.API{Realm: realm, Actor: actor, Verb: "echo", Plural: "echo"}.Subject()
+}
+
 // echo is how many requests a second this NATS server carries to somebody who
 // does nothing but answer, of so many bytes each, by so many callers: more than
 // that no service on it answers.
@@ -23,7 +29,7 @@ func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond flo
 	if err != nil {
 		return 0, err
 	}
-	subject := bus.API{Realm: d.Client.Realm(), Actor: actor, Verb: "echo", Plural: "echo"}.Subject()
+	subject := echoSubject(d.Client.Realm())
 	sub, err := answering.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond(m.Data) })
 	if err != nil {
 		return 0, err

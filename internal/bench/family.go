@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -71,7 +72,7 @@ func newFamily(shape string, n int) *family {
 }
 
 // finalizer holds some members, until it is answered.
-const finalizer = "bench.coppice.dev/answered"
+const finalizer = bus.BenchFinalizer
 
 // identity is what refers to an object.
 type identity struct{ name, uid string }

@@ -59,7 +59,8 @@ func (p *page) write(out io.Writer) error {
 	w.line("at rest, when compactions of what was made before are done, as that of PostgreSQL begins after a checkpoint. Cascades,")
 	w.line("creations and latency are measured in turn, all of them %d times, and the run with the median rate, or ratio, counts: the", targetRounds)
 	w.line("host does other things, too. For latency, a command, a request to bare NATS and a sync of as much follow one another: a")
-	w.line("disk that is synced again at once is faster, by a tenth or two, than one that has been idle for a moment.")
+	w.line("disk that is synced again at once is faster, by a tenth or two, than one that has been idle for a moment. Services as")
+	w.line("processes of their own, and the benchmark, have a NATS account each, as in the configuration that `coppice nats-config` writes.")
 	w.line("")
 	w.line("%s.", p.machine)
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
