@@ -84,7 +84,9 @@ same flags and one more, and have the server reload it, twice. The first reload
 creates the account, the second activates its imports (nats-server 2.15.2); between
 the two the new actor's requests fail with "no responders".
 
-Passwords come from environment variables, which the configuration names.`,
+Passwords come from environment variables, which the configuration names. The
+password of an actor that is added while the server runs must come from a file that
+the configuration includes, as the header of the output says.`,
 		Example: `  coppice nats-config > coppice.conf
   coppice nats-config --application shop --application billing --finalizer bucket=example.com/bucket > coppice.conf`,
 		Args: cobra.NoArgs,

@@ -19,12 +19,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// deployment is a NATS server with deploy/nats, and what runs on it.
+// deployment is a NATS server with deploy/nats, or with another configuration, and
+// what runs on it.
 type deployment struct {
 	t    *testing.T
 	ctx  context.Context
 	dir  string
 	port int
+	conf string
 }
 
 func newDeployment(t *testing.T) *deployment {
@@ -39,28 +41,29 @@ func newDeployment(t *testing.T) *deployment {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port}
+	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port, conf: filepath.Join(module, "deploy/nats/coppice.conf")}
 }
 
 // in is the deployment as a subtest sees it.
 func (d *deployment) in(t *testing.T) *deployment {
 	t.Helper()
-	return &deployment{t: t, ctx: d.ctx, dir: d.dir, port: d.port}
+	return &deployment{t: t, ctx: d.ctx, dir: d.dir, port: d.port, conf: d.conf}
 }
 
 func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.port) }
 
 func password(role string) string { return "secret-of-" + role }
 
-// nats starts the server, and waits until it takes connections.
-func (d *deployment) nats() *process {
+// nats starts the server, and waits until it takes connections. The environment has
+// the passwords of deploy/nats and of other roles.
+func (d *deployment) nats(others ...bus.Role) *process {
 	d.t.Helper()
-	conf, err := filepath.Abs(filepath.Join(module, "deploy/nats/coppice.conf"))
+	conf, err := filepath.Abs(d.conf)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	var env []string
-	for _, r := range natsconf.DefaultRoles() {
+	for _, r := range append(natsconf.DefaultRoles(), others...) {
 		env = append(env, natsconf.PasswordVariable(r.Name)+"="+password(r.Name))
 	}
 	p := start(d.t, d.ctx, d.dir, "nats-server", env, program("nats-server"),

@@ -37,7 +37,10 @@ func Write(w io.Writer, roles []bus.Role) error {
 # second activates its imports (nats-server 2.15.2); between the two the new actor's
 # requests fail with "no responders".
 #
-# Passwords come from the environment:
+# Passwords come from the environment in which the server starts. The environment of
+# a server that runs does not change: the password of an actor that is added later
+# comes from a file, which a line 'include ./passwords.conf' before the accounts
+# names, with lines such as 'COPPICE_SHOP_PASSWORD: "..."'. The variables are:
 #
 `, bus.CoreAccount)
 	for _, r := range roles {
