@@ -142,12 +142,6 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	}
 	ctx, cancel := c.patiently(ctx)
 	defer cancel()
-	denial := func() error { return nil }
-	if a.Plural == "" { // about the realm: none of many, as those about objects may be
-		var stop func()
-		ctx, stop, denial = c.untilDenied(ctx, a)
-		defer stop()
-	}
 	attempt := func(ctx context.Context, header nats.Header) error {
 		err := rpc.Send(ctx, c.nc, a.Subject(), header, request, reply)
 		if err != nil && failed != nil {
@@ -166,10 +160,7 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 		c.saw(reply)
 		return nil
 	}
-	if refusal := denial(); refusal != nil {
-		return refusal
-	}
-	return c.denied(a, err)
+	return err
 }
 
 // patiently is a context that lasts as long as a request is tried.

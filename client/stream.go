@@ -36,7 +36,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	beginning, stop, denial := c.untilDenied(ctx, a)
+	beginning, stop := rpc.Watched(ctx, c.nc, a.Subject())
 	defer stop()
 	m := &nats.Msg{Subject: a.Subject(), Reply: inbox, Header: rpc.Header(a.Subject(), nil), Data: data}
 	if err := c.nc.PublishMsg(m); err != nil {
@@ -44,7 +44,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 	}
 	for wait := c.timeout; ; wait = silence {
 		m, err := next(beginning, sub, wait)
-		if refusal := denial(); err != nil && refusal != nil {
+		if refusal := rpc.DeniedBy(beginning); err != nil && refusal != nil {
 			return refusal
 		}
 		stop() // it is served, or has failed
@@ -54,7 +54,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 			return &Error{Reason: NotReady, RetryAfter: 100 * time.Millisecond,
 				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-			return c.denied(a, &Error{Reason: Timeout, Message: fmt.Sprintf("%s: no answer for %s", a.Verb, wait)})
+			return &Error{Reason: Timeout, Message: fmt.Sprintf("%s: no answer for %s", a.Verb, wait)}
 		case err != nil:
 			return err
 		}

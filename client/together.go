@@ -119,7 +119,7 @@ func (o *Objects) create(ctx context.Context, opts WriteOptions, object *coppice
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				err = fmt.Errorf("%s: %w", a.Subject(), ctx.Err())
 			}
-			return Result{}, o.c.denied(a, err)
+			return Result{}, err
 		}
 	}
 }

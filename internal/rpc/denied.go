@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func waitsOf(nc *nats.Conn) *waits {
 	conns[nc] = w
 	next := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, s *nats.Subscription, err error) {
-		w.violated(err)
+		w.violated(nc, err)
 		if next != nil {
 			next(nc, s, err)
 		}
@@ -57,21 +58,41 @@ func waitsOf(nc *nats.Conn) *waits {
 	return w
 }
 
-// violated ends the requests to the subject that a violation names.
-func (w *waits) violated(err error) {
+// violated ends the requests to the subject that a violation names, or all requests
+// if replies cannot be received.
+func (w *waits) violated(nc *nats.Conn, err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
-	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
-	if !ok {
-		return
-	}
-	subject, _, _ := strings.Cut(rest, `"`)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for one := range w.of[subject] {
-		one.cancel(Denied(subject))
+	if subject, ok := named(err, "Publish"); ok {
+		for one := range w.of[subject] {
+			one.cancel(Denied(subject))
+		}
+		return
 	}
+	inbox := cmp.Or(nc.Opts.InboxPrefix, strings.TrimSuffix(nats.InboxPrefix, "."))
+	if subject, ok := named(err, "Subscription"); ok && strings.HasPrefix(subject, inbox+".") {
+		for _, of := range w.of {
+			for one := range of {
+				one.cancel(noInbox(inbox))
+			}
+		}
+	}
+}
+
+// named returns the subject that a violation names, if it is about an action.
+func named(violation error, action string) (subject string, ok bool) {
+	_, rest, ok := strings.Cut(violation.Error(), action+` to "`)
+	subject, _, _ = strings.Cut(rest, `"`)
+	return subject, ok
+}
+
+// noInbox is the error of a request to which no reply could be received.
+func noInbox(prefix string) *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonForbidden, Message: fmt.Sprintf(
+		"the NATS user may not receive replies below %s: set the inbox prefix that the user's permissions allow (--inbox-prefix)", prefix)}
 }
 
 // Denied is the error of a request that the client's user may not make.
@@ -84,7 +105,7 @@ func Denied(subject string) *lifecycle.Error {
 		}
 		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
 	}
-	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: the permissions of the user do not allow it, or there is no such realm", what, bus.RealmOf(subject))
+	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: there is no such realm, or the user's permissions do not allow it", what, bus.RealmOf(subject))
 	return e
 }
 
@@ -111,8 +132,9 @@ func Watched(ctx context.Context, nc *nats.Conn, subject string) (watched contex
 	}
 }
 
-// deniedBy is the Denied error that ended a context, nil if something else did.
-func deniedBy(ctx context.Context) error {
+// DeniedBy returns the Denied error that ended a context of Watched, nil if
+// something else did.
+func DeniedBy(ctx context.Context) error {
 	var e *lifecycle.Error
 	if errors.As(context.Cause(ctx), &e) && e.Reason == lifecycle.ReasonForbidden {
 		return e

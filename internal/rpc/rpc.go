@@ -68,7 +68,7 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	defer stop()
 	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: Header(subject, header), Data: data})
 	if err != nil {
-		if denied := deniedBy(ctx); denied != nil {
+		if denied := DeniedBy(ctx); denied != nil {
 			return denied
 		}
 		return transport(subject, err)
