@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -56,6 +57,8 @@ func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated boo
 		case err == nil, limited.Err() != nil:
 		case rpc.Retryable(err):
 			r.waiting = "no answer: " + err.Error() // it goes on all the same
+		case errors.Is(err, client.Forbidden):
+			return fmt.Errorf("the deletion goes on, but this command cannot wait for it: %w", err)
 		default:
 			return err
 		}

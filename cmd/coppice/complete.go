@@ -83,10 +83,8 @@ func (a *app) completing(offer func(ctx context.Context, s *session, args []stri
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)
 		defer stop()
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
 		a.dial.Timeout = min(a.dial.Timeout, completionTime)
-		s, err := a.open(ctx, cancel)
+		s, err := a.open(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

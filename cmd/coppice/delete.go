@@ -298,52 +298,71 @@ func (d *deletion) end() error {
 	return d.failed.err("deleted", len(d.done)+d.failed.n)
 }
 
-// waiting deletes, and waits until everything is gone that goes. What that is
-// has to be found out before: afterwards nobody knows it any more.
+// waiting deletes, and waits until the objects and all that is deleted because of
+// them are gone. Which objects these are can be read before the deletion only. That
+// is optional: without it the deletion is sent all the same, and the command waits
+// for the objects that it deleted itself.
 func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	d.quiet = true
-	var found []victim
-	var uids []string
-	add := func(v victim, o *coppicev1.Object) {
-		uids = append(uids, o.GetMetadata().GetUid())
-		if !v.collection {
-			v.uid = o.GetMetadata().GetUid()
-			found = append(found, v)
-		}
-	}
-	for _, v := range victims {
-		if v.collection {
-			for o, err := range d.objects(v.kind, v.namespace).IncludeUninitialized().List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
-				if err != nil {
-					return err
-				}
-				add(v, o)
-			}
-			found = append(found, v)
-			continue
-		}
-		o, err := d.objects(v.kind, v.namespace).IncludeUninitialized().Get(ctx, v.name)
+	below := newFamily()
+	ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
+		uids, err := d.find(ctx, victims)
 		if err == nil {
-			add(v, o)
-		} else if err := d.tell(v, client.Result{}, err); err != nil {
+			below, err = d.resolveBelow(ctx, uids)
+		}
+		return err
+	})
+	if !ok {
+		if ctx.Err() != nil {
 			return err
 		}
+		if err != nil {
+			d.missing(aboutTotals, err)
+		}
+		below = newFamily()
 	}
-	below, err := d.resolveBelow(ctx, uids)
-	if err != nil {
-		return err
-	}
-	for _, v := range found {
+	for _, v := range victims {
 		if err := d.one(ctx, v); err != nil {
 			return err
 		}
 	}
 	if len(d.done) > 0 {
-		doomed := below.doomed(d.done, d.options.GetPropagationPolicy())
-		truncated := below.truncated && d.options.GetPropagationPolicy() != lifecycle.Orphan
-		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(doomed)), truncated, d.f.timeout); err != nil {
+		goes := below.doomed(d.done, d.options.GetPropagationPolicy())
+		for _, uid := range d.done {
+			goes[uid] = true
+		}
+		truncated := (below.truncated || !ok) && d.options.GetPropagationPolicy() != lifecycle.Orphan
+		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
 	}
 	return d.end()
+}
+
+// find returns the uids of the objects that are to be deleted, and notes the uid of
+// each victim that is named: another object that gets its name meanwhile is not
+// deleted. An object that is not there is left to the deletion to report.
+func (d *deletion) find(ctx context.Context, victims []victim) (uids []string, err error) {
+	for i, v := range victims {
+		objects := d.objects(v.kind, v.namespace).IncludeUninitialized()
+		if !v.collection {
+			o, err := objects.Get(ctx, v.name)
+			switch {
+			case errors.Is(err, client.NotFound):
+				continue
+			case err != nil:
+				return nil, err
+			}
+			victims[i].uid = o.GetMetadata().GetUid()
+			uids = append(uids, victims[i].uid)
+			continue
+		}
+		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
+			if err != nil {
+				return nil, err
+			}
+			uids = append(uids, o.GetMetadata().GetUid())
+		}
+	}
+	return uids, nil
 }

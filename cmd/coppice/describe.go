@@ -282,12 +282,17 @@ func (d *description) agent(ctx context.Context) string {
 
 const saysParked = "the call is parked, as it kept failing: see 'coppice parked'"
 
-// parked reports whether a call is parked.
+// parked reports whether a call is parked, false if that is not known.
 func (d *description) parked(ctx context.Context, subject string) bool {
-	ctx, cancel := context.WithTimeout(ctx, d.dial.Timeout)
-	defer cancel()
-	reply, err := d.c.Parked(ctx, &coppicev1.ListParkedRequest{Subject: subject, Limit: 1})
-	return err == nil && len(reply.GetParked()) > 0
+	var reply *coppicev1.ListParkedReply
+	ok, err := d.optional(ctx, aboutParked, func(ctx context.Context) (err error) {
+		reply, err = d.c.Parked(ctx, &coppicev1.ListParkedRequest{Subject: subject, Limit: 1})
+		return err
+	})
+	if err != nil {
+		d.missing(aboutParked, err)
+	}
+	return ok && len(reply.GetParked()) > 0
 }
 
 // warnings has a row for each warning.
@@ -312,16 +317,23 @@ const (
 func (d *description) events(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, d.dial.Timeout)
 	defer cancel()
-	h, err := d.history(limited)
-	if err != nil {
-		d.field("Events", err.Error())
-		return nil // the user may not be allowed to read the log
-	}
 	uid := d.o.GetMetadata().GetUid()
-	found, complete, err := h.tail(limited, describeEvents, describeCommits, client.LogRange{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
+	var h *history
+	var found []client.LogEvent
+	var complete bool
+	ok, err := d.optional(ctx, aboutEvents, func(ctx context.Context) (err error) {
+		if h, err = d.history(ctx); err != nil {
+			return err
+		}
+		found, complete, err = h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
+		return err
+	})
 	if err != nil && ctx.Err() == nil {
 		d.field("Events", err.Error())
 		return nil
+	}
+	if !ok {
+		return err
 	}
 	if len(found) == 0 {
 		d.field("Events", fmt.Sprintf("none in the last %d commits", describeCommits))

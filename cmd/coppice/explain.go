@@ -248,10 +248,13 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 		e.ImportEnds = &ends
 	}
 	if e.State == stateTerminating && (n.GetBlockingDependents() > 0 || e.Dependents.Unmarked > 0) {
-		if err := e.blockers(ctx, n); err != nil {
+		ok, err := e.optional(ctx, aboutBlockers, func(ctx context.Context) error { return e.blockers(ctx, n) })
+		if err != nil {
 			return err
 		}
-		e.late(ctx)
+		if ok {
+			e.late(ctx)
+		}
 	}
 	e.owedBy(keyOfNode(n), n.GetOwed())
 	for i, r := range m.GetOwnerReferences() {

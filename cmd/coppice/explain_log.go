@@ -34,24 +34,35 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	return nil
 }
 
-// marked finds out since when the object is on its way, and why. Whoever may not
-// read the log is told the rest.
-func (e *explainer) marked(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, e.dial.Timeout)
-	defer cancel()
-	h, err := e.history(ctx)
-	if err != nil {
-		return
-	}
-	found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
-		return ev.UID == e.UID && ev.Type == "DeletionMarked"
+// fromLog reads events that an explanation can do without.
+func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *history) error) (ok bool) {
+	ok, err := e.optional(ctx, aboutEvents, func(ctx context.Context) error {
+		h, err := e.history(ctx)
+		if err != nil {
+			return err
+		}
+		return read(ctx, h)
 	})
-	if err != nil || len(found) == 0 {
-		return
+	if err != nil && ctx.Err() == nil {
+		e.missing(aboutEvents, err)
 	}
-	first := found[0] // later ones changed it
-	e.Since, e.mark = &first.Time, first.Revision
-	_ = e.causes(ctx, h, first) // what was found until then is told
+	return ok
+}
+
+// marked finds out since when the object is being deleted, and why. A user who may
+// not read the log sees the rest.
+func (e *explainer) marked(ctx context.Context) {
+	e.fromLog(ctx, func(ctx context.Context, h *history) error {
+		found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
+			return ev.UID == e.UID && ev.Type == "DeletionMarked"
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		first := found[0] // later ones changed it
+		e.Since, e.mark = &first.Time, first.Revision
+		return e.causes(ctx, h, first) // causes that were found before an error are shown
+	})
 }
 
 // maxLate is how many late dependents are looked for.
@@ -63,16 +74,13 @@ func (e *explainer) late(ctx context.Context) {
 	if e.mark == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.dial.Timeout)
-	defer cancel()
-	h, err := e.history(ctx)
-	if err != nil {
-		return
-	}
-	found, _, err := h.tail(ctx, maxLate, describeCommits, client.LogRange{}, func(ev *client.LogEvent) bool {
-		return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
-	})
-	if err != nil {
+	var found []client.LogEvent
+	if !e.fromLog(ctx, func(ctx context.Context, h *history) (err error) {
+		found, _, err = h.tail(ctx, maxLate, describeCommits, client.LogRange{}, func(ev *client.LogEvent) bool {
+			return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
+		})
+		return err
+	}) {
 		return
 	}
 	by := map[string]*lateDependents{}

@@ -80,8 +80,15 @@ func (s *session) resolveAbove(ctx context.Context, objects *client.Objects, nam
 	if above.whole() {
 		return reply.GetNodes()[0], above, nil
 	}
-	all, err := s.anything().ResolveUIDs(ctx, []string{uidOf(reply.GetNodes()[0])}, client.GraphOptions{Owners: true, MinRevision: reply.GetRevision()})
-	if err == nil && len(all.GetNodes()) > 0 {
+	var all *coppicev1.ResolveObjectsReply
+	ok, err := s.optional(ctx, aboutOwners, func(ctx context.Context) (err error) {
+		all, err = s.anything().ResolveUIDs(ctx, []string{uidOf(reply.GetNodes()[0])}, client.GraphOptions{Owners: true, MinRevision: reply.GetRevision()})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok && len(all.GetNodes()) > 0 {
 		return all.GetNodes()[0], familyIn(all), nil
 	}
 	return reply.GetNodes()[0], above, nil

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,12 +56,25 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if uid != "" {
 		pre = &coppicev1.Preconditions{Uid: uid}
 	}
-	r, err := s.objects(k, w.of(k)).RemoveFinalizer(ctx, name, finalizer, reason, pre)
+	objects := s.objects(k, w.of(k))
+	// The request succeeds for a finalizer that is not there, so that controllers can
+	// repeat it. For a person this is a typing error.
+	o, err := objects.IncludeUninitialized().Get(ctx, name)
 	if err != nil {
 		return err
 	}
+	has := o.GetMetadata().GetFinalizers()
+	if !slices.Contains(has, finalizer) {
+		return fmt.Errorf("%s has no finalizer %s; it has %s", key(k, name), finalizer, cmp.Or(strings.Join(has, ", "), "none"))
+	}
+	r, err := objects.RemoveFinalizer(ctx, name, finalizer, reason, pre)
+	if err != nil {
+		return err
+	}
+	// The reply shows an object that is gone as it last was.
 	m, end := r.Object.GetMetadata(), ""
-	if m.GetDeletionTimestamp() != nil && len(m.GetFinalizers()) == 0 {
+	left := slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == finalizer })
+	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"
 	}
 	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", printable(finalizer), printable(key(k, name)), end)

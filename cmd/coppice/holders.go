@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
@@ -37,12 +38,14 @@ func (c consumer) note() string {
 }
 
 // consumers finds out who takes the calls of external finalizers and agents. It
-// remembers for a moment, as many objects may be held by the same, and longer
-// what it cannot look at again.
+// remembers for a moment, as many objects may be held by the same, and that the
+// user may not see consumers for as long as it lives.
 type consumers struct {
 	*session
 	seen map[string]consumer // by durable
 	at   map[string]time.Time
+	// denied: the user may not see consumers.
+	denied bool
 }
 
 const consumersFor = 500 * time.Millisecond
@@ -66,13 +69,19 @@ func (c *consumers) agent(ctx context.Context, of client.Resource) consumer {
 }
 
 func (c *consumers) of(ctx context.Context, what string, look func(context.Context) (*coppicev1.ListConsumersReply, error)) consumer {
-	if t, ok := c.at[what]; ok && c.now().Sub(t) < consumersFor {
+	if t, ok := c.at[what]; c.denied || ok && c.now().Sub(t) < consumersFor {
 		return c.seen[what]
 	}
-	limited, cancel := context.WithTimeout(ctx, c.dial.Timeout)
-	defer cancel()
-	if reply, err := look(limited); err == nil && len(reply.GetConsumers()) == 1 {
-		c.seen[what] = consumerOf(reply.GetConsumers()[0])
+	ok, err := c.optional(ctx, aboutConsumers, func(ctx context.Context) error {
+		reply, err := look(ctx)
+		c.denied = errors.Is(err, client.Forbidden)
+		if err == nil && len(reply.GetConsumers()) == 1 {
+			c.seen[what] = consumerOf(reply.GetConsumers()[0])
+		}
+		return err
+	})
+	if !ok && err != nil && ctx.Err() == nil {
+		c.missing(aboutConsumers, err)
 	}
 	c.at[what] = c.now()
 	return c.seen[what]

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -227,17 +229,22 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 	if err != nil {
 		return err
 	}
-	var goes []string
+	goes, truncated := map[string]bool{}, false
 	if d.f.wait {
-		p, err := r.plan(ctx)
-		if err != nil {
+		// Without a plan of its own, it waits for the objects that it deletes.
+		ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
+			p, err := r.plan(ctx)
+			for _, o := range p.GetObjects() {
+				if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
+					goes[o.GetUid()] = true
+				}
+			}
+			return err
+		})
+		if ctx.Err() != nil {
 			return err
 		}
-		for _, o := range p.GetObjects() {
-			if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
-				goes = append(goes, o.GetUid())
-			}
-		}
+		truncated = !ok
 		d.quiet = true
 	}
 	results, err := r.objects.DeletePlanned(ctx, r.names, r.options, d.f.plan)
@@ -250,7 +257,10 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 		}
 	}
 	if d.f.wait && !d.dry {
-		if err := d.awaitRemoval(ctx, goes, false, d.f.timeout); err != nil {
+		for _, uid := range d.done {
+			goes[uid] = true
+		}
+		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // session is a connection to a realm, and the kinds that the realm knows.
@@ -20,21 +17,17 @@ type session struct {
 	c     *client.Client
 	nc    *nats.Conn
 	kinds *client.Kinds
+	notes notes
 }
 
 // in makes a command of what works in a session.
 func (a *app) in(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		ctx, cancel := context.WithCancelCause(c.Context())
-		defer cancel(nil)
-		s, err := a.open(ctx, cancel)
+		ctx := c.Context()
+		s, err := a.open(ctx)
 		if err == nil {
 			defer s.nc.Close()
 			err = do(ctx, s, args)
-		}
-		var refused *client.Error
-		if errors.As(context.Cause(ctx), &refused) {
-			return refused
 		}
 		var usage *usageError
 		if errors.As(err, &usage) && usage.command == "" {
@@ -44,66 +37,21 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 	}
 }
 
-// open connects, and learns the kinds. What NATS does not let through it does
-// not answer either; so that nobody waits for it, it ends everything.
-func (a *app) open(ctx context.Context, cancel context.CancelCauseFunc) (*session, error) {
+// open connects, and reads the kinds of the realm.
+func (a *app) open(ctx context.Context) (*session, error) {
 	c, nc, err := a.client()
 	if err != nil {
 		return nil, err
 	}
-	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if e := forbidden(err); e != nil {
-			cancel(e)
-		}
-	})
+	// A request that the server denies returns the reason itself. Without a handler
+	// the NATS client would print it as well.
+	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	s := &session{app: a, c: c, nc: nc}
 	if s.kinds, err = c.Kinds(ctx); err != nil {
 		nc.Close()
 		return nil, err
 	}
 	return s, nil
-}
-
-// forbidden is the refusal that a violation of permissions means, nil for
-// anything else: looking at a stream is a help, not what a command is for.
-func forbidden(err error) *client.Error {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
-	}
-	_, rest, ok := strings.Cut(err.Error(), `Publish to "`)
-	if !ok {
-		return nil
-	}
-	subject, _, _ := strings.Cut(rest, `"`)
-	realm := bus.RealmOf(subject)
-	if realm == "" {
-		return nil
-	}
-	if optional(subject) {
-		return nil
-	}
-	e := &client.Error{Reason: client.Forbidden}
-	what := "publish to " + subject
-	if at, err := bus.ParseAPI(subject); err == nil {
-		e.Resource = lifecycle.ResourceName(at.Group, at.Plural)
-		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
-	}
-	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: there is no such realm, or the user's permissions do not allow it", what, realm)
-	return e
-}
-
-// optional reports whether a request is one of those that commands do without if
-// they are refused: then the request itself fails, at once.
-func optional(subject string) bool {
-	at, err := bus.ParseAPI(subject)
-	if err != nil {
-		return false
-	}
-	switch at.Verb {
-	case bus.VerbReadLog, bus.VerbReadWarnings, bus.VerbListConsumers, bus.VerbListParked:
-		return true
-	}
-	return false
 }
 
 // objects are the objects of a kind. The namespace is ignored for those that

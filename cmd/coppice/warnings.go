@@ -9,16 +9,15 @@ import (
 	"github.com/coppice-gc/coppice/client"
 )
 
-// warnings are those about an object, or about all, that match. Whoever may not
-// read them sees none: they are a help, not what a command is for.
+// warnings returns the warnings about an object, or about all objects, that match.
+// They are optional.
 func (s *session) warnings(ctx context.Context, uid string, match func(client.Warning) bool) ([]client.Warning, error) {
-	limited, cancel := context.WithTimeout(ctx, s.dial.Timeout)
-	defer cancel()
-	all, err := s.c.Warnings(limited, uid)
-	if err != nil {
-		if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, client.Forbidden)) {
-			return nil, nil
-		}
+	var all []client.Warning
+	ok, err := s.optional(ctx, aboutWarnings, func(ctx context.Context) (err error) {
+		all, err = s.c.Warnings(ctx, uid)
+		return err
+	})
+	if !ok {
 		return nil, err
 	}
 	var found []client.Warning
@@ -30,8 +29,13 @@ func (s *session) warnings(ctx context.Context, uid string, match func(client.Wa
 	return found, nil
 }
 
+// followWarnings prints warnings from now on, until ctx ends. They are optional.
 func (s *session) followWarnings(ctx context.Context, match func(client.Warning) bool, w *eventWriter) error {
 	for warning, err := range s.c.FollowWarnings(ctx) {
+		if errors.Is(err, client.Forbidden) {
+			s.missing(aboutWarnings, err)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
