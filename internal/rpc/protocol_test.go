@@ -14,7 +14,7 @@ import (
 )
 
 // Every request message has the field protocol, and nothing else that is sent in
-// a message of its own has a field of that number: so it does not read as a request.
+// a message of its own has a number there: so it does not read as a request.
 func TestProtocolField(t *testing.T) {
 	t.Parallel()
 	requests, others := 0, 0
@@ -32,7 +32,8 @@ func TestProtocolField(t *testing.T) {
 			case strings.HasSuffix(name, "Reply"), strings.HasSuffix(name, "Batch"), strings.HasSuffix(name, "Chunk"), strings.HasSuffix(name, "Call"),
 				name == "Status", name == "Commit", name == "Parked", name == "Warning":
 				others++
-				if has != nil {
+				// One of bytes is not read as a number.
+				if has != nil && has.Kind() != protoreflect.BytesKind {
 					t.Errorf("%s has a field 15, as requests have", name)
 				}
 			}

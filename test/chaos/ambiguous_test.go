@@ -88,7 +88,7 @@ func TestAmbiguous(t *testing.T) {
 			again := d.send(ctx, commands)()
 
 			log := newAuditor(t)
-			log.mustRead(ctx, testkit.Conn(t, d.server, bus.RoleReader))
+			log.mustRead(ctx, testkit.Conn(t, d.server, bus.RoleGraph))
 			log.checkOutcomes(t, commands, outcomes, again)
 			if epoch := log.firstEpoch(commands); epoch != c.epoch {
 				t.Errorf("the first command is in epoch %d of the log, want %d", epoch, c.epoch)

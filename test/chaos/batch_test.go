@@ -21,7 +21,7 @@ func TestCrashInABatch(t *testing.T) {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 20})
 	nc := testkit.Conn(t, server, bus.RoleOperator)
 	log := newAuditor(t)
-	reader := testkit.Conn(t, server, bus.RoleReader)
+	reader := testkit.Conn(t, server, bus.RoleGraph)
 	ledger := &ledger{nc: nc, actor: bus.RoleOperator}
 	child := childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
 	for i, o := range []order{

@@ -60,8 +60,8 @@ func crashServices(t *testing.T, i, kills int) {
 	server := testkit.NATS(t)
 	w := newWorld(t, i, server.URL(), nats.UserInfo(bus.RoleOperator, server.Password(bus.RoleOperator)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)))
 	w.child = childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
-	reader := testkit.Conn(t, server, bus.RoleReader)
-	w.look = func(ctx context.Context) { w.log.mustRead(ctx, reader) }
+	w.reader = testkit.Conn(t, server, bus.RoleGraph)
+	w.look = func(ctx context.Context) { w.log.mustRead(ctx, w.reader) }
 	w.run(kills)
 }
 

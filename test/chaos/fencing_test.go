@@ -39,7 +39,7 @@ func TestFencing(t *testing.T) {
 	h.end()
 
 	log := newAuditor(t)
-	log.mustRead(testkit.Context(t), testkit.Conn(t, server, bus.RoleReader))
+	log.mustRead(testkit.Context(t), testkit.Conn(t, server, bus.RoleGraph))
 	if log.epoch < stops+1 {
 		t.Errorf("the log has %d epochs; the writer was stopped %d times", log.epoch, stops)
 	}

@@ -22,6 +22,7 @@ type world struct {
 	t      *testing.T
 	child  childConfig
 	nc     *nats.Conn
+	reader *nats.Conn // may read the stream of the log
 	ledger *ledger
 	log    *auditor
 	rand   *rand.Rand
@@ -43,7 +44,7 @@ func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
 	t.Cleanup(nc.Close)
 	t.Logf("drawn from -seed=%d", *seed)
 	return &world{
-		t: t, nc: nc, ledger: &ledger{nc: nc, actor: bus.RoleOperator}, log: newAuditor(t),
+		t: t, nc: nc, reader: nc, ledger: &ledger{nc: nc, actor: bus.RoleOperator}, log: newAuditor(t),
 		rand: rand.New(rand.NewPCG(*seed, uint64(i))), first: 2 * i,
 	}
 }
@@ -180,7 +181,7 @@ func (w *world) settle() {
 		if p.hasEnded() {
 			t.Fatalf("the process has ended: %v", p.cmd.ProcessState)
 		}
-		if err := w.log.read(ctx, w.nc); err != nil {
+		if err := w.log.read(ctx, w.reader); err != nil {
 			return false // the server may just be starting
 		}
 		n := w.log.owed(clients)
