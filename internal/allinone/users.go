@@ -62,7 +62,7 @@ func writeUsers(dir, url string, roles []bus.Role, passwords map[string]string) 
 		return err
 	}
 	for _, r := range roles {
-		data, err := json.MarshalIndent(user{r.About, url, r.Name, passwords[r.Name], bus.InboxPrefix(r.Name)}, "", "  ")
+		data, err := json.MarshalIndent(user{r.About, url, r.Name, passwords[r.Name], bus.InboxPrefix(r.Name)}, "", "  ") //nolint:gosec // the file that has the password
 		if err != nil {
 			return err
 		}

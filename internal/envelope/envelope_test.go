@@ -156,7 +156,7 @@ func TestNoCode(t *testing.T) {
 	t.Parallel()
 	commit := creations(2, []byte("spec"))
 	message := seal(commit)
-	for length := range len(message) {
+	for length := range message {
 		if _, err := envelope.Open(message[:length]); !errors.Is(err, envelope.ErrMalformed) {
 			t.Errorf("the first %d bytes of %d: %v", length, len(message), err)
 		}

@@ -16,6 +16,7 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/requests", func(t *testing.T, path string) {
+		t.Helper()
 		t.Parallel()
 		checkRecording(t, path)
 		replay(t, path, lifecycletest.InOrder)
@@ -32,6 +33,7 @@ const replayOrders = 12
 func TestReplayCollector(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/collector", func(t *testing.T, path string) {
+		t.Helper()
 		t.Parallel()
 		checkRecording(t, path)
 		t.Run("in order", func(t *testing.T) { replay(t, path, lifecycletest.InOrder) })

@@ -85,6 +85,7 @@ func TestCommandsKeepTheID(t *testing.T) {
 		"there is no service": {noResponders(t), true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := &served{now: now, before: []error{test.first}}
 			c := &rpc.Commands{Now: func() time.Time { return now.Add(-10 * time.Minute) }}
 			err := c.Retry(t.Context(), time.Second, s.do)

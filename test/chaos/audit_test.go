@@ -139,7 +139,10 @@ func (a *auditor) commit(data []byte) error {
 		if _, again := a.commands[id]; again && (k.GetPreviousPart() == 0 || k.GetPreviousPart() != a.parts[id]) {
 			return fmt.Errorf("command %s is there twice", id)
 		}
-		a.commands[id], a.epochs[id] = a.commands[id], epoch
+		if _, known := a.commands[id]; !known {
+			a.commands[id] = nil
+		}
+		a.epochs[id] = epoch
 		if delete(a.parts, id); k.GetUnfinished() {
 			a.parts[id] = a.sequence
 		}

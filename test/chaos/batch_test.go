@@ -16,6 +16,8 @@ import (
 // S12: a process is killed in the middle of a batch that takes several commits. The
 // next one goes on with the batch: each object is created once, and the answer says so
 // of each.
+//
+//nolint:tparallel // one process after the other works on the same directory
 func TestCrashInABatch(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 1 << 20})

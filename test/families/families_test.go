@@ -268,7 +268,9 @@ func (p *played) left(ctx context.Context) (lifecycletest.Settled, error) {
 	left := lifecycletest.Settled{}
 	listed := map[string]bool{}
 	for _, m := range p.family.Members {
-		left[m.Name] = left[m.Name]
+		if _, known := left[m.Name]; !known {
+			left[m.Name] = ""
+		}
 		if listed[m.Resource] {
 			continue
 		}

@@ -34,7 +34,10 @@ type informer struct {
 	resume  chan struct{} // closed when it may go on
 }
 
-func newInformer(t *testing.T) *informer { return &informer{t: t, cache: map[string]string{}} }
+func newInformer(t *testing.T) *informer {
+	t.Helper()
+	return &informer{t: t, cache: map[string]string{}}
+}
 
 // pause has the informer stop after so many events more, until resume is called.
 // paused is closed when it has stopped.

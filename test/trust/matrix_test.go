@@ -270,7 +270,7 @@ func TestDocument(t *testing.T) {
 	if os.Getenv("COPPICE_UPDATE") == "" {
 		t.Fatalf("%s is not what internal/bus says: run COPPICE_UPDATE=1 go test ./test/trust -run TestDocument", document)
 	}
-	if err := os.WriteFile(document, []byte(want), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -35,7 +35,7 @@ func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
 func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
 	uids, err := uid.Unpack(nil, r.GetUids())
 	if err != nil {
-		return nil, nil // NewFinish says so
+		return nil, nil //nolint:nilerr // NewFinish refuses the request
 	}
 	slices.Sort(uids)
 	snap := s.State.Snapshot()

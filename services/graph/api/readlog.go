@@ -202,9 +202,9 @@ func (r *logReading) visit(m eventlog.Message) error {
 	}
 	r.next = m.Sequence + 1
 	r.last = max(r.last, m.Sequence)
-	entry, err := r.entry(m)
-	if err != nil || entry == nil {
-		return err
+	entry := r.entry(m)
+	if entry == nil {
+		return nil
 	}
 	size := len(m.Data)
 	if r.out.q.json {
@@ -228,18 +228,18 @@ func (r *logReading) visit(m eventlog.Message) error {
 
 // entry is what is sent of a message, nil if it is left out. A message that is no
 // commit of the realm, which graph services skip, is never left out.
-func (r *logReading) entry(m eventlog.Message) (*coppicev1.LogEntry, error) {
+func (r *logReading) entry(m eventlog.Message) *coppicev1.LogEntry {
 	e := &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
 	if _, e.Unreadable = r.s.r.Log.Keys().Check(m); e.GetUnreadable() != "" {
-		return e, nil
+		return e
 	}
 	commit, err := m.Open(new([]byte))
 	if err != nil {
 		e.Unreadable = err.Error()
-		return e, nil
+		return e
 	}
 	if !r.matches(commit) {
-		return nil, nil
+		return nil
 	}
 	if r.out.q.json {
 		e.Stored, e.Commit = nil, &coppicev1.Commit{}
@@ -247,7 +247,7 @@ func (r *logReading) entry(m eventlog.Message) (*coppicev1.LogEntry, error) {
 			e.Commit, e.Unreadable = nil, err.Error()
 		}
 	}
-	return e, nil
+	return e
 }
 
 // matches reports whether a commit mentions what the request asks for. Uids and

@@ -103,7 +103,7 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 	case s.ctx.Err() != nil:
 		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
 	case ctx.Err() != nil:
-		return nil // the client is gone
+		return nil //nolint:nilerr // the client is gone
 	}
 	s.Log.Warn("a streamed reply failed", "realm", s.Realm, "subject", q.Subject(), "error", err)
 	if bus.IsNotReady(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {

@@ -66,7 +66,7 @@ func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now li
 			return f, nil
 		}
 		if len(found) < page || snap.Err() != nil {
-			return f, nil
+			return f, nil //nolint:nilerr // callers ask the snapshot for its error
 		}
 		snap.Forget()
 	}

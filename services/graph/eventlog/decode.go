@@ -84,7 +84,7 @@ func Decode(b []byte) (*Decoded, error) {
 			}
 			c.events = append(c.events, e)
 		default:
-			return c.Header.decode(f, b)
+			return c.decode(f, b)
 		}
 		return nil
 	})

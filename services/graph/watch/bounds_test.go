@@ -121,20 +121,20 @@ func TestSweep(t *testing.T) {
 		commit(101, 1) // is being sent
 		commit(102, 2) // is still needed
 		held(3)
-		time.Sleep(3 * time.Minute)
+		time.Sleep(3 * time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
 		held(2)
 		close(release)
 		synctest.Wait()
 		held(2)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
 		held(0)
 		commit(104, 5)
 		held(5)
 		cancel()
 		<-ended
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
 		held(5)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
 		held(0)
 		if hub.Begin() != nil {
 			t.Error("a resource without watches is still recorded")
