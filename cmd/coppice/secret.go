@@ -64,7 +64,7 @@ keep a copy where the backups are.`,
 		Short: "Add a secret to the file, after a restore",
 		Long: `Add draws another secret, with the next number, and keeps the older ones, which
 older commits need. Do it after the log was restored from a backup, before the
-graph services start: somebody may have copies of commits that were lost, and
+graph services start: a user may have copies of commits that were lost, and
 could put them into the log again. Give every graph service a copy of the file
 before any of them starts.`,
 		Args: cobra.ExactArgs(1),

@@ -89,7 +89,7 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 // two, which are not done while more dependents may come with the import that
 // brought n (R2).
 //
-// kept are the dependents that somebody who has looked at all of them found to
+// kept are the dependents that an examination of all of them found to
 // be KeptByUnknown; see finishable. Only the foreground finalizer needs them.
 func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
 	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {

@@ -45,7 +45,7 @@ func TestWaits(t *testing.T) {
 		return nil
 	})
 	c.Opened = func(is bool) { open.Store(is) }
-	c.Ensure, c.AckWait = nil, ackWait // somebody else makes it
+	c.Ensure, c.AckWait = nil, ackWait // the graph service creates it
 	b.run(c)
 	b.streams()
 	if open.Load() {

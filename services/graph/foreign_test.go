@@ -175,7 +175,7 @@ func metric(t *testing.T, registry *prometheus.Registry, name string) (sum float
 	return sum
 }
 
-// A stream of foreign messages stops nobody's command.
+// A stream of foreign messages stops no command.
 func TestForeignMessagesUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -256,7 +256,7 @@ func TestWrongSecret(t *testing.T) {
 }
 
 // After a restore, commits that were lost are not put into the log again by
-// somebody who has copies of them, once there is a new key.
+// a user who has copies of them, once there is a new key.
 func TestLostCommitsStayLost(t *testing.T) {
 	t.Parallel()
 	server, dir := t.TempDir(), t.TempDir()

@@ -61,7 +61,7 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
 		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase in which this process is with the realm, 0 for the others."}, []string{"realm", "phase"}),
 		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "How often the realm has failed for a reason that waiting does not cure; it is tried again."}, realm),
-		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: somebody else publishes to the log's subject."}, realm),
+		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
 	}
 }

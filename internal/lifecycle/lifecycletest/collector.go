@@ -30,7 +30,7 @@ func (r *Realm) DependentsOf(owner uid.UID) []uid.UID {
 	})
 }
 
-// Job is one step of a processor, of a finalizer, or of whoever breaks circles.
+// Job is one step of a processor, of a finalizer, or of the search for cycles.
 type Job struct {
 	Name string
 	// Do does it if it has still to be done, and returns the events, which it
@@ -175,7 +175,7 @@ func Shuffled(seed uint64) Order { return rand.New(rand.NewPCG(seed, 1)).Perm }
 // which it applies. What the steps make owed is left to the next round. If the
 // steps had no effect, a circle of objects that wait for each other is broken.
 //
-// others are steps of somebody else, which are taken in the same order.
+// others are steps of other services, which are taken in the same order.
 func (r *Realm) Round(order Order, others ...Job) []lifecycle.Event {
 	jobs := others
 	for _, u := range r.Owners() {

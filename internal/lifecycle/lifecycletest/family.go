@@ -34,7 +34,7 @@ type Bond struct {
 // Unheard is an owner of a kind that is not registered.
 const Unheard = -1
 
-// ServedFinalizer is the external finalizer of families. Whoever plays one removes
+// ServedFinalizer is the external finalizer of families. The test that plays one removes
 // it from objects that are being deleted.
 const ServedFinalizer = "families.example.com/served"
 
@@ -159,7 +159,7 @@ func (f Family) Delete(r *Realm, uids []string) {
 	r.Apply(out.Events)
 }
 
-// Finish does the work of processors, of finalizers and of whoever serves
+// Finish does the work of processors, of finalizers and of the controller that serves
 // ServedFinalizer, in an order, until nothing is left to do, and returns what is
 // left. With late, external finalizers are answered only when nothing else is left
 // to do, as a plan has it.

@@ -13,7 +13,7 @@ import (
 )
 
 // NATS checks the subject that a client publishes to, and not the reply subject
-// that it names. So whoever may ask anything of any responder could have the
+// that it names. So a client that may ask anything of any responder could have the
 // answer sent to a subject that it may not publish to. Two rules keep that from
 // having an effect here, before anything is read or done:
 //
@@ -22,7 +22,7 @@ import (
 //     too, so that a mistake here is refused by the server.
 //   - An answer, of this service or of the NATS server, is not a request: it has
 //     no reply subject of its own, does not name a verb in its headers, and has no
-//     field protocol. Messages that a stream has stored are told by their headers.
+//     field protocol. Messages that a stream has stored are recognised by their headers.
 
 // The prefixes of reply subjects to which requests are answered.
 const (

@@ -224,7 +224,7 @@ func (r *run) work(next entry) {
 func (r *run) examine(u, because uid.UID) {
 	n := r.tx.Node(u)
 	if pending := lifecycle.OwedBy(r.tx, u, n).Examine; pending == 0 || pending > lifecycle.MaxExamined {
-		return // counters tell, or nobody examines so many
+		return // the counters decide, or there are too many to examine
 	}
 	var kept []uid.UID
 	delayed := false

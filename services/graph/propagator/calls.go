@@ -79,7 +79,7 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 
 // settleCalls stops counting calls that their objects ceased to need while they
 // were published: Notify may have said so before they counted. A snapshot that
-// is taken now has all that Notify was told of.
+// is taken now has all that Notify has reported.
 func (r *round) settleCalls() error {
 	if len(r.called) == 0 {
 		return nil
