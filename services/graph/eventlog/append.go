@@ -121,7 +121,7 @@ func (a *appending) settle(ctx context.Context, err error) error {
 		if moved {
 			pause = 0
 		} else if err != nil {
-			l.pending.why.Store(&err)
+			l.pending.failed(err)
 		}
 		select {
 		case <-ctx.Done():

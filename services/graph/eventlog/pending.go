@@ -3,15 +3,20 @@ package eventlog
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
 // pending is the append that is not settled yet.
 type pending struct {
-	since atomic.Int64 // Unix nanoseconds; 0 if there is none
+	since atomic.Int64 // clock.SinceBoot when it began; 0 if there is none
 	why   atomic.Pointer[error]
 }
 
-func (p *pending) begin() { p.since.Store(time.Now().UnixNano()) }
+func (p *pending) begin() { p.since.Store(int64(clock.SinceBoot())) }
+
+// failed remembers why an attempt failed.
+func (p *pending) failed(reason error) { p.why.Store(&reason) }
 
 func (p *pending) end() {
 	p.since.Store(0)
@@ -30,5 +35,5 @@ func (l *Log) Pending() (age time.Duration, reason error) {
 	if why := l.pending.why.Load(); why != nil {
 		reason = *why
 	}
-	return time.Since(time.Unix(0, since)), reason
+	return clock.SinceBoot() - time.Duration(since), reason
 }
