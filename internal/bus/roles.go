@@ -206,15 +206,15 @@ func OperatorRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// BenchRole is that of `coppice bench --server`: an application that answers its own
-// finalizer, and sees how much the log has grown.
+// BenchRole is that of `coppice bench --server`: an application that imports, answers
+// its own finalizer, and sees how much the log has grown.
 func BenchRole(realms ...string) Role {
-	r := Role{Name: RoleBench, About: "coppice bench --server: makes, reads and deletes objects"}
+	r := Role{Name: RoleBench, About: "coppice bench --server: imports, makes, reads and deletes objects"}
 	application := ApplicationRole(RoleBench, realms...)
 	r.Publish, r.Deny = append(r.Publish, application.Publish...), application.Deny
 	r.Publish = append(r.Publish, FinalizerRole(RoleBench, BenchFinalizer, realms...).Publish...)
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, api(realm, RoleBench, VerbReadLog))
+		r.Publish = append(r.Publish, api(realm, RoleBench, VerbReadLog), api(realm, RoleBench, VerbImport))
 		for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm)} {
 			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
 		}
