@@ -23,7 +23,10 @@ func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
 	var kept command.Kept
 	if r.GetFinalizer() == lifecycle.FinalizerForeground {
 		var err *lifecycle.Error
-		if kept, err = s.examine(&r); err != nil {
+		if !s.during(func() { kept, err = s.examine(&r) }) {
+			err = s.stopping()
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

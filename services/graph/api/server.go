@@ -126,6 +126,21 @@ func (s *server) start(do func()) bool {
 	return !s.stopped
 }
 
+// during runs something that Stop waits for. It reports false, and does not run it,
+// if the service has stopped: then the state may be closed.
+func (s *server) during(do func()) bool {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return false
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	do()
+	return true
+}
+
 // unreadable is the refusal of what could not be read: because the request took too
 // long, this process ends, or the state has failed. Then another may answer.
 func (s *server) unreadable(err error) *lifecycle.Error {

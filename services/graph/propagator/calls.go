@@ -56,8 +56,12 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 			if parked, err := r.p.c.Parked(ctx, to); err != nil {
 				return err
 			} else if parked {
+				if r.p.quota.park(n.UID, t.durable, true) {
+					r.p.wantRefill()
+				}
 				continue
 			}
+			r.p.quota.park(n.UID, t.durable, false)
 		}
 		if object == nil {
 			object, truncated = callObject(n, snap.Body(n))

@@ -30,6 +30,7 @@ const (
 
 // examination is when an owner is examined, by the process's own clock.
 type examination struct {
+	asked   uint64 // how often
 	next    time.Time
 	resting time.Time // not before, whatever is committed
 	pause   time.Duration
@@ -50,6 +51,7 @@ func (p *Propagator) examine(u uid.UID) {
 	case e == nil:
 		p.examined[u] = &examination{next: soon, pause: examinePause}
 	default:
+		e.asked++
 		if e.resting.After(soon) {
 			soon = e.resting
 		}
@@ -133,17 +135,30 @@ func (p *Propagator) examineMore() error {
 	return closeSnapshot(snap)
 }
 
+// examinationsAsked is how often an examination of u has been asked for.
+func (p *Propagator) examinationsAsked(u uid.UID) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e := p.examined[u]; e != nil {
+		return e.asked
+	}
+	return 0
+}
+
 // examineOne examines an owner, and asks finalizers to finish it if no dependent
 // delays it.
 func (p *Propagator) examineOne(ctx context.Context, u uid.UID) error {
 	start := time.Now()
 	now := lifecycle.TimeOf(p.c.Now())
+	asked := p.examinationsAsked(u)
 	snap := p.c.State.Snapshot()
 	n := snap.Node(u)
 	owed, due := lifecycle.OwedWhen(snap, u, n)
 	if owed = p.begun(u, owed, due); owed.Examine == 0 {
 		p.mu.Lock()
-		delete(p.examined, u)
+		if e := p.examined[u]; e != nil && e.asked == asked { // not asked for since the snapshot
+			delete(p.examined, u)
+		}
 		p.mu.Unlock()
 		return closeSnapshot(snap)
 	}
@@ -157,7 +172,7 @@ func (p *Propagator) examineOne(ctx context.Context, u uid.UID) error {
 	if err != nil || found.Delayed || found.TooMany {
 		return err
 	}
-	r := &round{p: p, out: outbox{js: p.c.JS}}
+	r := &round{p: p, out: p.newOutbox()}
 	if err := r.finished(ctx, lifecycle.FinalizerForeground, u); err != nil {
 		return err
 	}

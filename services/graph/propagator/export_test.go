@@ -35,3 +35,6 @@ func (p *Propagator) Look(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	return errors.Join(p.outcome(ctx, p.round(ctx, g)), g.Wait())
 }
+
+// QuotaTotal is how many calls count.
+func (p *Propagator) QuotaTotal() (calls int, bytes int64) { return p.quota.total() }

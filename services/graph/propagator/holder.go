@@ -34,7 +34,7 @@ func (r *round) holder(ctx context.Context, snap *state.Snapshot, u uid.UID) err
 		return err
 	}
 	r.p.walkBeside(ctx, r.g, func() error {
-		beside := &round{p: r.p, out: outbox{js: r.p.c.JS}}
+		beside := &round{p: r.p, out: r.p.newOutbox()}
 		for {
 			snap := r.p.c.State.Snapshot()
 			more, err := beside.held(ctx, snap, u, &cursor, r.p.page())

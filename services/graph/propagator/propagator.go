@@ -327,13 +327,14 @@ func (p *Propagator) schedule(u uid.UID, t lifecycle.Time) {
 }
 
 // round publishes what is hinted at, or everything.
-func (p *Propagator) round(ctx context.Context, g *errgroup.Group) error {
+func (p *Propagator) round(ctx context.Context, g *errgroup.Group) (err error) {
 	p.mu.Lock()
 	all, ended, hints, holders := p.rescan, p.ended, p.hints, p.holders
 	refill := p.refill
 	p.rescan, p.ended, p.refill, p.hints, p.holders = false, false, false, map[uid.UID]hint{}, map[uid.UID]bool{}
 	p.mu.Unlock()
 	r := &round{p: p, g: g, out: p.newOutbox()}
+	defer func() { err = errors.Join(err, r.settleCalls()) }() // also if it failed
 	if all || ended {
 		if err := r.all(ctx, !all); err != nil {
 			return err

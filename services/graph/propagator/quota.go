@@ -51,7 +51,8 @@ type quota struct {
 type callee struct {
 	name  string // its durable consumer
 	live  bool   // a consumer takes its calls
-	calls int
+	held  int    // calls of objects, parked ones among them
+	calls int    // those that wait in the stream
 	bytes int64
 	// short: some of its calls wait as rows, the first of them of this object.
 	short bool
@@ -61,6 +62,7 @@ type callee struct {
 type call struct {
 	callee *callee
 	bytes  int64
+	parked bool // it waits for a person, and not in the stream
 }
 
 func newQuota(l Limits) *quota {
@@ -84,6 +86,7 @@ func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
 	case q.room(c):
 		k := call{callee: c}
 		q.calls[u] = append(q.calls[u], k)
+		c.held++
 		q.change(k, 1)
 		return true, false
 	case !c.short || u < c.first:
@@ -104,6 +107,23 @@ func (q *quota) weigh(u uid.UID, name string, bytes int64) {
 			q.calls[u][i] = k
 		}
 	}
+}
+
+// park sets whether a call is parked, and then uses up no share of the stream. It
+// reports whether calls that wait as rows may have room now.
+func (q *quota) park(u uid.UID, name string, parked bool) (room bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, k := range q.calls[u] {
+		if k.callee.name == name && k.parked != parked {
+			q.change(k, -1)
+			k.parked = parked
+			q.change(k, 1)
+			q.calls[u][i] = k
+			room = q.worthwhile(k.callee)
+		}
+	}
+	return room
 }
 
 // room reports whether another call of c may be published.
@@ -136,8 +156,9 @@ func (q *quota) keepThose(u uid.UID, kept func(name string) bool) bool {
 			return false
 		}
 		q.change(k, -1)
+		k.callee.held--
 		room = room || q.worthwhile(k.callee)
-		if c := k.callee; c.calls == 0 && !c.short {
+		if c := k.callee; c.held == 0 && !c.short {
 			delete(q.callees, c.name)
 		}
 		return true
@@ -151,6 +172,9 @@ func (q *quota) keepThose(u uid.UID, kept func(name string) bool) bool {
 }
 
 func (q *quota) change(k call, n int) {
+	if k.parked {
+		return
+	}
 	k.callee.calls += n
 	k.callee.bytes += int64(n) * k.bytes
 	if !k.callee.live {
@@ -216,6 +240,18 @@ func (q *quota) seeks(seeking []*callee) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.ContainsFunc(seeking, func(c *callee) bool { return !c.short })
+}
+
+// resume says that rows were read for these callees only up to a uid: rounds, which
+// publish new calls meanwhile, may have used up the room that there was.
+func (q *quota) resume(seeking []*callee, after uid.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range seeking {
+		if c.short && after < c.first {
+			c.first = after
+		}
+	}
 }
 
 // waits reports whether calls of an object that has none in the stream may wait

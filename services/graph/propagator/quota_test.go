@@ -156,3 +156,34 @@ func TestQuotaOfIdle(t *testing.T) {
 		t.Errorf("%d more calls without a consumer were published", n)
 	}
 }
+
+// Calls that wait are found by a later refill if rounds use up the room while one
+// reads rows.
+func TestRefillGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	q := newQuota(Limits{Calls: 10, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20})
+	u := func(i int) uid.UID { return uid.UID(fmt.Sprintf("u%03d", i)) }
+	for i := range 40 {
+		q.admit(u(i), "x")
+	}
+	for i := range 5 {
+		q.keep(u(i))
+	}
+	_, seeking := q.wanted()
+	for i := 10; i < 14; i++ { // a page
+		q.admit(u(i), "x")
+	}
+	for i := 100; i < 103; i++ { // a round
+		q.admit(u(i), "x")
+	}
+	if q.seeks(seeking) {
+		t.Fatal("there is room left")
+	}
+	q.resume(seeking, u(13))
+	for i := range 10 {
+		q.keep(u(i))
+	}
+	if first, _ := q.wanted(); first > u(14) {
+		t.Errorf("the next refill begins at %q, and u014 waits", string(first))
+	}
+}

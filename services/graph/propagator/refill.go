@@ -2,6 +2,7 @@ package propagator
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -105,12 +106,13 @@ func (p *Propagator) refillBeside(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-func (p *Propagator) refillOnce(ctx context.Context) error {
+func (p *Propagator) refillOnce(ctx context.Context) (err error) {
 	first, seeking := p.quota.wanted()
 	if len(seeking) == 0 {
 		return nil
 	}
-	r := &round{p: p, out: outbox{js: p.c.JS}}
+	r := &round{p: p, out: p.newOutbox()}
+	defer func() { err = errors.Join(err, r.settleCalls()) }() // also if it failed
 	after := uid.UID("")
 	for p.quota.seeks(seeking) {
 		snap := p.c.State.Snapshot()
@@ -135,9 +137,10 @@ func (p *Propagator) refillOnce(ctx context.Context) error {
 			return fail
 		}
 		if len(page) < snapshotRows {
-			break
+			return r.flush(ctx) // there are no more rows
 		}
 	}
+	p.quota.resume(seeking, after)
 	return r.flush(ctx)
 }
 

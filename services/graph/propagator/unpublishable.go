@@ -40,7 +40,7 @@ func (p *Propagator) skip(about callID, err error) {
 	again := p.skipped[u]
 	if again || len(p.skipped) < maxHints {
 		p.skipped[u] = true
-		p.due.add(u, lifecycle.TimeOf(p.c.Now()).Add(skipPause))
+		p.schedule(u, lifecycle.TimeOf(p.c.Now()).Add(skipPause))
 	}
 	p.mu.Unlock()
 	if !again {

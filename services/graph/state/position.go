@@ -57,5 +57,10 @@ func position(r pebble.Reader, sequence uint64) (uint64, error) {
 	return sequence + skipped, cmp.Or(err, it.Error(), it.Close())
 }
 
-// Position returns where in the stream of the log a commit is.
-func (s *State) Position(sequence uint64) (uint64, error) { return position(s.db, sequence) }
+// Position returns where in the stream of the log a commit is. It waits for a
+// commit that is being written into the state.
+func (s *State) Position(sequence uint64) (uint64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return position(s.db, sequence)
+}
