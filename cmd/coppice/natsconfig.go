@@ -68,6 +68,11 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 	if f.bench {
 		roles = append(roles, bus.BenchRole(realms...))
 	}
+	for _, r := range roles {
+		if r.Name == bus.LocalUser {
+			return nil, fmt.Errorf("the name %q is that of the user without a password of coppice up: choose another", r.Name)
+		}
+	}
 	return roles, nil
 }
 

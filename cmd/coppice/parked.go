@@ -153,7 +153,7 @@ func (s *session) showParked(ctx context.Context, id string) error {
 		content = fmt.Sprintf("%q (%v)\n", p.GetMessage(), err)
 	}
 	_, err = fmt.Fprintf(s.stdout, "ID:        %d\nParked:    %s\nSubject:   %s\nAttempts:  %d\nBy:        %s\nError:     %s\nContent:\n%s", p.id,
-		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), p.GetSubject(), p.GetAttempts(), printable(p.GetBy()), printable(p.GetError()), content)
+		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), printable(p.GetSubject()), p.GetAttempts(), printable(p.GetBy()), printable(p.GetError()), content)
 	return err
 }
 
@@ -166,7 +166,7 @@ func (s *session) content(p parkedWork) (string, error) {
 			return "", err
 		}
 		b, err := manifest.ToYAML(call.GetObject())
-		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", call.GetFinalizer(), call.GetResource(), call.GetRevision(), b), err
+		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", printable(call.GetFinalizer()), printable(call.GetResource()), call.GetRevision(), b), err
 	}
 	if err := proto.Unmarshal(p.GetMessage(), m); err != nil {
 		return "", err

@@ -59,6 +59,18 @@ const jetStreamInfo = "$JS.API.INFO"
 func Services(roles []Role) ([]Service, error) {
 	of := map[string]*Service{}
 	names := map[string]bool{}
+	spelled := map[string]string{} // as in the variables of passwords
+	for _, r := range roles {
+		key := strings.ToUpper(strings.ReplaceAll(r.Name, "_", "-"))
+		other, taken := spelled[key]
+		if taken && other == r.Name {
+			return nil, fmt.Errorf("the name %q is taken: each actor has an account of its own, of its name", r.Name)
+		}
+		if taken {
+			return nil, fmt.Errorf("the names %q and %q are too much alike: each user has a password variable of its own, without case, hyphens and underscores", other, r.Name)
+		}
+		spelled[key] = r.Name
+	}
 	for _, r := range Actors(roles) {
 		if err := CheckActor(r.Name); err != nil {
 			return nil, err

@@ -61,6 +61,9 @@ const (
 	// maxParked bounds the work that is parked, of which a message has up to some
 	// 70 KB.
 	maxParked = 1 << 13
+	// maxParkedSize bounds each, in bytes: a client that may park work could fill the
+	// disk of the log otherwise. A chunk of work has at most 256 KiB.
+	maxParkedSize = mebibyte
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
@@ -169,6 +172,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           maxParked,
 		MaxBytes:          -1,
+		MaxMsgSize:        maxParkedSize,
 		Storage:           jetstream.FileStorage,
 		Replicas:          replicas,
 		AllowDirect:       true,

@@ -195,6 +195,10 @@ func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 			before = v.Kinds().RegisteredBy(was)
 		}
 		taken := v.Lookup(k.Kind, k.Namespace, k.Name) != ""
+		if len(o.GetMetadata().GetOwnerReferences()) > 0 {
+			// A client that may write kinds and not delete them could have it collected.
+			causes = append(causes, Cause{Reason: "FieldValueForbidden", Field: "metadata.ownerReferences", Message: "Forbidden: a kind has no owners"})
+		}
 		causes = append(causes, validateKind(v.Kinds(), k.Name, o.GetSpec(), before, taken)...)
 	}
 	return causes

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -282,7 +283,7 @@ func backoff(c *Config, attempts uint64) time.Duration {
 // park puts a message where people can see it. If that fails, it comes again.
 func park(ctx context.Context, c *Config, m *Message, why error) bool {
 	data, err := proto.Marshal(&coppicev1.Parked{
-		Subject: m.Subject, Message: m.Data, Error: why.Error(), Attempts: uint32(m.Delivered),
+		Subject: m.Subject, Message: m.Data, Error: shortened(why.Error()), Attempts: uint32(m.Delivered),
 		Time: time.Now().UnixMicro(), By: c.By,
 	})
 	var js jetstream.JetStream
@@ -300,4 +301,10 @@ func park(ctx context.Context, c *Config, m *Message, why error) bool {
 	c.Log.Error("parked; see `coppice parked`", "subject", m.Subject, "attempts", m.Delivered, "error", why)
 	m.answer(ack)
 	return true
+}
+
+// shortened cuts off the text of an error that parked work has no room for.
+func shortened(text string) string {
+	const longest = 4 << 10
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
 }

@@ -81,8 +81,10 @@ func (c *Config) admit(e *endpoint, r micro.Request) *lifecycle.Error {
 	}
 	_, fromAccount := h[headerOrigin]
 	switch {
-	case fromAccount:
+	case fromAccount && strings.HasPrefix(r.Reply(), mapped):
 		return admitAccount(h.Get(headerOrigin), actors)
+	case fromAccount: // the server maps the reply subject of each request that it sets the header on
+		return forbidden("the request has the header %s, which only the server sets, and the reply subject %s", headerOrigin, r.Reply())
 	case strings.HasPrefix(r.Reply(), mapped):
 		return forbidden("a request to the reply subject %s has no header %s, which the server sets on those from another account", r.Reply(), headerOrigin)
 	case c.AnyInbox || slices.ContainsFunc(actors, func(a string) bool { return strings.HasPrefix(r.Reply(), bus.InboxPrefix(a)+".") }):

@@ -48,9 +48,13 @@ func (s *replicaServer) listParked(q *request) {
 		if len(r.GetIds()) > 0 {
 			fail = s.parkedByID(ctx, &p, r.GetIds())
 		} else {
-			_, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
+			var left uint64
+			left, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
 				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: maxParkedIDs, MaxBytes: 8 * maxStreamed,
 			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
+			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended by its bytes
+				p.Next = p.Parked[n-1].GetId()
+			}
 		}
 		if fail != nil && !errors.Is(fail, errEnough) {
 			return nil, s.jetStream("parked work", fail)
@@ -66,12 +70,20 @@ type parkedPage struct {
 	content           bool
 }
 
+// cut cuts off text that a page has no room for.
+func cut(s string) string {
+	const longest = 4 << 10
+	return strings.ToValidUTF8(s[:min(len(s), longest)], "")
+}
+
 // add adds parked work, of which left more follow. It fails with errEnough when the page is full.
 func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
 	w := &coppicev1.Parked{}
 	if err := proto.Unmarshal(data, w); err != nil {
 		w = &coppicev1.Parked{Error: fmt.Sprintf("this is not parked work: %v", err)}
 	}
+	// The client that parks it says what is in it.
+	w.Subject, w.Error, w.By = cut(w.GetSubject()), cut(w.GetError()), cut(w.GetBy())
 	if !p.content {
 		w.Message = nil
 	}

@@ -272,7 +272,11 @@ func (r *logReading) flush(end bool) error {
 		b.Next = r.entries[len(r.entries)-1].GetSequence() + 1
 	}
 	r.entries, r.size = nil, 0
-	return r.out.send(b)
+	err := r.out.send(b)
+	if err != nil && len(b.GetEntries()) > 0 {
+		r.next = b.GetEntries()[0].GetSequence() // none of them was sent
+	}
+	return err
 }
 
 func (r *logReading) end() error { return r.flush(true) }

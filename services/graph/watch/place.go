@@ -61,9 +61,6 @@ func (h *Hub) admit(in *interest, t *Target) (*place, error) {
 		}
 		at.number, at.revision = in.first, t.From
 	}
-	if !h.watches.Try(t.Actor) {
-		return nil, h.tooMany(t.Actor)
-	}
 	in.places[at] = struct{}{}
 	return at, nil
 }
@@ -80,8 +77,7 @@ func (h *Hub) tooMany(actor string) *lifecycle.Error {
 	return e
 }
 
-func (h *Hub) leave(at *place, actor string) {
-	h.watches.Release(actor)
+func (h *Hub) leave(at *place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(at.in.places, at)

@@ -52,6 +52,11 @@ const (
 // Serve serves a watch until ctx ends or it fails. What the client should know
 // of a failure is a *lifecycle.Error.
 func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
+	// Before it waits: what waits is a watch as well.
+	if !h.watches.Try(t.Actor) {
+		return h.tooMany(t.Actor)
+	}
+	defer h.watches.Release(t.Actor)
 	joining, cancel := context.WithTimeout(ctx, patience)
 	at, err := h.join(joining, &t)
 	cancel()
@@ -66,7 +71,7 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	case err != nil:
 		return err
 	}
-	defer h.leave(at, t.Actor)
+	defer h.leave(at)
 	w := &session{t: t, last: at.revision}
 	switch {
 	case t.From != 0:
