@@ -28,15 +28,15 @@ type Commands struct {
 	offset atomic.Int64 // of the server's time from Now, in nanoseconds
 }
 
-// mostIDs is how many ids a command is tried with at most: more than one if the
-// server's clock is set meanwhile.
+// mostIDs is the maximum number of ids that a command is tried with. More than one is
+// needed only if the server's clock is set between attempts.
 const mostIDs = 3
 
-// Retry is the function Retry for a command: do sends it with a header that has the
-// command's id, the same for all attempts. If the server refuses the id for its time,
-// the command gets a new one by the server's time. It keeps the id, and Retry returns
-// the refusal, if an earlier attempt may have reached a service and its outcome is not
-// known: under another id the command could be carried out twice.
+// Retry is the function Retry for a command. do sends the command with a header that
+// has the command's id, the same in all attempts. If the server refuses the id because
+// of its time, the next attempt has a new id with the server's time. But if an earlier
+// attempt may have reached a service and its outcome is unknown, Retry returns the
+// refusal: with another id the command could be carried out twice.
 func (c *Commands) Retry(ctx context.Context, timeout time.Duration, do func(context.Context, nats.Header) error) error {
 	header := c.header()
 	doubtful, ids := false, 1
@@ -84,7 +84,7 @@ func (c *Commands) now() time.Time {
 	return time.Now()
 }
 
-// correct has later ids go by the server's time.
+// correct sets the offset, so that later ids have the server's time.
 func (c *Commands) correct(server lifecycle.Time) {
 	c.offset.Store(int64(server.Time().Sub(c.now())))
 }

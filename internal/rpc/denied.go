@@ -32,8 +32,8 @@ var (
 	conns   = map[*nats.Conn]*waits{}
 )
 
-// waitsOf returns the waits of a connection, and begins to listen for violations.
-// The connection's own error handler is called as before.
+// waitsOf returns the waits of a connection. At the first call for a connection it
+// starts to listen for violations; the connection's own error handler is still called.
 func waitsOf(nc *nats.Conn) *waits {
 	connsMu.Lock()
 	defer connsMu.Unlock()

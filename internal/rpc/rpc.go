@@ -1,5 +1,5 @@
-// Package rpc sends requests to the graph service and understands its answers:
-// what the SDK and the services have in common.
+// Package rpc sends requests to the graph service and decodes its replies. The SDK
+// and the services share it.
 package rpc
 
 import (
@@ -22,9 +22,9 @@ import (
 
 // Call sends a request and decodes its reply. It does not retry.
 //
-// A refusal is a *lifecycle.Error. Nobody who answers is one with
-// lifecycle.ReasonNotReady; no answer in time is one with
-// lifecycle.ReasonTimeout, and then it is not known what became of the request.
+// A refusal is a *lifecycle.Error. The reason is lifecycle.ReasonNotReady if no service
+// answers the subject, and lifecycle.ReasonTimeout if no reply arrives in time. After a
+// timeout the outcome of the request is unknown.
 func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, request, reply proto.Message) error {
 	data, err := Encode(request)
 	if err != nil {
@@ -33,8 +33,8 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	return Send(ctx, nc, subject, header, data, reply)
 }
 
-// Encode encodes a request with its version: the field protocol of every
-// request message. Two encodings one behind the other are one of both requests.
+// Encode encodes a request and its version, the field protocol of every request
+// message. The concatenation of two encodings is the encoding of the merged request.
 func Encode(request proto.Message) ([]byte, error) {
 	data, err := objectcodec.Marshal(request)
 	if err != nil {
@@ -46,8 +46,8 @@ func Encode(request proto.Message) ([]byte, error) {
 // protocolField is the number of the field protocol, the same in every request.
 const protocolField protowire.Number = 15
 
-// Header returns the headers of a request: those that are given, and the one
-// that names its verb. It may change the map.
+// Header adds the header that names the verb to the headers of a request, and returns
+// them. It may change the map.
 func Header(subject string, header nats.Header) nats.Header {
 	if header == nil {
 		header = nats.Header{}
@@ -97,15 +97,15 @@ func transport(subject string, err error) error {
 	return fmt.Errorf("%s: %w", subject, err)
 }
 
-// Answers reports whether there is somebody who answers requests on a subject:
-// false if it is known that there is nobody, or that there is no connection. It
-// sends an empty message, which is refused there.
+// Answers reports whether a service answers requests on a subject. It returns false
+// only if the server reports that no service does, or if there is no connection. It
+// sends an empty message, which services refuse.
 func Answers(ctx context.Context, nc *nats.Conn, subject string) bool {
 	_, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject})
 	return !errors.Is(err, nats.ErrNoResponders) && nc.IsConnected()
 }
 
-// Refusal returns the error that a reply says, nil if it says none.
+// Refusal returns the error in a reply, nil if it has none.
 func Refusal(m *nats.Msg) error {
 	code := m.Header.Get(micro.ErrorCodeHeader)
 	if code == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the metrics of a service that works.
+// Metrics are the metrics of a service that handles work messages.
 type Metrics struct {
 	messages    *prometheus.CounterVec
 	redelivered *prometheus.CounterVec
@@ -30,15 +30,15 @@ func NewMetrics(r prometheus.Registerer, service string) *Metrics {
 	}
 }
 
-// What became of a message, as metrics name it.
+// The outcomes of a message, as metrics name them.
 const (
 	outcomeDone   = "done"
 	outcomeFailed = "failed"
 	outcomeParked = "parked"
 )
 
-// Of observes the messages of a queue. Its counters are there from the start:
-// of one that appears with its first count, a rate would miss that.
+// Of returns an observer of the messages of a queue. It creates the queue's counters at
+// once: if a counter appeared with its first count, rate() would miss that count.
 func (m *Metrics) Of(realm, queue string) func(Outcome) {
 	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeParked} {
 		m.messages.WithLabelValues(realm, queue, outcome)
@@ -60,10 +60,10 @@ func (m *Metrics) Of(realm, queue string) func(Outcome) {
 	}
 }
 
-// Opened says whether the consumer of a queue is there.
+// Opened records whether the consumer of a queue exists.
 func (m *Metrics) Opened(open bool) { m.working.Store(open) }
 
-// Ready returns nil when work can be taken.
+// Ready returns nil while the consumer exists.
 func (m *Metrics) Ready() error {
 	if !m.working.Load() {
 		return errors.New("waiting for the work stream")

@@ -25,22 +25,22 @@ type Message struct {
 	reply string
 }
 
-// What is said of a message.
+// The acknowledgements of a message.
 const (
 	ack        = "+ACK"
 	nak        = "-NAK"
 	inProgress = "+WPI"
 )
 
-// answer says something of a message. If that is lost the message comes again, which
-// does no harm.
+// answer sends an acknowledgement. If it is lost the server delivers the message again,
+// which does no harm.
 func (m *Message) answer(what string) { _ = m.nc.Publish(m.reply, []byte(what)) }
 
 func (m *Message) nakWithDelay(d time.Duration) {
 	m.answer(fmt.Sprintf(nak+` {"delay":%d}`, d.Nanoseconds()))
 }
 
-// Pull requests. One that waits has the server say every heartbeat that it still does.
+// Times of pull requests. While a request waits, the server sends a heartbeat.
 const (
 	pullNow     = `{"batch":1,"no_wait":true}`
 	pullWaiting = `{"batch":1,"expires":30000000000,"idle_heartbeat":2000000000}`
@@ -53,12 +53,12 @@ var (
 	errNoConsumer = errors.New("there is no such consumer yet")
 )
 
-// pull asks the consumer for a message, and returns nil if there was none in time.
+// pull requests a message from the consumer, and returns nil if none arrives in time.
 //
-// It needs to publish to bus.PullSubject and nothing else of JetStream's API, which
-// no permission can restrict to what a client may do. Each request has a
-// subscription of its own: where it came from another account, the server
-// forgets at its end where replies go.
+// It publishes to bus.PullSubject and to nothing else of JetStream's API, because
+// permissions cannot restrict that API to what a client may do. Each request has a
+// subscription of its own: if the request comes from another account, the server drops
+// the reply mapping when the request ends.
 func (c *Config) pull(ctx context.Context, request string) (*Message, error) {
 	inbox := c.Conn.NewInbox()
 	sub, err := c.Conn.SubscribeSync(inbox)

@@ -1,13 +1,12 @@
-// Package worker takes messages from a durable consumer and handles them, many
-// at once. It is what garbage processors, finalizers and the SDK's finalizer
-// runner have in common.
+// Package worker takes messages from a durable consumer and handles several of them
+// concurrently. Garbage processors, finalizers and the SDK's finalizer runner use it.
 //
-// A message is acknowledged when its handler has succeeded; before that it says
-// every few seconds that it is being worked on, so that only a worker that died
-// or lost its connection loses it to another. A handler that failed gets the
-// message again, later and later. One that fails for a reason that waiting does
-// not cure is parked after a number of attempts: copied to where people can see
-// it and replay it, and taken out of the way.
+// A message is acknowledged when its handler has succeeded. Until then the worker
+// extends the acknowledgement deadline every few seconds, so that the server delivers
+// the message to another worker only if this one died or lost its connection. When a
+// handler fails, its message is delivered again with increasing delays. If it keeps
+// failing for a reason that waiting does not cure, it is parked: copied to a stream
+// where operators can inspect and retry it, and removed from the queue.
 package worker
 
 import (
@@ -33,41 +32,41 @@ type Config struct {
 	Realm   string
 	Stream  string
 	Durable string
-	// Ensure has the consumer created if there is none, and returns its ack wait;
-	// nil to wait for a consumer with AckWait. An error of lifecycle.ReasonBadRequest
-	// or lifecycle.ReasonConflict ends Run.
+	// Ensure creates the consumer if it does not exist, and returns its ack wait. If
+	// Ensure is nil, Run waits for a consumer with AckWait. An error of
+	// lifecycle.ReasonBadRequest or lifecycle.ReasonConflict ends Run.
 	Ensure func(ctx context.Context) (ackWait time.Duration, err error)
-	// AckWait is after how long a message is delivered again of which nothing is
-	// said; bus.WorkAckWait.
+	// AckWait is the time after which the server delivers a message again that is
+	// neither acknowledged nor in progress. The default is bus.WorkAckWait.
 	AckWait time.Duration
-	// Concurrency is how many messages are handled at once; 1.
+	// Concurrency is how many messages are handled at once. The default is 1.
 	Concurrency int
-	// Handle handles a message. Its context ends some time after the
-	// worker's, so that what was begun can be finished.
+	// Handle handles a message. Its context ends Grace after that of Run, so that
+	// handlers can finish.
 	Handle func(ctx context.Context, m *Message) error
-	// ParkAfter is how often a message is tried that fails for a reason that
-	// waiting does not cure; 5.
+	// ParkAfter is how often a message is tried before it is parked, if it fails for
+	// a reason that waiting does not cure. The default is 5.
 	ParkAfter uint64
-	// Backoff is the pause after the first failure, which doubles with each
-	// up to MaxBackoff; 200 ms and 1 minute.
+	// Backoff is the pause after the first failure. It doubles with each further
+	// failure, up to MaxBackoff. The defaults are 200 ms and 1 minute.
 	Backoff, MaxBackoff time.Duration
-	// Grace is how long what was begun may go on when ctx has ended; 5 s.
+	// Grace is how long handlers may continue after ctx has ended. The default is 5 s.
 	Grace time.Duration
-	// Peer reports whether those are there whom Handle needs; nil if it needs
-	// nobody. When ctx has ended and they are not, what was begun does not go
-	// on: it would wait for them for as long as it may. It is asked by one
-	// goroutine, with a context that ends soon.
+	// Peer reports whether the services that Handle calls are available; nil if it
+	// calls none. After ctx has ended, handlers are canceled if it returns false,
+	// since they could only wait until Grace is over. One goroutine calls it, with a
+	// context that ends soon.
 	Peer func(ctx context.Context) bool
-	// By names this worker to people.
+	// By names this worker in parked messages.
 	By  string
 	Log *slog.Logger
-	// Observe gets what became of each message.
+	// Observe is called with the outcome of each message.
 	Observe func(Outcome)
-	// Opened is told whether the consumer is there.
+	// Opened is called when the consumer appears or disappears.
 	Opened func(bool)
 }
 
-// Outcome is what became of a message.
+// Outcome is the outcome of a message.
 type Outcome struct {
 	Err         error
 	Redelivered bool
@@ -113,8 +112,8 @@ func (c *Config) defaults() {
 	}
 }
 
-// Run works until ctx ends. It waits for the stream and the consumer to be
-// there, and returns an error only for what waiting does not cure.
+// Run handles messages until ctx ends. It waits until the stream and the consumer
+// exist, and returns an error only if waiting does not help.
 func Run(ctx context.Context, c Config) error {
 	c.defaults()
 	said, pause := "", firstPause
@@ -129,7 +128,7 @@ func Run(ctx context.Context, c Config) error {
 		var refusal *lifecycle.Error
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was asked to end
+			return nil //nolint:nilerr // ctx has ended
 		case errors.As(err, &refusal) && (refusal.Reason == lifecycle.ReasonBadRequest || refusal.Reason == lifecycle.ReasonConflict):
 			return err
 		case err != nil && err.Error() != said:
@@ -145,14 +144,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 }
 
-// How long to wait for what is not there yet.
+// Pauses between attempts to find the stream or the consumer.
 const (
 	firstPause   = 20 * time.Millisecond
 	longestPause = time.Second
 )
 
-// open makes sure that the consumer is there. That it does by pulling once, so that it
-// may get a message.
+// open fails unless the consumer exists, which Config.Ensure may create. It pulls once
+// to find out, and may therefore return a message.
 func open(ctx context.Context, c *Config) (ackWait time.Duration, first *Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -166,8 +165,8 @@ func open(ctx context.Context, c *Config) (ackWait time.Duration, first *Message
 	return ackWait, first, err
 }
 
-// work handles messages, the first of which may be there already, until ctx ends
-// or the consumer is lost.
+// work handles messages, beginning with first unless that is nil, until ctx ends or the
+// consumer is lost.
 func work(ctx context.Context, c *Config, first *Message, ackWait time.Duration) error {
 	handling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -184,8 +183,8 @@ func work(ctx context.Context, c *Config, first *Message, ackWait time.Duration)
 	return g.Wait()
 }
 
-// giveUp cancels what was begun when it has had its time, or when nobody is
-// there whom it needs.
+// giveUp cancels running handlers when Config.Grace is over, or earlier when
+// Config.Peer returns false.
 func giveUp(handling context.Context, cancel context.CancelFunc, c *Config) {
 	time.AfterFunc(c.Grace, cancel)
 	for c.Peer != nil && handling.Err() == nil {
@@ -202,15 +201,15 @@ func giveUp(handling context.Context, cancel context.CancelFunc, c *Config) {
 	}
 }
 
-// How long to wait for an answer of Config.Peer, and before it is asked again.
+// The timeout of Config.Peer, and the pause between two calls of it.
 const (
 	peerTimeout = 250 * time.Millisecond
 	peerPause   = 50 * time.Millisecond
 )
 
-// loop handles messages one after the other. A message is asked for when there
-// is somebody to handle it: one that waited here for its turn would say nothing
-// of itself, and be delivered to another meanwhile.
+// loop handles messages one after the other. It requests a message only when it is
+// ready to handle it: nothing would extend the deadline of a message that waited here,
+// and the server would deliver it to another worker meanwhile.
 func loop(ctx, handling context.Context, c *Config, m *Message, ackWait time.Duration) error {
 	for {
 		if m != nil {
@@ -222,7 +221,8 @@ func loop(ctx, handling context.Context, c *Config, m *Message, ackWait time.Dur
 		var err error
 		m, err = c.pull(ctx, pullWaiting)
 		if errors.Is(err, errSilent) {
-			// The server is away, and is asked again; or the consumer is gone.
+			// Either the server is unavailable, and the pull is repeated, or the consumer
+			// was deleted.
 			if m, err = c.pull(ctx, pullNow); errors.Is(err, errSilent) {
 				m, err = nil, nil
 			}
@@ -233,7 +233,7 @@ func loop(ctx, handling context.Context, c *Config, m *Message, ackWait time.Dur
 	}
 }
 
-// handle handles one message, and says that it does while it does.
+// handle handles one message, and extends its deadline until the handler returns.
 func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -255,7 +255,7 @@ func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 	var permanent permanentError
 	switch {
 	case err == nil:
-		// Without the acknowledgement it comes again, which does no harm.
+		// If the acknowledgement is lost the message is delivered again, which does no harm.
 		m.answer(ack)
 	case ctx.Err() != nil:
 		m.answer(nak)
@@ -280,7 +280,8 @@ func backoff(c *Config, attempts uint64) time.Duration {
 	return min(pause, c.MaxBackoff)
 }
 
-// park puts a message where people can see it. If that fails, it comes again.
+// park copies a message to the stream of parked work and acknowledges it. If the copy
+// cannot be stored, the message is delivered again.
 func park(ctx context.Context, c *Config, m *Message, why error) bool {
 	data, err := proto.Marshal(&coppicev1.Parked{
 		Subject: m.Subject, Message: m.Data, Error: shortened(why.Error()), Attempts: uint32(m.Delivered),
@@ -303,7 +304,7 @@ func park(ctx context.Context, c *Config, m *Message, why error) bool {
 	return true
 }
 
-// shortened cuts off the text of an error that parked work has no room for.
+// shortened truncates the text of an error to the size that parked work has room for.
 func shortened(text string) string {
 	const longest = 4 << 10
 	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
