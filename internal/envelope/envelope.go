@@ -1,5 +1,6 @@
-// Package envelope makes commits into messages of the log's stream, and back.
-// Both are encodings of coppice.v1.Commit, the message perhaps a compressed one.
+// Package envelope converts commits to messages of the log's stream, and back. Both are
+// encodings of coppice.v1.Commit. Large messages are compressed, and each message ends
+// with its position and an authentication code.
 package envelope
 
 import (
@@ -15,23 +16,23 @@ import (
 	"github.com/coppice-gc/coppice/internal/wire"
 )
 
-// Bounds of what is compressed.
+// Bounds of compression.
 const (
-	// leastCompressed is the size from which on a commit is compressed, in
-	// bytes: smaller ones have little that repeats.
+	// leastCompressed is the size in bytes from which on a commit is compressed.
+	// Smaller commits have little that repeats.
 	leastCompressed = 4 << 10
-	// maxRatio is more than how many bytes a byte of a block stands for: three
-	// stand for 64 at the most.
+	// maxRatio is an upper bound of the compression ratio. A Snappy block encodes at
+	// most 64 bytes in three.
 	maxRatio = 22
 )
 
 // Field numbers of coppice.v1.Commit.
 const (
-	firstRevision = 6 // with those below it, of the header
+	firstRevision = 6 // like the lower numbers, in the header
 	compressed    = 11
-	sequence      = 12 // of the header
-	position      = 13 // with mac, behind the commit
-	key           = 14 // of the header
+	sequence      = 12 // in the header
+	position      = 13 // like mac, behind the commit
+	key           = 14 // in the header
 	mac           = 15
 )
 
@@ -46,32 +47,32 @@ const (
 	trailer      = positionSize + macSize
 )
 
-// What the two fields begin with: their tags, and the length of the second.
+// The first bytes of the two fields: their tags, and the length of the second.
 const (
 	positionStart = string(rune(position<<3 | protowire.Fixed64Type))
 	macStart      = string(rune(mac<<3|protowire.BytesType)) + string(rune(MACSize))
 )
 
-// ErrMalformed is returned for a message that stands for no commit.
+// ErrMalformed is returned for a message that contains no commit.
 var ErrMalformed = errors.New("malformed message of the log")
 
-// overhead is more than what precedes a block.
+// overhead is an upper bound of the size of a block's tag and length, in bytes.
 const overhead = 16
 
-// scratch holds blocks until they are a part of a message.
+// scratch has buffers for blocks that are copied into a message.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // Authenticate returns the authentication code of a message without its last field.
 type Authenticate func(message []byte) [MACSize]byte
 
-// Seal returns the message that stands for a commit at a position of the stream: the
-// commit itself or, where that saves an eighth, its header and a Snappy block of the
-// rest; and then its position and its authentication code. The message may share the
-// memory of the commit, also behind its end. It is safe for concurrent use.
+// Seal returns the message for a commit at a position of the stream: the commit, the
+// position and the authentication code. If it saves at least an eighth of the size, what
+// follows the commit's header is a Snappy block. The message may share the memory of the
+// commit, also the capacity behind its end. Seal is safe for concurrent use.
 //
-// What compresses is what objects that are made together share: bodies, labels,
-// references. It counts wherever bytes do: they are sent, synced, and all read
-// again by a server that was killed.
+// Commits compress well because objects that are created together have similar bodies,
+// labels and references. A smaller message is sent and synced faster, and read faster by
+// a NATS server that restarts.
 func Seal(commit []byte, position uint64, authenticate Authenticate) (message []byte) {
 	message = compress(commit)
 	message = append(message, make([]byte, trailer)...)
@@ -79,7 +80,7 @@ func Seal(commit []byte, position uint64, authenticate Authenticate) (message []
 	return message
 }
 
-// Move changes a message that Seal has returned to stand at another position.
+// Move sets another position in a message that Seal has returned.
 func Move(message []byte, position uint64, authenticate Authenticate) {
 	at := len(message) - trailer
 	copy(message[at:], positionStart)
@@ -90,15 +91,15 @@ func Move(message []byte, position uint64, authenticate Authenticate) {
 	copy(message[at+2:], code[:])
 }
 
-// Trailer is how a message ends.
+// Trailer is the end of a message, behind the commit.
 type Trailer struct {
 	Position      uint64
 	Authenticated []byte // what Code authenticates
 	Code          []byte
 }
 
-// Split returns the commit of a message, which may be compressed, and how it ends. It
-// fails with ErrMalformed for a message that has no position or no code.
+// Split returns the commit of a message, which may be compressed, and the trailer. It
+// returns ErrMalformed if the message has no position or no authentication code.
 func Split(message []byte) (commit []byte, t Trailer, err error) {
 	at := len(message) - trailer
 	if at < 0 || string(message[at:at+1]) != positionStart || string(message[at+positionSize:at+positionSize+2]) != macStart {
@@ -109,7 +110,7 @@ func Split(message []byte) (commit []byte, t Trailer, err error) {
 	return message[:at:at], t, nil
 }
 
-// compress returns the commit, or its header and a block of the rest.
+// compress returns the commit, or its header and a Snappy block of the rest.
 func compress(commit []byte) []byte {
 	header := headerEnd(commit)
 	if len(commit) < leastCompressed || header == 0 {
@@ -127,17 +128,17 @@ func compress(commit []byte) []byte {
 	return wire.AppendBytes(message, compressed, block)
 }
 
-// Open returns the commit for which a message of the stream stands, which may
-// share the message's memory. It fails with ErrMalformed for a block that is not
-// one, or is not the end of the message, and for a message without an
-// authentication code. It does not check that code, which takes the key.
+// Open returns the commit in a message of the stream. The commit may share the message's
+// memory. Open returns ErrMalformed if a block is corrupt or is not the last part of the
+// commit, or if the message has no authentication code. It does not check that code: only
+// the owner of the key can.
 func Open(message []byte) (commit []byte, err error) {
 	var room []byte
 	return OpenInto(&room, message)
 }
 
-// OpenInto is Open with room for what is decompressed, which grows if it is not
-// enough, and which the commit may share.
+// OpenInto is Open, and decompresses into *room, which grows if necessary. The commit may
+// share its memory.
 func OpenInto(room *[]byte, message []byte) (commit []byte, err error) {
 	message, _, err = Split(message)
 	if err != nil {
@@ -153,7 +154,7 @@ func OpenInto(room *[]byte, message []byte) (commit []byte, err error) {
 	}
 	n, err := s2.DecodedLen(block)
 	if err == nil && n > maxRatio*len(block) {
-		err = errors.New("no block holds as much as this one says")
+		err = errors.New("the block claims a larger content than any block can have")
 	}
 	if err == nil {
 		if cap(*room) < header+n {
@@ -172,8 +173,8 @@ func OpenInto(room *[]byte, message []byte) (commit []byte, err error) {
 	return commit, nil
 }
 
-// Size is how many bytes the commit has for which a message stands, as far as
-// that says without being opened.
+// Size returns the size in bytes of the commit in a message, by what the message claims:
+// it does not open it.
 func Size(message []byte) int {
 	header := headerEnd(message)
 	if block, _, ok := compressedAt(message[header:]); ok {
@@ -184,7 +185,8 @@ func Size(message []byte) int {
 	return max(len(message)-trailer, 0)
 }
 
-// compressedAt is the block that b begins with, if it does, and what follows it.
+// compressedAt returns the block that b begins with and the bytes behind it. ok is false
+// if b does not begin with a block.
 func compressedAt(b []byte) (block, after []byte, ok bool) {
 	number, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || number != compressed || typ != protowire.BytesType {
@@ -197,7 +199,8 @@ func compressedAt(b []byte) (block, after []byte, ok bool) {
 	return block, b[n+m:], true
 }
 
-// headerEnd is where the header of a commit ends, 0 for what does not begin with one.
+// headerEnd returns the offset of the end of a commit's header, 0 if b does not begin
+// with one.
 func headerEnd(b []byte) (end int) {
 	for end < len(b) {
 		number, _, n := protowire.ConsumeField(b[end:])

@@ -1,7 +1,7 @@
-// Package nodecodec reads and writes coppice.v1.Node, the record on which
-// cascades run, without reflection: it is encoded and decoded once for every
-// object that a cascade touches. The encoding is exactly that of the .proto
-// file; a test holds it against the generated code.
+// Package nodecodec encodes and decodes coppice.v1.Node without reflection. A cascade
+// decodes and encodes the node of every object that it changes, so that the codec's
+// speed is the cascade's. The encoding is exactly that of the .proto file; a test
+// compares it with the generated code.
 package nodecodec
 
 import (
@@ -44,8 +44,8 @@ const (
 	ownerBlocking   = 6
 )
 
-// Append appends the encoding of n. The revision is not part of it: in the log
-// it is the event's, and in the state it stands in front.
+// Append appends the encoding of n. The encoding does not contain the revision: in the
+// log the event has it, and in the state it precedes the node.
 func Append(b []byte, n *lifecycle.Node) []byte {
 	b = wire.AppendBytes(b, nodeUID, string(n.UID))
 	b = wire.AppendBytes(b, nodeAPIVersion, n.APIVersion)
@@ -123,7 +123,8 @@ func appendTernary(b []byte, field protowire.Number, t lifecycle.Ternary) []byte
 	return protowire.AppendVarint(b, protowire.EncodeBool(t == lifecycle.True))
 }
 
-// UID is that of the node whose encoding is b, empty if b does not begin with it.
+// UID returns the uid of the node whose encoding is b, or "" if b does not begin with a
+// valid uid.
 func UID(b []byte) uid.UID {
 	r := wire.Read(b)
 	if f, ok := r.Next(); ok && f.Number == nodeUID {
@@ -134,8 +135,8 @@ func UID(b []byte) uid.UID {
 	return ""
 }
 
-// Decode reads a node. It copies b once; all strings of the node share that
-// copy. Fields that it does not know are skipped.
+// Decode decodes a node. It copies b once, and all strings of the node share that copy.
+// It skips unknown fields.
 func Decode(b []byte) (*lifecycle.Node, error) {
 	var room struct { // most nodes have one owner
 		node  lifecycle.Node
@@ -149,8 +150,8 @@ func Decode(b []byte) (*lifecycle.Node, error) {
 	return &at.node, nil
 }
 
-// DecodeInto is Decode into a node that was used before, whose Owners are
-// written over. s is b as a string, which the strings of the node share.
+// DecodeInto decodes into an existing node and overwrites the array of its Owners. s must
+// be string(b); the strings of the node share its memory.
 func DecodeInto(n *lifecycle.Node, b []byte, s string) error {
 	owners := n.Owners[:0]
 	*n = lifecycle.Node{}
@@ -216,8 +217,8 @@ func optional(v uint64) *int64 {
 	return &i
 }
 
-// DecodeOwner reads a NodeOwner from b. s is the same bytes as a string, which
-// the strings of the result share.
+// DecodeOwner decodes a NodeOwner from b. s must be string(b); the strings of the result
+// share its memory.
 func DecodeOwner(b []byte, s string) (o lifecycle.OwnerReference, err error) {
 	r := wire.Read(b)
 	for f, ok := r.Next(); ok; f, ok = r.Next() {

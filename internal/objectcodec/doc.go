@@ -1,10 +1,9 @@
-// Package objectcodec reads and writes requests with objects, the replies to
-// them, and the bodies of objects without reflection: each object that is
-// created or updated is in them. The encoding is exactly that of the .proto
-// files; tests hold it against the generated code.
+// Package objectcodec encodes and decodes requests with objects, their replies, and the
+// bodies of objects without reflection, because every created or updated object passes
+// through them. The encoding is exactly that of the .proto files; tests compare it with
+// the generated code.
 //
-// What objects seldom have, and whatever is not as it should be, is left to the
-// generated code, which is then given the whole message.
+// A message with rare or malformed fields is passed to the generated code instead.
 package objectcodec
 
 import (
@@ -73,7 +72,8 @@ const (
 	bodyResult       = 7
 )
 
-// Marshal is proto.Marshal.
+// Marshal encodes m as proto.Marshal does. Only ObjectsRequest and ObjectsReply are
+// encoded without reflection.
 func Marshal(m proto.Message) ([]byte, error) {
 	var w writer
 	switch m := m.(type) {
@@ -90,7 +90,8 @@ func Marshal(m proto.Message) ([]byte, error) {
 	return w.b, nil
 }
 
-// Unmarshal is proto.Unmarshal.
+// Unmarshal decodes b into m as proto.Unmarshal does. Only ObjectsRequest and
+// ObjectsReply are decoded without reflection.
 func Unmarshal(b []byte, m proto.Message) error {
 	var r reader
 	switch m := m.(type) {
@@ -109,7 +110,7 @@ func Unmarshal(b []byte, m proto.Message) error {
 	return nil
 }
 
-// MarshalBody is the deterministic encoding of a body, never nil.
+// MarshalBody returns the deterministic encoding of a body, which is never nil.
 func MarshalBody(body *coppicev1.Body) ([]byte, error) {
 	var w writer
 	w.body(body)

@@ -10,11 +10,11 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// reader reads messages. What it has read counts for nothing once it is odd.
+// reader decodes messages. Once odd is set, what it has decoded must be discarded.
 type reader struct {
-	odd bool // there is something that the generated code has to read
+	odd bool // the generated code has to decode the message
 
-	// Those of the object before: as a rule all have the same.
+	// The values of the previous object: usually all objects have the same.
 	apiVersion, kind string
 }
 
@@ -25,13 +25,14 @@ const (
 	asText = uint64(protowire.BytesType)
 )
 
-// field is a field of a message: a number, or where its bytes are.
+// field is a field of a message: its number if it is a varint, otherwise the range of
+// its bytes.
 type field struct {
 	tag, value uint64
 	start, end int
 }
 
-// next reads the field at a place of b, and returns the place behind it.
+// next decodes the field at an offset of b, and returns the offset behind it.
 func (r *reader) next(b []byte, at int) (f field, behind int) {
 	var n, m int
 	if f.tag, n = protowire.ConsumeVarint(b[at:]); n < 0 {
@@ -144,7 +145,7 @@ func (r *reader) object(b []byte) *coppicev1.Object {
 	return m
 }
 
-// meta reads metadata. s is b, and shared by the strings of the result.
+// meta decodes metadata. s is string(b); the strings of the result share its memory.
 func (r *reader) meta(b []byte, s string, m *coppicev1.ObjectMeta) {
 	for at := 0; at < len(b) && !r.odd; {
 		var f field
@@ -246,13 +247,13 @@ func (r *reader) time(b []byte) *timestamppb.Timestamp {
 	return m
 }
 
-// text is s, which must be UTF-8.
+// text returns s, and sets odd if s is not UTF-8.
 func (r *reader) text(s string) string {
 	r.odd = r.odd || !utf8.ValidString(s)
 	return s
 }
 
-// again is the text, in the memory of the last if it is the same.
+// again returns b as a string. It returns *last, without allocating, if that is equal.
 func (r *reader) again(last *string, b []byte) string {
 	if string(b) != *last {
 		*last = r.text(string(b))
@@ -260,5 +261,5 @@ func (r *reader) again(last *string, b []byte) string {
 	return *last
 }
 
-// once: the generated code merges what is there twice.
+// once sets odd if a field occurs a second time: the generated code merges such fields.
 func (r *reader) once(first bool) { r.odd = r.odd || !first }

@@ -8,8 +8,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Size is the size of an object's encoding in bytes, without fields that are
-// not known.
+// Size returns the size of an object's encoding in bytes, without unknown fields.
 func Size(o *coppicev1.Object) int {
 	size := text(len(o.GetApiVersion())) + text(len(o.GetKind())) +
 		text(len(o.GetSpec())) + text(len(o.GetStatus())) + text(len(o.GetExtra()))
@@ -19,8 +18,7 @@ func Size(o *coppicev1.Object) int {
 	return size
 }
 
-// ResultSize is the size of a result's encoding in bytes, without fields that
-// are not known.
+// ResultSize returns the size of a result's encoding in bytes, without unknown fields.
 func ResultSize(r *coppicev1.Result) int {
 	size := varint(uint64(r.GetCode()))
 	if r.GetObject() != nil {

@@ -15,7 +15,7 @@ import (
 // writer appends messages to b.
 type writer struct {
 	b   []byte
-	odd bool // there is something that the generated code has to write
+	odd bool // the generated code has to encode the message
 }
 
 func (w *writer) request(m *coppicev1.ObjectsRequest) {
@@ -43,8 +43,8 @@ func (w *writer) reply(m *coppicev1.ObjectsReply) {
 	w.b = wire.AppendVarint(w.b, replyRevision, m.GetRevision())
 }
 
-// room is what so many elements take, as a rule, where the first has that size,
-// but no more than is worth it if they do not.
+// room estimates the size of n elements in bytes from the size of the first. It is
+// bounded, because the other elements may be smaller.
 func room(n, first int) int { return min(32+n*(first+8), 1<<20) }
 
 func (w *writer) result(r *coppicev1.Result) {
@@ -121,7 +121,8 @@ func (w *writer) owner(o *coppicev1.OwnerReference) {
 	w.b = wire.Close(w.b, at)
 }
 
-// body writes maps in the order of their keys, so that there is one encoding.
+// body encodes maps in the order of their keys, so that equal bodies have equal
+// encodings.
 func (w *writer) body(m *coppicev1.Body) {
 	w.known(m.ProtoReflect().GetUnknown())
 	var few [8]entry
@@ -182,7 +183,7 @@ func (w *writer) entry(field protowire.Number, k, v string) {
 	w.element(entryValue, v)
 }
 
-// element writes a string even if it is empty.
+// element encodes a string, also an empty one.
 func (w *writer) element(field protowire.Number, s string) {
 	w.odd = w.odd || !utf8.ValidString(s)
 	w.b = wire.AppendElement(w.b, field, s)
