@@ -7,11 +7,11 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Class is what an owner reference means for the object that has it.
+// Class is the class of an owner reference: whether the owner keeps the object.
 type Class = coppicev1.OwnerClass
 
-// The classes. Only Dangling and Waiting let an object be collected; Unknown
-// is not absent (S2).
+// The classes. An object may be collected if all of its references are Dangling or
+// Waiting; an Unknown owner may exist (S2).
 const (
 	Solid    = coppicev1.OwnerClass_OWNER_CLASS_SOLID
 	Waiting  = coppicev1.OwnerClass_OWNER_CLASS_WAITING
@@ -22,11 +22,11 @@ const (
 // Classification is the class of one owner reference.
 type Classification struct {
 	Class Class
-	// Cause is the revision that made it so, where one did: the owner's
-	// removal, or its mark for deletion.
+	// Cause is the revision of the owner's removal or of its mark for deletion, if one
+	// of them led to the class; otherwise zero.
 	Cause uint64
-	// Until is when an unknown owner counts as absent if it does not turn
-	// up; zero if time alone does not tell.
+	// Until is when an unknown owner counts as absent if it does not appear before;
+	// zero if no passage of time makes it count as absent.
 	Until Time
 
 	why why
@@ -108,8 +108,8 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 		// A terminating owner without the foreground finalizer is solid.
 		return Classification{Class: Solid, why: whySolid}
 	}
-	// A recorded removal of just what the reference names outranks
-	// everything that may not be known about its kind.
+	// A recorded removal of exactly the object that the reference names counts even if
+	// its kind is not registered.
 	removal, same := uint64(0), false
 	if owner == nil {
 		removal, same = removedAs(v, r.UID, n.Claim(r))
@@ -137,9 +137,9 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 	return Classification{Class: Dangling, why: whyNeverSeen}
 }
 
-// unserved is a version that the kind does not have and that r names, or another
-// reference of n that is the same but for its version: the two stand and fall
-// together, as they are stripped together.
+// unserved returns a version that the kind does not have and that is named by r or by
+// another reference of n that differs from r only in its version. Such references have
+// the same class, because they are stripped together.
 func unserved(kind *Kind, n *Node, r *OwnerReference) string {
 	for i := range n.Owners {
 		o := &n.Owners[i]
@@ -150,10 +150,10 @@ func unserved(kind *Kind, n *Node, r *OwnerReference) string {
 	return ""
 }
 
-// removedAs finds the recorded removal of the object with this uid, and
-// whether it was what a claim says: in the dependent's namespace, or
-// cluster-scoped. If it was not, no such owner can come any more: a uid is
-// never used for another object (S6).
+// removedAs returns the revision at which the object with this uid was removed, and
+// whether the object matched the claim: in the dependent's namespace, or cluster-scoped.
+// If it did not match, no such owner can appear: a uid is never used for another object
+// (S6).
 func removedAs(v View, u uid.UID, claim Coordinates) (revision uint64, same bool) {
 	revision, same = v.Removed(u, claim)
 	if !same && claim.Namespace != "" {
@@ -163,11 +163,11 @@ func removedAs(v View, u uid.UID, claim Coordinates) (revision uint64, same bool
 	return revision, same
 }
 
-// mayReturnUntil is until when the removal of an owner does not count for n.
-// An import may restore what was removed, dependents before their owners; so
-// an object that an import brought after the removal waits until its session
-// closes (X11). Where n has changed since it was imported it is not known which
-// came first, and it waits as well.
+// mayReturnUntil returns the time until which the removal of an owner does not count for
+// n, zero if it counts now. An import may restore removed objects, dependents before their
+// owners. So an object that was imported after the removal waits until its import session
+// ends (X11). If n has changed since its import, it is unknown which was first, and n
+// waits as well.
 func mayReturnUntil(v View, n *Node, removal uint64) Time {
 	if n.Revision < removal {
 		return 0
@@ -175,8 +175,8 @@ func mayReturnUntil(v View, n *Node, removal uint64) Time {
 	return sessionEnd(v, n)
 }
 
-// sessionEnd is when the import session that brought n ends if nothing more
-// comes, zero if it was closed or there was none.
+// sessionEnd returns when the import session of n ends unless it gets further commands;
+// zero if it was closed or there was none.
 func sessionEnd(v View, n *Node) Time {
 	if n.ImportSession == "" {
 		return 0
@@ -184,10 +184,10 @@ func sessionEnd(v View, n *Node) Time {
 	return v.Session(n.ImportSession).Expires
 }
 
-// unknownUntil is when an owner of this kind that was never seen counts as
-// absent for n: at once for an object that was created through the API when
-// the kind was registered; otherwise a grace after the import, or after the
-// kind was registered, and not while the import session is open.
+// unknownUntil returns when an owner of this kind that was never seen counts as absent for
+// n. It is zero, for at once, if n was created through the API when the kind was
+// registered. Otherwise it is the owner grace after the import or after the registration
+// of the kind, and not before the import session ends.
 func unknownUntil(v View, n *Node, kind *Kind) Time {
 	start := n.ImportTime
 	if kind.RegisteredAt > n.Appeared() {

@@ -5,9 +5,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// The collector's commands. Each judges again, at the state of the commit that
-// acts: whoever proposed it may have looked at an older one. The answer is what
-// to write, or nothing where the proposal no longer holds.
+// The collector's commands. Each evaluates the object again, at the state of the commit
+// that acts, because the proposal may be based on an older state. It returns no events if
+// the proposal does not apply any more.
 
 // Collect decides a processor's proposal to collect n.
 func Collect(ctx *Context, n *Node) []Event {
@@ -25,7 +25,7 @@ func Collect(ctx *Context, n *Node) []Event {
 	})
 }
 
-// collectedBy is the policy by which the collector deletes n.
+// collectedBy returns the policy with which the collector deletes n.
 func collectedBy(ctx *Context, n *Node) string {
 	switch {
 	case ctx.Options().Propagation == Cascade:
@@ -38,8 +38,8 @@ func collectedBy(ctx *Context, n *Node) string {
 	return Background
 }
 
-// Strip decides a processor's proposal to remove the references of n that do
-// not hold it, while another does (A12.7). Unknown references stay.
+// Strip decides a processor's proposal to remove the dangling and waiting references of n,
+// while a solid owner keeps it (A12.7). Unknown references stay.
 func Strip(ctx *Context, n *Node) []Event {
 	if j := Judge(ctx.View, n, ctx.Now); j.Verdict != StripReferences {
 		return nil
@@ -55,13 +55,13 @@ func Strip(ctx *Context, n *Node) []Event {
 	return []Event{event}
 }
 
-// OrphanFrom decides the orphan finalizer's request to part n from an owner
-// that is being deleted with it (A15). Valid references go, also if n is itself
-// terminating; a reference that never fitted is judged on its own.
+// OrphanFrom decides the orphan finalizer's request to remove the references of n to an
+// owner that is being deleted (A15). It removes valid references, also if n itself is
+// terminating. References that were never valid are evaluated on their own.
 //
-// Until now the owner held n, so references that did not hold it were to be
-// removed as well (A12.7). They go first: otherwise n would be collected for
-// their sake or live, by who came first (S9).
+// Until now the owner kept n, so that dangling and waiting references were to be removed
+// (A12.7). They are removed first: otherwise it would depend on the order of work whether
+// n is collected because of them (S9).
 func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 	if !owner.Orphaning() || !owner.Acknowledged() || ctx.Now < sessionEnd(ctx.View, owner) {
 		return nil
@@ -82,15 +82,13 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 	return append(Strip(ctx, n), event)
 }
 
-// Finish decides that a built-in finalizer is done with n: the orphan
-// finalizer when no dependent has a valid reference to n any more (A15), the
-// foreground finalizer when no dependent delays it (A13, Delays), the contents
-// finalizer when the last object has gone (A5.7). Invariant 5 is about the first
-// two, which are not done while more dependents may come with the import that
-// brought n (R2).
+// Finish removes a built-in finalizer that is done from n: the orphan finalizer when no
+// dependent has a valid reference to n (A15), the foreground finalizer when no dependent
+// delays n (A13, Delays), the contents finalizer when no contents are left (A5.7). The
+// first two are not done while the import session of n may still add dependents (R2).
 //
-// kept are the dependents that an examination of all of them found to
-// be KeptByUnknown; see finishable. Only the foreground finalizer needs them.
+// kept are the dependents for which an examination of all dependents has found
+// KeptByUnknown; see finishable. Only the foreground finalizer needs them.
 func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
 	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
 		return nil
@@ -98,14 +96,14 @@ func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
 	return []Event{finalized(n, finalizer)}
 }
 
-// finishable reports whether nothing but an open import session keeps a
-// built-in finalizer on n.
+// finishable reports whether a built-in finalizer of n is done, apart from an open import
+// session.
 //
-// The counters answer for the foreground finalizer unless some dependents are
-// not terminating and none blocks. Then they have to be examined. That is done
-// outside of the commit, and the commit examines only those that were found to
-// be kept: if they are as many as the counters say are not terminating, there is
-// no other dependent that could delay n.
+// For the foreground finalizer the counters suffice, unless some dependents are not
+// terminating and none blocks. Then the dependents must be examined. That is done outside
+// of the commit; the commit examines only the dependents that were found to be kept. If
+// their number equals the counter of dependents that are not terminating, no other
+// dependent can delay n.
 func finishable(v View, n *Node, finalizer string, kept []uid.UID, now Time) bool {
 	switch {
 	case !n.Terminating() || !n.HasFinalizer(finalizer):

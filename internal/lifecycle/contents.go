@@ -7,14 +7,14 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A Namespace and the registration of a kind are containers: there are objects
-// in a namespace, and of a kind. A container that is deleted stays, with the
-// contents finalizer, until the last of them is gone; nothing new comes into it
-// meanwhile (A5.7, C052). A namespace need not have an object: then nothing of
-// this applies to it.
+// Namespace objects and registrations of kinds are containers: their contents are the
+// objects in the namespace, or of the kind. A container that is deleted keeps the contents
+// finalizer until the last of these objects is removed, and no objects can be created in
+// it meanwhile (A5.7, C052). A namespace need not have an object; these rules do not apply
+// to such a namespace.
 
-// FinalizerContents holds a namespace or a kind until its objects are gone. It
-// is set by the deletion, and is nobody else's to set or to remove.
+// FinalizerContents blocks the removal of a namespace or a kind until its contents are
+// removed. Only the deletion sets it, and only Coppice removes it.
 const FinalizerContents = Group + "/contents"
 
 // IsNamespace reports whether the node is a Namespace object.
@@ -48,10 +48,9 @@ func AnyContent(v View, c *Node) string {
 	return ""
 }
 
-// Evict decides the contents finalizer's request to delete n because the
-// container that it is in is being deleted. It is the one deletion for which it
-// does not matter whether an owner holds the object. As a collected one the
-// object goes as its own finalizers and its grace period say.
+// Evict decides the contents finalizer's request to delete n because its container is
+// being deleted. Unlike the collector it deletes objects that an owner keeps. Like the
+// collector it honours the finalizers and the grace period of the object.
 func Evict(ctx *Context, container, n *Node) []Event {
 	if n.Terminating() || !container.Evicting() || !Contains(ctx.View, container, n) {
 		return nil
@@ -70,8 +69,8 @@ func withContents(v View, c *Node, list []string) []string {
 	return slices.Concat(list, []string{FinalizerContents})
 }
 
-// keepContents adds the contents finalizer to the list that a client sends for
-// a container that has it: who has not seen it does not mean to remove it.
+// keepContents adds the contents finalizer to the list that a client sends for a container
+// that has it: a client that has not seen the finalizer does not intend to remove it.
 func keepContents(was *Node, list []string) []string {
 	if !was.HasFinalizer(FinalizerContents) || slices.Contains(list, FinalizerContents) {
 		return nonEmpty(list)

@@ -11,8 +11,8 @@ import (
 // maxGenerateTries is how often a generated name is drawn again (A1.3).
 const maxGenerateTries = 8
 
-// Checked is an object that is to be created, and what can be said of it
-// without knowing the state: whoever decides need not take the time.
+// Checked is an object that is to be created, with the result of all checks that do not
+// need the state. They are done before the writer decides, to take less of its time.
 type Checked struct {
 	object         *coppicev1.Object
 	size           int     // in bytes

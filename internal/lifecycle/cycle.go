@@ -7,13 +7,13 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Holds reports whether the dependent n holds up the deletion of owner in the
-// foreground: one of its references says so, and is true.
+// Holds reports whether the dependent n blocks the foreground deletion of owner: one of
+// its references is valid and has blockOwnerDeletion set.
 func Holds(n, owner *Node) bool {
 	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })
 }
 
-// BlocksBy reports whether the reference r of n is one by which Holds is true.
+// BlocksBy reports whether n blocks the foreground deletion of owner by its reference r.
 func BlocksBy(n *Node, r *OwnerReference, owner *Node) bool {
 	return owner.Waiting() && holds(n, r, owner)
 }
@@ -22,14 +22,14 @@ func holds(n *Node, r *OwnerReference, owner *Node) bool {
 	return r.UID == owner.UID && r.Blocking == True && Fits(n, r, owner)
 }
 
-// Unblock decides that objects wait for each other in a circle: each holds up
-// the next, and the last one the first (A14). The first stops to hold up the
-// next. Nothing else changes: an owner outside of the circle waits on, and other
-// circles are broken one at a time (X08, L4).
+// Unblock breaks a cycle of objects that wait for each other: each blocks the next, and
+// the last one the first (A14). The first stops blocking the next. Nothing else changes:
+// owners outside of the cycle still wait, and other cycles are broken one at a time (X08,
+// L4).
 func Unblock(circle []*Node) []Event {
 	for i, n := range circle {
 		if !n.Waiting() || !Holds(n, circle[(i+1)%len(circle)]) {
-			return nil // somebody was faster
+			return nil // it is no such cycle any more
 		}
 	}
 	n, owner := *circle[0], circle[1%len(circle)]
@@ -44,9 +44,9 @@ func Unblock(circle []*Node) []Event {
 	}}
 }
 
-// Unreachable reports whether objects own each other and nothing outside of
-// them owns any: each has an owner among them, and no reference of theirs means
-// anything else that holds it, or may come to (A14, L5). None is being deleted.
+// Unreachable reports whether objects own each other and nothing else keeps any of them:
+// each has an owner among them, all other references are dangling or waiting, and none is
+// being deleted (A14, L5).
 func Unreachable(v View, members []*Node, now Time) bool {
 	among := make(map[uid.UID]*Node, len(members))
 	for _, n := range members {
@@ -69,8 +69,8 @@ func Unreachable(v View, members []*Node, now Time) bool {
 	return true
 }
 
-// CollectUnreachable decides that the objects of an unreachable cycle are
-// deleted, if the realm wants it: as if each had lost its owners.
+// CollectUnreachable deletes the objects of an unreachable cycle, as if each had lost its
+// owners, if the realm settings say so.
 func CollectUnreachable(ctx *Context, members []*Node) []Event {
 	if ctx.Options().UnreachableCycles != CollectCycles || !Unreachable(ctx.View, members, ctx.Now) {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// MaxExamined is how many dependents one commit examines, at most, to complete
-// deletions in the foreground. An owner with more dependents that only unknown
-// owners keep waits until fewer remain.
+// MaxExamined is the maximum number of dependents that one commit examines to complete
+// foreground deletions. An owner with more dependents that only unknown owners keep waits
+// until fewer remain.
 const MaxExamined = 20_000
 
 // Delay is whether a dependent delays the foreground deletion of its owner.
@@ -16,20 +16,20 @@ type Delay uint8
 
 // The delays.
 const (
-	// NoDelay: the dependent does not count. Its reference is not valid, or it
-	// does not block and is terminating.
+	// NoDelay: the dependent does not delay the owner, because its reference is not
+	// valid, or because it does not block and is terminating.
 	NoDelay Delay = iota
-	// Delays: the dependent blocks, or the collector has still to collect it or
-	// to remove its reference to the owner.
+	// Delays: the dependent blocks, or the collector still has to collect it or to
+	// remove its reference to the owner.
 	Delays
-	// KeptByUnknown: the collector leaves the dependent alone, because nothing
-	// is known of one of its owners. It does not block, and does not count.
+	// KeptByUnknown: the collector keeps the dependent, because one of its owners is
+	// unknown. It does not block, and does not delay the owner.
 	KeptByUnknown
 )
 
 // DelayOf decides whether the dependent d delays the foreground deletion of an
-// owner that waits (A13). What the collector would do with d is what Judge says,
-// as for the collector itself, so that an owner waits for exactly that.
+// owner that waits (A13). It calls Judge, as the collector does, so that an owner waits
+// exactly for the dependents that the collector acts on.
 func DelayOf(v View, d, owner *Node, now Time) Delay {
 	switch {
 	case !slices.ContainsFunc(d.Owners, func(r OwnerReference) bool { return r.UID == owner.UID && Fits(d, &r, owner) }):
@@ -44,8 +44,7 @@ func DelayOf(v View, d, owner *Node, now Time) Delay {
 	return Delays
 }
 
-// allKept reports whether as many dependents of owner as are pending are among
-// those that were found to be kept, and still are.
+// allKept reports whether pending of the dependents that were found to be kept still are.
 func allKept(v View, owner *Node, pending uint64, found []uid.UID, now Time) bool {
 	if pending > MaxExamined || uint64(len(found)) < pending {
 		return false

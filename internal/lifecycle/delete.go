@@ -43,9 +43,8 @@ func ValidateDeleteOptions(k Key, o *coppicev1.DeleteOptions) *Error {
 	return nil
 }
 
-// Delete decides a DELETE (A4, A5). version is the version of the request,
-// whose default policy holds where nothing else decides (C080); empty for the
-// kind's first.
+// Delete decides a DELETE (A4, A5). version is the version of the request, whose default
+// policy applies if nothing else decides (C080); empty for the kind's first version.
 func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*Outcome, *Error) {
 	if err := ValidateDeleteOptions(at, o); err != nil {
 		return nil, err
@@ -82,17 +81,17 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	return &Outcome{Code: code, Events: events, Object: Object{Node: n, Body: ctx.Body(n)}}, nil
 }
 
-// request is what somebody asks of a deletion.
+// request has the parameters of a deletion.
 type request struct {
 	policy  string // or ""
-	version string // whose default policy holds
+	version string // whose default policy applies
 	grace   *int64 // seconds
 	reason  coppicev1.Reason
 	cause   uint64
 }
 
-// deletion decides what deleting n does (A5), whoever asks. There is no event
-// if n is on that way already.
+// deletion decides a deletion of n (A5) by a client, the collector or an import. It
+// returns no event if the deletion changes nothing.
 func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
 	at, grace, ignored := ending(now, n, kind, r.grace)
 	if ignored {
@@ -101,7 +100,7 @@ func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
 	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, r.policy, kind.DefaultFor(r.version)))
 	finalizers = withContents(v, n, finalizers) // A5.7
 	if n.Ending() && grace == 0 && slices.Equal(finalizers, n.Finalizers) {
-		// Its agent is done; or somebody would not wait for it.
+		// The agent has confirmed, or the DELETE does not wait for it.
 		r.reason, r.cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
 	}
 	if len(finalizers) == 0 && grace == 0 {
@@ -123,9 +122,8 @@ func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
 	return []Event{{Type: DeletionMarked, UID: n.UID, Reason: r.reason, Cause: r.cause, Mark: mark}}
 }
 
-// ending is until when the object's agent has time, and how long that is in
-// seconds: A5, step 3. A DELETE of an object whose agent is at it already is
-// ignored, unless it shortens the time.
+// ending returns until when the object's agent has time, and the grace period in seconds
+// (A5, step 3). If the agent has been called already, a DELETE only shortens the time.
 func ending(now Time, n *Node, kind *Kind, asked *int64) (at Time, grace int64, ignored bool) {
 	switch {
 	case n.Ending() && kind.GracefulDeletion != nil:

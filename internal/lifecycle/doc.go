@@ -1,36 +1,35 @@
-// Package lifecycle has the rules of Coppice: what a command does to an
-// object, what the collector may do to it, and what has still to be done.
+// Package lifecycle implements the rules of Coppice: what a command does to an object,
+// what the collector may do to it, and which work is pending because of it.
 //
-// Rules are pure functions. They read a View, one state of a realm at one
-// revision, and answer with Events or with an *Error; they change nothing, do
-// no I/O, and know neither clock nor randomness except as arguments. Whoever
-// calls them applies the events (Event.After says what an event makes of an
-// object) and writes them to the log.
+// Rules are pure functions. They read a View, which is the state of a realm at one
+// revision, and return Events or an *Error. They change nothing, do no I/O, and get time
+// and randomness as arguments. The caller writes the events to the log and applies them
+// (Event.After returns the object after an event).
 //
-// The way through the package:
+// The files, in the order to read them:
 //
-//	object.go    Node and Object: what rules look at
+//	object.go    Node and Object: the input of rules
 //	kind.go      kinds, and the registry of them
-//	options.go   the options of a realm
+//	options.go   realm settings
 //	view.go      what a rule may read
-//	event.go     what a rule answers
+//	event.go     what a rule returns
 //	errors.go    how a rule refuses
-//	validate.go  metadata that is refused or put right                A1, A2
+//	validate.go  metadata that is refused or corrected                A1, A2
 //	create.go update.go patch.go import.go                            A1, A2
-//	initializers.go  what has to be done before others see an object  A8
+//	initializers.go  objects that are hidden until they are complete  A8
 //	delete.go    DELETE: policy, finalizers, deletionTimestamp        A4, A5
-//	contents.go  what is in a namespace or of a kind that is deleted   A5.7
+//	contents.go  contents of a namespace or kind that is deleted      A5.7
 //	finalizer.go removal of a finalizer                               A2.8, A2.10
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
-//	judge.go     what the collector does with an object               A12
-//	collect.go   the collector's commands, judged again               A12, A13, A15
+//	judge.go     the collector's decision on an object                A12
+//	collect.go   the collector's commands, evaluated again            A12, A13, A15
 //	delay.go     which dependents delay a deletion in the foreground  A13
 //	cycle.go     objects that wait for each other                     A14
-//	owed.go      what is owed to whom                                 A10, A13, A15
+//	owed.go      pending work                                         A10, A13, A15
 //
-// Ids such as A12.6 are the behaviours of docs/semantics.md.
+// Ids such as A12.6 name the rules of docs/semantics.md.
 //
-// The graph service's writer calls the rules to decide, its replicas call
-// Event.After to replay, and processors call Decide to propose; so there is one
-// place where each rule is stated.
+// Each rule is implemented once: the graph service's writer calls the rules to decide
+// commands, its replicas call Event.After to replay, and processors call Decide to
+// propose.
 package lifecycle

@@ -24,13 +24,13 @@ const (
 	OwnerReferencesRemoved
 	// FinalizerRemoved: Finalizers[0] is gone.
 	FinalizerRemoved
-	// ObjectDeleted: the object is gone, and with it the last finalizers
-	// that held it, Finalizers.
+	// ObjectDeleted: the object is removed, and with it its last finalizers,
+	// Finalizers.
 	ObjectDeleted
 )
 
-// Event is what happened to one object, and why. Events are facts: a rule that
-// answers with events has decided, and Event.After only says what they mean.
+// Event is one change of one object, and its reason. Events are facts: the rule that
+// returned them has decided, and Event.After only applies them.
 type Event struct {
 	Type EventType
 	// UID is the object.

@@ -12,10 +12,9 @@ func CheckFinalizer(name string) *Error {
 	return nil
 }
 
-// RemoveFinalizer decides the removal of one finalizer from an object, by
-// whoever answers it or, by hand, by a person. Removing the last one from a
-// terminating object removes the object (A2.10). A finalizer that is not there
-// is no error: its removal was asked for and is so (A2.12).
+// RemoveFinalizer decides the removal of one finalizer from an object. Removing the last
+// finalizer of a terminating object removes the object (A2.10). Removing a finalizer that
+// the object does not have is no error (A2.12).
 func RemoveFinalizer(ctx *Context, at Key, finalizer string, want *coppicev1.Preconditions) (*Outcome, *Error) {
 	n, err := Find(ctx.View, at)
 	if err != nil {
@@ -34,8 +33,8 @@ func RemoveFinalizer(ctx *Context, at Key, finalizer string, want *coppicev1.Pre
 	return out, nil
 }
 
-// finalized is the removal of a finalizer, and of the object if it was the
-// last that held it. All of its occurrences go (A1.11 lets it occur twice).
+// finalized returns the event of the removal of a finalizer, or of the object if nothing
+// else blocks its deletion. All occurrences are removed (A1.11 lets it occur twice).
 func finalized(n *Node, finalizer string) Event {
 	if n.Terminating() && n.graceOver() && len(withoutFinalizer(n.Finalizers, finalizer)) == 0 {
 		return deleted(n, coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision)

@@ -4,8 +4,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Traits are what judging needs of an object beside the classes of its
-// owners, as bits of a byte, so that they can travel in a column.
+// Traits are the properties of an object that an evaluation needs in addition to the
+// classes of its owner references. They are the bits of one byte, so that a reply has
+// them in a column.
 type Traits uint8
 
 // The traits.
@@ -16,9 +17,8 @@ const (
 	IsTerminating
 	// HasDependents is set for an object with dependents whose references are valid.
 	HasDependents
-	// GoesAtOnce is set for an object that its deletion would remove in the
-	// same step: neither a finalizer, nor its agent, nor what is in it would
-	// hold it.
+	// GoesAtOnce is set for an object that a deletion removes in the same step:
+	// no finalizer, agent or content blocks it.
 	GoesAtOnce
 )
 
@@ -37,8 +37,8 @@ func TraitsOf(v View, n *Node) Traits {
 	return t
 }
 
-// goesAtOnce reports whether collecting n in the background removes it in the
-// same step. Also a built-in finalizer holds it, where it is honoured (A12.9).
+// goesAtOnce reports whether collecting n in the background removes it in the same step.
+// A built-in finalizer blocks it too, if it is honoured (A12.9).
 func goesAtOnce(v View, n *Node) bool {
 	if n.Terminating() || n.Grace != nil && *n.Grace != 0 || AnyContent(v, n) != "" {
 		return false
@@ -54,15 +54,16 @@ type Verdict uint8
 const (
 	// Keep: nothing is to be done.
 	Keep Verdict = iota
-	// CollectObject: no owner holds the object. It is deleted, in the background
-	// or as its own finalizers say.
+	// CollectObject: no owner keeps the object. It is deleted in the background, or as
+	// its own finalizers say.
 	CollectObject
-	// CollectForeground: the same, but an owner waits, and the object has
-	// dependents of its own.
+	// CollectForeground: no owner keeps the object, an owner waits, and the object has
+	// dependents. It is deleted in the foreground.
 	CollectForeground
-	// StripReferences: an owner holds the object; its other references go.
+	// StripReferences: a solid owner keeps the object; its dangling and waiting
+	// references are removed.
 	StripReferences
-	// Wait: no owner is known to hold it, but not all are known.
+	// Wait: no known owner keeps the object, but an owner is unknown.
 	Wait
 )
 
@@ -70,13 +71,13 @@ func (v Verdict) String() string {
 	return [...]string{"keep", "collect", "collect-foreground", "strip", "wait"}[v]
 }
 
-// Decide is the collector's decision table (A12): from an object's traits and
-// the classes of its owner references to a verdict. Processors propose by it,
-// and the writer judges by it again, so there is no other.
+// Decide is the collector's decision table (A12). Its input are an object's traits and
+// the classes of its owner references. Processors propose what it returns, and the writer
+// calls it again in the commit that acts.
 func Decide(t Traits, classes []Class) Verdict {
 	switch {
 	case t&Live == 0, t&IsTerminating != 0, len(classes) == 0:
-		// Being deleted is a one-way trip (A12.2); what has no owners is a
+		// A deletion cannot be undone (A12.2). An object without owners is a
 		// root (A12.5).
 		return Keep
 	}
@@ -106,19 +107,18 @@ func Decide(t Traits, classes []Class) Verdict {
 	return CollectObject // A12.9
 }
 
-// Judgement is a verdict and the reason for it.
+// Judgement is a decision and the reason for it.
 type Judgement struct {
 	Verdict Verdict
 	Reason  coppicev1.Reason
-	// Cause is the revision of the event that left the object without an
-	// owner, or that made its reference void.
+	// Cause is the revision of the event that removed the object's last owner, or that
+	// made a reference dangling or waiting.
 	Cause uint64
-	// Until is when an unknown owner counts as absent, the earliest if
-	// there are several.
+	// Until is the earliest time at which an unknown owner counts as absent.
 	Until Time
 }
 
-// Judge judges one live object at one state.
+// Judge evaluates one live object at one state.
 func Judge(v View, n *Node, now Time) Judgement {
 	var room [8]Class
 	classes := room[:0]
@@ -128,8 +128,8 @@ func Judge(v View, n *Node, now Time) Judgement {
 		classes = append(classes, c.Class)
 		switch c.Class {
 		case Waiting:
-			// The cascade's reason is the owner that waits, if one does:
-			// without it the object might have been kept.
+			// If an owner waits, that is the reason: without the foreground
+			// deletion the object might have been kept.
 			if j.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
 				j.Reason, j.Cause = coppicev1.Reason_REASON_OWNER_WAITING, c.Cause
 			} else {
@@ -137,7 +137,7 @@ func Judge(v View, n *Node, now Time) Judgement {
 			}
 		case Dangling:
 			if j.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
-				// The last owner to go is the one that mattered.
+				// The cause is the removal of the last owner.
 				j.Reason, j.Cause = coppicev1.Reason_REASON_OWNER_ABSENT, max(j.Cause, c.Cause)
 			}
 		case Unknown:

@@ -14,9 +14,11 @@ import (
 // The two finalizers that a DELETE chooses from (A5, seed names of Kubernetes).
 // Coppice answers them itself, as it does FinalizerContents.
 const (
-	// FinalizerOrphan holds an object until its dependents are parted from it.
+	// FinalizerOrphan blocks the removal of an object until its dependents have lost
+	// their references to it.
 	FinalizerOrphan = "orphan"
-	// FinalizerForeground holds an object until its blocking dependents are gone.
+	// FinalizerForeground blocks the removal of an object until no dependent delays it
+	// (A13).
 	FinalizerForeground = "foregroundDeletion"
 )
 
@@ -86,8 +88,8 @@ func (t Ternary) Ptr() *bool {
 	return &b
 }
 
-// OwnerReference is what an object says of one of its owners. Nobody vouches
-// for it: see Classify.
+// OwnerReference is a reference of an object to one of its owners. It need not be true:
+// see Classify.
 type OwnerReference struct {
 	APIVersion string
 	Kind       string
@@ -108,8 +110,8 @@ func (r *OwnerReference) SameOwner(o *OwnerReference) bool {
 	return r.UID == o.UID && r.Kind == o.Kind && r.Name == o.Name && r.Group() == o.Group()
 }
 
-// Node is what deciding a deletion needs of an object, and nothing else. A
-// Node that came out of a View is shared and must not be modified.
+// Node has the fields of an object that decisions about deletions need, and no others.
+// A Node from a View is shared and must not be modified.
 type Node struct {
 	UID        uid.UID
 	APIVersion string
@@ -152,7 +154,7 @@ func (n *Node) Version() string { return VersionOf(n.APIVersion) }
 // Terminating reports whether the object is marked for deletion.
 func (n *Node) Terminating() bool { return n.DeletionTime != 0 }
 
-// HasFinalizer reports whether the named finalizer holds the object.
+// HasFinalizer reports whether the object has the named finalizer.
 func (n *Node) HasFinalizer(name string) bool { return slices.Contains(n.Finalizers, name) }
 
 // Waiting reports whether the object waits for its dependents to be deleted:
@@ -180,7 +182,8 @@ func (n *Node) Ending() bool { return n.Terminating() && !n.graceOver() }
 // and its removal: deletionGracePeriodSeconds is absent or zero (A2.10).
 func (n *Node) graceOver() bool { return n.GracePeriod == nil || *n.GracePeriod == 0 }
 
-// Coordinates is where an owner is, or is claimed to be, beside its uid.
+// Coordinates are the group, kind, namespace and name of an owner, or those that a
+// reference claims.
 type Coordinates struct {
 	Group     string
 	Kind      string
@@ -246,8 +249,8 @@ func (o Object) API() *coppicev1.Object {
 	}
 }
 
-// Brief is what the reply to a command on many objects has of each: what
-// identifies it, and how far its deletion has come. The sender has the rest.
+// Brief returns the part of an object that replies to commands on many objects have: its
+// identity and the state of its deletion. The sender has the rest.
 func (o Object) Brief() *coppicev1.Object {
 	n := o.Node
 	brief := &struct {

@@ -8,8 +8,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// OptionsName is the name of the one object of kind Realm, whose spec has the
-// realm's options. Without it the defaults hold.
+// OptionsName is the name of the one object of kind Realm. Its spec has the realm
+// settings. Without that object the defaults apply.
 const OptionsName = "options"
 
 // Options are the options of a realm.
@@ -47,7 +47,7 @@ const (
 	CollectCycles UnreachableCycles = "collect"
 )
 
-// DefaultOptions are the options of a realm that was told nothing else.
+// DefaultOptions are the settings of a realm without an object of kind Realm.
 func DefaultOptions() Options {
 	return Options{
 		OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute,
@@ -55,8 +55,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// OptionsSpec is the spec of the object that has the options. What it does not
-// say is as by default. Durations are as "90s" or "10m".
+// OptionsSpec is the spec of the object with the realm settings. Members that it does not
+// have keep their defaults. Durations are strings such as "90s" or "10m".
 type OptionsSpec struct {
 	OwnerGrace           string            `json:"ownerGrace,omitempty"`
 	ImportIdle           string            `json:"importIdle,omitempty"`
@@ -64,11 +64,11 @@ type OptionsSpec struct {
 	UnreachableCycles    UnreachableCycles `json:"unreachableCycles,omitempty"`
 }
 
-// IsOptions reports whether the node is the object that has the realm's options.
+// IsOptions reports whether the node is the object with the realm settings.
 func IsOptions(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace == "" }
 
-// Governs reports whether the realm itself goes by what the object says: by a
-// registration, or by the options.
+// Governs reports whether the object configures the realm: a registration of a kind, or
+// the realm settings.
 func Governs(n *Node) bool { return IsRegistration(n) || IsOptions(n) }
 
 // governing reports whether objects of the kind govern the realm.
@@ -76,7 +76,7 @@ func governing(group, kind string) bool { return isKind(group, kind) || isRealm(
 
 func isRealm(group, kind string) bool { return group == Group && kind == "Realm" }
 
-// OptionsOf returns the options that the body of such an object says.
+// OptionsOf returns the realm settings in the body of such an object.
 func OptionsOf(body *coppicev1.Body) (Options, error) {
 	o, causes := parseOptions(body.GetSpec())
 	if len(causes) > 0 {

@@ -4,67 +4,66 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Owed is what has still to happen because of one uid. It is a function of the
-// state: it holds as long as it is true, whatever messages were lost, and it is
-// true until somebody has acted (A10.6 is edge-triggered; this is not). What
-// orphan and foregroundDeletion owe may have to wait for the end of an import
-// session, which is not told by it: see Due.
+// Owed is the work that is pending because of one uid. It is a function of the state and
+// therefore level-triggered: lost messages do not lose work, and work stays pending until
+// it is done (A10.6 is edge-triggered). The work of the finalizers orphan and
+// foregroundDeletion may have to wait for the end of an import session: see Due.
 type Owed struct {
-	// Judge: dependents of the uid are to be judged, because it is absent,
-	// because it waits for them, or because they claim to be owned by
-	// something that it is not.
+	// Judge: dependents of the uid must be evaluated, because the object is absent or
+	// waits for them, or because their references are not valid.
 	Judge bool
-	// JudgeAt is when judging the first of them is due, or earlier; zero for
-	// now, Never if only knowledge helps that time does not bring. The others
-	// may be due later: see Due.
+	// JudgeAt is a lower bound of the time at which the first of them is due: zero for
+	// now, Never if no passage of time makes one due. Others may be due later: see Due.
 	JudgeAt Time
-	// Orphan: dependents of the object are to be parted from it.
+	// Orphan: the references of dependents to the object must be removed.
 	Orphan bool
-	// Finish names the built-in finalizer that may be done, "" if none. It is
-	// not the contents finalizer: see Evict.
+	// Finish names the built-in finalizer that may be done, "" if none is. It is never
+	// the contents finalizer: see Evict.
 	Finish string
-	// Examine is how many dependents are not terminating, where the object waits,
-	// none of its dependents blocks it, and the foreground finalizer is therefore
-	// done if unknown owners keep all of these: see DelayOf. It changes with each
-	// of them that is marked, stripped or given other owners.
+	// Examine is the number of dependents that are not terminating, if the object waits
+	// and no dependent blocks it. Then the foreground finalizer is done if unknown owners
+	// keep all of these dependents: see DelayOf. It changes with each of them that is
+	// marked, stripped or given other owners.
 	Examine uint64
-	// Held: the object waits for dependents that are being deleted. It may be
-	// that one of them waits for it in turn: see Unblock.
+	// Held: the object waits for dependents that are being deleted. One of them may wait
+	// for the object in turn: see Unblock.
 	Held bool
-	// Evict: what is in the namespace or of the kind is to be deleted, and the
-	// contents finalizer is done when nothing is left. Which of both it is, is
-	// told by AnyContent: objects come and go without a look at their container,
-	// so that what is owed must not depend on them.
+	// Evict: the contents of the namespace or of the kind must be deleted. When nothing
+	// is left the contents finalizer is done. AnyContent says which of the two it is:
+	// objects are created and removed without reading their container, so that this
+	// struct cannot depend on them.
 	Evict bool
-	// Terminate: the agent of the terminating object is to be called.
+	// Terminate: the agent of the terminating object must be called.
 	Terminate bool
-	// Finalize: external finalizers of the terminating object are to be called.
+	// Finalize: external finalizers of the terminating object must be called.
 	Finalize bool
 }
 
 // Never is later than every other Time.
 const Never = Time(1<<63 - 1)
 
-// maxClaims is how many different claims on one owner are looked at before
-// its dependents are judged one by one in any case.
+// maxClaims is the maximum number of claims on one owner that are read. If there are
+// more, all dependents of the owner are evaluated.
 const maxClaims = 16
 
-// Due is when what is owed because of one uid is to be done, as far as time tells.
-// Each dependent that is to be judged has its own grace. Import sessions, while
-// which dependents wait as well, end sooner or later, and First and Last do not
-// tell of them.
+// Due is the time at which pending work is due. Each dependent that must be evaluated has
+// its own grace period. Dependents also wait for the end of their import sessions, which
+// First and Last do not include.
 type Due struct {
-	// First is when one of them may be due, Last when all are. Between them
-	// Judge tells of each. Never is for what time does not bring.
+	// First is when a dependent may be due for the first time, Last when all are due.
+	// Between the two, Judge decides for each. Never means that no passage of time makes
+	// one due.
 	First, Last Time
-	// Imported: some of them were imported, or may have been.
+	// Imported: some of the dependents were imported, or may have been.
 	Imported bool
-	// Begins is when orphan or foregroundDeletion begins its work, zero for now:
-	// when the import session that brought the object ends, if nothing more comes.
+	// Begins is when the finalizer orphan or foregroundDeletion begins its work: when
+	// the import session of the object ends, unless it gets further commands; zero for
+	// now.
 	Begins Time
 }
 
-// OwedBy returns what is owed because of u. n is the live object, or nil.
+// OwedBy returns the work that is pending because of u. n is the live object, or nil if
+// there is none.
 func OwedBy(v View, u uid.UID, n *Node) Owed {
 	if n != nil {
 		return owedByLive(v, n)
@@ -73,7 +72,7 @@ func OwedBy(v View, u uid.UID, n *Node) Owed {
 	return o
 }
 
-// OwedWhen is OwedBy, and tells when it is to be done.
+// OwedWhen is OwedBy, and also returns when the work is due.
 func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	if n == nil {
 		all := v.Count(u, Claims{}) // of any claim
@@ -97,9 +96,10 @@ func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
 	return o, due
 }
 
-// BeginsAfter is when the import session ends, if nothing more comes, until which
-// the finalizer orphan or foregroundDeletion of n does nothing: dependents that
-// it is there for may still come. It is zero if n does not wait for one.
+// BeginsAfter returns the time until which the finalizer orphan or foregroundDeletion of
+// n does nothing, because the import session of n is open and may still add dependents.
+// It is the end of the session unless that gets further commands, and zero if n does not
+// wait for a session.
 func BeginsAfter(v View, n *Node) Time {
 	if !n.Orphaning() && !n.Waiting() {
 		return 0
@@ -140,9 +140,9 @@ func owedByLive(v View, n *Node) (o Owed) {
 	return o
 }
 
-// judgeAbsent is when the dependents of an owner that is not there can be
-// judged: at once if it was removed or was never to be waited for, after the
-// grace if it may still come, never if nothing is known about its kind.
+// judgeAbsent returns when the dependents of an absent owner are due: at once if the owner
+// was removed or there is no grace period for it, after the grace period if it may still
+// appear, and never if its kind is unknown.
 func judgeAbsent(v View, u uid.UID) Due {
 	due := Due{First: Never}
 	claims := v.ClaimsOn(u, maxClaims+1)
@@ -168,8 +168,8 @@ func judgeAbsent(v View, u uid.UID) Due {
 	return due
 }
 
-// claimDue is the same for those that claim the same, and is found without a
-// look at them; see unknownUntil.
+// claimDue is judgeAbsent for the dependents with one claim. It does not read the
+// dependents; see unknownUntil.
 func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	removal, same := removedAs(v, u, c.Coordinates)
 	if same {
@@ -190,8 +190,8 @@ func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	return first, last
 }
 
-// judgeMismatchedAt is the same for an owner that is there, but is not what
-// some of its dependents claim.
+// judgeMismatchedAt returns when dependents are due whose claims do not match the owner,
+// which exists.
 func judgeMismatchedAt(v View, n *Node) Time {
 	valid := ValidClaims(n)
 	claims := v.ClaimsOn(n.UID, maxClaims+1)

@@ -5,13 +5,13 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// View is one state of a realm at one revision, as far as rules read it.
+// View is the state of a realm at one revision, for rules to read.
 //
-// Reading cannot fail in a View: an implementation that meets a failing disk
-// remembers the failure, answers with whatever it has, and its owner throws
-// away all that was decided on it. So "not found" always means not there.
+// Methods of a View return no errors. If a read from disk fails, the implementation
+// remembers the failure and returns an arbitrary result, and its owner discards everything
+// that was decided on it. For a rule, "not found" therefore always means absent.
 //
-// A View is for one goroutine.
+// A View is not safe for concurrent use.
 type View interface {
 	// Kinds returns the registered kinds.
 	Kinds() *Kinds
@@ -25,19 +25,18 @@ type View interface {
 	// Body returns the body of a live object.
 	Body(*Node) *coppicev1.Body
 
-	// Count returns how many dependents have references to owner with
-	// coordinates in the range; with the zero Claims, how many references
-	// there are to that uid at all. References of one dependent that agree
-	// in uid and coordinates count once; it blocks if one of them does.
+	// Count counts the dependents that have references to owner with coordinates
+	// in the range; with the zero Claims, all references to that uid. References
+	// of one dependent that agree in uid and coordinates count once; the dependent
+	// blocks if one of them does.
 	Count(owner uid.UID, claims Claims) Counts
 
 	// ClaimsOn returns the distinct coordinates that dependents claim for
 	// owner, at most limit of them.
 	ClaimsOn(owner uid.UID, limit int) []Claimed
 
-	// Removed returns the revision at which the object with this uid was
-	// removed, zero if that is not known, and whether it had these
-	// coordinates.
+	// Removed returns the revision at which the object with this uid was removed,
+	// or zero if no removal is recorded, and whether it had these coordinates.
 	Removed(uid.UID, Coordinates) (revision uint64, same bool)
 
 	// AnyOf names one object of the kind, "" if there is none.
@@ -81,8 +80,8 @@ type Counts struct {
 	Blocking uint64
 }
 
-// Pending are the dependents that the collector has still to look at: those
-// that are not terminating.
+// Pending returns the number of dependents that are not terminating: those that the
+// collector may still have to act on.
 func (c Counts) Pending() uint64 { return c.All - c.Terminating }
 
 // Plus returns c + o.
@@ -107,7 +106,7 @@ type Claimed struct {
 
 // Session is an import session. The zero Session is closed.
 type Session struct {
-	// Expires is when the session counts as closed if nothing more comes;
+	// Expires is when the session counts as closed unless it gets further commands;
 	// zero for a session that is closed.
 	Expires Time
 }
