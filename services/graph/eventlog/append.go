@@ -17,12 +17,11 @@ import (
 )
 
 var (
-	// ErrFenced is returned when another writer was first. The
-	// commit is not in the log, and never will be.
+	// ErrFenced is returned when another writer has appended at the expected position.
+	// The commit is not in the log, and never will be.
 	ErrFenced = errors.New("another writer has appended to the log")
-	// ErrUnsettled is returned when it could not learn whether the
-	// commit is in the log. It may be, or may still come to be: nobody may
-	// be told anything that rests on either.
+	// ErrUnsettled is returned when it is unknown whether the commit is in the log. It
+	// may be stored, or may still be stored later: no reply may depend on either.
 	ErrUnsettled = errors.New("it is not known whether the commit is in the log")
 )
 
@@ -31,32 +30,32 @@ const (
 	attemptTimeout = 2 * time.Second
 	firstPause     = 5 * time.Millisecond
 	longestPause   = 500 * time.Millisecond
-	// patience is how long a log may be behind what is known to be in it: a
-	// replica that became the leader has to catch up.
+	// patience is how long the end of the stream may be before a position that is known
+	// to be in it: a NATS server that has become the stream's leader has to catch up.
 	patience = 30 * time.Second
 )
 
-// Append appends a commit behind the position expected of the stream, or fails. On
-// success the commit is in the log, at the position returned, on disk. That is
-// expected+1, or a later one: messages that are no commits of the realm do not keep a
-// commit out, and it is appended behind them.
+// Append appends a commit behind the expected position of the stream. On success the
+// commit is on disk at the returned position. That is expected+1, or later if foreign
+// messages stand there: messages that are no commits of the realm do not prevent an
+// append, and the commit is appended behind them.
 //
-// An attempt without an answer settles nothing: the message may be in the
-// stream, or still be on its way to it, so that the end of the stream does not
-// tell. The same commit is therefore published again with the same expected
-// position until it is acknowledged, or refused because the stream has gone on;
-// then the commit that stands there has won, and the ids tell which it is.
-// When ctx ends before that, the error is ErrUnsettled.
+// An attempt without an acknowledgement settles nothing: the message may be in the stream,
+// or may still be in flight, so that reading the end of the stream does not help. Append
+// therefore publishes the same message again, with the same expected position, until it
+// is acknowledged, or refused because the stream has moved on. In the latter case Append
+// reads the commit at that position and compares the ids. If ctx ends first, the error is
+// ErrUnsettled.
 //
-// Where nothing stands there the refusal settles nothing either: a cluster's
-// leader counts what it has accepted and may still lose.
+// If the position is empty, a refusal settles nothing: the leader of a cluster refuses
+// by what it has accepted, and may still lose that.
 func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) (position uint64, err error) {
 	return l.Send(expected, id, commit)(ctx)
 }
 
-// Send begins to append a commit: it is on its way when Send returns, and settle
-// waits until it is known what became of it, as Append does. Until settle has
-// returned the commit must not be changed, and no other sent.
+// Send starts to append a commit. It has been published when Send returns; settle waits
+// for the outcome, as Append does. Until settle has returned, the commit must not be
+// changed and no other commit may be sent.
 func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error)) {
 	message, move, err := l.keys.seal(commit, expected+1)
 	if err != nil {
@@ -87,8 +86,8 @@ type appending struct {
 	doubt    bool                  // an attempt behind expected may have been stored
 }
 
-// settle publishes the message until it is known what became of it; err is what
-// became of the first attempt.
+// settle publishes the message until the outcome is known. err is the result of the first
+// attempt.
 func (a *appending) settle(ctx context.Context, err error) error {
 	l := a.l
 	pause := firstPause
@@ -138,10 +137,10 @@ func (a *appending) settle(ctx context.Context, err error) error {
 	}
 }
 
-// conflict finds out what stands where the commit was to be. It returns nil if the
-// commit itself does, and ErrFenced if another commit does. If other messages do,
-// which are no commits, it has moved the commit behind them: no attempt at its old
-// position can be stored any more.
+// conflict reads the message at the position of the commit. It returns nil if that is the
+// commit itself, and ErrFenced if it is another commit. If only messages stand there that
+// are no commits, it moves the commit behind them: no attempt at the old position can be
+// stored any more.
 func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -177,11 +176,11 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	return true, nil
 }
 
-// errFound is for the commit that was looked for.
+// errFound ends a read at the commit that was looked for.
 var errFound = errors.New("found")
 
-// lost returns an error if the log is known not to be the one, or not to have
-// any more, what it is to be appended to.
+// lost returns an error if the stream is not the one that was opened, or has lost the
+// expected position.
 func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -216,12 +215,12 @@ func (l *Log) send(expected uint64, message []byte) error {
 	})
 }
 
-// reply is where the answer to the last attempt comes to.
+// reply is the subject for the acknowledgement of the last attempt.
 func (l *Log) reply() string { return l.inbox + strconv.FormatUint(l.attempt, 10) }
 
-// answer waits for the answer to the last attempt. Those to earlier ones tell
-// nothing that it does not tell better. That nobody answers tells nothing of which it
-// was, and so leaves the attempt in doubt.
+// answer waits for the acknowledgement of the last attempt. Acknowledgements of earlier
+// attempts add no information. "No responders" does not say to which attempt it belongs,
+// and leaves the attempt in doubt.
 func (l *Log) answer(ctx context.Context, expected uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -238,7 +237,7 @@ func (l *Log) answer(ctx context.Context, expected uint64) error {
 	}
 }
 
-// acknowledged returns nil if an answer says that the message is at a sequence.
+// acknowledged returns nil if an acknowledgement names the sequence of the message.
 func acknowledged(m *nats.Msg, sequence uint64) error {
 	if at := gjson.GetBytes(m.Data, "seq").Uint(); at != 0 {
 		if at != sequence {

@@ -12,20 +12,19 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Change is an event and what it did, for those who tell others.
+// Change is an event and its effect, for watches and warnings.
 type Change struct {
 	Event    *lifecycle.Event
 	Revision uint64
 	// Before is nil for a creation, After for a removal.
 	Before, After *lifecycle.Node
-	// Resource, BeforeBody and AfterBody are for who records changes to tell
-	// them: see Record.
+	// Resource, BeforeBody and AfterBody are set by Record only.
 	Resource              string
 	BeforeBody, AfterBody *coppicev1.Body
 }
 
-// Record adds to a change that was just applied what those want to know who
-// are told of it. before is the body from before.
+// Record completes a change that was just applied, for watches. before is the body of the
+// object before the event.
 func (c *Change) Record(resource string, before *coppicev1.Body) {
 	c.Resource, c.BeforeBody = resource, before
 	if c.AfterBody = c.Event.Object.Body; c.AfterBody == nil {
@@ -64,9 +63,9 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 			return Change{}, err
 		}
 	}
-	// What is owed because of the object itself depends on whether it is
-	// there, whether it is terminating, and by which finalizers. An object
-	// that neither has dependents nor is terminating owes nothing.
+	// The work that is pending because of an object depends on whether it exists,
+	// whether it is terminating, and on its finalizers. An object without dependents
+	// that is not terminating has no pending work.
 	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
 		tx.touch(e.UID)
 		if before == nil || after == nil || !slices.Equal(before.Finalizers, after.Finalizers) {
@@ -84,25 +83,22 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
 }
 
-// Pass goes past an event of an object that this Tx and those after it leave
-// out, as nothing is left of it at Commit.Foreseen. A Tx with a Savepoint does
-// not pass anything.
+// Pass skips an event of an object that replay elision leaves out, because nothing is left
+// of the object at Commit.Foreseen. It must not be called between Savepoint and Release.
 func (tx *Tx) Pass(revision uint64) { tx.checkpoint.Revision = revision }
 
-// PassRemoval is Pass for the removal of the object, which is remembered as any
-// other is. identity is its Identity.
+// PassRemoval is Pass for the removal of the object. The removal itself is recorded as any
+// other. identity is its Identity.
 func (tx *Tx) PassRemoval(u uid.UID, identity, revision uint64) {
 	tx.Pass(revision)
 	tx.removals = append(tx.removals, removal{uid: u, claim: identity, revision: revision})
 }
 
-// Identity stands for the coordinates of an object in what is kept of it once
-// it was removed.
+// Identity is a hash of the coordinates of an object, which the record of its removal has.
 func Identity(n *lifecycle.Node) uint64 { return claimHash(n.Coordinates()) }
 
-// subject is the entry of the object of an event. Of one that is created it is
-// not read whether it is there already: its uid was drawn for it. Only import
-// brings uids.
+// subject returns the entry of the object of an event. For a creation the state is not
+// read unless the object is imported: other uids are new.
 func (tx *Tx) subject(e *lifecycle.Event) *object {
 	if e.Type != lifecycle.ObjectCreated || e.Object.ImportTime != 0 {
 		return tx.object(e.UID)
@@ -136,8 +132,8 @@ func (tx *Tx) created(o *object, n *lifecycle.Node) {
 	}
 	tx.names[ref] = n.UID
 	tx.born = first(tx.born, n.UID)
-	// Only an imported object can be referred to before it is there: other
-	// uids are drawn in the commit that creates the object.
+	// Only an imported object can have dependents before it exists: other uids are
+	// generated in the commit that creates the object.
 	o.nowParent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0
 	o.removal = removal{}
 }
@@ -159,7 +155,7 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 	}
 }
 
-// govern goes by the new body of an object that governs the realm.
+// govern applies the new body of an object that configures the realm.
 func (tx *Tx) govern(n *lifecycle.Node, body *coppicev1.Body) (err error) {
 	kinds, options := tx.kinds, tx.options
 	if lifecycle.IsRegistration(n) {
@@ -174,14 +170,14 @@ func (tx *Tx) govern(n *lifecycle.Node, body *coppicev1.Body) (err error) {
 	return nil
 }
 
-// rule sets what the realm goes by.
+// rule sets the kinds or the settings of the realm.
 func (tx *Tx) rule(kinds *lifecycle.Kinds, options lifecycle.Options) {
 	wasKinds, wasOptions := tx.kinds, tx.options
 	tx.onRollback(func() { tx.kinds, tx.options = wasKinds, wasOptions })
 	tx.kinds, tx.options = kinds, options
 }
 
-// recount moves an object's references from what they were to what they are.
+// recount updates edges and counters after the references of an object have changed.
 func (tx *Tx) recount(before, after *lifecycle.Node) {
 	if before != nil && after != nil && before.Terminating() == after.Terminating() && sameOwners(before.Owners, after.Owners) {
 		return
@@ -214,8 +210,8 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 	})
 }
 
-// grow says that there are dependents of an owner to be looked at which were
-// not when its row was written.
+// grow notes that an owner has dependents with pending work that were not there when its
+// work row was written.
 func (tx *Tx) grow(w *owner) {
 	if !w.grew {
 		tx.onRollback(func() { w.grew = false })
@@ -223,7 +219,7 @@ func (tx *Tx) grow(w *owner) {
 	w.grew = true
 }
 
-// stance is which dependents of an object are owed something: see lifecycle.OwedBy.
+// stance says for which dependents of an object work is pending: see lifecycle.OwedBy.
 func stance(n *lifecycle.Node) string {
 	switch {
 	case n == nil:
@@ -271,7 +267,7 @@ func eachReference(n *lifecycle.Node, visit func(*lifecycle.OwnerReference, life
 	})
 }
 
-// TouchSession says that an import session brought something, or was closed.
+// TouchSession records that an import session has got a command, or was closed.
 func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 	if tx.recording {
 		was, had := tx.sessions[id]
@@ -288,11 +284,11 @@ func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 	}
 }
 
-// Commit is what EndCommit has to know of a commit beside its events.
+// Commit has the properties of a commit that EndCommit needs, in addition to its events.
 type Commit struct {
 	Sequence uint64
-	// Position is where the commit is in the stream, if that is known already: see
-	// Tx.Place. It is Sequence where no message was skipped.
+	// Position is the position of the commit in the stream, if it is known: see Tx.Place.
+	// It equals Sequence unless messages were skipped.
 	Position uint64
 	Epoch    uint64
 	Time     lifecycle.Time
@@ -305,13 +301,14 @@ type Commit struct {
 	KeyFingerprint []byte
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64
-	// Foreseen is the sequence of a later commit, until which objects are left out:
-	// see Pass. Before it the state is not a fold of the log, and Open refuses it.
+	// Foreseen is the sequence of the commit up to which replay elision leaves out
+	// objects: see Pass. Until that commit is applied the state is not a fold of the
+	// log, and Open refuses it.
 	Foreseen uint64
 }
 
-// EndCommit ends a commit: what is owed is computed again for all that the
-// commit touched, and the checkpoint moves.
+// EndCommit ends a commit. It computes the pending work of all uids that the commit
+// touched, and moves the checkpoint.
 func (tx *Tx) EndCommit(c Commit) {
 	for _, u := range slices.Sorted(maps.Keys(tx.touched)) {
 		tx.endTouch(u, c.Time)
@@ -356,7 +353,7 @@ func (tx *Tx) EndCommit(c Commit) {
 	}
 }
 
-// endTouch brings the rows of absent owners and of what is owed up to date.
+// endTouch updates the rows of absent owners and the work rows.
 func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	o := tx.object(u)
 	w := tx.owner(u)
@@ -392,11 +389,10 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		return
 	}
 	if e.ok && e.row.Owed == owed && (!grew || !owed.Judge && !owed.Orphan) {
-		// The row says what it said before, but a message about it may be used up:
-		// the finalizer completed and was set again, or could not complete for a
-		// while, because of another finalizer or of a dependent that was there.
-		// And one of several external finalizers may be done, whose call then no
-		// longer counts.
+		// The row is unchanged, but its message may have been handled already: the
+		// finalizer completed and was set again, or another finalizer or a dependent
+		// blocked it for a while. Also, one of several external finalizers may be done,
+		// so that its call is obsolete.
 		if owed.Finish != "" && (refinalized || grew) || owed.Finalize && refinalized {
 			e.dirty = true
 		}
@@ -421,10 +417,10 @@ func (tx *Tx) underOwed(u uid.UID) *owedEntry {
 
 func (tx *Tx) put(key, value []byte) { tx.rows = append(tx.rows, rowOp{key, value}) }
 
-// Checkpoint is the place in the log up to which the Tx has applied it.
+// Checkpoint returns the position in the log up to which the Tx has applied it.
 func (tx *Tx) Checkpoint() *coppicev1.Checkpoint { return tx.checkpoint }
 
-// Encode is the encoding of a body, as events and the state have it.
+// Encode returns the encoding of a body, as in events and in the state.
 func Encode(b *coppicev1.Body) ([]byte, error) {
 	if b == nil {
 		return nil, nil

@@ -15,21 +15,21 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// OwedChange is a row of what is owed that a Tx wrote, or deleted.
+// OwedChange is a work row that a Tx wrote or deleted.
 type OwedChange struct {
 	UID uid.UID
 	Row OwedRow
-	// Had and Has say whether the row was there before and is there now.
+	// Had and Has say whether the row existed before and exists now.
 	Had, Has bool
-	// Dependents: what is owed to dependents has changed, or to which.
+	// Dependents: the work for dependents has changed, or the set of these dependents.
 	Dependents bool
-	// Holds: the object has come to hold its dependents. Before, it was not
-	// there, or waited for them; so references of theirs to other owners may
-	// be void, where they were needed for nothing until now.
+	// Holds: the object keeps its dependents now, and did not before, because it was
+	// absent or waited for them. Dangling and waiting references of these dependents to
+	// other owners may have to be removed now.
 	Holds bool
 }
 
-// prepared is a Tx as Flush writes it.
+// prepared has the effects of a Tx, encoded for Flush.
 type prepared struct {
 	w     writer    // of the batch
 	names []uint64  // hashes of keys that are written or deleted
@@ -37,19 +37,18 @@ type prepared struct {
 	owed  []OwedChange
 }
 
-// Sizes of batches, in bytes: up to which their memory is used again, and how much an
-// object takes, about, that stays, and one that is removed.
+// Sizes of batches in bytes: the largest whose memory is used again, and estimates for an
+// object that is written and for one that is removed.
 const (
 	retainedBatch = 16 << 20
 	objectStays   = 640
 	objectRemoved = 128
 )
 
-// Prepare encodes the effects of the commits that have ended, so that Flush only
-// has to write them. Nothing may be done with the Tx afterwards but to Flush or
-// to Drop it, and to start one on top of it. It can run while the last of the
-// commits is on its way into the log, and while the Tx under this one is flushed.
-// Flush prepares what is not prepared.
+// Prepare encodes the effects of the commits that have ended, so that Flush only has to
+// write them. Afterwards only Flush, Drop and Next may be called. Prepare can run while
+// the last of the commits is being appended to the log, and while the Tx under this one is
+// flushed. Flush calls Prepare if it was not called.
 func (tx *Tx) Prepare() error {
 	if tx.prepared != nil {
 		return nil
@@ -84,15 +83,15 @@ func (tx *Tx) Prepare() error {
 	return nil
 }
 
-// Flush writes the effects of the commits that have ended, in one batch with
-// the checkpoint, and publishes them to new Snapshots. It returns what has
-// changed of what is owed. After an error the State is unusable.
+// Flush writes the effects of the commits that have ended, in one batch with the
+// checkpoint, and makes them visible to new Snapshots. It returns the changed work rows.
+// After an error the State is unusable.
 func (tx *Tx) Flush() ([]OwedChange, error) { return tx.FlushTelling(func() {}) }
 
-// FlushTelling is Flush, and calls tell before it writes, when the effects can be
-// told of: Command knows the commands, and whoever takes a Snapshot or begins a Tx
-// from then on waits until they are written, which tell itself must not do. If they
-// cannot be written, no later Snapshot can be read.
+// FlushTelling is Flush, and calls tell before it writes, when replies that depend on the
+// effects may be sent: Command finds the commands, and Snapshot and Begin wait until the
+// effects are written. tell must therefore call neither. If the effects cannot be written,
+// all later Snapshots fail.
 func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	if err := tx.Prepare(); err != nil {
 		return nil, err
@@ -131,8 +130,8 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	return p.owed, nil
 }
 
-// drop deletes the rows that fall out of a window once others are added to it,
-// and returns how many do.
+// drop deletes the rows that leave a window when others are added to it, and returns their
+// number.
 func drop[K comparable](w *writer, table byte, from *window[K], added []windowRow[K]) int {
 	n, _ := from.surplus(added)
 	for i := range n {
@@ -144,7 +143,7 @@ func drop[K comparable](w *writer, table byte, from *window[K], added []windowRo
 // writer writes to a batch and remembers the first failure.
 type writer struct {
 	b          *pebble.Batch
-	ranges     int64  // that are deleted
+	ranges     int64  // number of deleted ranges
 	key, value []byte // scratch
 	err        error
 }
@@ -177,8 +176,8 @@ func (w *writer) deleteSpans(from, until uint32) {
 	}
 }
 
-// dirtyObjects are the objects whose stored form changes, sorted, and how many of them
-// stay.
+// dirtyObjects returns the objects whose rows change, sorted, and how many of them are not
+// removed.
 func (tx *Tx) dirtyObjects() (uids []uid.UID, stay int) {
 	uids = make([]uid.UID, 0, len(tx.objects))
 	for u, o := range tx.objects {

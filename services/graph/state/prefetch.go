@@ -33,8 +33,8 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 	}
 }
 
-// PrefetchCounts reads the counters on uids, of which the nodes have been read,
-// and when those were removed that are not there.
+// PrefetchCounts reads the counters on uids whose nodes have been read, and the removals
+// of those that do not exist.
 func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
 	missing := make([]uid.UID, 0, len(uids))
 	for _, u := range uids {
@@ -50,8 +50,8 @@ func (s *Snapshot) PrefetchCounts(uids []uid.UID) {
 	}
 }
 
-// PrefetchOwners reads the nodes of the owners of objects, which have been read
-// themselves, and when those were removed that are not there.
+// PrefetchOwners reads the nodes of the owners of objects that have been read, and the
+// removals of owners that do not exist.
 func (s *Snapshot) PrefetchOwners(uids []uid.UID) {
 	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node { return s.nodes[u].node })
 	if len(owners) > 1 {
@@ -64,8 +64,7 @@ func (s *Snapshot) prefetchCounts(sorted []uid.UID) {
 	s.r.prefetchOwners(sorted, func(w *owner) { s.owners[w.uid] = w })
 }
 
-// prefetchRemovals reads when owners were removed that are not there, and that
-// dependents still point to.
+// prefetchRemovals reads the removals of absent owners that still have dependents.
 func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
 	var gone []uid.UID
 	for _, u := range sorted {
@@ -127,8 +126,8 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	}
 }
 
-// PrefetchOwners reads what changes of the owners of objects when these go, which
-// have been read themselves.
+// PrefetchOwners reads the rows of owners that change when objects are removed. The
+// objects have been read.
 func (tx *Tx) PrefetchOwners(uids []uid.UID) {
 	owners := ownersOf(uids, func(u uid.UID) *lifecycle.Node {
 		if o := tx.objects[u]; o != nil {
@@ -163,8 +162,8 @@ func (tx *Tx) PrefetchOwners(uids []uid.UID) {
 	}
 }
 
-// ownersOf are the owners of objects, each once and sorted. node tells the node of
-// an object, nil if it is not known.
+// ownersOf returns the owners of objects, sorted and without duplicates. node returns the
+// node of an object, nil if it is not known.
 func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.UID) {
 	for _, u := range uids {
 		n := node(u)
@@ -182,8 +181,7 @@ func ownersOf(uids []uid.UID, node func(uid.UID) *lifecycle.Node) (owners []uid.
 	return slices.Compact(owners)
 }
 
-// prefetchOwners reads the counters on uids, and what is owed because of them.
-// The uids are sorted.
+// prefetchOwners reads the counters and the work rows of uids, which must be sorted.
 func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 	tx.r.prefetchOwners(sorted, func(w *owner) {
 		if tx.owners[w.uid] == nil && !tx.underOwns(w.uid) {
@@ -206,7 +204,7 @@ func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 	})
 }
 
-// PrefetchNames reads which objects have names, and their nodes, many at once.
+// PrefetchNames reads the objects that have the names, and their nodes, in one pass.
 func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []string) {
 	missing := make([]string, 0, len(names))
 	for _, name := range names {
@@ -232,8 +230,8 @@ func (tx *Tx) PrefetchNames(kind *lifecycle.Kind, namespace string, names []stri
 	tx.Prefetch(found)
 }
 
-// prefetch calls visit with the stored nodes of uids, which are sorted, and with
-// which of the others each was seen to come directly behind.
+// prefetch calls visit with the stored nodes of uids, which must be sorted, and with the
+// uid whose row directly precedes each, if that was seen.
 func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 	if len(sorted) == 0 {
 		return
@@ -253,7 +251,7 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
 		r.end = append(append(r.end[:0], r.key...), nul)
-		stepped := it.seek(r.key, r.end, i > 0) // what goes together often lies together
+		stepped := it.seek(r.key, r.end, i > 0) // objects that are removed together are often neighbours
 		if it.failure != nil {
 			break // it is not known whether there is such a row
 		}
@@ -286,10 +284,9 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 // stored is a row of a table.
 type stored struct{ key, value []byte }
 
-// prefetchRows calls visit with the rows that belong to uids, which are sorted:
-// those whose keys begin with the table and the uid, limit of them at the most
-// and whether these are all. They are valid during the call. What others have
-// had that is deleted is not looked at.
+// prefetchRows calls visit with the rows of uids, which must be sorted: the rows whose
+// keys begin with the table and the uid, at most limit of them, and whether these are all.
+// The rows are valid during the call.
 func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit int, visit func(u uid.UID, rows []stored, all bool)) {
 	it, err := r.cursor(table, nil, nil)
 	if err != nil {
@@ -327,8 +324,8 @@ func (r *reader) prefetchRows(what string, table byte, sorted []uid.UID, limit i
 	r.release(what, table, it)
 }
 
-// prefetchOwners calls visit with the counters on uids, which are sorted: of those
-// alone on which there are few.
+// prefetchOwners calls visit with the counters on those of the uids, which must be sorted,
+// that have few.
 func (r *reader) prefetchOwners(sorted []uid.UID, visit func(*owner)) {
 	r.prefetchRows("claims", tableClaim, sorted, 1+fewClaims, func(u uid.UID, rows []stored, all bool) {
 		if !all {
@@ -352,8 +349,8 @@ func (r *reader) prefetchOwners(sorted []uid.UID, visit func(*owner)) {
 	})
 }
 
-// prefetchAbsent calls visit with what is stored of owners that are gone, of uids
-// that are sorted.
+// prefetchAbsent calls visit with the rows of absent owners among uids, which must be
+// sorted.
 func (r *reader) prefetchAbsent(sorted []uid.UID, visit func(u uid.UID, revision, claim uint64, ok bool)) {
 	r.prefetchRows("absent", tableAbsent, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
 		if len(rows) == 0 {

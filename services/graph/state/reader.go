@@ -13,8 +13,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// reader reads tables. It remembers the first failure, after which its answers
-// mean nothing; whoever uses it asks err before relying on them.
+// reader reads tables. It remembers the first failure. After a failure its results are
+// meaningless: callers check err before they use them.
 type reader struct {
 	db      pebble.Reader
 	removed *window[uint64]
@@ -23,13 +23,13 @@ type reader struct {
 
 	key, end, room []byte // scratch
 	rows           []stored
-	// idle has a cursor for each table that was read, to read on with; nil where
-	// nobody would close them.
+	// idle has a cursor for each table that was read, for the next read; nil in a reader
+	// that is not closed.
 	idle map[byte]*cursor
 }
 
-// cursor returns a cursor over a table: the idle one, or a new one, which need not
-// see what is outside of the bounds.
+// cursor returns a cursor over a table: the idle one, or a new one that is restricted to
+// the bounds.
 func (r *reader) cursor(table byte, lower, upper []byte) (*cursor, error) {
 	if it := r.idle[table]; it != nil {
 		delete(r.idle, table)
@@ -106,7 +106,7 @@ func (r *reader) get(what string, key []byte, visit func([]byte) error) (found b
 	return true
 }
 
-// seek is get by means of a cursor.
+// seek is get with a cursor.
 func (r *reader) seek(what string, key []byte, visit func([]byte) error) (found bool) {
 	it, err := r.cursor(key[0], nil, nil)
 	if err != nil {
@@ -181,9 +181,8 @@ func (r *reader) absent(u uid.UID) (revision, claim uint64, ok bool) {
 	return revision, claim, ok
 }
 
-// removal finds the record of an object's removal in the window, unless the
-// commit that removed it is before the sequence since. Without one its
-// revision is zero.
+// removal returns the record of an object's removal from the window, unless the commit
+// that removed it is before the sequence since. The revision is zero if there is none.
 func (r *reader) removal(u uid.UID, since uint64) (found removal) {
 	sequence, ok := r.removed.find(uidHash(u))
 	if !ok || sequence < since {
@@ -254,7 +253,7 @@ func (r *reader) claims(owner uid.UID, c lifecycle.Coordinates, visit func(lifec
 	})
 }
 
-// names is Snapshot.Names.
+// names implements Snapshot.Names.
 func (r *reader) names(k *lifecycle.Kind, namespace string, after NameCursor, visit func(namespace, name string, u uid.UID) bool) {
 	var start []byte
 	if after != (NameCursor{}) {
@@ -266,7 +265,8 @@ func (r *reader) names(k *lifecycle.Kind, namespace string, after NameCursor, vi
 	})
 }
 
-// any names one object below the prefix of names, "" if there is none.
+// any returns "resource/name" of one object whose name row has the prefix, "" if there is
+// none.
 func (r *reader) any(prefix []byte) (name string) {
 	r.scan("names", prefix, nil, func(key, _ []byte) bool {
 		resource, _, n := splitNameKey(key)

@@ -8,9 +8,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// recent remembers nodes that snapshots have read not long ago, as they are in
-// the newest state: who judges objects reads them, and shortly afterwards the
-// writer is asked to act on the same. It is safe for concurrent use.
+// recent is a cache of nodes that snapshots have read recently, as they are in the newest
+// state. Resolving a processor's chunk reads nodes, and soon afterwards the writer reads
+// the same ones to act on them. It is safe for concurrent use.
 type recent struct {
 	mu         sync.Mutex
 	generation uint64                 // counts the writes to the state
@@ -21,19 +21,19 @@ type recent struct {
 }
 
 const (
-	// nodesKept is how many nodes each of the two halves has at the most, and
-	// weightKept how many bytes they take, about: nodes with many owners are fewer.
+	// nodesKept is the maximum number of nodes in each of the two halves, and weightKept
+	// that of their bytes, approximately: there can be fewer nodes with many owners.
 	nodesKept  = 1 << 14
 	weightKept = 32 << 20
-	// changesKept is how many writes a snapshot may be behind for what it reads
-	// still to be remembered.
+	// changesKept is the maximum number of writes that a snapshot may be behind for its
+	// reads to be added.
 	changesKept = 32
 )
 
 func newRecent() *recent { return &recent{young: map[uid.UID]cached{}} }
 
-// add remembers nodes that a snapshot of a generation has read, those that have
-// not changed since. The uids are sorted.
+// add adds nodes that a snapshot of a generation has read, unless they have changed since.
+// The uids must be sorted.
 func (r *recent) add(generation uint64, sorted []uid.UID, nodes map[uid.UID]cached) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,12 +54,12 @@ func (r *recent) add(generation uint64, sorted []uid.UID, nodes map[uid.UID]cach
 	}
 }
 
-// rotate forgets the older half.
+// rotate drops the older half.
 func (r *recent) rotate() {
 	r.old, r.young, r.weight = r.young, make(map[uid.UID]cached, min(len(r.young), nodesKept)), 0
 }
 
-// weigh is about how many bytes a node takes.
+// weigh returns the approximate size of a node in bytes.
 func weigh(n *lifecycle.Node) int {
 	const node, reference, finalizer = 512, 160, 64
 	return node + reference*len(n.Owners) + finalizer*(len(n.Finalizers)+len(n.Initializers))
@@ -74,8 +74,8 @@ func (r *recent) changedSince(generation uint64, u uid.UID) bool {
 	return false
 }
 
-// write says that objects change, which are sorted, and the first of those that
-// are created. Snapshots from before must not be of the generation that it begins.
+// write records that objects change, which must be sorted, and the first of those that are
+// created. It begins a generation; snapshots that were taken before are of an older one.
 func (r *recent) write(sorted []uid.UID, born uid.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,8 @@ func (r *recent) write(sorted []uid.UID, born uid.UID) {
 	}
 }
 
-// bornSince returns the first of the objects that were created after a generation,
-// "" for none; not known is what happened long ago.
+// bornSince returns the first of the objects that were created after a generation, "" for
+// none. known is false if the generation is too old.
 func (r *recent) bornSince(generation uint64) (born uid.UID, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,15 +110,15 @@ func first(a, b uid.UID) uid.UID {
 	return a
 }
 
-// now is the generation of a snapshot that is taken now.
+// now returns the generation of a snapshot that is taken now.
 func (r *recent) now() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.generation
 }
 
-// find calls visit for the nodes among uids that are remembered, and returns the
-// others, in the room of uids.
+// find calls visit for the nodes among uids that are cached, and returns the other uids in
+// the array of uids.
 func (r *recent) find(uids []uid.UID, visit func(uid.UID, cached)) (others []uid.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

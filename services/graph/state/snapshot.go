@@ -12,8 +12,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Snapshot is the state at one revision. It is a lifecycle.View, for one
-// goroutine, and must be closed. Ask Err before relying on what it said.
+// Snapshot is the state at one revision. It implements lifecycle.View, is not safe for
+// concurrent use, and must be closed. Check Err before using what it returned.
 type Snapshot struct {
 	r          reader
 	snap       *pebble.Snapshot
@@ -31,16 +31,16 @@ type Snapshot struct {
 type cached struct {
 	node   *lifecycle.Node
 	parent bool
-	// behind is the object that it came directly behind, in a state that had all
-	// that was written by the generation; "" if that was not seen.
+	// behind is the object whose row directly precedes this one's, in a state with all
+	// writes up to the generation; "" if it is unknown.
 	behind     uid.UID
 	generation uint64
 }
 
 var _ lifecycle.View = (*Snapshot)(nil)
 
-// Snapshot returns the state as of now; of one that has failed, with that as its
-// Err.
+// Snapshot returns a snapshot of the current state. If the state has failed, Err of the
+// snapshot returns the failure.
 func (s *State) Snapshot() *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -59,8 +59,8 @@ func (s *State) Snapshot() *Snapshot {
 	}
 }
 
-// Until has the snapshot read nothing more once ctx has ended: reads then find
-// nothing, and Err wraps the error of ctx. It returns the snapshot.
+// Until makes reads fail once ctx has ended: they find nothing, and Err wraps the error of
+// ctx. It returns the snapshot.
 func (s *Snapshot) Until(ctx context.Context) *Snapshot {
 	s.r.ctx = ctx
 	return s
@@ -69,16 +69,17 @@ func (s *Snapshot) Until(ctx context.Context) *Snapshot {
 // Close releases the snapshot.
 func (s *Snapshot) Close() error { return errors.Join(s.r.close(), s.snap.Close()) }
 
-// Err is the first failure of a read. After it nothing the snapshot said holds.
+// Err returns the first failure of a read. If it is not nil, all results of the snapshot
+// must be discarded.
 func (s *Snapshot) Err() error { return s.r.failure }
 
-// Revision is that of the last object event.
+// Revision returns the revision of the last object event.
 func (s *Snapshot) Revision() uint64 { return s.checkpoint.GetRevision() }
 
-// Checkpoint is the place in the log. It must not be modified.
+// Checkpoint returns the position in the log. It must not be modified.
 func (s *Snapshot) Checkpoint() *coppicev1.Checkpoint { return s.checkpoint }
 
-// Time is that of the last commit.
+// Time returns the time of the last commit.
 func (s *Snapshot) Time() lifecycle.Time { return lifecycle.Time(s.checkpoint.GetTime()) }
 
 // Kinds implements lifecycle.View.
@@ -99,8 +100,8 @@ func (s *Snapshot) cached(u uid.UID) cached {
 // Node implements lifecycle.View.
 func (s *Snapshot) Node(u uid.UID) *lifecycle.Node { return s.cached(u).node }
 
-// EachParent calls visit for the live objects that have dependents, or have had
-// some, in the order of their uids, until it returns false. It remembers none.
+// EachParent calls visit for the live objects that have or had dependents, in the order of
+// their uids, until visit returns false. The snapshot does not cache these objects.
 func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
 	s.r.scan("nodes", []byte{tableNode}, nil, func(_, value []byte) bool {
 		if !isParent(value) {
@@ -115,7 +116,7 @@ func (s *Snapshot) EachParent(visit func(*lifecycle.Node) bool) {
 	})
 }
 
-// Forget drops what was read, so that a long walk does not keep it all.
+// Forget empties the snapshot's cache, to bound the memory of a long walk.
 func (s *Snapshot) Forget() {
 	clear(s.nodes)
 	clear(s.owners)
@@ -130,7 +131,7 @@ func (s *Snapshot) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID 
 // Body implements lifecycle.View.
 func (s *Snapshot) Body(n *lifecycle.Node) *coppicev1.Body { return s.BodyOf(n.UID) }
 
-// BodyOf is Body for who has not read the node.
+// BodyOf is Body for callers that have not read the node.
 func (s *Snapshot) BodyOf(u uid.UID) *coppicev1.Body { return s.r.body(u) }
 
 // Removed implements lifecycle.View.
@@ -151,8 +152,8 @@ func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64,
 // Session implements lifecycle.View.
 func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s.Options()) }
 
-// SessionEnd is when an import session that is open now ends if nothing more
-// comes, the first of them; lifecycle.Never if none is open.
+// SessionEnd returns when the first of the open import sessions ends unless it gets
+// further commands; lifecycle.Never if none is open.
 func (s *Snapshot) SessionEnd(now lifecycle.Time) lifecycle.Time {
 	first := lifecycle.Never
 	s.r.scan("sessions", []byte{tableSession}, nil, func(_, value []byte) bool {
@@ -196,10 +197,10 @@ func (s *Snapshot) Names(k *lifecycle.Kind, namespace string, after NameCursor, 
 // NameCursor is a place among the names of a kind; the zero value is the start.
 type NameCursor struct{ Namespace, Name string }
 
-// Owed returns what is owed because of u.
+// Owed returns the work row of u. It returns false if no work is pending because of u.
 func (s *Snapshot) Owed(u uid.UID) (OwedRow, bool) { return s.r.owed(u) }
 
-// EachOwedTo calls visit for what is owed because of uids, which are sorted.
+// EachOwedTo calls visit for the work rows of uids, which must be sorted.
 func (s *Snapshot) EachOwedTo(sorted []uid.UID, visit func(uid.UID, OwedRow)) {
 	s.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
 		for _, r := range rows {
@@ -213,8 +214,8 @@ func (s *Snapshot) EachOwedTo(sorted []uid.UID, visit func(uid.UID, OwedRow)) {
 	})
 }
 
-// EachOwed calls visit for what is owed, behind the uid, in order, until visit
-// returns false.
+// EachOwed calls visit for the work rows behind a uid, in order, until visit returns
+// false.
 func (s *Snapshot) EachOwed(after uid.UID, visit func(uid.UID, OwedRow) bool) {
 	var start []byte
 	if after != "" {
@@ -230,8 +231,8 @@ func (s *Snapshot) EachOwed(after uid.UID, visit func(uid.UID, OwedRow) bool) {
 	})
 }
 
-// PositionOf returns where in the stream of the log to start reading for a revision:
-// at a commit that is not behind it.
+// PositionOf returns the position in the stream of the log at which to start reading for a
+// revision: that of a commit at it or before it.
 func (s *Snapshot) PositionOf(revision uint64) uint64 {
 	sequence := uint64(1)
 	it, err := s.r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableIndex}, UpperBound: []byte{tableIndex + 1}})

@@ -23,17 +23,17 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Config is how to open a State. The zero value of a field is its default.
+// Config configures a State. A zero field has its default value.
 type Config struct {
-	// CacheSize is the size of Pebble's block cache, in bytes; 256 MiB.
-	// Memtables are taken out of it, up to four of them.
+	// CacheSize is the size of Pebble's block cache in bytes. The default is 256 MiB.
+	// Up to four memtables are taken out of it.
 	CacheSize int64
 	// Cache is a block cache that several states share, instead of one of CacheSize.
 	Cache *pebble.Cache
-	// MemTableSize is the size of one memtable, in bytes; 64 MiB. What is in
-	// memtables is folded again after a crash.
+	// MemTableSize is the size of a memtable in bytes. The default is 64 MiB. The
+	// content of memtables is folded again after a crash.
 	MemTableSize uint64
-	// FS is the file system; the disk's.
+	// FS is the file system. The default is the operating system's.
 	FS vfs.FS
 }
 
@@ -41,15 +41,15 @@ type Config struct {
 // when they are closed.
 func NewCache(c Config) *pebble.Cache { return pebble.NewCache(cmp.Or(c.CacheSize, 256<<20)) }
 
-// memTables is how many memtables there are before writes wait.
+// memTables is the number of memtables at which writes wait.
 const memTables = 4
 
-// separateBodies is from which size on values, which then are bodies, are kept
-// apart from their keys, in bytes.
+// separateBodies is the size in bytes from which on Pebble stores values separately from
+// their keys. Only bodies are that large.
 const separateBodies = 180
 
-// State is a realm's state. Its methods are safe for concurrent use; a Tx is
-// for one goroutine, one at a time.
+// State is a realm's state. Its methods are safe for concurrent use. A Tx is not, and only
+// one may be open at a time: see Tx.Next.
 type State struct {
 	db       *pebble.DB
 	dir      string
@@ -71,7 +71,7 @@ type State struct {
 // ErrLocked is returned by Open for a directory that another process uses.
 var ErrLocked = errors.New("the directory is in use by another process")
 
-// Open opens the state in dir, or makes an empty one.
+// Open opens the state in dir, or creates an empty one.
 func Open(dir string, c Config) (*State, error) {
 	s, err := open(dir, c)
 	if err != nil {
@@ -103,8 +103,8 @@ func open(dir string, c Config) (*State, error) {
 	opts := &pebble.Options{
 		FS:    c.FS,
 		Cache: cache,
-		// The realm's log is the log: after a crash it is folded again from
-		// the checkpoint, which is in the same memtable as its effects.
+		// No write-ahead log: after a crash the realm's log is folded again from the
+		// checkpoint, which is in the same memtable as the effects.
 		DisableWAL:                  true,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		MemTableSize:                c.MemTableSize,
@@ -124,7 +124,8 @@ func open(dir string, c Config) (*State, error) {
 		},
 	}
 	for i := range opts.Levels {
-		// What goes together lies together: who reads one row of a block reads more.
+		// Rows that are read together are neighbours: a reader of one row of a block
+		// usually reads others.
 		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
@@ -137,8 +138,8 @@ func open(dir string, c Config) (*State, error) {
 			RewriteMinimumAge: 5 * time.Minute, TargetGarbageRatio: 0.5,
 		}
 	}
-	// What a cascade deletes is compacted when its turn comes, not at once, while
-	// the cascade goes on: a walk does not come back to where it was.
+	// Tombstones of a cascade do not trigger compactions of their own while the cascade
+	// runs: a walk does not read the deleted range again.
 	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	var db *pebble.DB
 	err := failures.guard(func() (err error) {
@@ -168,13 +169,13 @@ func open(dir string, c Config) (*State, error) {
 	return s, nil
 }
 
-// ErrSchema is returned by Open for a state of another version. Remove it, and
-// it is folded again from the log.
+// ErrSchema is returned by Open for a state of another version. Remove the state to have
+// it folded again from the log.
 var ErrSchema = errors.New("the state has the layout of another version")
 
-// UnfinishedError is returned by Open for a state that was being made from the
-// beginning of its log, and was not finished: see Tx.Pass. Remove it, and it is
-// folded again, if the log is the one that Checkpoint has seen.
+// UnfinishedError is returned by Open for a state whose rebuild was interrupted: see
+// Tx.Pass. Remove the state to have it folded again, if the log is the one that Checkpoint
+// names.
 type UnfinishedError struct{ Checkpoint *coppicev1.Checkpoint }
 
 func (e *UnfinishedError) Error() string {
@@ -182,7 +183,7 @@ func (e *UnfinishedError) Error() string {
 		e.Checkpoint.GetSequence(), e.Checkpoint.GetForeseen())
 }
 
-// load reads what is kept in memory.
+// load reads the rows that are kept in memory.
 func (s *State) load() error {
 	r := reader{db: s.db}
 	s.checkpoint = &coppicev1.Checkpoint{}
@@ -257,7 +258,7 @@ func (s *State) loadOptions(r *reader) {
 	s.options = options
 }
 
-// commit writes a batch, or returns why the state has failed.
+// commit writes a batch. If the state has failed, it returns the failure.
 func (s *State) commit(b *pebble.Batch) error {
 	if err := s.failures.guard(func() error { return s.db.Apply(b, pebble.NoSync) }); err != nil {
 		s.failures.fail(err)
@@ -266,19 +267,19 @@ func (s *State) commit(b *pebble.Batch) error {
 	return nil
 }
 
-// Checkpoint is the place in the log up to which the state has folded it. It
-// must not be modified.
+// Checkpoint returns the position in the log up to which the state is its fold. It must
+// not be modified.
 func (s *State) Checkpoint() *coppicev1.Checkpoint {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.checkpoint
 }
 
-// Metrics are Pebble's own.
+// Metrics returns Pebble's metrics.
 func (s *State) Metrics() *pebble.Metrics { return s.db.Metrics() }
 
-// Sync makes what was written so far survive a crash, so that the next start
-// need not fold it again.
+// Sync writes everything to disk, so that the next start need not fold it again after a
+// crash.
 func (s *State) Sync() error {
 	if err := s.failures.guard(s.db.Flush); err != nil {
 		return fmt.Errorf("state: flush: %w", err)
@@ -286,9 +287,9 @@ func (s *State) Sync() error {
 	return nil
 }
 
-// Close closes the state. Nothing may use it, or a Snapshot of it, any more.
-// One that has failed may not come to its end; Close then gives it up, and the
-// directory is in use until the process has ended.
+// Close closes the state. Neither it nor its Snapshots may be used afterwards. If the
+// state has failed and Pebble does not close in time, Close returns nevertheless, and the
+// directory is in use until the process ends.
 func (s *State) Close() error {
 	defer s.failures.crew.Dismiss()
 	done := make(chan error, 1)
@@ -309,15 +310,15 @@ func (s *State) Close() error {
 	}
 }
 
-// closeTimeout is how long a state that has failed may take to close.
+// closeTimeout is the time that a failed state has to close.
 const closeTimeout = 2 * time.Second
 
-// Failed is closed when Pebble cannot write any more: the disk is full, or
-// broken. The State has to be closed; what it holds on disk stays a fold of a
-// prefix of the log, or unfinished.
+// Failed is closed when Pebble cannot write any more, because the disk is full or broken.
+// The State must be closed; on disk it stays the fold of a prefix of the log, or
+// unfinished.
 func (s *State) Failed() <-chan struct{} { return s.failures.failed }
 
-// Failure is why the state has failed, nil if it has not.
+// Failure returns why the state has failed, nil if it has not.
 func (s *State) Failure() error { return s.failures.err() }
 
 // Remove deletes the state in dir, which must not be open.
@@ -342,14 +343,14 @@ func Remove(dir string) error {
 	return errors.Join(err, lock.Close())
 }
 
-// Kinds are the kinds that are registered now.
+// Kinds returns the kinds that are registered now.
 func (s *State) Kinds() *lifecycle.Kinds {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.kinds
 }
 
-// Options are the realm's options now.
+// Options returns the current realm settings.
 func (s *State) Options() lifecycle.Options {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -13,31 +13,31 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Tx collects the effects of commits in memory: a lifecycle.View of the state
-// with what the commits have changed so far on top. Events are applied one by
-// one, so that each command of a commit sees those before it. A commit ends
-// with EndCommit; any number of them are written by Flush, or dropped by
-// letting the Tx go. A Tx is for one goroutine, and a State has one at a time,
-// or several, each of which stands on the one before: see Next.
+// Tx collects the effects of commits in memory. It implements lifecycle.View: it reads the
+// state with these effects. Events are applied one by one, so that each command of a
+// commit sees the effects of those before it. A commit ends with EndCommit. Flush writes
+// all commits that have ended; Drop discards them. A Tx is not safe for concurrent use. A
+// State has one Tx at a time, or a sequence of them in which each starts from the one
+// before: see Next.
 type Tx struct {
 	s          *State
 	r          reader
-	under      *Tx              // what this one stands on, nil for the state alone; only read
-	flushed    atomic.Bool      // what it has changed is in the state
+	under      *Tx              // the Tx that this one starts from, nil for the state alone; only read
+	flushed    atomic.Bool      // its effects are in the state
 	was, kinds *lifecycle.Kinds // before it and now
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint
 
 	objects  map[uid.UID]*object
-	names    map[nameRef]uid.UID // who has a name, or had it last: created here, or looked up; "" for nobody
+	names    map[nameRef]uid.UID // the object that has a name or had it last: created here, or looked up; "" for none
 	owners   map[uid.UID]*owner
 	absent   map[uid.UID]*absence
 	owed     map[uid.UID]*owedEntry
 	sessions map[string]*lifecycle.Time // last command; nil if closed
-	touched  map[uid.UID]struct{}       // whose owed row may have changed in this commit
+	touched  map[uid.UID]struct{}       // whose work row may have changed in this commit
 
 	removals     []removal           // of this commit
-	removing     []*object           // whose removals these are, as far as there are entries
+	removing     []*object           // the entries of the removed objects, without those of PassRemoval
 	removed      []windowRow[uint64] // of the commits that ended
 	removedSince uint64              // the first sequence that the window will hold
 	commands     []commandRow        // of the commits that ended
@@ -59,11 +59,11 @@ type Tx struct {
 type object struct {
 	stored, now             *lifecycle.Node // stored: also by a Tx under this one
 	storedParent, nowParent bool
-	body                    []byte  // if it is not, or may not be, the one in the table
+	body                    []byte  // if it may differ from the one in the table
 	bodyChanged             bool    // by this Tx
 	removal                 removal // by this Tx or one under it, the last
 	dirty                   bool
-	refinalized             bool    // this commit changed its finalizers: see endTouch
+	refinalized             bool    // its finalizers changed in this commit: see endTouch
 	behind                  uid.UID // see cached
 	generation              uint64  // see cached
 }
@@ -93,9 +93,9 @@ type rowOp struct {
 
 var _ lifecycle.View = (*Tx)(nil)
 
-// Begin starts a Tx. The one before must have been flushed or dropped. What the
-// one that was flushed last has looked up need not be looked up again: commands
-// that follow one another are often about the same kind, namespace and owner.
+// Begin starts a Tx. The previous one must have been flushed or dropped. A small Tx that
+// was flushed serves as a cache for the next: consecutive commands often read the same
+// kind, namespace and owner.
 func (s *State) Begin() *Tx {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,13 +107,13 @@ func (s *State) Begin() *Tx {
 	return tx
 }
 
-// Next starts a Tx on top of tx, of which all commits have ended. tx may be
-// flushed meanwhile, by another goroutine, and has to be before the new one is;
-// if tx is dropped, the new one must be.
+// Next starts a Tx on top of tx. All commits of tx must have ended. Another goroutine may
+// flush tx meanwhile, and must do so before the new Tx is flushed. If tx is dropped, the
+// new Tx must be dropped too.
 func (tx *Tx) Next() *Tx {
 	for t := tx; t.under != nil; t = t.under {
 		if t.under.flushed.Load() {
-			t.under = nil // nobody needs it any more, nor those under it
+			t.under = nil // its effects are in the state, and so are those of the ones under it
 			break
 		}
 	}
@@ -125,7 +125,8 @@ func (tx *Tx) Next() *Tx {
 	return next
 }
 
-// newTx returns a Tx with room for so many objects and names: to grow it costs more.
+// newTx returns a Tx whose maps have room for so many objects and names, because growing
+// them costs more.
 func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint, room int) *Tx {
 	return &Tx{
 		r:          r,
@@ -144,20 +145,20 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 	}
 }
 
-// Begin starts a Tx on the snapshot, to find out what commits would do. It ends
-// with the snapshot and must be dropped: nothing of it can be written.
+// Begin starts a Tx on the snapshot, to find out what commits would do. It must be dropped
+// before the snapshot is closed, and cannot be flushed.
 func (s *Snapshot) Begin() *Tx {
 	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.options, s.checkpoint, 0)
 }
 
-// Stored is the state without what the Tx has changed.
+// Stored returns a view of the state without the changes of the Tx.
 func (tx *Tx) Stored() *Snapshot { return tx.s.Snapshot() }
 
-// Err is the first failure of a read. After it the Tx must be dropped.
+// Err returns the first failure of a read. If it is not nil, the Tx must be dropped.
 func (tx *Tx) Err() error { return tx.r.failure }
 
-// Savepoint begins recording changes, and returns how to undo those made
-// since. Either Rollback or Release must follow before the next Savepoint.
+// Savepoint begins to record changes, so that Rollback can undo them. Rollback or Release
+// must be called before the next Savepoint.
 func (tx *Tx) Savepoint() {
 	tx.undo, tx.recording = tx.undo[:0], true
 }
@@ -185,7 +186,7 @@ func (tx *Tx) onRollback(f func()) {
 	}
 }
 
-// object returns the entry of an object, which is read if need be.
+// object returns the entry of an object, and reads the object if it has none.
 func (tx *Tx) object(u uid.UID) *object {
 	o, ok := tx.objects[u]
 	if !ok {
@@ -210,14 +211,14 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 		stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
 		behind: was.behind, generation: was.generation,
 	}
-	if !flushed { // otherwise they are found where they are stored
+	if !flushed { // otherwise they are read from the state
 		o.body, o.removal = was.body, was.removal
 	}
 	return true
 }
 
-// underObject is the entry of an object that a Tx under this one has, the
-// nearest, and whether that Tx was flushed; nil if none has.
+// underObject returns the entry of an object in the nearest Tx under this one that has
+// one, and whether that Tx was flushed; nil if none has.
 func (tx *Tx) underObject(u uid.UID) (o *object, flushed bool) {
 	for t := tx.under; t != nil; t = t.under {
 		if o := t.objects[u]; o != nil {
@@ -227,9 +228,8 @@ func (tx *Tx) underObject(u uid.UID) (o *object, flushed bool) {
 	return nil, false
 }
 
-// mostKept is how many entries a Tx has at the most that is kept once it is
-// flushed, and mostKeptBytes how much it has written: more than one command takes,
-// and less than counts.
+// mostKept is the maximum number of entries, and mostKeptBytes of bytes written, of a Tx
+// that is kept as a cache after it was flushed. One command is smaller.
 const (
 	mostKept      = 1 << 10
 	mostKeptBytes = 64 << 10

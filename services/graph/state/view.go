@@ -32,14 +32,14 @@ func (tx *Tx) Lookup(kind *lifecycle.Kind, namespace, name string) uid.UID {
 	if u == "" {
 		return ""
 	}
-	// Who had the name last may be gone, or have come back by another.
+	// The object that had the name last may have been removed.
 	if n := tx.object(u).now; n == nil || n.Name != name || n.Namespace != namespace || n.Kind != kind.Kind || n.Group() != kind.Group {
 		return ""
 	}
 	return u
 }
 
-// underNamed returns who has a name, if a Tx under this one knows.
+// underNamed returns the object that has a name, if a Tx under this one knows it.
 func (tx *Tx) underNamed(ref nameRef) (u uid.UID, ok bool) {
 	for t := tx.under; !ok && t != nil; t = t.under {
 		u, ok = t.names[ref]
@@ -87,8 +87,7 @@ func (tx *Tx) load(u uid.UID, e *claim) {
 	}
 }
 
-// inherited is a counter as a Tx under this one has it, the nearest; nil if none
-// has it.
+// inherited returns a counter as the nearest Tx under this one has it; nil if none has.
 func (tx *Tx) inherited(u uid.UID, c lifecycle.Coordinates) *claim {
 	for t := tx.under; t != nil; t = t.under {
 		w := t.owners[u]
@@ -115,7 +114,7 @@ func (tx *Tx) underOwns(u uid.UID) bool {
 	return false
 }
 
-// claim returns the counter of one claim, which is read if need be.
+// claim returns the counter of one claim, and reads it if it is not cached.
 func (tx *Tx) claim(w *owner, c lifecycle.Coordinates) *claim {
 	if c == (lifecycle.Coordinates{}) {
 		return &w.all
@@ -157,8 +156,8 @@ func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 	return sum
 }
 
-// eachClaim visits the counters of an owner that are not zero: those stored,
-// as they are now, and then those that are new.
+// eachClaim calls visit for the counters of an owner that are not zero: first those that
+// are stored, with their current values, then the new ones.
 func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(lifecycle.Coordinates, counter) bool) {
 	w := tx.owner(u)
 	for t := tx.under; t != nil && !t.flushed.Load(); t = t.under {
@@ -188,8 +187,8 @@ func (tx *Tx) eachClaim(u uid.UID, prefix lifecycle.Coordinates, visit func(life
 	}
 }
 
-// anyOf returns a function that reports whether coordinates are in the list. Of
-// one owner dependents may claim many.
+// anyOf returns a function that reports whether coordinates are in the list. The list may
+// be long: dependents can have many different claims on one owner.
 func anyOf(list []lifecycle.Coordinates) func(lifecycle.Coordinates) bool {
 	if len(list) <= fewClaims {
 		return func(c lifecycle.Coordinates) bool { return slices.Contains(list, c) }
@@ -220,9 +219,8 @@ func (tx *Tx) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok b
 	return e.revision, e.revision != 0 && e.claim == claimHash(c)
 }
 
-// removal returns the record of an object's removal: by this Tx, or as that of
-// an owner that dependents still point to, or in the window. Without one its
-// revision is zero.
+// removal returns the record of an object's removal: by this Tx, in the rows of absent
+// owners, or in the window of removed uids. The revision is zero if there is none.
 func (tx *Tx) removal(u uid.UID) removal {
 	if e := tx.object(u).removal; e.revision != 0 && (e.sequence == 0 || e.sequence >= tx.removedSince) {
 		return e
@@ -233,7 +231,7 @@ func (tx *Tx) removal(u uid.UID) removal {
 	return tx.r.removal(u, tx.removedSince)
 }
 
-// absence returns what is known of an owner that is gone and still has dependents.
+// absence returns the row of an absent owner that still has dependents.
 func (tx *Tx) absence(u uid.UID) *absence {
 	a, ok := tx.absent[u]
 	if !ok {

@@ -3,33 +3,38 @@
 //
 // # Group commit
 //
-// The writer decides all requests that have queued, each against the state plus
-// what those before it have changed; publishes one message; waits for the
-// acknowledgement, which means that it is on disk; answers; and applies it to the
-// state. Whoever reads the state from then on waits for that. While one commit is on
-// its way, the next is decided on top of it, and takes requests until it can follow:
-// when the one before is in the state or, if it is large by then, in the log, and
-// where the disk is slow, when those who were answered have come again.
+// The writer decides all queued requests together, each against the state and the
+// changes of the requests before it. It appends the events as one message, waits for
+// the acknowledgement, which means that the message is on disk, replies to the clients,
+// and applies the commit to the state. Readers that start after the replies wait until
+// the commit is applied.
+//
+// While one commit is in flight, the next is decided on top of it. It accepts requests
+// until it can be sent: when the commit before it has been applied to the state, or is
+// large and has been appended to the log. If appends are slow (1 ms or more), it also
+// waits for the next requests of the clients of the last commit: the adaptive commit
+// delay.
 //
 //	Submit -> queue -> Work.Do on a Decision ─┐
 //	                                          └─► Log.Send -> Done -> Tx.Flush
 //
-// If a commit comes to nothing, so does what was decided on top of it, of which
-// nobody was told. If one that is in the log cannot be written into the state, nobody
-// is told of those that follow, and nothing is read any more: who repeats a command
-// gets its outcome from the next writer.
+// If a commit cannot be appended, the commits that were decided on top of it are dropped
+// too; none of their clients has received a reply. If a commit is in the log and cannot
+// be written to the state, the writer stops: it sends no further replies and serves no
+// further reads. A client that repeats its command gets the outcome from the next writer.
 //
-// A request that does not fit into the commit any more goes into the next one,
-// or, where its parts are independent of each other, goes on there.
+// A request that does not fit into the open commit is decided in the next one. If its
+// parts are independent of each other, the first of them stay in the open commit.
 //
 // # What it promises
 //
-//   - Done is called once for every request, or never: then it is not known what
-//     became of it, and the client's timeout tells as much.
-//   - A successful answer that rests on events is given after these are in the
-//     log. An answer that rests on none (not found, conflict, nothing to do)
-//     is given when the writer knows that it was still the writer after it had
-//     read: by an acknowledged append, or by its lease.
-//   - A command with an id that is kept gets the outcome that it had, or goes on where
-//     the log has the first parts of it. One whose id may be forgotten is refused.
+//   - Done is called at most once for every request. If it is not called, the outcome is
+//     unknown, and the client's request times out.
+//   - The writer sends a reply that depends on events only when these events are in the
+//     log. It sends a reply that depends on none (not found, conflict, nothing to do)
+//     only when it knows that it was still the writer after it had read the state: by an
+//     acknowledged append, or by its lease.
+//   - A repeated command whose id is still stored gets the outcome of its first attempt;
+//     if the log has only the first parts of it, the writer completes it. A command
+//     whose id may already have been deleted is refused.
 package writer
