@@ -13,7 +13,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Header is what a commit says beside commands and events.
+// Header has the fields of a commit other than its commands and events.
 type Header struct {
 	RealmID  [16]byte
 	ID       [16]byte
@@ -28,14 +28,14 @@ type Header struct {
 	FirstRevision uint64
 }
 
-// Command is who asked for what.
+// Command has the actor, the verb and the note of a command.
 type Command struct {
 	Actor string
 	Verb  string
 	Note  string
 }
 
-// CommandRef is what identifies a command of a commit, and where the rest of it is.
+// CommandRef identifies a command of a commit, and says where its other parts are.
 type CommandRef struct {
 	// ID is zero for a command without one.
 	ID    [16]byte
@@ -62,15 +62,15 @@ type Builder struct {
 	scratch []byte
 }
 
-// builders are those that were freed: a commit has up to megabytes, and another
-// follows at once.
+// builders are the freed builders. A commit can have megabytes, and the next one follows
+// at once.
 var builders = sync.Pool{New: func() any { return &Builder{} }}
 
-// retained is up to which size the memory of a commit is used again, in bytes.
+// retained is the maximum size in bytes of a buffer that is used again.
 const retained = 16 << 20
 
-// Free lets another builder have the memory of this one, and of what Bytes has
-// returned: neither may be used any more.
+// Free makes the memory of this builder available to another one. Neither the builder nor
+// the result of Bytes may be used afterwards.
 func (b *Builder) Free() {
 	if cap(b.b) > retained {
 		return
@@ -87,7 +87,7 @@ func (b *Builder) Free() {
 	builders.Put(b)
 }
 
-// NewBuilder begins a commit.
+// NewBuilder starts a commit.
 func NewBuilder(h Header) *Builder {
 	b := builders.Get().(*Builder)
 	b.revision = h.FirstRevision
@@ -102,7 +102,7 @@ func NewBuilder(h Header) *Builder {
 	return b
 }
 
-// NewKey adds that another key authenticates the commits that follow. It comes
+// NewKey records that another key authenticates the following commits. It must be called
 // before the first command.
 func (b *Builder) NewKey(k KeyID) {
 	var at int
@@ -112,7 +112,7 @@ func (b *Builder) NewKey(k KeyID) {
 	b.b = wire.Close(b.b, at)
 }
 
-// Begin begins a command; the events that follow are its.
+// Begin starts a command. The following events belong to it.
 func (b *Builder) Begin(c Command) {
 	b.flush()
 	enc := wire.AppendBytes(nil, commandActor, c.Actor)
@@ -123,10 +123,9 @@ func (b *Builder) Begin(c Command) {
 	b.apart += len(enc) + overhead
 }
 
-// End ends the command that was begun last, or this part of it. A repetition of it by
-// the same actor is recognised by the ID of ref, unless that is zero, and gets the reply
-// that is kept here, or else the one that the command's events tell. The actor is the
-// one that the command was begun with.
+// End ends the last command, or the part of it in this commit. A repetition of the command
+// by the same actor is recognised by the ID of ref, unless that is zero. It gets the reply
+// that is stored here or, if reply is nil, the one that follows from the command's events.
 func (b *Builder) End(ref CommandRef, reply []byte) {
 	last := len(b.commands) - 1
 	enc := b.commands[last]
@@ -172,7 +171,7 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 	return revision
 }
 
-// Session adds that an import session brought something, or was closed.
+// Session records that an import session has got a command, or was closed.
 func (b *Builder) Session(id string, closed bool) {
 	b.flush()
 	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventSession)
@@ -181,7 +180,7 @@ func (b *Builder) Session(id string, closed bool) {
 	b.close(event, content)
 }
 
-// open begins an event; what is appended until close is what it says.
+// open starts an event. The bytes that are appended until close are its content.
 func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
 	if size := len(b.b); size > cap(b.b)-cap(b.b)/8 {
 		b.b = slices.Grow(b.b, size) // append alone would grow a large commit by quarters
@@ -198,17 +197,16 @@ func (b *Builder) close(event, content int) {
 	b.b = wire.Close(wire.Close(b.b, content), event)
 }
 
-// Revision is that of the next event to be added.
+// Revision returns the revision of the next event to be added.
 func (b *Builder) Revision() uint64 { return b.revision }
 
-// Commands are the commands that were begun.
+// Commands returns the commands that were started.
 func (b *Builder) Commands() []CommandRef { return b.refs }
 
-// overhead is more than the tag and the length of a field.
+// overhead is an upper bound of the size of a field's tag and length, in bytes.
 const overhead = 16
 
-// Size is the size that the commit has so far, in bytes; Bytes does not return
-// more.
+// Size returns an upper bound of the current size of the commit, in bytes.
 func (b *Builder) Size() int {
 	g := &b.group
 	size := len(b.b) + b.apart + b.resources.size + b.namespaces.size + overhead
@@ -218,7 +216,7 @@ func (b *Builder) Size() int {
 	return size
 }
 
-// Bound is how much the event can add to the size of the commit, at the most.
+// Bound returns an upper bound of the bytes that the event adds to the commit.
 func Bound(e *lifecycle.Event, n *lifecycle.Node, resource string, body []byte) int {
 	size := 20*overhead + len(n.UID) + len(resource) + len(n.Name) + 2*len(n.Namespace) + len(body)
 	for i := range e.References {
@@ -245,19 +243,19 @@ func Bound(e *lifecycle.Event, n *lifecycle.Node, resource string, body []byte) 
 	return size
 }
 
-// Mark is a place to go back to.
+// Mark is a position to which Reset can return.
 type Mark struct {
 	b, commands, resources, namespaces, apart int
 	revision                                  uint64
 }
 
-// Mark returns the place where the builder is.
+// Mark returns the current position of the builder.
 func (b *Builder) Mark() Mark {
 	b.flush()
 	return Mark{len(b.b), len(b.commands), len(b.resources.list), len(b.namespaces.list), b.apart, b.revision}
 }
 
-// Reset forgets what was added since the mark was set.
+// Reset removes everything that was added since the mark was set.
 func (b *Builder) Reset(m Mark) {
 	b.flush()
 	b.b, b.revision, b.apart = b.b[:m.b], m.revision, m.apart

@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Chain is a place in the log, and what must come next.
+// Chain is a position in the log, with the properties that the next commit must have.
 type Chain struct {
 	RealmID  [16]byte // zero before the first commit
 	Sequence uint64   // of the last commit
@@ -21,7 +21,7 @@ type Chain struct {
 	Key      KeyID // of the next commit
 }
 
-// ChainOf is the place that a checkpoint names.
+// ChainOf returns the position that a checkpoint names.
 func ChainOf(c *coppicev1.Checkpoint) Chain {
 	chain := Chain{
 		Sequence: c.GetSequence(),
@@ -37,8 +37,8 @@ func ChainOf(c *coppicev1.Checkpoint) Chain {
 	return chain
 }
 
-// BrokenError says that the log does not go on where it should: a message is
-// missing, or a commit contradicts those before it. Waiting does not cure it.
+// BrokenError is returned if the log is not continuous: a message is missing, or a commit
+// contradicts the commits before it. Waiting does not help.
 type BrokenError struct {
 	Sequence uint64 // in the stream, of the message that does not fit
 	What     string
@@ -48,15 +48,14 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the log is broken at sequence %d: %s", e.Sequence, e.What)
 }
 
-// Checksum is the checksum of a commit.
+// Checksum returns the checksum of a commit.
 func Checksum(commit []byte) uint64 { return xxhash.Sum64(commit) }
 
-// Skips returns why a commit that passed Keys.Check does not continue the chain
-// and is skipped, "" if it is to continue it. It is of an older history of the
-// realm: from before the log was lost and restored, under another key, or from
-// before the stream was deleted.
+// Skips returns why a commit that passed Keys.Check is skipped, or "" if it must continue
+// the chain. Skipped commits belong to an older history of the realm: from before the log
+// was lost and restored, under another key, or from before the stream was deleted.
 //
-// It decides by what the log says alone, so every reader decides alike.
+// The result depends only on the log, so that all readers agree.
 func (chain *Chain) Skips(h *Header) (why string) {
 	switch {
 	case chain.RealmID == [16]byte{}:
@@ -71,9 +70,9 @@ func (chain *Chain) Skips(h *Header) (why string) {
 	return ""
 }
 
-// Follow checks that a commit that is not skipped continues the chain, and moves
-// the chain behind it, save for its object events: they move Revision. newKey is
-// the key that the commit changes to, zero for none.
+// Follow checks that a commit that is not skipped continues the chain, and moves the chain
+// behind it. Revision is not changed: the object events change it. newKey is the key that
+// the commit changes to, zero for none.
 func (chain *Chain) Follow(position uint64, h *Header, newKey KeyID, checksum uint64) error {
 	broken := func(format string, args ...any) error {
 		return &BrokenError{Sequence: position, What: fmt.Sprintf(format, args...)}

@@ -40,13 +40,13 @@ func (t *table) truncate(n int) {
 	t.list = t.list[:n]
 }
 
-// group is a run of events that share everything but the object and the cause.
+// group is a sequence of events that differ only in the object and the cause.
 type group struct {
 	n          int
 	typ        lifecycle.EventType
 	command    int
 	reason     coppicev1.Reason
-	shared     []byte // encoding of what they share
+	shared     []byte // encoding of the fields that they share
 	uids       []byte
 	resources  column
 	namespaces column
@@ -56,8 +56,7 @@ type group struct {
 	last       uint64
 }
 
-// column is a packed repeated field, which is written as one entry while all
-// are the same.
+// column is a packed repeated field. It has a single entry if all values are the same.
 type column struct {
 	b      []byte
 	first  uint64
@@ -76,7 +75,7 @@ func (c *column) add(v uint64) {
 
 func (c *column) reset() { c.b, c.length = c.b[:0], 0 }
 
-// column adds an event to the group of its like.
+// column adds an event to the current group, or starts another group.
 func (b *Builder) column(e *lifecycle.Event, n *lifecycle.Node, resource string) {
 	b.scratch = appendShared(b.scratch[:0], e)
 	g := &b.group
@@ -98,7 +97,8 @@ func (b *Builder) column(e *lifecycle.Event, n *lifecycle.Node, resource string)
 	g.last = e.Cause
 }
 
-// appendShared encodes what events of a group share, beside type and reason.
+// appendShared encodes the fields that the events of a group share, except type and
+// reason.
 func appendShared(b []byte, e *lifecycle.Event) []byte {
 	switch e.Type {
 	case lifecycle.OwnerReferencesRemoved:

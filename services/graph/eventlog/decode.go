@@ -23,42 +23,43 @@ var ErrMalformed = errors.New("malformed commit")
 type Decoded struct {
 	Header
 	Commands []CommandRef
-	// NewKey is the key of the commits that follow, where that changes; zero elsewhere.
+	// NewKey is the key of the following commits if this one changes it; otherwise zero.
 	NewKey   KeyID
 	Sessions []Session
 	commands [][]byte
 	events   [][]byte
-	runs     []run // of events, once they are unpacked
-	count    int   // of runs' events
+	runs     []run // of events, set by Unpack
+	count    int   // number of events in runs
 }
 
-// Entry is an object event of a commit, with what stands beside it. It is
-// valid during the call that it is passed to.
+// Entry is an object event of a commit, with its revision, command and body. It is valid
+// during the call that it is passed to.
 type Entry struct {
 	*lifecycle.Event
 	Revision uint64
 	// Command is the position of the command in the commit.
 	Command int
-	// Body is the encoding of the event's body, nil if it has none. It shares
-	// the message's memory. Event.Object.Body is set for what governs the realm only.
+	// Body is the encoding of the event's body, nil if it has none. It shares the
+	// message's memory. Event.Object.Body is set only for objects that configure the
+	// realm.
 	Body []byte
-	// Passed: the object is left out, by a Filter. Of the event only Type and UID
-	// count, and Identity is what the Filter has said.
+	// Passed: a Filter leaves out the object. Only Type and UID of the event are set,
+	// and Identity is the one that the Filter has returned.
 	Passed   bool
 	Identity uint64
 }
 
-// Filter says whether to leave out an object when a commit is unpacked, and what
-// stands for it.
+// Filter reports whether to leave out an object when a commit is unpacked (replay
+// elision), and returns the identity that the record of its removal has.
 type Filter func(uid.UID) (identity uint64, pass bool)
 
-// Session says that an import session brought something, or was closed.
+// Session records that an import session has got a command, or was closed.
 type Session struct {
 	ID     string
 	Closed bool
 }
 
-// Decode reads a commit, except for its object events. It keeps b.
+// Decode decodes a commit, except for its object events. The result refers to b.
 func Decode(b []byte) (*Decoded, error) {
 	c := &Decoded{}
 	err := wire.Fields(b, func(f wire.Field) error {
@@ -97,7 +98,7 @@ func Decode(b []byte) (*Decoded, error) {
 	return c, nil
 }
 
-// decode sets the field f of the message b, if it is of the header.
+// decode sets the field f of the message b, if it belongs to the header.
 func (h *Header) decode(f wire.Field, b []byte) error {
 	switch f.Number {
 	case commitRealmID:
@@ -120,7 +121,7 @@ func (h *Header) decode(f wire.Field, b []byte) error {
 	return nil
 }
 
-// headerOf reads the header of a message, or of a commit, and nothing behind it.
+// headerOf decodes only the header of a message or of a commit.
 func headerOf(message []byte) (h Header, err error) {
 	fields := wire.Read(message)
 	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
@@ -145,8 +146,8 @@ func copyID(dst *[16]byte, b []byte) error {
 	return nil
 }
 
-// decodeCommand reads a command, except for its reply. Commands that follow one
-// another often have the same actor: actor is that of the one before.
+// decodeCommand decodes a command, except for its reply. actor is the actor of the command
+// before it, whose string is used again if it is the same.
 func decodeCommand(b []byte, actor string) (r CommandRef, err error) {
 	err = wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
@@ -186,8 +187,8 @@ func decodeSession(e []byte) (s Session, ok bool, err error) {
 	return s, ok, err
 }
 
-// Reply is the reply that was kept with the i-th command, or with this part of it, nil
-// if none was: then the command's events tell it.
+// Reply returns the reply that is stored with the i-th command, or with this part of it.
+// If it is nil the reply follows from the command's events.
 func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	b := c.commands[i]
 	err = wire.Fields(b, func(f wire.Field) error {
@@ -199,8 +200,8 @@ func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	return reply, err
 }
 
-// Unpack decodes the object events, which Each does otherwise. A filter that is
-// not nil may leave out some.
+// Unpack decodes the object events, so that Each need not. A filter that is not nil may
+// leave out some.
 func (c *Decoded) Unpack(filter Filter) error {
 	if c.runs != nil {
 		return nil
@@ -266,8 +267,8 @@ func (c *Decoded) Each(visit func(*Entry) error) error {
 	return nil
 }
 
-// Existing are the objects of all events but creations, once they are unpacked,
-// without those that are passed.
+// Existing returns the objects of all events except creations, without those that a filter
+// leaves out. Unpack must have been called.
 func (c *Decoded) Existing() []uid.UID {
 	uids := make([]uid.UID, 0, c.count)
 	for i := range c.runs {
@@ -287,7 +288,7 @@ func (c *Decoded) Existing() []uid.UID {
 	return uids
 }
 
-// run is an event, or events that differ in their objects and causes only.
+// run is one event, or several that differ only in their objects and causes.
 type run struct {
 	event   lifecycle.Event
 	command int
@@ -295,9 +296,9 @@ type run struct {
 	uids    []uid.UID // nil for an event that has its object
 	causes  []uint64  // as they are encoded; nil if they are the event's
 
-	objects    bool     // of events that create or update, and all passed
-	passed     []bool   // which of uids; nil if none is
-	identities []uint64 // of those passed
+	objects    bool     // the events create or update objects, all of which are left out
+	passed     []bool   // which of uids are left out; nil if none is
+	identities []uint64 // of the objects that are left out
 }
 
 func (r *run) len() int {
@@ -307,12 +308,12 @@ func (r *run) len() int {
 	return len(r.uids)
 }
 
-// addPassed adds an object that is passed to others.
+// addPassed adds an object that is left out to a run of such objects.
 func (r *run) addPassed(u uid.UID, identity uint64) {
 	r.uids, r.passed, r.identities = append(r.uids, u), append(r.passed, true), append(r.identities, identity)
 }
 
-// leaveOut notes which of the uids are passed.
+// leaveOut records which of the uids a filter leaves out.
 func (r *run) leaveOut(filter Filter) {
 	for i, u := range r.uids {
 		identity, pass := filter(u)
@@ -401,8 +402,8 @@ func (r *run) decodeObject(m []byte) (err error) {
 	return nil
 }
 
-// passObject tells of an event whether it creates or updates an object that is
-// passed, and which.
+// passObject reports whether an event creates or updates an object that the filter leaves
+// out, and which.
 func passObject(filter Filter, event []byte) (typ lifecycle.EventType, u uid.UID, identity uint64, pass bool) {
 	var node []byte
 	err := eachPart(event, func(f wire.Field) error {
@@ -422,8 +423,8 @@ func passObject(filter Filter, event []byte) (typ lifecycle.EventType, u uid.UID
 	return typ, u, identity, pass
 }
 
-// firstNode is the node of an ObjectCreated or ObjectUpdated, nil if that does
-// not begin with one.
+// firstNode returns the node at the beginning of an ObjectCreated or ObjectUpdated, nil if
+// there is none.
 func firstNode(object []byte) []byte {
 	fields := wire.Read(object)
 	if f, ok := fields.Next(); ok && f.Number == objectNode {

@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/wire"
 )
 
-// KeyID names a key without giving it away.
+// KeyID identifies a key without revealing it.
 type KeyID struct {
 	Number      uint32
 	Fingerprint [secret.FingerprintSize]byte
@@ -41,13 +41,13 @@ type Keys struct {
 	derived map[keyName]*key
 }
 
-// keyName is what a key is derived for.
+// keyName identifies a derived key: the realm's id and the number of the key.
 type keyName struct {
 	number uint32
 	realm  [16]byte
 }
 
-// key is a key, nil if there is no secret for it.
+// key is a derived key; a nil key has no secret.
 type key struct {
 	id   KeyID
 	macs sync.Pool // of hash.Hash
@@ -58,8 +58,7 @@ func NewKeys(secrets secret.Secrets, realm string) *Keys {
 	return &Keys{secrets: secrets, realm: realm, derived: map[keyName]*key{}}
 }
 
-// mostDerived bounds the keys that are remembered: messages that are no commits
-// may name any.
+// mostDerived is the maximum number of cached keys: foreign messages may name any number.
 const mostDerived = 64
 
 func (k *Keys) key(number uint32, realm [16]byte) *key {
@@ -81,7 +80,7 @@ func (k *Keys) key(number uint32, realm [16]byte) *key {
 	return d
 }
 
-// Newest is the key of a realm that is derived from the newest secret.
+// Newest returns the key of a realm that is derived from the newest secret.
 func (k *Keys) Newest(realm [16]byte) KeyID {
 	if d := k.key(k.secrets.Newest(), realm); d != nil {
 		return d.id
@@ -89,8 +88,8 @@ func (k *Keys) Newest(realm [16]byte) KeyID {
 	return KeyID{}
 }
 
-// Fit returns a KeyError unless these keys have the one that the next commit of a
-// realm must be authenticated with.
+// Fit returns a KeyError unless one of these keys is the one that must authenticate the
+// next commit of the realm.
 func (k *Keys) Fit(c *Chain) error {
 	if c.RealmID == ([16]byte{}) {
 		return nil // there is no commit yet
@@ -104,8 +103,8 @@ func (k *Keys) Fit(c *Chain) error {
 	return nil
 }
 
-// KeyError is returned where the secret of this process is not the one of a log.
-// Waiting does not cure it, and nothing was changed.
+// KeyError is returned if the secret of this process does not belong to the log. Waiting
+// does not help. Nothing has been changed.
 type KeyError struct {
 	Realm string
 	Key   uint32 // the number of the key that is missing; 0 if it is not known
@@ -120,9 +119,9 @@ func (e *KeyError) Error() string {
 	return fmt.Sprintf("log of realm %s: the secret of this graph service does not fit %s: %s; start it with the secret that the realm's other graph services have, or had", e.Realm, what, e.What)
 }
 
-// seal returns the message that stands for a commit at a position of the stream, and
-// what moves that to another one. It fails if there is no secret for the commit's key.
-// The message may share the memory of commit, also behind its end.
+// seal returns the message for a commit at a position of the stream, and a function that
+// moves it to another position. It fails if there is no secret for the commit's key. The
+// message may share the memory of commit, also the capacity behind its end.
 func (k *Keys) seal(commit []byte, position uint64) (message []byte, move func(position uint64), err error) {
 	h, err := headerOf(commit)
 	if err != nil {
@@ -136,9 +135,9 @@ func (k *Keys) seal(commit []byte, position uint64) (message []byte, move func(p
 	return message, func(position uint64) { envelope.Move(message, position, d.authenticate) }, nil
 }
 
-// Seal returns the message that stands for a commit at a position of the stream. It
-// fails if there is no secret for the commit's key. The message may share the memory
-// of commit, also behind its end.
+// Seal returns the message for a commit at a position of the stream. It fails if there is
+// no secret for the commit's key. The message may share the memory of commit, also the
+// capacity behind its end.
 func (k *Keys) Seal(commit []byte, position uint64) (message []byte, err error) {
 	message, _, err = k.seal(commit, position)
 	return message, err
@@ -155,10 +154,10 @@ func (d *key) authenticate(message []byte) (code [envelope.MACSize]byte) {
 	return code
 }
 
-// Check reads the header of a message of the log, and returns why the message is
-// not a commit that was appended there: it was written without the realm's key, or
-// for another position. A commit that passes may still belong to an older history
-// of the realm: see Chain.Skips.
+// Check decodes the header of a message of the log. It also returns why the message is not
+// a commit that was appended there, or "" if it is: a foreign message was written without
+// the realm's key, or for another position. A commit that passes may still belong to an
+// older history of the realm: see Chain.Skips.
 func (k *Keys) Check(m Message) (h Header, foreign string) {
 	commit, end, err := envelope.Split(m.Data)
 	if err == nil {

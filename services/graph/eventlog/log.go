@@ -15,8 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/envelope"
 )
 
-// Log is a realm's log. It is safe for concurrent use, but for appends, of which
-// there is one at a time.
+// Log is a realm's log. It is safe for concurrent use, except that only one append may
+// run at a time.
 type Log struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -29,18 +29,18 @@ type Log struct {
 
 	pending pending
 
-	inbox   string             // the answers to attempts of appends come behind it
+	inbox   string             // the subject prefix of acknowledgements
 	answers *nats.Subscription // nil before the first
 	attempt uint64             // the number of the last
 }
 
-// Open opens the log of a realm, whose stream it creates if there is none. keys
-// are the realm's.
+// Open opens the log of a realm, and creates its stream if it does not exist. keys are the
+// realm's.
 func Open(ctx context.Context, js jetstream.JetStream, realm string, replicas int, keys *Keys) (*Log, error) {
 	return newLog(js, realm, keys)(bus.EnsureLog(ctx, js, realm, replicas))
 }
 
-// OpenExisting opens the log of a realm that is known to have one.
+// OpenExisting opens the log of a realm, and fails if its stream does not exist.
 func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string, keys *Keys) (*Log, error) {
 	return newLog(js, realm, keys)(bus.OpenLog(ctx, js, realm))
 }
@@ -57,13 +57,13 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 	}
 }
 
-// Report has l report to a logger why it cannot follow the log, once for each
+// Report sets the logger to which l reports why it cannot follow the log, once for each
 // reason. It must be called before Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
-// Patience is how long the log may end before a message that is known to be in it: a
-// server that became the leader of a replicated stream has to catch up, and is given
-// as long as an append gives it. It is zero for a stream on one server.
+// Patience returns how long the end of the log may be before a message that is known to be
+// in it. A server that has become the leader of a replicated stream has to catch up; Append
+// waits as long. It is zero for a stream on one server.
 func (l *Log) Patience() time.Duration {
 	if l.stream.CachedInfo().Config.Replicas <= 1 {
 		return 0
@@ -71,14 +71,14 @@ func (l *Log) Patience() time.Duration {
 	return l.patience
 }
 
-// Realm is the name of the realm.
+// Realm returns the name of the realm.
 func (l *Log) Realm() string { return l.realm }
 
-// Keys are the realm's.
+// Keys returns the keys of the realm.
 func (l *Log) Keys() *Keys { return l.keys }
 
-// Created is when the stream was created, in Unix nanoseconds: a stream that
-// was made anew under the same name is another log.
+// Created returns when the stream was created, in Unix nanoseconds. It distinguishes the
+// stream from a later one with the same name.
 func (l *Log) Created() int64 { return l.created }
 
 // ErrGone is returned when the stream is no longer the one that was opened.
@@ -102,7 +102,7 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 // ErrNotFound is returned by Get for a sequence at which there is no message.
 var ErrNotFound = errors.New("no such message in the log")
 
-// Get reads one commit, of which it is known that it is one.
+// Get reads the message at a sequence that is known to have a commit.
 func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	m, err := l.message(ctx, sequence)
 	if err != nil {
@@ -130,29 +130,29 @@ func (l *Log) message(ctx context.Context, sequence uint64) (Message, error) {
 // Message is a message of the log.
 type Message struct {
 	Sequence uint64
-	// Data stands for a commit: see Open.
+	// Data is a sealed commit: see Open.
 	Data []byte
-	// Pending is how many more were in the stream when this was delivered.
+	// Pending is how many more messages were in the stream when this one was delivered.
 	Pending uint64
 }
 
-// Size is how many bytes the commit has, about.
+// Size returns the approximate size of the commit in bytes.
 func (m Message) Size() int { return envelope.Size(m.Data) }
 
-// Open returns the commit, which may share the memory of m.Data and of room. That
-// grows if it is not enough. It fails with envelope.ErrMalformed.
+// Open returns the commit, which may share the memory of m.Data and of *room. *room grows
+// if necessary. The error is envelope.ErrMalformed.
 func (m Message) Open(room *[]byte) (commit []byte, err error) {
 	return envelope.OpenInto(room, m.Data)
 }
 
-// Follow calls visit for every message from a sequence on, in order, and waits
-// for more, until visit fails or ctx ends, or the stream is no longer the one
-// that was opened.
+// Follow calls visit for every message from a sequence on, in order, and waits for more. It
+// returns when visit fails, when ctx ends, or when the stream is no longer the one that was
+// opened.
 //
-// It reads what is in the log by direct get, and uses a consumer only to learn of
-// what is appended from then on. If no consumer can be created, as where others have
-// used up those that the server allows for a stream, it reads every half second
-// instead. What counts is the sequence, which never skips or repeats a message.
+// It reads stored messages by direct get, and uses a consumer for messages that are
+// appended later. If no consumer can be created, for instance because the stream has
+// reached the server's limit of consumers, it reads every half second instead. In every
+// case it checks the sequences, so that it never skips or repeats a message.
 func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -182,9 +182,8 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 	}
 }
 
-// guard returns ErrGone when the stream is gone. A consumer does not tell: it
-// is made anew on a stream of the same name, and waits for the sequence that
-// comes next.
+// guard returns ErrGone when the stream is gone. A consumer does not report that: it is
+// created again on a new stream of the same name, and waits for the next sequence.
 func (l *Log) guard(ctx context.Context) error {
 	tick := time.NewTicker(guardInterval)
 	defer tick.Stop()
@@ -200,13 +199,13 @@ func (l *Log) guard(ctx context.Context) error {
 	}
 }
 
-// guardInterval is how often the stream is looked at.
+// guardInterval is the time between two checks of the stream.
 const guardInterval = 5 * time.Second
 
-// visitError tells a failure of visit from one of reading.
+// visitError distinguishes a failure of visit from one of reading.
 type visitError struct{ error }
 
-// follow reads to the end of the log, and then what a consumer delivers.
+// follow reads to the end of the log, and then the messages that a consumer delivers.
 func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error) (last uint64, err error) {
 	last = from - 1
 	for more := true; more; {
@@ -250,8 +249,8 @@ const (
 	readBytes    = 8 << 20
 )
 
-// read visits messages behind last by one direct get, and reports whether more
-// follow them.
+// read visits messages behind last by one direct get, and reports whether more messages
+// follow.
 func (l *Log) read(ctx context.Context, last *uint64, visit func(Message) error) (more bool, err error) {
 	before := *last
 	pending, err := bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{

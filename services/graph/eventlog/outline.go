@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/wire"
 )
 
-// Removals calls visit with the uids that a commit removes, and decodes nothing
-// else of it.
+// Removals calls visit with the uids of the objects that a commit removes. It decodes
+// nothing else.
 func Removals(commit []byte, visit func(uid.UID)) error {
 	return eachContent(commit, func(event []byte, content wire.Field) error {
 		columns := content.Bytes(event)
@@ -36,8 +36,8 @@ func Removals(commit []byte, visit func(uid.UID)) error {
 	})
 }
 
-// NewKeyOf is the key that a commit changes to, zero if to none. It stands before
-// the commands and events.
+// NewKeyOf returns the key that a commit changes to, zero if it changes to none. The field
+// precedes the commands and events.
 func NewKeyOf(commit []byte) (k KeyID, err error) {
 	fields := wire.Read(commit)
 	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
@@ -57,10 +57,10 @@ func NewKeyOf(commit []byte) (k KeyID, err error) {
 	return k, nil
 }
 
-// References calls visit for the events of a commit that change what refers to
-// what: creations, updates, and removals of owner references. Of the event no more
-// than Type, UID, Object.Node and References is set. It is valid during the call, its
-// strings and References for longer.
+// References calls visit for the events of a commit that change owner references:
+// creations, updates, and removals of references. Only Type, UID, Object.Node and
+// References of the event are set. The event is valid during the call; its strings and
+// References stay valid.
 func References(commit []byte, visit func(*lifecycle.Event)) error {
 	var node lifecycle.Node
 	return eachContent(commit, func(event []byte, content wire.Field) error {
@@ -97,8 +97,7 @@ func References(commit []byte, visit func(*lifecycle.Event)) error {
 	})
 }
 
-// eachContent calls visit for the events of a commit, with the event and the field
-// of it that says what happened.
+// eachContent calls visit for the events of a commit, with the event and its content field.
 func eachContent(commit []byte, visit func(event []byte, content wire.Field) error) error {
 	fields := wire.Read(commit)
 	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
@@ -116,7 +115,7 @@ func eachContent(commit []byte, visit func(event []byte, content wire.Field) err
 	return nil
 }
 
-// eachPart calls visit for the fields of an event that may say what happened.
+// eachPart calls visit for the fields of an event that may be its content.
 func eachPart(event []byte, visit func(wire.Field) error) error {
 	parts := wire.Read(event)
 	for p, ok := parts.Next(); ok; p, ok = parts.Next() {

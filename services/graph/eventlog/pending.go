@@ -15,7 +15,7 @@ type pending struct {
 
 func (p *pending) begin() { p.since.Store(int64(clock.SinceBoot())) }
 
-// failed remembers why an attempt failed.
+// failed records why an attempt failed.
 func (p *pending) failed(reason error) { p.why.Store(&reason) }
 
 func (p *pending) end() {
@@ -23,10 +23,9 @@ func (p *pending) end() {
 	p.why.Store(nil)
 }
 
-// Pending returns for how long the append has been waiting that is not settled yet,
-// and what became of its last attempt, nil if nothing is known of that. It is zero if
-// there is no such append. A disk of NATS that is full, or a stream without a leader,
-// keep it waiting.
+// Pending returns for how long the current append has been waiting, and the error of its
+// last attempt, nil if that is unknown. The age is zero if no append is waiting. Appends
+// wait, for instance, while the disk of NATS is full or the stream has no leader.
 func (l *Log) Pending() (age time.Duration, reason error) {
 	since := l.pending.since.Load()
 	if since == 0 {

@@ -8,12 +8,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// Read calls visit for at most limit messages from a sequence on, in order, and
-// ends when they have maxBytes together. It needs no consumer, and does not wait
-// for more messages. pending is how many are left behind the last that was visited.
+// Read calls visit for at most limit messages from a sequence on, in order, and stops when
+// they have maxBytes together. It needs no consumer, and does not wait for more messages.
+// pending is the number of messages behind the last one that was visited.
 //
-// Unlike Follow it steps over sequences at which there is no message. Of a log that
-// several servers keep, the one that answers may be behind the others.
+// Unlike Follow it skips sequences without a message. If the stream is replicated, the
+// server that answers may lag behind the others.
 func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) (pending uint64, err error) {
 	pending, err = bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{Stream: bus.LogStream(l.realm), From: from, Batch: limit, MaxBytes: maxBytes},
 		func(m bus.DirectMessage) error {
@@ -25,8 +25,8 @@ func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 	return pending, nil
 }
 
-// Seek returns the sequence of the commit that has a revision: the last one that
-// begins at it or before it.
+// Seek returns the sequence of the commit that contains a revision: the last commit whose
+// first revision is not greater.
 func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err error) {
 	last, first, err := l.Last(ctx)
 	if err != nil {
