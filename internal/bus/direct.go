@@ -54,20 +54,16 @@ func ReadDirect(ctx context.Context, nc *nats.Conn, r DirectRead, visit func(Dir
 	if err != nil {
 		return 0, err
 	}
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
+	replies, err := SubscribeReplies(nc, max(r.Batch, 1)+1) // and the end of the batch
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := sub.SetPendingLimits(-1, -1); err != nil { // Batch and MaxBytes bound it
-		return 0, err
-	}
-	if err := nc.PublishRequest("$JS.API.DIRECT.GET."+r.Stream, inbox, request); err != nil {
+	defer replies.Close()
+	if err := nc.PublishRequest("$JS.API.DIRECT.GET."+r.Stream, replies.Inbox, request); err != nil {
 		return 0, err
 	}
 	for {
-		m, err := next(ctx, sub)
+		m, err := replies.Next(ctx, directTimeout)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return 0, fmt.Errorf("stream %s: %w", r.Stream, jetstream.ErrNoStreamResponse)
@@ -112,10 +108,4 @@ func appended(m *nats.Msg, name string) string {
 		return ""
 	}
 	return values[len(values)-1]
-}
-
-func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, directTimeout)
-	defer cancel()
-	return sub.NextMsgWithContext(ctx)
 }

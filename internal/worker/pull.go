@@ -60,17 +60,16 @@ var (
 // subscription of its own: if the request comes from another account, the server drops
 // the reply mapping when the request ends.
 func (c *Config) pull(ctx context.Context, request string) (*Message, error) {
-	inbox := c.Conn.NewInbox()
-	sub, err := c.Conn.SubscribeSync(inbox)
+	replies, err := bus.SubscribeReplies(c.Conn, 8) // a message, and heartbeats
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.Conn.PublishRequest(bus.PullSubject(c.Stream, c.Durable), inbox, []byte(request)); err != nil {
+	defer replies.Close()
+	if err := c.Conn.PublishRequest(bus.PullSubject(c.Stream, c.Durable), replies.Inbox, []byte(request)); err != nil {
 		return nil, err
 	}
 	for {
-		m, err := next(ctx, sub)
+		m, err := replies.Next(ctx, pullTimeout)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, errNoConsumer
@@ -98,10 +97,4 @@ func (c *Config) pull(ctx context.Context, request string) (*Message, error) {
 			return nil, fmt.Errorf("pull request: %s %s", status, why)
 		}
 	}
-}
-
-func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
-	return sub.NextMsgWithContext(ctx)
 }
