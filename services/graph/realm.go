@@ -503,7 +503,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Redrive, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Republish, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
 		if err != nil {
 			return err
 		}

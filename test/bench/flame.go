@@ -45,6 +45,7 @@ var stages = []struct{ name, in string }{
 	{"replay: decode and fold", "services/graph.(*folder)"},
 	{"replay: read the log", "services/graph.readAhead"},
 	{"propagator: scan edges, publish", "services/graph/propagator."},
+	{"propagator: scan edges, publish", "services/graph/propagator/queue."},
 	{"graph service: resolve", "services/graph/resolve."},
 	{"processor: decide", "services/processor."},
 	{"graph service: requests and replies", "services/graph/api."},

@@ -8,10 +8,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// target is whom a terminating object needs a call of.
+// target is what a terminating object needs a call of.
 type target struct {
 	durable   string // the consumer of its calls
 	finalizer string // empty: the agent of the object's kind
@@ -34,34 +35,35 @@ func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 	return list
 }
 
-// calls publishes the calls of an object's external finalizers and of its
-// agent, except for those that are parked, and those beyond the limits of the
-// stream. again says that those which wait in the stream may have been lost.
-func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, again bool) error {
+// calls publishes the calls of an object's external finalizers and of its agent,
+// except for those that are parked, and those beyond the limits of the stream. Calls
+// that count already are published again only if they may have been lost.
+func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, f queue.Flags) error {
+	again := f&lost != 0
 	kind := snap.Kinds().OfNode(n)
 	var object *coppicev1.Object
 	var truncated bool
 	targets := targetsOf(kind, n)
 	for _, t := range targets {
-		ok, counted := r.p.quota.admit(n.UID, t.durable)
+		ok, counted := b.p.quota.admit(n.UID, t.durable)
 		if !ok || counted && !again {
 			continue
 		}
-		r.called = append(r.called, n.UID)
-		to := bus.Finalize{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: t.finalizer}.Subject()
+		b.called = append(b.called, n.UID)
+		to := bus.Finalize{Realm: b.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: t.finalizer}.Subject()
 		if t.finalizer == "" {
-			to = bus.Terminate{Realm: r.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
+			to = bus.Terminate{Realm: b.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()
 		}
 		if again {
-			if parked, err := r.p.c.Parked(ctx, to); err != nil {
+			if parked, err := b.p.c.Parked(ctx, to); err != nil {
 				return err
 			} else if parked {
-				if r.p.quota.park(n.UID, t.durable, true) {
-					r.p.wantRefill()
+				if b.p.quota.park(n.UID, t.durable, true) {
+					b.p.wantRefill()
 				}
 				continue
 			}
-			r.p.quota.park(n.UID, t.durable, false)
+			b.p.quota.park(n.UID, t.durable, false)
 		}
 		if object == nil {
 			object, truncated = callObject(n, snap.Body(n))
@@ -72,36 +74,38 @@ func (r *round) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.No
 		if t.finalizer == "" {
 			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Truncated: truncated, Revision: n.DeletionRevision}
 		}
-		size, err := r.out.call(ctx, callID{n.UID, t.durable}, to, call)
+		size, err := b.out.call(ctx, callID{n.UID, t.durable, f&unpublishable != 0}, to, call)
 		if err != nil {
 			return err
 		}
-		r.p.quota.weigh(n.UID, t.durable, size)
+		b.p.quota.weigh(n.UID, t.durable, size)
 	}
 	return nil
 }
 
-// settleCalls stops counting calls that their objects ceased to need while they
-// were published: Notify may have said so before they counted. A snapshot that
-// is taken now has all that Notify has reported.
-func (r *round) settleCalls() error {
-	if len(r.called) == 0 {
+// settleCalls stops counting calls that their objects ceased to need while they were
+// published: Notify may have released them before they counted. A snapshot that is
+// taken now has every change that Notify has reported.
+func (b *publisher) settleCalls() error {
+	if len(b.called) == 0 {
 		return nil
 	}
-	snap := r.p.c.State.Snapshot()
-	for _, u := range r.called {
-		if n := snap.Node(u); n != nil && n.Terminating() {
-			r.p.release(snap, n)
-		} else if snap.Err() == nil && r.p.quota.keep(u) {
-			r.p.wantRefill()
+	called := b.called
+	b.called = nil
+	return b.p.pages(func(snap *state.Snapshot) (bool, error) {
+		for _, u := range called {
+			if n := snap.Node(u); n != nil && n.Terminating() {
+				b.p.releaseCalls(snap, n)
+			} else if snap.Err() == nil && b.p.quota.release(u) {
+				b.p.wantRefill()
+			}
 		}
-	}
-	r.called = nil
-	return closeSnapshot(snap)
+		return false, nil
+	})
 }
 
-// release stops counting the calls that an object does not need any more.
-func (p *Propagator) release(snap *state.Snapshot, n *lifecycle.Node) {
+// releaseCalls stops counting the calls that an object does not need any more.
+func (p *Propagator) releaseCalls(snap *state.Snapshot, n *lifecycle.Node) {
 	var needed []string
 	for _, t := range targetsOf(snap.Kinds().OfNode(n), n) {
 		needed = append(needed, t.durable)

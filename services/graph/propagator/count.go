@@ -19,8 +19,8 @@ const (
 	SortExamine   = "examine"   // owners that wait, and whose dependents are to be examined
 	SortFinalize  = "finalize"  // external finalizers to be called
 	SortTerminate = "terminate" // agents to be called
-	SortHeld      = "held"      // owners that wait for dependents which are being deleted
-	SortEvict     = "evict"     // namespaces and kinds that wait for what is in them
+	SortHeld      = "held"      // owners that are blocked by dependents which are being deleted
+	SortEvict     = "evict"     // namespaces and kinds whose contents are being deleted
 )
 
 // AllSorts are the kinds of pending work, in the order of replies.
@@ -28,15 +28,14 @@ var AllSorts = []string{SortJudge, SortUnknown, SortOrphan, SortFinish, SortExam
 
 var queueOf = map[string]string{SortJudge: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortEvict: bus.QueueEvict}
 
-// At most this many dependents are examined by one count to tell work that
-// processors can do from dependents that only unknown owners keep. Rows beyond
-// it count as work.
+// How many dependents one count reads at most to distinguish work that processors can
+// do from dependents that only unknown owners keep. Rows beyond it count as work.
 const (
 	metricDependents = 20_000    // every ten seconds
 	statusDependents = 1_000_000 // when a client asks; bounded in time as well
 )
 
-// Count counts pending work for metrics.
+// Count counts pending work for metrics. It reads all rows.
 func (p *Propagator) Count() (*coppicev1.RedriveReply, error) {
 	return p.count(metricDependents, func(uid.UID, state.OwedRow) bool { return true })
 }
@@ -72,10 +71,11 @@ func Idle(counts []*coppicev1.OwedCount) bool {
 func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) (*coppicev1.RedriveReply, error) {
 	stats := map[string]*coppicev1.OwedCount{}
 	snap := p.c.State.Snapshot()
-	x := examiner{snap: snap, now: max(lifecycle.TimeOf(p.c.Now()), snap.Time()), budget: budget}
+	x := classifier{snap: snap, now: max(p.now(), snap.Time()), budget: budget}
 	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
 		for _, sort := range Sorts(row) {
-			// More dependents than are examined wait for their owners to be known.
+			// An owner with more dependents than are examined waits until their other
+			// owners are known.
 			if (sort == SortJudge || sort == SortExamine && row.Examine > lifecycle.MaxExamined) && !x.actionable(u) {
 				sort = SortUnknown
 			}
@@ -98,9 +98,9 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) 
 	return reply, closeSnapshot(snap)
 }
 
-// examiner tells rows that processors can act on from rows whose dependents
+// classifier distinguishes rows that processors can act on from rows whose dependents
 // only unknown owners keep.
-type examiner struct {
+type classifier struct {
 	snap   *state.Snapshot
 	now    lifecycle.Time
 	budget int // dependents that may still be examined
@@ -108,7 +108,7 @@ type examiner struct {
 
 // actionable reports whether processors can act on a dependent of u now, or
 // once the import session that brought u ends.
-func (x *examiner) actionable(u uid.UID) bool {
+func (x *classifier) actionable(u uid.UID) bool {
 	n := x.snap.Node(u)
 	fresh, due := lifecycle.OwedWhen(x.snap, u, n)
 	switch {
@@ -138,7 +138,7 @@ func (x *examiner) actionable(u uid.UID) bool {
 	return found
 }
 
-// Sorts are the kinds of pending work of a row, as far as the row alone tells.
+// Sorts returns the kinds of pending work of a row, without reading its dependents.
 func Sorts(row state.OwedRow) []string {
 	var sorts []string
 	switch {

@@ -2,200 +2,142 @@ package propagator
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/delays"
+	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
-
-// An owner that is being deleted in the foreground, and that no dependent blocks,
-// waits until processors have acted on its other dependents. Where counters
-// do not say whether they have, because unknown owners keep some, the dependents
-// are examined: soon after each commit that changed how many are left, and from
-// time to time, as what is known of their other owners changes without it. When
-// none delays the owner, finalizers are asked to finish it.
 
 // When owners are examined.
 const (
 	examineDelay    = 20 * time.Millisecond // after a commit: more is likely to follow
 	examinePause    = time.Second           // until the first repetition; it doubles
 	maxExaminePause = 30 * time.Second
-	// examineShares is how much longer than an examination the pause after it is.
+	// examineShares is how much longer than an examination the rest after it is.
 	examineShares = 20
-	// examineRows is how many owners are examined in one snapshot.
-	examineRows = 256
 )
 
-// examination is when an owner is examined, by the process's own clock.
+// examiner decides when owners that are being deleted in the foreground, and that no
+// dependent blocks, are done. They wait until processors have acted on their other
+// dependents. Where counters do not show whether they have, because unknown owners
+// keep some, the examiner reads the dependents: soon after each commit that changed
+// how many are left, and from time to time, because what is known of their other
+// owners changes without such a commit. When no dependent delays the owner, it
+// publishes that the finalizer may be done.
+type examiner struct {
+	p     *Propagator
+	queue *queue.Queue[uid.UID]
+
+	mu     sync.Mutex
+	owners map[uid.UID]*examination // that are examined repeatedly
+}
+
+// examination is what is remembered of an owner.
 type examination struct {
-	asked   uint64 // how often
-	next    time.Time
-	resting time.Time // not before, whatever is committed
-	pause   time.Duration
+	pause time.Duration // until the next
 	// crowded is since when too many dependents are left that only unknown owners
 	// keep, zero if they are not.
 	crowded lifecycle.Time
 }
 
-// examine has an owner examined soon.
-func (p *Propagator) examine(u uid.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	soon := time.Now().Add(examineDelay)
-	e := p.examined[u]
-	switch {
-	case e == nil && len(p.examined) >= maxHints:
-		p.examineAll = true
-	case e == nil:
-		p.examined[u] = &examination{next: soon, pause: examinePause}
-	default:
-		e.asked++
-		if e.resting.After(soon) {
-			soon = e.resting
-		}
-		if e.pause = examinePause; soon.Before(e.next) {
-			e.next = soon
-		}
+func newExaminer(p *Propagator) *examiner {
+	return &examiner{p: p, queue: queue.New[uid.UID](queue.Config{Now: p.c.Clock}), owners: map[uid.UID]*examination{}}
+}
+
+// add has an owner examined soon.
+func (x *examiner) add(u uid.UID) {
+	if !x.queue.AddAt(u, 0, x.p.c.Clock().Add(examineDelay)) { // there are too many: its row is evaluated again
+		x.p.addAt(u, 0, x.p.now().Add(examinePause))
+		return
 	}
-	select {
-	case p.examiner <- struct{}{}:
-	default:
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e := x.owners[u]; e != nil {
+		e.pause = examinePause
 	}
 }
 
-// examinations examines owners until ctx ends.
-func (p *Propagator) examinations(ctx context.Context) error {
-	for {
-		due, next := p.dueExaminations()
-		for _, u := range due {
-			if err := p.outcome(ctx, p.examineOne(ctx, u)); err != nil {
-				return err
-			}
+// forget drops owners whose rows are gone.
+func (x *examiner) forget(gone []uid.UID) {
+	x.queue.Update(func(owners queue.Tx[uid.UID]) {
+		for _, u := range gone {
+			owners.Forget(u, 0)
 		}
-		if len(due) > 0 {
-			continue
-		}
-		var timer <-chan time.Time
-		if !next.IsZero() {
-			timer = time.After(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.examiner:
-		case <-timer:
-			if err := p.outcome(ctx, p.examineMore()); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// dueExaminations are owners to be examined now, or else when the next is, zero
-// for never.
-func (p *Propagator) dueExaminations() (due []uid.UID, next time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if p.examineAll {
-		next = now.Add(examinePause)
-	}
-	for u, e := range p.examined {
-		switch {
-		case !e.next.After(now):
-			if due = append(due, u); len(due) == examineRows {
-				return due, next
-			}
-		case next.IsZero() || e.next.Before(next):
-			next = e.next
-		}
-	}
-	return due, next
-}
-
-// examineMore finds owners to be examined among all rows, if there were too many to
-// remember.
-func (p *Propagator) examineMore() error {
-	p.mu.Lock()
-	all := p.examineAll
-	p.examineAll = false
-	p.mu.Unlock()
-	if !all {
-		return nil
-	}
-	snap := p.c.State.Snapshot()
-	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
-		if row.Examine > 0 {
-			p.examine(u)
-		}
-		return true
 	})
-	return closeSnapshot(snap)
-}
-
-// examinationsAsked is how often an examination of u has been asked for.
-func (p *Propagator) examinationsAsked(u uid.UID) uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e := p.examined[u]; e != nil {
-		return e.asked
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, u := range gone {
+		delete(x.owners, u)
 	}
-	return 0
 }
 
-// examineOne examines an owner, and asks finalizers to finish it if no dependent
-// delays it.
-func (p *Propagator) examineOne(ctx context.Context, u uid.UID) error {
-	start := time.Now()
-	now := lifecycle.TimeOf(p.c.Now())
-	asked := p.examinationsAsked(u)
-	snap := p.c.State.Snapshot()
-	n := snap.Node(u)
-	owed, due := lifecycle.OwedWhen(snap, u, n)
-	if owed = p.begun(u, owed, due); owed.Examine == 0 {
-		p.mu.Lock()
-		if e := p.examined[u]; e != nil && e.asked == asked { // not asked for since the snapshot
-			delete(p.examined, u)
+// run examines owners until ctx ends.
+func (x *examiner) run(ctx context.Context) error {
+	for {
+		b, err := x.queue.Get(ctx, 1)
+		if err != nil {
+			return err
 		}
-		p.mu.Unlock()
-		return closeSnapshot(snap)
+		err = x.examine(ctx, b.Items[0].Key)
+		x.queue.Done(b)
+		if err := x.p.outcome(ctx, err); err != nil {
+			return err
+		}
 	}
-	found, err := delays.Of(ctx, snap, n, now)
-	if since := p.rested(u, start, now, found); since != 0 && since.Add(p.c.CrowdedAfter) <= now && p.c.Crowded != nil {
-		p.c.Crowded(snap, n, owed.Examine, since)
-	}
-	if fail := closeSnapshot(snap); err == nil {
-		err = fail
-	}
-	if err != nil || found.Delayed || found.TooMany {
-		return err
-	}
-	r := &round{p: p, out: p.newOutbox()}
-	if err := r.finished(ctx, lifecycle.FinalizerForeground, u); err != nil {
-		return err
-	}
-	return r.flush(ctx)
 }
 
-// rested plans the next examination of an owner, and returns since when too many
+// examine examines an owner, and publishes that its finalizer may be done if no
+// dependent delays it.
+func (x *examiner) examine(ctx context.Context, u uid.UID) error {
+	start, now := x.p.c.Clock(), x.p.now()
+	done := false
+	err := x.p.pages(func(snap *state.Snapshot) (bool, error) {
+		n := snap.Node(u)
+		pending, due := lifecycle.OwedWhen(snap, u, n)
+		if pending = x.p.begun(u, pending, due); pending.Examine == 0 {
+			x.mu.Lock()
+			delete(x.owners, u)
+			x.mu.Unlock()
+			return false, nil
+		}
+		found, err := delays.Of(ctx, snap, n, now)
+		since := x.again(u, start, now, found.TooMany)
+		if since != 0 && since.Add(x.p.c.CrowdedAfter) <= now && x.p.c.Crowded != nil {
+			x.p.c.Crowded(snap, n, pending.Examine, since)
+		}
+		done = !found.Delayed && !found.TooMany
+		return false, err
+	})
+	if err != nil || !done {
+		return err
+	}
+	b := x.p.newPublisher()
+	if err := b.finished(ctx, lifecycle.FinalizerForeground, u); err != nil {
+		return err
+	}
+	return b.flush(ctx)
+}
+
+// again schedules the next examination of an owner, and returns since when too many
 // of its dependents are left that only unknown owners keep, zero if they are not.
-func (p *Propagator) rested(u uid.UID, start time.Time, now lifecycle.Time, found delays.Finding) (crowded lifecycle.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e := p.examined[u]
+func (x *examiner) again(u uid.UID, start time.Time, now lifecycle.Time, tooMany bool) (crowded lifecycle.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.owners[u]
 	if e == nil {
-		return 0 // it was removed meanwhile
+		e = &examination{pause: examinePause}
+		x.owners[u] = e
 	}
-	end := time.Now()
-	e.resting = end.Add(examineShares * end.Sub(start))
-	if e.next = end.Add(e.pause); e.next.Before(e.resting) {
-		e.next = e.resting
-	}
+	end := x.p.c.Clock()
+	x.queue.Rest(u, end.Add(examineShares*end.Sub(start)))
+	x.queue.AddAt(u, 0, end.Add(e.pause))
 	e.pause = min(2*e.pause, maxExaminePause)
 	switch {
-	case !found.TooMany:
+	case !tooMany:
 		e.crowded = 0
 	case e.crowded == 0:
 		e.crowded = now

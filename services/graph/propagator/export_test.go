@@ -3,37 +3,42 @@ package propagator
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
-
-	"golang.org/x/sync/errgroup"
 )
 
-// BreakCircles looks once for circles.
-func (p *Propagator) BreakCircles(ctx context.Context) (bool, error) { return p.breakCircles(ctx) }
+// BreakCycles searches once for cycles.
+func (p *Propagator) BreakCycles(ctx context.Context) (bool, error) { return p.cycles.search(ctx) }
 
-// HintEmpty looks once for what has become empty.
-func (p *Propagator) HintEmpty() error { return p.hintEmpty() }
+// CheckDraining checks once which containers are empty.
+func (p *Propagator) CheckDraining() error {
+	b, _ := p.draining.Take(0)
+	return p.checkDraining(b)
+}
 
-// Examine examines once all owners that are to be examined.
+// Examine examines once all owners that are due.
 func (p *Propagator) Examine(ctx context.Context) error {
-	p.mu.Lock()
-	uids := slices.Sorted(maps.Keys(p.examined))
-	p.mu.Unlock()
-	for _, u := range uids {
-		if err := p.examineOne(ctx, u); err != nil {
+	b, _ := p.examiner.queue.Take(0)
+	defer p.examiner.queue.Done(b)
+	for _, i := range b.Items {
+		if err := p.examiner.examine(ctx, i.Key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Look does once what Run does again and again, and waits for the walks that
-// this has begun.
-func (p *Propagator) Look(ctx context.Context) error {
-	p.overdue()
-	g, ctx := errgroup.WithContext(ctx)
-	return errors.Join(p.outcome(ctx, p.round(ctx, g)), g.Wait())
+// Publish does once what Run does repeatedly: a round, and the walks that it adds.
+func (p *Propagator) Publish(ctx context.Context) error {
+	b, _ := p.rows.Take(0)
+	err := p.outcome(ctx, p.round(ctx, b))
+	p.rows.Done(b)
+	for {
+		b, ok := p.walks.Take(1)
+		if !ok {
+			return err
+		}
+		err = errors.Join(err, p.outcome(ctx, p.walk(ctx, b.Items[0].Key)))
+		p.walks.Done(b)
+	}
 }
 
 // QuotaTotal is how many calls count.

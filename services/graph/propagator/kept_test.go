@@ -3,25 +3,27 @@ package propagator
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // An object that begins to wait while cycles are searched for in an older
 // snapshot is examined by the next search.
 func TestWaitsSinceTheSnapshot(t *testing.T) {
 	t.Parallel()
-	p := New(Config{})
-	p.hold("old", 7)
-	p.hold("new", 7)
-	p.hold("new", 9)
-	p.waited([]uid.UID{"old", "new"}, 8, false, nil, func(uid.UID) bool { return false })
-	if _, ok := p.held["old"]; ok {
+	c := New(Config{}).cycles
+	c.add("old", 7)
+	c.add("new", 7)
+	c.add("new", 9)
+	c.keep([]uid.UID{"old", "new"}, 8, false, nil, func(uid.UID) bool { return false })
+	if _, ok := c.blocked["old"]; ok {
 		t.Error("an object that does not wait is kept")
 	}
-	if _, ok := p.held["new"]; !ok {
+	if _, ok := c.blocked["new"]; !ok {
 		t.Error("an object that waits since is forgotten")
 	}
 }
@@ -30,33 +32,49 @@ func TestWaitsSinceTheSnapshot(t *testing.T) {
 // examined in an older snapshot are not forgotten.
 func TestTooManyWait(t *testing.T) {
 	t.Parallel()
-	p := New(Config{})
-	for i := range maxHints {
-		p.hold(uid.UID(fmt.Sprint(i)), 1)
+	c := New(Config{}).cycles
+	for i := range maxBlocked {
+		c.add(uid.UID(fmt.Sprint(i)), 1)
 	}
-	p.hold("more", 9)
+	c.add("more", 9)
 	none := func(uid.UID) bool { return false }
-	p.waited(nil, 8, true, nil, none)
-	if p.allHeld == 0 {
+	c.keep(nil, 8, true, nil, none)
+	if c.overflow == 0 {
 		t.Error("an object that waits since is forgotten")
 	}
-	p.waited(nil, 9, true, []*lifecycle.Node{{UID: "more"}}, none)
-	if _, ok := p.held["more"]; !ok && p.allHeld == 0 {
+	c.keep(nil, 9, true, []*lifecycle.Node{{UID: "more"}}, none)
+	if _, ok := c.blocked["more"]; !ok && c.overflow == 0 {
 		t.Error("an object that waits is forgotten")
 	}
 }
 
 // When too many containers are drained to remember them, the row of another is
-// examined again soon.
+// evaluated again soon.
 func TestTooManyContainers(t *testing.T) {
 	t.Parallel()
-	r := statetest.New(t)
-	p := New(Config{State: r.State})
-	for i := range maxHints {
-		p.evicting[uid.UID(fmt.Sprint(i))] = false
+	p := New(Config{})
+	for i := range queue.DefaultLimit {
+		p.draining.AddAt(uid.UID(fmt.Sprint(i)), 0, time.Now().Add(time.Hour))
 	}
-	p.evict(t.Context(), nil, "shop", false)
-	if _, ok := p.due.at["shop"]; !ok {
+	p.drain("shop", false)
+	if p.draining.Has("shop") || !p.rows.Has("shop") {
 		t.Error("the container is examined by nothing but the scanner")
+	}
+}
+
+// When too many rows change to remember them, all are evaluated.
+func TestTooManyRows(t *testing.T) {
+	t.Parallel()
+	p := New(Config{})
+	first, _ := p.rows.Take(0)
+	p.rows.Done(first)
+	changes := make([]state.OwedChange, queue.DefaultLimit)
+	for i := range changes {
+		changes[i] = state.OwedChange{UID: uid.UID(fmt.Sprint(i)), Has: true}
+	}
+	p.Notify(changes)
+	p.Notify([]state.OwedChange{{UID: "more", Has: true}})
+	if b, _ := p.rows.Take(0); !b.All || b.AllFlags != everything {
+		t.Error("a row is forgotten")
 	}
 }

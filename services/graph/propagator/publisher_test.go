@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// published is a Publisher that keeps what was published, and can refuse.
+// published is a Publisher that records what was published, and can refuse it.
 type published struct {
 	mu       sync.Mutex
 	messages []*nats.Msg

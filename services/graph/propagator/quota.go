@@ -15,8 +15,8 @@ type Limits struct {
 	// Calls and Bytes are for each finalizer, and for the agent of each kind.
 	Calls int
 	Bytes int64
-	// IdleCalls and IdleBytes are for all those together that no consumer
-	// takes calls of.
+	// IdleCalls and IdleBytes are for all finalizers and agents together whose
+	// calls no consumer takes.
 	IdleCalls int
 	IdleBytes int64
 }
@@ -39,7 +39,7 @@ type quota struct {
 
 	mu      sync.Mutex
 	callees map[string]*callee
-	live    map[string]bool    // as it was observed last
+	live    map[string]bool    // as last observed
 	calls   map[uid.UID][]call // that wait in the stream
 	idle    struct {           // of the callees that are not live
 		calls int
@@ -51,7 +51,7 @@ type quota struct {
 type callee struct {
 	name  string // its durable consumer
 	live  bool   // a consumer takes its calls
-	held  int    // calls of objects, parked ones among them
+	total int    // calls of objects, parked ones among them
 	calls int    // those that wait in the stream
 	bytes int64
 	// short: some of its calls wait as rows, the first of them of this object.
@@ -86,7 +86,7 @@ func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
 	case q.room(c):
 		k := call{callee: c}
 		q.calls[u] = append(q.calls[u], k)
-		c.held++
+		c.total++
 		q.change(k, 1)
 		return true, false
 	case !c.short || u < c.first:
@@ -135,30 +135,44 @@ func (q *quota) room(c *callee) bool {
 // keep stops counting the calls of the object to all but these callees. It
 // reports whether calls that wait as rows may have room now.
 func (q *quota) keep(u uid.UID, names ...string) bool {
-	return q.keepThose(u, func(name string) bool { return slices.Contains(names, name) })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.drop(u, func(name string) bool { return !slices.Contains(names, name) })
+}
+
+// release stops counting all calls of objects. It reports whether calls that wait as
+// rows may have room now.
+func (q *quota) release(gone ...uid.UID) (room bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range gone {
+		room = q.drop(u, func(string) bool { return true }) || room
+	}
+	return room
 }
 
 // forget stops counting one call of the object.
 func (q *quota) forget(u uid.UID, name string) {
-	q.keepThose(u, func(other string) bool { return other != name })
-}
-
-func (q *quota) keepThose(u uid.UID, kept func(name string) bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.drop(u, func(other string) bool { return other == name })
+}
+
+// drop stops counting some calls of the object, by callee.
+func (q *quota) drop(u uid.UID, dropped func(name string) bool) bool {
 	calls, ok := q.calls[u]
 	if !ok {
 		return false
 	}
 	room := false
 	calls = slices.DeleteFunc(calls, func(k call) bool {
-		if kept(k.callee.name) {
+		if !dropped(k.callee.name) {
 			return false
 		}
 		q.change(k, -1)
-		k.callee.held--
+		k.callee.total--
 		room = room || q.worthwhile(k.callee)
-		if c := k.callee; c.held == 0 && !c.short {
+		if c := k.callee; c.total == 0 && !c.short {
 			delete(q.callees, c.name)
 		}
 		return true
@@ -183,9 +197,9 @@ func (q *quota) change(k call, n int) {
 	}
 }
 
-// worthwhile reports whether rows are to be read for c: whether half of what
-// bounds it is free again. Each reading costs as much as there are rows, so it
-// is to find many calls.
+// worthwhile reports whether rows are to be read for c: whether half of each of its
+// limits is free again. Reading costs as much as there are rows, so it has to find
+// many calls.
 func (q *quota) worthwhile(c *callee) bool {
 	if !c.short || c.calls > q.limits.Calls/2 || c.bytes > q.limits.Bytes/2 {
 		return false
@@ -217,9 +231,9 @@ func (q *quota) observe(live map[string]bool) bool {
 	return room
 }
 
-// wanted begins to read rows for the callees that have room: it returns them, and
-// the smallest uid of an object whose call waits. What is found to be short from
-// then on counts again.
+// wanted returns the callees for which rows are to be read, because they have room,
+// and the smallest uid of an object whose call waits. Callees that are found to be
+// short from then on are marked again.
 func (q *quota) wanted() (first uid.UID, seeking []*callee) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -242,8 +256,8 @@ func (q *quota) seeks(seeking []*callee) bool {
 	return slices.ContainsFunc(seeking, func(c *callee) bool { return !c.short })
 }
 
-// resume says that rows were read for these callees only up to a uid: rounds, which
-// publish new calls meanwhile, may have used up the room that there was.
+// resume records that rows were read for these callees only up to a uid: rounds, which
+// publish new calls meanwhile, may have used up the room.
 func (q *quota) resume(seeking []*callee, after uid.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -114,7 +114,7 @@ func TestQuota(t *testing.T) {
 				}
 				for k := range waiting {
 					if c := q.callees[k.name]; c == nil || !c.short || c.first > k.u {
-						t.Fatalf("%v waits, and would not be looked for", k)
+						t.Fatalf("%v waits, and would not be read", k)
 					}
 				}
 			},

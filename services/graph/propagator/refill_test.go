@@ -77,13 +77,13 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 		Now:    func() time.Time { return realm.Clock.Time() },
 		Limits: propagator.Limits{Calls: 4, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20},
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { p.Notify(owed) }
-	if err := p.Look(t.Context()); err != nil {
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { p.Notify(rows) }
+	if err := p.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range names {
 		realm.Delete("pods/"+n, lifecycle.Background)
-		if err := p.Look(t.Context()); err != nil {
+		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,11 +94,11 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 	for i := range 50 {
 		realm.Clock = realm.Clock.Add(10 * time.Minute)
 		if i%5 == 0 {
-			if _, err := p.Redrive(t.Context(), &coppicev1.RedriveRequest{}); err != nil {
+			if _, err := p.Republish(t.Context(), &coppicev1.RedriveRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := p.Look(t.Context()); err != nil {
+		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 	}
 }
 
-// A call that was counted while its object went counts no more, also if the round fails.
+// A call that was counted while its object was removed counts no more, also if the round fails.
 func TestFailedRoundLeavesNoCount(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -145,16 +145,16 @@ func TestFailedRoundLeavesNoCount(t *testing.T) {
 		},
 		Now: func() time.Time { return realm.Clock.Time() },
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { p.Notify(owed) }
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { p.Notify(rows) }
 	for range 5 {
-		if err := p.Look(t.Context()); err != nil {
+		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	realm.RemoveFinalizer("pods/n0", "example.com/x")
 	realm.RemoveFinalizer("pods/n2", "example.com/x")
 	for range 5 {
-		if err := p.Look(t.Context()); err != nil {
+		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,71 +1,125 @@
 package propagator
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// round is one look at rows. Small pieces of work share chunks.
+// round evaluates one batch of rows, and publishes what they need. Owners with few
+// dependents share chunks; what takes long is added to the walks.
 type round struct {
-	p      *Propagator
-	g      *errgroup.Group
-	out    outbox
-	dirty  chunk
-	orphan chunk
-	finish map[string]*coppicev1.FinishChunk
-
-	called  []uid.UID      // objects whose calls were admitted
-	walked  int            // how many dependents a walk has come by
+	*publisher
 	expires lifecycle.Time // see sessionEnd
 }
 
-// snapshotRows is how many rows are looked at in one snapshot.
+// snapshotRows is how many rows are read from one snapshot.
 const snapshotRows = 4096
 
-// all looks at all rows, or at those alone that an import session may have held.
-func (r *round) all(ctx context.Context, held bool) error {
-	after := uid.UID("")
+// publishRows evaluates rows until ctx ends.
+func (p *Propagator) publishRows(ctx context.Context) error {
 	for {
-		snap := r.p.c.State.Snapshot()
-		n := 0
-		var fail error
-		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
-			after = u
-			n++
-			if held {
-				fail = r.ended(ctx, snap, u, row)
-			} else {
-				fail = r.row(ctx, snap, u, row, hint{again: true})
-			}
-			return fail == nil && n < snapshotRows
-		})
-		if err := closeSnapshot(snap); fail == nil {
-			fail = err
+		b, err := p.rows.Get(ctx, 0)
+		if err != nil {
+			return err
 		}
-		if fail != nil || n < snapshotRows {
-			return fail
+		err = p.round(ctx, b)
+		p.rows.Done(b)
+		if err := p.outcome(ctx, err); err != nil {
+			return err
 		}
 	}
 }
 
-// hinted looks at the rows of uids, which are sorted.
-func (r *round) hinted(ctx context.Context, snap *state.Snapshot, uids []uid.UID, hints map[uid.UID]hint) error {
-	var due []uid.UID
-	var rows []state.OwedRow
-	snap.EachOwedTo(uids, func(u uid.UID, row state.OwedRow) {
-		due, rows = append(due, u), append(rows, row)
+func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err error) {
+	r := &round{publisher: p.newPublisher()}
+	defer func() { err = errors.Join(err, r.settleCalls()) }() // also if it failed
+	switch {
+	case b.All && b.AllFlags&everything == everything:
+		err = r.all(ctx, r.everything)
+	case b.All:
+		if err = r.all(ctx, r.sessionClosed); err == nil {
+			err = r.batch(ctx, b.Items)
+		}
+	default:
+		err = r.batch(ctx, b.Items)
+	}
+	if err != nil {
+		return err
+	}
+	return r.flush(ctx)
+}
+
+// all evaluates all rows.
+func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.Snapshot, uid.UID, state.OwedRow) error) error {
+	after := uid.UID("")
+	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
+		n := 0
+		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
+			after = u
+			n++
+			err = evaluate(ctx, snap, u, row)
+			return err == nil && n < snapshotRows
+		})
+		return n == snapshotRows, err
 	})
-	snap.Prefetch(due)
-	snap.PrefetchCounts(due)
-	for i, u := range due {
-		if err := r.row(ctx, snap, u, rows[i], hints[u]); err != nil {
+}
+
+func (r *round) everything(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+	return r.row(ctx, snap, u, row, everything)
+}
+
+// batch evaluates the rows of some items.
+func (r *round) batch(ctx context.Context, items []queue.Item[uid.UID]) error {
+	slices.SortFunc(items, func(a, b queue.Item[uid.UID]) int { return cmp.Compare(a.Key, b.Key) })
+	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
+		for _, i := range items {
+			if i.Flags&solid != 0 {
+				if err := r.becameSolid(ctx, snap, i.Key); err != nil {
+					return false, err
+				}
+			}
+		}
+		for part := range slices.Chunk(items, snapshotRows) {
+			if err := r.rows(ctx, snap, part); err != nil {
+				return false, err
+			}
+		}
+		return false, nil
+	})
+}
+
+// rows evaluates those rows of items, sorted by uid, that still exist.
+func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.Item[uid.UID]) error {
+	uids := make([]uid.UID, 0, len(items))
+	for i := range items {
+		if items[i].Flags != solid {
+			uids = append(uids, items[i].Key)
+		}
+	}
+	type found struct {
+		row   state.OwedRow
+		flags queue.Flags
+	}
+	var rows []found
+	var keys []uid.UID
+	next := 0
+	snap.EachOwedTo(uids, func(u uid.UID, row state.OwedRow) {
+		for items[next].Key != u {
+			next++
+		}
+		keys, rows = append(keys, u), append(rows, found{row, items[next].Flags})
+	})
+	snap.Prefetch(keys)
+	snap.PrefetchCounts(keys)
+	for i, u := range keys {
+		if err := r.row(ctx, snap, u, rows[i].row, rows[i].flags); err != nil {
 			return err
 		}
 	}
@@ -73,9 +127,8 @@ func (r *round) hinted(ctx context.Context, snap *state.Snapshot, uids []uid.UID
 	return nil
 }
 
-// ended publishes what a row says is owed to dependents, and by built-in
-// finalizers, if an import session has held it that may have ended.
-func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+// sessionClosed publishes what a row needs if an import session may have delayed it.
+func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
 	if !row.Judge && !row.Orphan && row.Finish == "" && row.Examine == 0 {
 		return nil
 	}
@@ -83,193 +136,101 @@ func (r *round) ended(ctx context.Context, snap *state.Snapshot, u uid.UID, row 
 	if n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting()) {
 		return nil
 	}
-	fresh, due := lifecycle.OwedWhen(snap, u, n)
-	return r.collector(ctx, snap, u, n, row, fresh, due, false)
+	pending, due := lifecycle.OwedWhen(snap, u, n)
+	return r.collector(ctx, snap, u, n, row, pending, due)
 }
 
-// row publishes what a row says is owed.
-func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, h hint) error {
+// row publishes what a row needs. It does not rely on the row for what is due: kinds
+// may have been registered since it was written.
+func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, f queue.Flags) error {
 	n := snap.Node(u)
-	// When judging is due is told anew: kinds may have been registered since.
-	fresh, due := lifecycle.OwedWhen(snap, u, n)
-	if fresh.Evict && lifecycle.AnyContent(snap, n) == "" {
-		if err := r.finished(ctx, lifecycle.FinalizerContents, u); err != nil {
+	pending, due := lifecycle.OwedWhen(snap, u, n)
+	if pending.Evict {
+		if err := r.contents(ctx, snap, n, f); err != nil {
 			return err
 		}
-	} else if fresh.Evict {
-		r.p.evict(ctx, r.g, u, h.again)
 	}
-	if fresh.Held {
-		r.p.hold(u, snap.Revision())
+	if pending.Held {
+		r.p.cycles.add(u, snap.Revision())
 	}
-	if err := r.collector(ctx, snap, u, n, row, fresh, due, h.same); err != nil {
+	collector := pending
+	if f&dependents == 0 {
+		collector.Judge, collector.Orphan = false, false
+	}
+	if err := r.collector(ctx, snap, u, n, row, collector, due); err != nil {
 		return err
 	}
-	if fresh.Finalize || fresh.Terminate || fresh.Evict {
+	if pending.Finalize || pending.Terminate || pending.Evict {
 		r.p.touch(u)
 	}
 	if n != nil {
-		r.p.release(snap, n)
+		r.p.releaseCalls(snap, n)
 	}
-	if fresh.Finalize || fresh.Terminate {
-		return r.calls(ctx, snap, n, h.again)
+	if pending.Finalize || pending.Terminate {
+		return r.calls(ctx, snap, n, f)
 	}
 	return nil
 }
 
-// collector publishes what the collector and the built-in finalizers have to do
-// because of u, if it is due. same says that the dependents have been looked at.
-func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, fresh lifecycle.Owed, due lifecycle.Due, same bool) error {
-	fresh = r.p.begun(u, fresh, due)
-	fresh.Orphan = fresh.Orphan && !same
-	fresh.Judge = fresh.Judge && !same && r.judgeNow(snap, u, due)
-	if fresh.Judge || fresh.Orphan {
+// collector publishes the work of processors and built-in finalizers because of u
+// that is due.
+func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, pending lifecycle.Owed, due lifecycle.Due) error {
+	pending = r.p.begun(u, pending, due)
+	pending.Judge = pending.Judge && r.dueNow(snap, u, due)
+	if pending.Judge || pending.Orphan {
 		r.p.touch(u)
-		if err := r.dependents(ctx, snap, u, n, row.Revision, fresh, due); err != nil {
+		if err := r.dependents(ctx, snap, u, n, row.Revision, pending, due); err != nil {
 			return err
 		}
 	}
-	if fresh.Examine > 0 {
-		r.p.examine(u)
+	if pending.Examine > 0 {
+		r.p.examiner.add(u)
 	}
-	if fresh.Finish != "" {
+	if pending.Finish != "" {
 		r.p.touch(u)
-		return r.finished(ctx, fresh.Finish, u)
+		return r.finished(ctx, pending.Finish, u)
 	}
 	return nil
 }
 
-// filter selects which dependents of u are owed something: all of one that is
-// gone; the valid ones of one that is to orphan them, or waits for them; otherwise
-// those with invalid references, also while the owner waits, however long.
-func filter(snap *state.Snapshot, n *lifecycle.Node, orphan bool) state.ClaimFilter {
-	switch {
-	case n == nil:
-		return state.ClaimFilter{}
-	case orphan:
-		return snap.ValidClaims(n, true)
-	case !n.Waiting():
-		return snap.ValidClaims(n, false)
-	}
-	all, valid := snap.Count(n.UID, lifecycle.Claims{}), lifecycle.Dependents(snap, n)
-	switch {
-	case valid.Pending() == 0:
-		return snap.ValidClaims(n, false)
-	case all.Pending() > valid.Pending():
-		return state.ClaimFilter{}
-	}
-	return snap.ValidClaims(n, true)
-}
-
-// dependents publishes an owner's dependents: here if they are few, by a walk
-// beside if they are many.
-func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, owed lifecycle.Owed, due lifecycle.Due) error {
-	if r.p.walkOnceMore(u) {
-		return nil // what is before the cursor has been read, and may be gone
-	}
-	into := &r.dirty
-	if owed.Orphan {
-		into = &r.orphan
-	}
-	var few []uid.UID
-	many := false
-	snap.Dependents(u, filter(snap, n, owed.Orphan), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
-		few = append(few, d)
-		many = len(few) > r.p.c.ChunkSize
-		return !many
-	})
-	some := owed.Judge && due.Last > lifecycle.TimeOf(r.p.c.Now())
-	if many {
-		r.p.walk(ctx, r.g, u, some)
+// dependents publishes an owner's dependents: here if they are few, in a walk if
+// they are more than a chunk.
+func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, pending lifecycle.Owed, due lifecycle.Due) error {
+	w := walk{ofDependents, u}
+	if r.p.walks.Pending(w) {
+		r.p.addWalk(w) // again: dependents may have been added behind its cursor
 		return nil
 	}
-	if some {
+	few, many := r.few(snap, u, filter(snap, n, pending.Orphan))
+	partly := pending.Judge && due.Last > r.p.now()
+	if many {
+		if !partly {
+			r.p.walks.Forget(w, 0) // it need not rest
+		}
+		r.p.addWalk(w)
+		return nil
+	}
+	if partly {
 		few = r.p.ripe(snap, u, few)
 	}
+	into := r.dependentsOf(pending.Orphan)
 	for _, d := range few {
 		into.add(u, revision, d)
 		if into.bytes >= maxChunk {
-			if err := r.flushFull(ctx); err != nil {
+			if err := r.sendFull(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return r.flushFull(ctx)
+	return r.sendFull(ctx)
 }
 
-// longWalk is after how many chunks a walk makes chunks that are as many times
-// larger: by then there is work for everybody, and larger chunks cost less each.
-const longWalk = 4
-
-// chunkSize is how many uids a chunk has now.
-func (r *round) chunkSize() int {
-	if r.walked > longWalk*r.p.c.ChunkSize {
-		return longWalk * r.p.c.ChunkSize
-	}
-	return r.p.c.ChunkSize
-}
-
-func (r *round) flushFull(ctx context.Context) error {
-	if r.dirty.full(r.chunkSize()) {
-		if err := r.sendDirty(ctx); err != nil {
-			return err
-		}
-	}
-	if r.orphan.full(r.chunkSize()) {
-		return r.sendOrphan(ctx)
-	}
-	return nil
-}
-
-func (r *round) sendDirty(ctx context.Context) error {
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueDirty), &coppicev1.DirtyChunk{Groups: r.dirty.take()})
-}
-
-func (r *round) sendOrphan(ctx context.Context) error {
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueOrphan), &coppicev1.OrphanChunk{Groups: r.orphan.take()})
-}
-
-// finished publishes that a built-in finalizer may be done with an object.
-func (r *round) finished(ctx context.Context, finalizer string, u uid.UID) error {
-	if r.finish == nil {
-		r.finish = map[string]*coppicev1.FinishChunk{}
-	}
-	c := r.finish[finalizer]
-	if c == nil {
-		c = &coppicev1.FinishChunk{Finalizer: finalizer}
-		r.finish[finalizer] = c
-	}
-	c.Uids = append(c.Uids, u...)
-	if len(c.Uids) < r.p.c.ChunkSize*uid.PackedUUID {
-		return nil
-	}
-	delete(r.finish, finalizer)
-	return r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c)
-}
-
-// flush publishes what is left, and waits until everything is in its stream.
-func (r *round) flush(ctx context.Context) error {
-	if r.dirty.n > 0 {
-		if err := r.sendDirty(ctx); err != nil {
-			return err
-		}
-	}
-	if r.orphan.n > 0 {
-		if err := r.sendOrphan(ctx); err != nil {
-			return err
-		}
-	}
-	for _, c := range r.finish {
-		if err := r.out.send(ctx, bus.WorkSubject(r.p.c.Realm, bus.QueueFinish), c); err != nil {
-			return err
-		}
-	}
-	published := len(r.out.pending) > 0
-	if err := r.out.flush(ctx); err != nil {
-		return err
-	}
-	if published {
-		r.p.c.Failpoint(FailPublished)
-	}
-	return r.settleCalls()
+// few returns an owner's dependents, or reports that they are more than a chunk.
+func (r *round) few(snap *state.Snapshot, u uid.UID, f state.ClaimFilter) (few []uid.UID, many bool) {
+	snap.Dependents(u, f, state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		few = append(few, d)
+		many = len(few) > r.p.c.ChunkSize
+		return !many
+	})
+	return few, many
 }

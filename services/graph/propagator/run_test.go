@@ -26,7 +26,7 @@ type running struct {
 	ctx   context.Context
 	realm *statetest.Realm
 	js    *published
-	last  string // that was handed out
+	last  string // that was published
 }
 
 // run runs a propagator until the test has ended. Its clock goes, and is ahead
@@ -44,7 +44,7 @@ func run(t *testing.T, realm *statetest.Realm, ahead time.Duration, change ...fu
 		f(&c)
 	}
 	p := propagator.New(c)
-	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { p.Notify(owed) }
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { p.Notify(rows) }
 	ctx, cancel := context.WithCancel(r.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -57,9 +57,8 @@ func run(t *testing.T, realm *statetest.Realm, ahead time.Duration, change ...fu
 	return r
 }
 
-// next waits for this piece of work, and returns it. What the propagator looks
-// at for the first time and what it is told of it may hand out twice, but
-// nothing else.
+// next waits for this message, and returns it. Only the message before it may come
+// again: of a row that the first round reads, and that Notify adds.
 func (r *running) next(want string) work {
 	r.t.Helper()
 	var found work
@@ -69,7 +68,7 @@ func (r *running) next(want string) work {
 			case w.text == want:
 				found, r.last = w, want
 			case w.text != r.last:
-				r.t.Errorf("handed out %q, want %q", w.text, want)
+				r.t.Errorf("published %q, want %q", w.text, want)
 			}
 		}
 		return found.text != ""
@@ -77,7 +76,7 @@ func (r *running) next(want string) work {
 	return found
 }
 
-// A cascade comes to its end by what the propagator is told, level by level.
+// Notify alone drives a cascade to its end, level by level.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -94,7 +93,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What is due later is handed out when it is, without anybody saying so.
+// Rows that become due later are published then, without a further commit.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -106,12 +105,11 @@ func TestDue(t *testing.T) {
 	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-early)
 	r.next("dirty: [a] of web@101")
 	if after := time.Since(begun); after < early {
-		t.Errorf("handed out after %v, before it was due", after)
+		t.Errorf("published after %v, before it was due", after)
 	}
 }
 
-// Of dependents that are walked at the same time as rows are examined, those that
-// are due later are handed out when they are.
+// Dependents that a walk finds not to be due yet are published when they are.
 func TestDueInWalk(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -129,7 +127,7 @@ func TestDueInWalk(t *testing.T) {
 	}
 	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-between/2, func(c *propagator.Config) { c.ChunkSize = 10 })
 	found := map[uid.UID]bool{}
-	testkit.WaitFor(t, r.ctx, "all dependents to be handed out", func() bool {
+	testkit.WaitFor(t, r.ctx, "all dependents to be published", func() bool {
 		for _, m := range r.js.take() {
 			var c coppicev1.DirtyChunk
 			decode(t, m, &c)
@@ -143,7 +141,7 @@ func TestDueInWalk(t *testing.T) {
 	})
 }
 
-// A stream that is not there for a while holds work up, and loses none.
+// A stream that does not exist for a while delays work, and loses none.
 func TestStreamAway(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -159,9 +157,9 @@ func TestStreamAway(t *testing.T) {
 func TestCallInDoubt(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
-	realm.Create("pods/a", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/hold"}})
+	realm.Create("pods/a", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
 	r := run(t, realm, 0)
 	r.js.refusing(nats.ErrTimeout, 1)
 	realm.Delete("pods/a", lifecycle.Background)
-	r.next("call example.com/hold: pods/a@102")
+	r.next("call example.com/x: pods/a@102")
 }

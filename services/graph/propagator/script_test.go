@@ -23,17 +23,17 @@ import (
 )
 
 // TestScripts plays the stories in testdata. What clients and workers do is
-// committed, and prints how the rows of what is owed have changed:
+// committed, and prints how the rows of pending work have changed:
 //
-//   - web: judge; since +0s, revision 103     a row came to be, or changed
-//   - web                                     a row went
+//   - web: judge; since +0s, revision 103     a row was created, or changed
+//   - web                                     a row was deleted
 //
-// "look" has the propagator look at what it was told of, and prints the work
-// that it hands out; "work" does that work, as processors and finalizers would.
+// "publish" runs a round, and prints the messages that it publishes; "work" does
+// that work, as processors and finalizers would.
 //
-//	dirty: [a b] of web@103          dependents to judge, and what made them dirty
-//	orphan: [a b] of web@103         dependents to part from their owner
-//	evict: [a b] of shop@103         what is in a namespace or of a kind, to be deleted
+//	dirty: [a b] of web@103          dependents to evaluate, and the row of which owner
+//	orphan: [a b] of web@103         dependents that lose their reference to their owner
+//	evict: [a b] of shop@103         contents of a namespace or kind, to be deleted
 //	finish foregroundDeletion: [web] built-in finalizers that may be done
 //	call example.com/x: pods/a       an external finalizer to be called
 //
@@ -53,24 +53,25 @@ type script struct {
 	realm  *statetest.Realm
 	p      *propagator.Propagator
 	js     *published
-	told   string // of the rows that the last command changed
-	work   []work // that was handed out and is not done
+	rows   string // that the last command changed
+	work   []work // that was published and is not done
 	queued map[string]uint64
 	parked map[string]bool
+	ahead  time.Duration // of the process's clock
 }
 
 func newScript(t *testing.T) *script {
 	t.Helper()
 	s := &script{t: t, realm: statetest.New(t), js: &published{}, queued: map[string]uint64{}, parked: map[string]bool{}}
 	s.restart()
-	s.realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) {
-		s.p.Notify(owed)
-		for _, c := range owed {
+	s.realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) {
+		s.p.Notify(rows)
+		for _, c := range rows {
 			switch {
 			case c.Has:
-				s.told += fmt.Sprintf("+ %s: %s\n", c.UID, describe(c.Row))
+				s.rows += fmt.Sprintf("+ %s: %s\n", c.UID, describe(c.Row))
 			case c.Had:
-				s.told += fmt.Sprintf("- %s\n", c.UID)
+				s.rows += fmt.Sprintf("- %s\n", c.UID)
 			}
 		}
 	}
@@ -83,8 +84,9 @@ func (s *script) restart() {
 		Queued: func(_ context.Context, queue string) (uint64, error) { return s.queued[queue], nil },
 		Parked: func(_ context.Context, subject string) (bool, error) { return s.parked[subject], nil },
 		Now:    func() time.Time { return s.realm.Clock.Time() },
-		// Few are many here.
-		ChunkSize: 10,
+		// The clock of the process is an hour ahead of the last time that it was needed.
+		Clock:     func() time.Time { return time.Now().Add(s.ahead) },
+		ChunkSize: 10, // so that few dependents are many
 	})
 }
 
@@ -104,7 +106,7 @@ var commands = map[string]func(*script, *datadriven.TestData) string{
 	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"options": (*script).options, "close": (*script).closeSession,
 	// the propagator, and those that it works for
-	"look": (*script).look, "examine": (*script).examine, "second": (*script).second, "work": (*script).doWork, "redrive": (*script).redrive, "owed": (*script).owed,
+	"publish": (*script).publish, "examine": (*script).examine, "second": (*script).second, "work": (*script).doWork, "republish": (*script).republish, "pending": (*script).pending,
 	// the story itself
 	"advance": (*script).advance, "queued": (*script).queue, "park": (*script).park, "unpark": (*script).park,
 	"restart": (*script).again, "full": (*script).full,
@@ -116,9 +118,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	if do == nil {
 		d.Fatalf(t, "there is no command %q", d.Cmd)
 	}
-	s.told = ""
+	s.rows = ""
 	out := do(s, d)
-	return out + s.told
+	return out + s.rows
 }
 
 // target is the first word behind the command.
@@ -153,7 +155,7 @@ func duration(d *datadriven.TestData, key string) time.Duration {
 
 // meta reads owners=(deployments/web) blocking finalizers=(example.com/x), and
 // stranger=example.com/v1.Widget: an owner w of a kind that nobody registered;
-// and unseen=web: a Deployment that was not there yet.
+// and unseen=web: a Deployment that does not exist yet.
 func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 	m := &coppicev1.ObjectMeta{Finalizers: values(d, "finalizers")}
 	for _, o := range values(d, "owners") {
@@ -233,15 +235,16 @@ func (s *script) options(d *datadriven.TestData) string {
 	return ""
 }
 
-func (s *script) look(*datadriven.TestData) string {
-	if err := s.p.Look(s.t.Context()); err != nil {
+func (s *script) publish(*datadriven.TestData) string {
+	if err := s.p.Publish(s.t.Context()); err != nil {
 		return err.Error() + "\n"
 	}
 	return s.published()
 }
 
-// examine is what happens soon after a look that found owners to be examined.
+// examine is what happens soon after a round that found owners to be examined.
 func (s *script) examine(*datadriven.TestData) string {
+	s.ahead += time.Hour
 	if err := s.p.Examine(s.t.Context()); err != nil {
 		return err.Error() + "\n"
 	}
@@ -256,7 +259,7 @@ func (s *script) published() string {
 	if len(out) == 0 {
 		return "nothing\n"
 	}
-	// What is walked beside may come sooner or later.
+	// Walks may publish sooner or later than rounds.
 	slices.SortFunc(out, func(a, b work) int { return strings.Compare(a.text, b.text) })
 	s.work = append(s.work, out...)
 	text := ""
@@ -266,12 +269,13 @@ func (s *script) published() string {
 	return text
 }
 
-// second is what happens every second: a look at what is being emptied.
+// second is what happens every second: containers are checked, and a round follows.
 func (s *script) second(d *datadriven.TestData) string {
-	if err := s.p.HintEmpty(); err != nil {
+	s.ahead += time.Hour
+	if err := s.p.CheckDraining(); err != nil {
 		return err.Error() + "\n"
 	}
-	return s.look(d)
+	return s.publish(d)
 }
 
 func (s *script) doWork(*datadriven.TestData) string {
@@ -285,9 +289,9 @@ func (s *script) doWork(*datadriven.TestData) string {
 	return ""
 }
 
-// redrive is redrive age=30s, what the scanner asks for.
-func (s *script) redrive(d *datadriven.TestData) string {
-	reply, err := s.p.Redrive(s.t.Context(), &coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(duration(d, "age").Milliseconds())})
+// republish is republish age=30s, what the scanner asks for.
+func (s *script) republish(d *datadriven.TestData) string {
+	reply, err := s.p.Republish(s.t.Context(), &coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(duration(d, "age").Milliseconds())})
 	if err != nil {
 		return err.Error() + "\n"
 	}
@@ -305,7 +309,7 @@ func counts(r *coppicev1.RedriveReply) string {
 	return text
 }
 
-func (s *script) owed(*datadriven.TestData) string {
+func (s *script) pending(*datadriven.TestData) string {
 	snap := s.realm.Snapshot()
 	defer snap.Close()
 	text := ""
@@ -338,13 +342,13 @@ func (s *script) park(d *datadriven.TestData) string {
 	return ""
 }
 
-// again is a new writer's propagator.
+// again starts a new writer's propagator.
 func (s *script) again(*datadriven.TestData) string {
 	s.restart()
 	return ""
 }
 
-// full is full times=3: the stream takes nothing so many times.
+// full is full times=3: the stream accepts nothing so many times.
 func (s *script) full(d *datadriven.TestData) string {
 	var err error = &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"}
 	if d.HasArg("refused") {

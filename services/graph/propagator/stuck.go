@@ -1,58 +1,67 @@
 package propagator
 
 import (
+	"sync"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// maxStuck is of how many stuck objects is told at once; of the others the next
-// times.
+// maxStuck is how many stuck objects are reported by one call of Republish. The next
+// call goes on behind them.
 const maxStuck = 1000
 
-// stuck gathers objects that others have held for long.
-type stuck struct {
-	p      *Propagator
-	before lifecycle.Time // held since then, or longer
-	from   uid.UID
-	found  []held
+// stuckCursor is behind which object the next call of Republish begins.
+type stuckCursor struct {
+	mu sync.Mutex
+	at uid.UID
 }
 
-type held struct {
+// stuckSearch collects objects that finalizers or agents have blocked for long.
+type stuckSearch struct {
+	p      *Propagator
+	before lifecycle.Time // blocked since then, or longer
+	after  uid.UID
+	found  []stuckObject
+}
+
+type stuckObject struct {
 	uid   uid.UID
 	since lifecycle.Time
 }
 
-func (p *Propagator) newStuck(now lifecycle.Time) *stuck {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &stuck{p: p, before: now.Add(-p.c.StuckAfter), from: p.stuckFrom}
+func (p *Propagator) findStuck(now lifecycle.Time) *stuckSearch {
+	p.stuck.mu.Lock()
+	defer p.stuck.mu.Unlock()
+	return &stuckSearch{p: p, before: now.Add(-p.c.StuckAfter), after: p.stuck.at}
 }
 
-// look is called with all rows, in order.
-func (s *stuck) look(u uid.UID, row state.OwedRow) {
-	if s.p.c.Stuck != nil && (row.Finalize || row.Terminate) && row.Since <= s.before && u > s.from && len(s.found) < maxStuck {
-		s.found = append(s.found, held{u, row.Since})
+// visit is called with all rows, in order.
+func (s *stuckSearch) visit(u uid.UID, row state.OwedRow) {
+	if s.p.c.Stuck != nil && (row.Finalize || row.Terminate) && row.Since <= s.before && u > s.after && len(s.found) < maxStuck {
+		s.found = append(s.found, stuckObject{u, row.Since})
 	}
 }
 
-// tell tells of those that were found.
-func (s *stuck) tell() error {
+// report calls Config.Stuck with the objects that were found.
+func (s *stuckSearch) report() error {
 	next := uid.UID("")
 	if len(s.found) == maxStuck {
 		next = s.found[maxStuck-1].uid
 	}
-	s.p.mu.Lock()
-	s.p.stuckFrom = next
-	s.p.mu.Unlock()
+	s.p.stuck.mu.Lock()
+	s.p.stuck.at = next
+	s.p.stuck.mu.Unlock()
 	if len(s.found) == 0 {
 		return nil
 	}
-	snap := s.p.c.State.Snapshot()
-	for _, h := range s.found {
-		if n := snap.Node(h.uid); n != nil && n.Terminating() {
-			s.p.c.Stuck(snap, n, h.since)
+	return s.p.pages(func(snap *state.Snapshot) (bool, error) {
+		for _, o := range s.found {
+			if n := snap.Node(o.uid); n != nil && n.Terminating() {
+				s.p.c.Stuck(snap, n, o.since)
+			}
 		}
-	}
-	return closeSnapshot(snap)
+		return false, nil
+	})
 }

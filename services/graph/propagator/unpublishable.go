@@ -12,23 +12,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A call that cannot be published, because it cannot be written or because of its
-// size or subject, must not keep other work from being published: its row is
-// warned of, passed over, and looked at again after a pause.
+// A call may be impossible to publish, because the object cannot be encoded or because
+// of its size or subject. It must not prevent other work from being published: the
+// object is warned of, and its row is evaluated again later.
 
-// skipPause is after how long a row is looked at again whose call could not be
-// published: the object may have changed, or the limits of the stream.
-const skipPause = time.Minute
+// unpublishablePause is after how long a row is evaluated again whose call could not
+// be published: the object may have changed, or the limits of the stream.
+const unpublishablePause = time.Minute
 
-// callID is which call a message is. It is empty for a chunk of work.
+// callID says which call a message is. It is empty for a chunk of work.
 type callID struct {
 	object  uid.UID
 	durable string // the consumer of the call
+	again   bool   // it could not be published before
 }
 
-// skip passes over a message that cannot be published, and has the row that it is
-// about looked at again later. Where too many are remembered, the scanner has the
-// row published again.
+// skip passes over a message that cannot be published, and adds its row for later. If
+// the queue has no room for the row, the scanner has it published again.
 func (p *Propagator) skip(about callID, err error) {
 	u := about.object
 	if u == "" {
@@ -36,15 +36,9 @@ func (p *Propagator) skip(about callID, err error) {
 		return
 	}
 	p.quota.forget(u, about.durable) // it does not wait in the stream
-	p.mu.Lock()
-	again := p.skipped[u]
-	if again || len(p.skipped) < maxHints {
-		p.skipped[u] = true
-		p.schedule(u, lifecycle.TimeOf(p.c.Now()).Add(skipPause))
-	}
-	p.mu.Unlock()
-	if !again {
-		p.c.Log.Warn("a call cannot be published; trying again later", "realm", p.c.Realm, "uid", u, "pause", skipPause, "error", err)
+	p.rows.AddAt(u, everything|unpublishable, p.c.Now().Add(unpublishablePause))
+	if !about.again {
+		p.c.Log.Warn("a call cannot be published; trying again later", "realm", p.c.Realm, "uid", u, "pause", unpublishablePause, "error", err)
 	}
 	if p.c.Unpublished == nil {
 		return
@@ -70,31 +64,30 @@ func (o *outbox) unsendable(s sent, err error) error {
 	return nil
 }
 
-// maxCallObject is the size in bytes, as JSON, from which on an object is left out
-// of the calls of its finalizers: there may be many of them, and they wait in a
-// stream.
+// maxCallObject is the size in bytes, as JSON, above which an object is left out of
+// the calls of its finalizers: there may be many calls, and they wait in a stream.
 const maxCallObject = 64 << 10
 
-// wordiness is by how much an object is larger as JSON than in protobuf at most,
-// about: a control character takes six bytes instead of one, the shortest owner
+// wordiness is about how many times larger an object is at most as JSON than in
+// protobuf: a control character takes six bytes instead of one, the shortest owner
 // reference 98 instead of 19.
 const wordiness = 8
 
-// callObject returns the object as it is in calls, and whether that is only what
+// callObject returns the object for its calls, and whether it was reduced to what
 // identifies it.
 func callObject(n *lifecycle.Node, body *coppicev1.Body) (o *coppicev1.Object, truncated bool) {
-	whole := lifecycle.Object{Node: n, Body: body}
-	o = whole.API()
+	object := lifecycle.Object{Node: n, Body: body}
+	o = object.API()
 	if size := objectcodec.Size(o); size <= maxCallObject/wordiness || size <= maxCallObject && jsonSize(o) <= maxCallObject {
 		return o, false
 	}
-	o = whole.Brief()
+	o = object.Brief()
 	o.Metadata.Finalizers = nil // there may be many
 	return o, true
 }
 
-// jsonSize is the size of an object as JSON, 0 if it cannot be written: then the
-// call fails, and says why.
+// jsonSize is the size of an object as JSON in bytes, 0 if it cannot be encoded: then
+// encoding the call returns the error.
 func jsonSize(o *coppicev1.Object) int {
 	data, err := manifest.ToJSON(o)
 	if err != nil {
@@ -102,14 +95,3 @@ func jsonSize(o *coppicev1.Object) int {
 	}
 	return len(data)
 }
-
-// maxChunk bounds a chunk in bytes. Uids of imported objects may be long, and
-// NATS servers take 1 MiB by default.
-const maxChunk = 256 << 10
-
-// full reports whether a chunk has as many dependents, or as many bytes, as one
-// may have.
-func (c *chunk) full(most int) bool { return c.n >= most || c.bytes >= maxChunk }
-
-// groupBytes is about how much an owner takes in a chunk beside its uid.
-const groupBytes = 16

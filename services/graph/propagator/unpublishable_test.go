@@ -21,7 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// watchful is a propagator whose warnings are kept.
+// watchful is a propagator whose warnings are recorded.
 type watchful struct {
 	*propagator.Propagator
 	js     *published
@@ -38,14 +38,14 @@ func watch(realm *statetest.Realm) *watchful {
 			w.warned = append(w.warned, n.Name+": "+err.Error())
 		},
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, owed []state.OwedChange) { w.Notify(owed) }
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { w.Notify(rows) }
 	return w
 }
 
-// look returns what one look hands out, sorted.
-func (w *watchful) look(t *testing.T) []string {
+// publish returns the messages of one round, sorted.
+func (w *watchful) publish(t *testing.T) []string {
 	t.Helper()
-	if err := w.Look(t.Context()); err != nil {
+	if err := w.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var texts []string
@@ -67,8 +67,8 @@ func respec(realm *statetest.Realm, target, spec string) {
 	})
 }
 
-// A call that cannot be published is warned of and passed over: whatever else is
-// to be published is, and the call is when it can be.
+// A call that cannot be published is warned of and passed over: other work is
+// published, and the call is when it can be.
 func TestUnpublishable(t *testing.T) {
 	t.Parallel()
 	too := func(subject string, atOnce, answer error) func(*published, *statetest.Realm) {
@@ -112,38 +112,38 @@ func TestUnpublishable(t *testing.T) {
 			realm.Create("deployments/web", nil)
 			realm.Create("pods/c", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", true)}})
 			c.spoil(w.js, realm)
-			w.look(t)
+			w.publish(t)
 			for _, target := range []string{"pods/a", "pods/b", "deployments/web"} {
 				realm.Delete(target, lifecycle.Background)
 			}
-			if got, want := w.look(t), 2; len(got) != want || strings.Contains(fmt.Sprint(got), "pods/a") {
-				t.Errorf("handed out %q, want the call of b and what is dirty", got)
+			if got, want := w.publish(t), 2; len(got) != want || strings.Contains(fmt.Sprint(got), "pods/a") {
+				t.Errorf("published %q, want the call of b and what is dirty", got)
 			}
 			if len(w.warned) != 1 || !strings.HasPrefix(w.warned[0], "a: ") || !strings.Contains(w.warned[0], c.warning) {
 				t.Errorf("warned of %q, want of %q", w.warned, c.warning)
 			}
 			// It is not tried again at once, but after a while, and warned of again.
-			if got := w.look(t); len(got) != 0 || len(w.warned) != 1 {
-				t.Errorf("handed out %q at once, and warned of %q", got, w.warned)
+			if got := w.publish(t); len(got) != 0 || len(w.warned) != 1 {
+				t.Errorf("published %q at once, and warned of %q", got, w.warned)
 			}
 			realm.Clock = realm.Clock.Add(time.Minute + time.Second)
-			if got := w.look(t); len(got) != 0 || len(w.warned) != 2 {
-				t.Errorf("handed out %q, warned of %q; want a second try", got, w.warned)
+			if got := w.publish(t); len(got) != 0 || len(w.warned) != 2 {
+				t.Errorf("published %q, warned of %q; want a second try", got, w.warned)
 			}
 			c.mend(w.js, realm)
 			realm.Clock = realm.Clock.Add(time.Minute + time.Second)
-			if got := w.look(t); len(got) != 1 || !strings.HasPrefix(got[0], "call example.com/x: pods/a@") {
-				t.Errorf("handed out %q, want the call of a", got)
+			if got := w.publish(t); len(got) != 1 || !strings.HasPrefix(got[0], "call example.com/x: pods/a@") {
+				t.Errorf("published %q, want the call of a", got)
 			}
 			realm.Clock = realm.Clock.Add(time.Hour)
-			if got := w.look(t); len(got) != 0 || len(w.warned) != 2 {
-				t.Errorf("handed out %q, warned of %q; want nothing more", got, w.warned)
+			if got := w.publish(t); len(got) != 0 || len(w.warned) != 2 {
+				t.Errorf("published %q, warned of %q; want nothing more", got, w.warned)
 			}
 		})
 	}
 }
 
-// A refusal that is not the message's fault has everything published again.
+// A refusal that the message does not cause has all rows published again.
 func TestRefusedForNow(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)
@@ -151,14 +151,14 @@ func TestRefusedForNow(t *testing.T) {
 	realm.Create("pods/a", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
 	realm.Delete("pods/a", lifecycle.Background)
 	w.js.refusing(jetstream.ErrStreamNotFound, 1)
-	if got := w.look(t); len(got) != 0 || len(w.warned) != 0 {
-		t.Errorf("handed out %q, warned of %q", got, w.warned)
+	if got := w.publish(t); len(got) != 0 || len(w.warned) != 0 {
+		t.Errorf("published %q, warned of %q", got, w.warned)
 	}
-	if got := w.look(t); len(got) != 1 {
-		t.Errorf("handed out %q, want the call", got)
+	if got := w.publish(t); len(got) != 1 {
+		t.Errorf("published %q, want the call", got)
 	}
 	if bus.Unsendable(errors.Join(jetstream.ErrStreamNotFound)) {
-		t.Error("a stream that is not there is the message's fault")
+		t.Error("a stream that does not exist counts as caused by the message")
 	}
 }
 
@@ -197,7 +197,7 @@ func TestLargeCalls(t *testing.T) {
 				return lifecycle.Import(ctx, k, "", &coppicev1.Object{Metadata: c.meta, Spec: []byte(c.spec)})
 			})
 			realm.Delete("pods/a", lifecycle.Background)
-			if err := w.Look(t.Context()); err != nil {
+			if err := w.Publish(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			messages := w.js.take()
@@ -240,7 +240,7 @@ func TestChunksOfLongUIDs(t *testing.T) {
 	}
 	realm.Must(list...)
 	realm.Delete("deployments/web", lifecycle.Background)
-	if err := p.Look(t.Context()); err != nil {
+	if err := p.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	messages := js.take()

@@ -4,165 +4,169 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// walkOnceMore has an owner that is being walked walked once more afterwards,
-// because of dependents that the walk may have passed already. It reports
-// whether it is being walked.
-func (p *Propagator) walkOnceMore(u uid.UID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, walking := p.walking[u]
-	if walking {
-		p.walking[u] = true
-	}
-	return walking
+// A walk reads an index of the state that may be long, concurrently with rounds. It
+// reads some pages, each from a snapshot of its own, from a cursor on: what lies
+// before the cursor is not read again. A walk that is added while it runs runs once
+// more afterwards.
+
+// walk says what to read.
+type walk struct {
+	kind walkKind
+	uid  uid.UID
 }
 
-// walk publishes all dependents of an owner that has many, beside the rounds.
-// Only rounds begin walks, one after the other. Where only some of them are due,
-// which has to be found out with each walk, there are pauses between walks.
-func (p *Propagator) walk(ctx context.Context, g *errgroup.Group, u uid.UID, some bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at, ok := p.resting[u]; ok && some && at > lifecycle.TimeOf(p.c.Now()) {
-		p.schedule(u, at)
-		return
-	}
-	delete(p.resting, u)
-	p.walking[u] = false
-	p.walkBeside(ctx, g, func() error {
-		for {
-			start := p.c.Now()
-			some, err := p.walkOnce(ctx, u)
-			if err := p.outcome(ctx, err); err != nil {
-				return err
-			}
-			if some {
-				p.rest(u, restShares*p.c.Now().Sub(start))
-			}
-			if !p.walkAgain(u) {
-				return nil
-			}
-		}
-	})
-}
+type walkKind uint8
 
-// walkBeside walks beside the rounds, when there is room for one more walk.
-func (p *Propagator) walkBeside(ctx context.Context, g *errgroup.Group, walk func() error) {
-	g.Go(func() error {
-		select {
-		case p.walks <- struct{}{}:
-			defer func() { <-p.walks }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		return walk()
-	})
-}
+const (
+	ofDependents walkKind = iota // of an owner
+	ofSolid                      // dependents of an owner that has begun to keep them
+	ofContents                   // of a namespace or kind that is deleted
+	ofCalls                      // rows whose calls wait for room in the stream; without a uid
+)
 
-// restShares is how much longer than a walk the pause after it is.
-const restShares = 20
-
-// rest says that u was walked, and is not walked again for a while.
-func (p *Propagator) rest(u uid.UID, pause time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := lifecycle.TimeOf(p.c.Now()).Add(pause)
-	if p.walking[u] {
-		p.walking[u] = false
-		p.schedule(u, at)
-	}
-	if len(p.resting) < maxHints {
-		p.resting[u] = at
-	}
-}
-
-func (p *Propagator) walkAgain(u uid.UID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	again := p.walking[u]
-	if again {
-		p.walking[u] = false
-	} else {
-		delete(p.walking, u)
-	}
-	return again
-}
-
-// pageChunks is how many chunks are made from one snapshot. A snapshot keeps
-// Pebble from dropping what was deleted meanwhile.
-const pageChunks = 16
+const (
+	// maxWalks is how many walks run at a time.
+	maxWalks = 4
+	// pageChunks is how many chunks are read from one snapshot.
+	pageChunks = 16
+	// walksFullPause is after how long a row is evaluated again whose walk the queue had
+	// no room for.
+	walksFullPause = time.Second
+	// restShares is how much longer than a walk the rest after it is, where only some
+	// dependents were due, which each walk has to find out.
+	restShares = 20
+)
 
 // page is how many uids are read from one snapshot.
 func (p *Propagator) page() int { return pageChunks * p.c.ChunkSize }
 
-// walkOnce walks through an owner's dependents for as long as something is
-// owed to them, and reports whether only some of them were due. What is behind
-// the cursor is not read again.
-func (p *Propagator) walkOnce(ctx context.Context, u uid.UID) (some bool, err error) {
-	r := &round{p: p, out: p.newOutbox()}
-	var cursor state.Edge
-	for {
-		more, part, err := p.walkPage(ctx, r, u, &cursor)
-		some = some || part
-		if err != nil {
-			return some, err
-		}
-		if !more {
-			return some, r.flush(ctx)
-		}
-		p.touch(u)
-		p.c.Failpoint(FailScan)
+// addWalk adds a walk, or its row for later if there are too many.
+func (p *Propagator) addWalk(w walk) {
+	if !p.walks.Add(w, 0) {
+		p.addAt(w.uid, everything|solid, p.now().Add(walksFullPause))
 	}
 }
 
-func (p *Propagator) walkPage(ctx context.Context, r *round, u uid.UID, cursor *state.Edge) (more, some bool, err error) {
-	snap := p.c.State.Snapshot()
+// runWalks runs walks until ctx ends.
+func (p *Propagator) runWalks(ctx context.Context) error {
+	for {
+		b, err := p.walks.Get(ctx, 1)
+		if err != nil {
+			return err
+		}
+		err = p.walk(ctx, b.Items[0].Key)
+		p.walks.Done(b)
+		if err := p.outcome(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Propagator) walk(ctx context.Context, w walk) error {
+	switch w.kind {
+	case ofDependents:
+		return p.walkDependents(ctx, w)
+	case ofSolid:
+		return p.walkSolid(ctx, w.uid)
+	case ofContents:
+		return p.walkContents(ctx, w.uid)
+	default:
+		return p.refill(ctx)
+	}
+}
+
+// walkDependents publishes an owner's dependents, until nothing is pending because of
+// it.
+func (p *Propagator) walkDependents(ctx context.Context, w walk) error {
+	d := &dependentsWalk{publisher: p.newPublisher(), owner: w.uid}
+	start := p.c.Now()
+	err := p.pages(func(snap *state.Snapshot) (bool, error) { return d.page(ctx, snap) })
+	if err == nil {
+		err = d.flush(ctx)
+	}
+	if d.partly {
+		now := p.c.Now()
+		p.walks.Rest(w, now.Add(restShares*now.Sub(start)))
+	}
+	return err
+}
+
+type dependentsWalk struct {
+	*publisher
+	owner  uid.UID
+	cursor state.Edge
+	partly bool // only some dependents were due
+}
+
+func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more bool, err error) {
+	u := d.owner
 	row, ok := snap.Owed(u)
 	if !ok {
-		return false, false, closeSnapshot(snap)
+		return false, nil
 	}
 	n := snap.Node(u)
-	owed, due := lifecycle.OwedWhen(snap, u, n)
-	owed = p.begun(u, owed, due)
-	into := &r.dirty
-	if owed.Orphan {
-		into = &r.orphan
+	pending, due := lifecycle.OwedWhen(snap, u, n)
+	if pending = d.p.begun(u, pending, due); !pending.Judge && !pending.Orphan {
+		return false, nil
 	}
-	some = owed.Judge && due.Last > lifecycle.TimeOf(p.c.Now())
+	partly := pending.Judge && due.Last > d.p.now()
+	d.partly = d.partly || partly
+	into := d.dependentsOf(pending.Orphan)
+	publish := func(dependent uid.UID) bool {
+		into.add(u, row.Revision, dependent)
+		err = d.sendFull(ctx)
+		return err == nil
+	}
 	count := 0
-	var found []uid.UID // where only some are due
-	var fail error
-	if owed.Judge || owed.Orphan {
-		snap.Dependents(u, filter(snap, n, owed.Orphan), *cursor, func(e state.Edge, d uid.UID) bool {
-			*cursor = e
-			count++
-			r.walked++
-			if some {
-				found = append(found, d)
-			} else {
-				into.add(u, row.Revision, d)
-				fail = r.flushFull(ctx)
-			}
-			return fail == nil && count < p.page()
-		})
-	}
-	if some {
-		for _, d := range p.ripe(snap, u, found) {
-			into.add(u, row.Revision, d)
-			if fail = r.flushFull(ctx); fail != nil {
+	var found []uid.UID // if only some are due
+	snap.Dependents(u, filter(snap, n, pending.Orphan), d.cursor, func(e state.Edge, dependent uid.UID) bool {
+		d.cursor = e
+		d.read++
+		count++
+		if partly {
+			found = append(found, dependent)
+		} else if !publish(dependent) {
+			return false
+		}
+		return count < d.p.page()
+	})
+	if partly {
+		for _, dependent := range d.p.ripe(snap, u, found) {
+			if !publish(dependent) {
 				break
 			}
 		}
 	}
-	if err := closeSnapshot(snap); fail == nil {
-		fail = err
+	if more = err == nil && count == d.p.page(); more {
+		d.p.touch(u)
+		d.p.c.Failpoint(FailScan)
 	}
-	return count == p.page(), some, fail
+	return more, err
+}
+
+// filter selects the dependents for which work is pending because of u: all of an
+// owner that is absent; the valid ones of one that orphans them or waits for them;
+// otherwise those with invalid references, also while the owner waits, however long.
+func filter(snap *state.Snapshot, n *lifecycle.Node, orphan bool) state.ClaimFilter {
+	switch {
+	case n == nil:
+		return state.ClaimFilter{}
+	case orphan:
+		return snap.ValidClaims(n, true)
+	case !n.Waiting():
+		return snap.ValidClaims(n, false)
+	}
+	all, valid := snap.Count(n.UID, lifecycle.Claims{}), lifecycle.Dependents(snap, n)
+	switch {
+	case valid.Pending() == 0:
+		return snap.ValidClaims(n, false)
+	case all.Pending() > valid.Pending():
+		return state.ClaimFilter{}
+	}
+	return snap.ValidClaims(n, true)
 }

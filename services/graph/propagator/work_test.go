@@ -20,9 +20,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// work is a message that was handed out: how it is printed, and what a worker
-// does with it; nil for the call of an external finalizer. What shares a chunk
-// comes in any order, and is sorted.
+// work is a message that was published: how it is printed, and what a worker does
+// with it; nil for the call of an external finalizer. Chunks are sorted.
 type work struct {
 	text string
 	do   func(*statetest.Realm)
@@ -37,7 +36,7 @@ func read(t *testing.T, m *nats.Msg) work {
 		sorted(c.GetGroups())
 		return work{"dirty: " + groups(t, c.GetGroups()), func(r *statetest.Realm) {
 			for _, g := range c.GetGroups() {
-				r.Work(unpack(t, g.GetDependents()), judge)
+				r.Work(unpack(t, g.GetDependents()), evaluate)
 			}
 		}}
 	case bus.WorkSubject(bus.DefaultRealm, bus.QueueOrphan):
@@ -87,8 +86,8 @@ func kept(ctx *lifecycle.Context, r *statetest.Realm, n *lifecycle.Node) []uid.U
 	return found.Kept
 }
 
-// judge is what a processor and the writer together do with a dirty object.
-func judge(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
+// evaluate is what a processor and the writer together do with a dirty object.
+func evaluate(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
 	switch lifecycle.Judge(ctx, n, ctx.Now).Verdict {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
 		return lifecycle.Collect(ctx, n)

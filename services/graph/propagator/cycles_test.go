@@ -17,26 +17,27 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// waiting has objects that are being deleted in the foreground, each owned by
-// others, which it holds up.
+// waiting returns a propagator of a realm with objects that are being deleted in the
+// foreground, each owned by others, which it blocks. broken are the cycles that the
+// propagator has had unblocked.
 func waiting(t *testing.T, owners map[string][]string) (p *propagator.Propagator, broken *[]string) {
 	t.Helper()
 	r := statetest.New(t)
-	var told []string
+	var unblocked []string
 	p = propagator.New(propagator.Config{
 		Realm: bus.DefaultRealm, State: r.State, JS: &published{},
 		Parked: func(context.Context, string) (bool, error) { return false, nil },
-		Unblock: func(_ context.Context, circle []uid.UID) (bool, error) {
-			nodes, names := make([]*lifecycle.Node, len(circle)), make([]string, len(circle))
+		Unblock: func(_ context.Context, cycle []uid.UID) (bool, error) {
+			nodes, names := make([]*lifecycle.Node, len(cycle)), make([]string, len(cycle))
 			snap := r.Snapshot()
-			for i, u := range circle {
+			for i, u := range cycle {
 				nodes[i], names[i] = snap.Node(u), u.String()
 			}
 			if err := snap.Close(); err != nil {
 				return false, err
 			}
 			events := lifecycle.Unblock(nodes)
-			told = append(told, strings.Join(names, " "))
+			unblocked = append(unblocked, strings.Join(names, " "))
 			r.Must(func(*lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 				return &lifecycle.Outcome{Events: events}, nil
 			})
@@ -61,12 +62,12 @@ func waiting(t *testing.T, owners map[string][]string) (p *propagator.Propagator
 	for _, name := range names {
 		r.Delete("configmaps/"+name, lifecycle.Foreground)
 	}
-	return p, &told
+	return p, &unblocked
 }
 
-// Circles are found among objects that wait, and each is broken once, where
-// the first of them holds up the next; what is not in one is left alone.
-func TestCircles(t *testing.T) {
+// Cycles are found among objects that wait, and each is broken once, where its first
+// object blocks the next. Objects outside of cycles are left alone.
+func TestCycles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -77,18 +78,18 @@ func TestCircles(t *testing.T) {
 		{"itself", map[string][]string{"a": {"a"}}, []string{"a"}},
 		{"two", map[string][]string{"a": {"b"}, "b": {"a"}}, []string{"a b"}},
 		{"three and a tail", map[string][]string{"a": {"c"}, "b": {"a"}, "c": {"b"}, "d": {"c"}}, []string{"a c b"}},
-		{"two apart", map[string][]string{"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"c", "a"}}, []string{"a b", "c d"}},
+		{"two separate", map[string][]string{"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"c", "a"}}, []string{"a b", "c d"}},
 		{"two that share an object", map[string][]string{"a": {"b", "c"}, "b": {"a"}, "c": {"a"}}, []string{"a b", "a c"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p, told := waiting(t, c.owners)
+			p, unblocked := waiting(t, c.owners)
 			ctx := testkit.Context(t)
-			if err := p.Look(ctx); err != nil {
+			if err := p.Publish(ctx); err != nil {
 				t.Fatal(err)
 			}
 			for {
-				broken, err := p.BreakCircles(ctx)
+				broken, err := p.BreakCycles(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -96,8 +97,8 @@ func TestCircles(t *testing.T) {
 					break
 				}
 			}
-			slices.Sort(*told)
-			if got := fmt.Sprint(*told); got != fmt.Sprint(c.want) {
+			slices.Sort(*unblocked)
+			if got := fmt.Sprint(*unblocked); got != fmt.Sprint(c.want) {
 				t.Errorf("broken: %s, want %s", got, c.want)
 			}
 		})

@@ -11,8 +11,6 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
-	"github.com/coppice-gc/coppice/internal/uid"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Publisher is what the propagator needs of JetStream.
@@ -20,8 +18,8 @@ type Publisher interface {
 	PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (jetstream.PubAckFuture, error)
 }
 
-// outbox publishes messages, many at once, and those that the stream does not
-// take again, until it does.
+// outbox publishes messages, many at a time, and publishes those that the stream does
+// not accept again until it does.
 type outbox struct {
 	js      Publisher
 	pending []sent
@@ -31,7 +29,7 @@ type outbox struct {
 type sent struct {
 	m      *nats.Msg
 	future jetstream.PubAckFuture
-	once   bool // a message that is there already is as good
+	once   bool // a message with the same subject in the stream is equivalent
 	about  callID
 }
 
@@ -52,9 +50,9 @@ func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) 
 	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
 }
 
-// call publishes the call of an external finalizer or agent: as JSON, which
-// every language reads. The stream has one message for each subject; one that is
-// there already is as good. It returns the size of the message, in bytes.
+// call publishes the call of an external finalizer or agent, as JSON. The stream keeps
+// one message for each subject; if it has one already, nothing is published. It returns
+// the size of the message, in bytes.
 func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message) (size int64, err error) {
 	data, err := manifest.MarshalMessage(call)
 	if err != nil {
@@ -101,7 +99,7 @@ func (o *outbox) publish(ctx context.Context, s sent) error {
 	}
 }
 
-// settle waits for what became of a message.
+// settle waits for the acknowledgement of a message.
 func (o *outbox) settle(ctx context.Context, s sent) error {
 	var err error
 	select {
@@ -118,10 +116,10 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 		return o.unsendable(s, err)
 	case bus.Full:
 		if s.once {
-			return nil // or the stream is full: then the row stays, and is published again
+			return nil // or the stream is full: the row remains, and is published again
 		}
 	}
-	// Work that is there twice does no harm, and of a call there is one at most.
+	// Duplicate work has no effect, and the stream refuses a duplicate call.
 	if err := sleep(ctx, fullPause); err != nil {
 		return err
 	}
@@ -137,40 +135,4 @@ func (o *outbox) flush(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// chunk gathers dependents of one or more owners.
-type chunk struct {
-	groups []*coppicev1.DependentsOf
-	n      int
-	bytes  int // about
-}
-
-// add adds a dependent of an owner that became dirty at a revision.
-func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
-	last := len(c.groups) - 1
-	if last < 0 || string(c.groups[last].Owner) != string(owner) {
-		c.groups = append(c.groups, &coppicev1.DependentsOf{Owner: []byte(owner), Revision: revision})
-		last++
-		c.bytes += len(owner) + groupBytes
-	}
-	c.groups[last].Dependents = append(c.groups[last].Dependents, dependent...)
-	c.n++
-	c.bytes += len(dependent)
-}
-
-// take returns what was gathered.
-func (c *chunk) take() []*coppicev1.DependentsOf {
-	groups := c.groups
-	*c = chunk{}
-	return groups
 }
