@@ -2,7 +2,7 @@
 // bench`, and writes that page.
 //
 // It builds the program, runs each benchmark in a process of its own, one after
-// the other, and keeps what it printed. A target that is missed is said to be
+// the other, and keeps what it printed. A target that is missed is marked as
 // so: the page is for those who want to know, and not a test.
 package main
 
