@@ -44,6 +44,8 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound) && catching:
 		return fmt.Errorf("%w: %w", err, errBehind)
+	case errors.Is(err, eventlog.ErrForeign):
+		return refuse("sequence %d of the log is not the commit that the state has seen: %v", cp.GetPosition(), err)
 	case errors.Is(err, eventlog.ErrNotFound):
 		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetPosition())
 	case err != nil:

@@ -52,7 +52,7 @@ func TestLogWithBrokenMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.store(slices.Concat([]byte{11<<3 | 2, 1, 0xff, 13<<3 | 1}, make([]byte, 8), []byte{15<<3 | 2, 16}, make([]byte, 16))) // what is said to be compressed is no block
-	if _, err := b.log.Get(b.ctx, 1); !errors.Is(err, envelope.ErrMalformed) {
+	if _, err := b.log.Get(b.ctx, 1); !errors.Is(err, eventlog.ErrForeign) {
 		t.Errorf("get: %v", err)
 	}
 	if err := b.log.Follow(b.ctx, 1, func(m eventlog.Message) error {

@@ -102,11 +102,19 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 // ErrNotFound is returned by Get for a sequence at which there is no message.
 var ErrNotFound = errors.New("no such message in the log")
 
-// Get reads the message at a sequence that is known to have a commit.
+// ErrForeign is returned by Get for a sequence at which there is a message that is no
+// commit of the realm: see Keys.Check.
+var ErrForeign = errors.New("the message is no commit of the realm")
+
+// Get reads the commit at a sequence of the stream. It fails with ErrNotFound or
+// ErrForeign if there is none.
 func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	m, err := l.message(ctx, sequence)
 	if err != nil {
 		return nil, err
+	}
+	if _, foreign := l.keys.Check(m); foreign != "" {
+		return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s", l.realm, sequence, ErrForeign, foreign)
 	}
 	commit, err := envelope.Open(m.Data)
 	if err != nil {

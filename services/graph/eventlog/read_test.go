@@ -113,6 +113,41 @@ func TestRead(t *testing.T) {
 	b.noConsumers()
 }
 
+// A message that is no commit of the realm is not returned as one: another text, a
+// commit of another secret, and a copy of a commit at another position.
+func TestGet(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if err := appendTo(b.ctx, b.log, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	want, err := b.other.Get(b.ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := eventlog.Decode(want); err != nil || c.ID[0] != 1 {
+		t.Errorf("sequence 1: %v, %v", c, err)
+	}
+	copied, err := keys.Seal(bytes.Clone(want), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, resembling := commit(2, 3)
+	forged, err := eventlog.NewKeys(secret.Secrets{}.Draw(), realm).Seal(resembling, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range [][]byte{copied, forged, []byte("not a commit")} {
+		b.store(m)
+		if got, err := b.other.Get(b.ctx, uint64(i+2)); !errors.Is(err, eventlog.ErrForeign) || got != nil {
+			t.Errorf("sequence %d: %d bytes, %v; want ErrForeign", i+2, len(got), err)
+		}
+	}
+	if _, err := b.other.Get(b.ctx, 5); !errors.Is(err, eventlog.ErrNotFound) {
+		t.Errorf("behind the end: %v", err)
+	}
+}
+
 // A revision is found in the commit that has it, also where other messages
 // stand between commits.
 func TestSeek(t *testing.T) {
