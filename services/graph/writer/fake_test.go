@@ -37,6 +37,8 @@ type log struct {
 	hold    chan struct{} // appends wait until it is closed
 	arrived chan struct{} // gets a token when an append begins
 	lost    bool          // Get fails
+	reading chan struct{} // unless nil, Get sends to it, and then waits until its context ends
+	read    atomic.Int64  // how often Get has returned
 	room    int           // how many commits there may be before another writer has appended; 0 for any number
 }
 
@@ -75,9 +77,17 @@ func (l *log) append(ctx context.Context, expected uint64, commit []byte) error 
 	return nil
 }
 
-func (l *log) Get(_ context.Context, sequence uint64) ([]byte, error) {
+func (l *log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
+	defer l.read.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if reading := l.reading; reading != nil {
+		l.mu.Unlock()
+		reading <- struct{}{}
+		<-ctx.Done()
+		l.mu.Lock()
+		return nil, ctx.Err()
+	}
 	if l.lost || sequence == 0 || sequence > uint64(len(l.commits)) {
 		return nil, eventlog.ErrNotFound
 	}

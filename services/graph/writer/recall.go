@@ -41,10 +41,10 @@ func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	r.recorded = at.Sequence
 	select {
 	case w.recalls <- struct{}{}:
-		go func() {
+		w.recalling.Go(func() {
 			defer func() { <-w.recalls }()
 			w.recall(ctx, at, r)
-		}()
+		})
 	default:
 		w.abandon(r)
 	}

@@ -87,6 +87,29 @@ func TestRepetition(t *testing.T) {
 	}
 }
 
+// Run returns after the recalls that read the log and the state, which its caller
+// closes then: also when the lease was lost, and the caller's context goes on.
+func TestRecallsEndWithTheWriter(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	b.do(withID(1, create("x"))).objects(t)
+	reading := make(chan struct{})
+	b.log.set(func(l *log) { l.reading = reading })
+	before := b.log.read.Load()
+	again := b.submit(withID(1, create("x")))
+	testkit.Receive(t, b.ctx, "the recall", reading)
+	b.lease.lose()
+	if err := b.wait(); !errors.Is(err, writer.ErrLeaseLost) {
+		t.Errorf("the writer ended with %v", err)
+	}
+	if b.log.read.Load() == before {
+		t.Error("the writer has ended, and a recall still reads the log")
+	}
+	if a := testkit.Receive(t, b.ctx, "the answer", again); !errors.Is(a.err, lifecycle.ReasonTimeout) {
+		t.Errorf("the repetition was answered %v, %v; want a retryable error", a.reply, a.err)
+	}
+}
+
 // whole asks for whole objects.
 func whole(r *writer.Request) *writer.Request {
 	r.Work.(*command.Objects).Whole = true

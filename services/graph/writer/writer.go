@@ -120,6 +120,8 @@ type Writer struct {
 	rest      []*Request    // what did not fit into the last commit
 	recalls   chan struct{} // bounds the recalls under way
 
+	recalling sync.WaitGroup // the recalls under way, for which Run waits
+
 	open    *commit    // that is being decided, nil for none
 	flights []*flight  // on their way into the log and the state, the oldest first
 	gather  gathering  // what the open commit waits for when none is
@@ -253,7 +255,8 @@ var ErrLeaseLost = errors.New("the lease was lost")
 func (w *Writer) Run(ctx context.Context) error {
 	w.crew = crew.New()
 	defer w.crew.Dismiss()
-	err := w.run(ctx)
+	running, stop := context.WithCancel(ctx)
+	err := w.run(running)
 	for len(w.flights) > 0 {
 		<-w.flights[0].landed
 		err = errors.Join(err, w.land())
@@ -266,6 +269,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	for _, r := range append(w.rest, w.queue.close()...) {
 		w.refuse([]outcome{{r: r}})
 	}
+	stop()
+	w.recalling.Wait() // they read the log and the state, which may be closed after this
 	if err != nil && ctx.Err() != nil && !errors.Is(err, eventlog.ErrUnsettled) {
 		return nil
 	}
