@@ -153,6 +153,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 		if replica == nil {
 			replica, err = api.ServeReplica(r.apiConfig(), api.Replica{
 				Reached:   r.hub.Wait,
+				Admit:     r.hub.Admit,
 				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 				Verify:    r.verify,
 				Log:       r.events,

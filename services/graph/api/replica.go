@@ -34,7 +34,10 @@ type replicaServer struct {
 type Replica struct {
 	// Reached waits until the state has reached a revision.
 	Reached func(ctx context.Context, revision uint64) error
-	// Watch serves a watch until it ends, and returns why it did.
+	// Admit takes a place for a watch of an actor, which leave gives back. It fails
+	// if there is none.
+	Admit func(actor string) (leave func(), err *lifecycle.Error)
+	// Watch serves a watch that was admitted until it ends, and returns why it did.
 	Watch     func(ctx context.Context, t watch.Target) error
 	Heartbeat time.Duration // of watches
 	// Verify compares the state with its log, and reports how far it is.

@@ -44,7 +44,16 @@ func (s *replicaServer) watch(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	if !s.start(func() { s.serveWatch(q, at, &r, labels) }) {
+	leave, err := s.r.Admit(at.Actor) // before there is a goroutine: requests that are refused may be many
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	if !s.start(func() {
+		defer leave()
+		s.serveWatch(q, at, &r, labels)
+	}) {
+		leave()
 		q.answer(nil, s.stopping())
 	}
 }

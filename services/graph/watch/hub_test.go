@@ -66,6 +66,12 @@ func (b *bench) watch(change func(*watch.Target)) *watcher {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		leave, refusal := b.hub.Admit(target.Actor)
+		if refusal != nil {
+			w.ended <- refusal
+			return
+		}
+		defer leave()
 		w.ended <- b.hub.Serve(ctx, b.State, target)
 	}()
 	b.t.Cleanup(func() {

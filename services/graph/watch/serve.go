@@ -16,7 +16,7 @@ import (
 
 // Target is what is watched, and where it is sent.
 type Target struct {
-	// Actor is who watches, for the limit of each actor.
+	// Actor is who watches, for the limits of each actor.
 	Actor     string
 	Resource  string
 	Namespace string // empty: all
@@ -49,14 +49,19 @@ const (
 	statePatience = 10 * time.Second
 )
 
-// Serve serves a watch until ctx ends or it fails. What the client should know
-// of a failure is a *lifecycle.Error.
-func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
-	// Before it waits: what waits is a watch as well.
-	if !h.watches.Try(t.Actor) {
-		return h.tooMany(t.Actor)
+// Admit takes a place for a watch of an actor, which leave gives back. Without a free
+// one it returns a retryable error. It costs nothing that many watches which are
+// refused could use up, such as a goroutine.
+func (h *Hub) Admit(actor string) (leave func(), err *lifecycle.Error) {
+	if !h.watches.Try(actor) {
+		return nil, h.tooMany(actor)
 	}
-	defer h.watches.Release(t.Actor)
+	return func() { h.watches.Release(actor) }, nil
+}
+
+// Serve serves a watch that Admit has admitted, until ctx ends or it fails. What the
+// client should know of a failure is a *lifecycle.Error.
+func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	joining, cancel := context.WithTimeout(ctx, patience)
 	at, err := h.join(joining, &t)
 	cancel()
