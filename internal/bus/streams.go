@@ -61,9 +61,10 @@ const (
 	// maxParked bounds the work that is parked, of which a message has up to some
 	// 70 KB.
 	maxParked = 1 << 13
-	// maxParkedSize bounds each, in bytes: a client that may park work could fill the
-	// disk of the log otherwise. A chunk of work has at most 256 KiB.
-	maxParkedSize = mebibyte
+	// maxWorkSize bounds each message of work, queued or parked, in bytes: a client that
+	// may publish work could fill the disk of the log otherwise. A chunk of work has at
+	// most 256 KiB, and one more uid.
+	maxWorkSize = mebibyte
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
@@ -150,6 +151,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		Discard:     jetstream.DiscardNew,
 		MaxMsgs:     maxWork,
 		MaxBytes:    -1, // see WorkConfigs
+		MaxMsgSize:  maxWorkSize,
 		Replicas:    replicas,
 	}
 	finalize := jetstream.StreamConfig{
@@ -172,7 +174,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 		MaxMsgsPerSubject: 1,
 		MaxMsgs:           maxParked,
 		MaxBytes:          -1,
-		MaxMsgSize:        maxParkedSize,
+		MaxMsgSize:        maxWorkSize,
 		Storage:           jetstream.FileStorage,
 		Replicas:          replicas,
 		AllowDirect:       true,

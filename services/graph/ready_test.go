@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -132,5 +133,22 @@ func TestStreamsReserveNothing(t *testing.T) {
 	s.stop(ctx)
 	if n, _, err := updates.Pending(); n > 0 || err != nil {
 		t.Errorf("%d streams were updated, %v", n, err)
+	}
+}
+
+// Who may publish work cannot fill the disk of the log with it: also a message of work has
+// a largest size, of which a chunk has a quarter.
+func TestWorkIsBounded(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.NATS(t)
+	serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	js := testkit.JetStream(t, n, bus.RoleScanner)
+	var refused *jetstream.APIError
+	if _, err := js.Publish(ctx, bus.WorkSubject(realm, bus.QueueDirty), make([]byte, 1<<20+1)); !errors.As(err, &refused) || refused.ErrorCode != 10054 {
+		t.Errorf("a message of more than 1 MiB: %v, want that it is too large", err)
+	}
+	if _, err := js.Publish(ctx, bus.WorkSubject(realm, bus.QueueDirty), make([]byte, 256<<10)); err != nil {
+		t.Errorf("a message of 256 KiB: %v", err)
 	}
 }
