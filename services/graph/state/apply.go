@@ -271,7 +271,9 @@ func eachReference(n *lifecycle.Node, visit func(*lifecycle.OwnerReference, life
 func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 	if tx.recording {
 		was, had := tx.sessions[id]
+		imports := tx.imports
 		tx.onRollback(func() {
+			tx.imports = imports
 			if had {
 				tx.sessions[id] = was
 			} else {
@@ -279,9 +281,42 @@ func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 			}
 		})
 	}
+	tx.imports = true
 	if tx.sessions[id] = &now; closed {
 		tx.sessions[id] = nil
 	}
+}
+
+// endSessions forgets the import sessions that have ended without being closed. Commits
+// of import sessions do it, so that there are no more rows than sessions which were open
+// at the same time; what it does depends on the log alone.
+func (tx *Tx) endSessions(now lifecycle.Time) {
+	if !tx.imports {
+		return
+	}
+	tx.imports = false
+	idle := tx.Options().SessionIdle
+	ended := func(last lifecycle.Time) bool { return last.Add(idle) <= now }
+	known := map[string]bool{} // by this Tx or one under it, the nearest
+	for t := tx; t != nil; t = t.under {
+		for id, last := range t.sessions {
+			if !known[id] && last != nil && ended(*last) {
+				tx.sessions[id] = nil
+			}
+			known[id] = true
+		}
+	}
+	tx.r.scan("sessions", []byte{tableSession}, nil, func(key, value []byte) bool {
+		var last uint64
+		if err := decodeUvarints(value, &last); err != nil {
+			tx.r.fail("sessions", err)
+			return false
+		}
+		if id := string(key[1:]); !known[id] && ended(lifecycle.Time(last)) {
+			tx.sessions[id] = nil
+		}
+		return true
+	})
 }
 
 // Commit has the properties of a commit that EndCommit needs, in addition to its events.
@@ -314,6 +349,7 @@ func (tx *Tx) EndCommit(c Commit) {
 		tx.endTouch(u, c.Time)
 	}
 	clear(tx.touched)
+	tx.endSessions(c.Time)
 
 	if len(tx.removals) > 0 {
 		tx.put(numberKey(tableRemoved, c.Sequence), appendRemovals(nil, tx.removals))

@@ -38,7 +38,7 @@
 //	t removed  sequence                     -> uids removed by the commit
 //	r command  span of time, id, actor      -> sequence and time of the commit, whether more is to come
 //	i index    revision                     -> sequence
-//	s session  id                           -> import session
+//	s session  id                           -> last command of an import session
 //	m meta     checkpoint, schema
 //	p position by sequence: where commits are in the stream that follow skipped messages
 package state

@@ -1,6 +1,23 @@
 package state
 
-import "github.com/coppice-gc/coppice/internal/uid"
+import (
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+)
+
+// Sessions are the rows of import sessions, with the time of the last command.
+func (s *Snapshot) Sessions() map[string]lifecycle.Time {
+	rows := map[string]lifecycle.Time{}
+	s.r.scan("sessions", []byte{tableSession}, nil, func(key, value []byte) bool {
+		var last uint64
+		if err := decodeUvarints(value, &last); err != nil {
+			s.r.fail("sessions", err)
+		}
+		rows[string(key[1:])] = lifecycle.Time(last)
+		return true
+	})
+	return rows
+}
 
 // Absent reports whether there is a row for an owner that is gone.
 func (s *Snapshot) Absent(u uid.UID) bool {

@@ -90,6 +90,8 @@ func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 // become the same, key by key. In the first, commands are also applied and
 // rolled back before.
 //
+// Import sessions are begun, closed and abandoned meanwhile.
+//
 // S11: batches of another size and commands that were rolled back do not show in the state.
 // A10.1, A10.10: nodes, edges and counts are those of the realm at every revision.
 func TestFold(t *testing.T) {
@@ -107,7 +109,8 @@ func TestFold(t *testing.T) {
 			at lifecycle.Time // of the commit
 			id lifecycle.Time
 		}
-		var commands []sent             // one in each commit
+		var commands []sent // one in each commit
+		sessions := map[string]lifecycle.Time{}
 		var before *lifecycletest.Realm // the commit
 		var under []*state.Tx           // of the third, to be flushed
 		land := func(most int) {
@@ -130,8 +133,18 @@ func TestFold(t *testing.T) {
 				}
 				view(t, "tx ahead", ahead.tx, before)
 			}
+			session, closed := rapid.SampledFrom([]string{"", "", "s-1", "s-2", "s-3"}).Draw(t, "session"), rapid.IntRange(0, 3).Draw(t, "close") == 0
+			if session != "" {
+				if sessions[session] = realm.Clock; closed {
+					delete(sessions, session)
+				}
+				maps.DeleteFunc(sessions, func(_ string, last lifecycle.Time) bool { return last.Add(realm.Options().SessionIdle) <= realm.Clock })
+			}
 			for _, f := range []*folded{one, many, ahead} {
 				f.apply(t, events, revision)
+				if session != "" {
+					f.tx.TouchSession(session, realm.Clock, closed)
+				}
 				if f == ahead {
 					land(rapid.IntRange(0, 2).Draw(t, "flushed before it ends, but for"))
 				}
@@ -169,6 +182,7 @@ func TestFold(t *testing.T) {
 				many.flush(t)
 			}
 			agree(t, one, realm)
+			agreeSessions(t, one, sessions)
 		}
 		many.flush(t)
 		land(0)
@@ -217,6 +231,7 @@ func rollback(t *rapid.T, f *folded, other *lifecycletest.Realm, revision uint64
 		f.tx = f.s.Begin()
 	}
 	f.tx.Savepoint()
+	f.tx.TouchSession("s-1", other.Clock, rapid.Bool().Draw(t, "close, and roll back"))
 	f.apply(t, append(other.RandomEvents(t), other.RandomEvents(t)...), revision)
 	f.tx.Rollback()
 }
@@ -244,6 +259,15 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	}
 	agreeOwed(t, f, s, realm)
 	agreeEdges(t, s, realm)
+}
+
+// agreeSessions holds the rows of import sessions against those that should be there.
+func agreeSessions(t *rapid.T, f *folded, want map[string]lifecycle.Time) {
+	s := f.s.Snapshot()
+	defer s.Close()
+	if got := s.Sessions(); !maps.Equal(got, want) {
+		t.Fatalf("sessions %v, want %v", got, want)
+	}
 }
 
 // view holds what a view says against the realm.

@@ -37,7 +37,7 @@ var (
 
 // schema is the version of this layout. A state of another schema is thrown
 // away and folded again.
-const schema = 4
+const schema = 5
 
 const nul = 0
 

@@ -34,6 +34,7 @@ type Tx struct {
 	absent   map[uid.UID]*absence
 	owed     map[uid.UID]*owedEntry
 	sessions map[string]*lifecycle.Time // last command; nil if closed
+	imports  bool                       // this commit has a command of an import session
 	touched  map[uid.UID]struct{}       // whose work row may have changed in this commit
 
 	removals     []removal           // of this commit
