@@ -19,6 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
+	graphclock "github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/processor"
 	"github.com/coppice-gc/coppice/services/scanner"
@@ -177,7 +178,7 @@ func (a *app) graphCommand() *cobra.Command {
 	var f serviceFlags
 	var data, file string
 	var replicas int
-	var ttl time.Duration
+	var ttl, skew time.Duration
 	var answers answersFlags
 	c := &cobra.Command{
 		Use:     "graph",
@@ -197,6 +198,9 @@ what they write to the log: draw one with 'coppice secret new'. A process withou
 with another process until that has a copy.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if skew <= 0 {
+				return a.usage(c, fmt.Errorf("--max-clock-skew %v: more than 0 is needed", skew))
+			}
 			secrets, err := loadSecrets(file, data)
 			if err != nil {
 				return err
@@ -211,7 +215,7 @@ with another process until that has a copy.`,
 					return nil, err
 				}
 				s, err := graph.New(graph.Config{
-					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl,
+					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
 				})
 				if err != nil {
@@ -228,6 +232,7 @@ with another process until that has a copy.`,
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")
 	c.Flags().DurationVar(&ttl, "lease", lease.DefaultTTL, "time after which another may take over from a writer that is silent")
+	c.Flags().DurationVar(&skew, "max-clock-skew", graphclock.DefaultLimit, "how far the clock of this machine may be from the NATS server's; beyond it this process does not commit")
 	return c
 }
 

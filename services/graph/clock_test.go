@@ -69,6 +69,34 @@ func TestClockIsWrong(t *testing.T) {
 	}
 }
 
+// How far the clock may be off is configured. Beyond it the service refuses to commit,
+// and names the limit.
+func TestMaxClockSkew(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	var clock stepped
+	s := serve(t, graphConn(t, server), t.TempDir(), func(c *graph.Config) { c.Now, c.MaxClockSkew = clock.now, time.Minute }).writing(ctx)
+	c := application(t, server)
+	clock.step(30 * time.Second)
+	create(ctx, t, c, "within")
+	clock.step(90 * time.Second)
+	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	_, err := c.Objects(configMaps, "a").Create(short, configMap("never"), client.WriteOptions{})
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+		t.Errorf("beyond the limit: %v, want a retryable error", err)
+	}
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "more than 1m0s; synchronize both") {
+		t.Errorf("beyond the limit: ready: %v", err)
+	}
+	clock.step(30 * time.Second)
+	s.writing(ctx)
+	create(ctx, t, c, "within-again")
+	has(ctx, t, c, "within", "within-again")
+}
+
 // When the writer's clock is wrong a process takes over whose clock is right.
 func TestClockFailover(t *testing.T) {
 	t.Parallel()
