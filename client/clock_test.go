@@ -2,11 +2,14 @@ package client_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	graphservice "github.com/coppice-gc/coppice/services/graph"
 )
 
 // Clients whose clocks are ten minutes slow, or fast, create, update and delete as
@@ -17,31 +20,82 @@ func TestWrongClocks(t *testing.T) {
 	for name, wrong := range map[string]time.Duration{"slow": -10 * time.Minute, "fast": 10 * time.Minute} {
 		c := client.New(s.nc)
 		c.SetClock(wrong)
-		objects := c.Objects(configMaps, "shop")
-		const callers = 64
-		errs := make(chan error, callers)
-		for i := range callers {
-			go func() {
-				errs <- func() error {
-					made, err := objects.Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i)}}, client.WriteOptions{})
-					if err != nil {
-						return fmt.Errorf("create: %w", err)
-					}
-					made.Object.Metadata.Labels = map[string]string{"a": "b"}
-					if _, err := objects.Update(s.ctx, made.Object, client.WriteOptions{}); err != nil {
-						return fmt.Errorf("update: %w", err)
-					}
-					if _, err := objects.Delete(s.ctx, made.Object.GetMetadata().GetName(), nil); err != nil {
-						return fmt.Errorf("delete: %w", err)
-					}
-					return nil
-				}()
-			}()
-		}
-		for range callers {
-			if err := <-errs; err != nil {
-				t.Errorf("a client whose clock is 10 min %s: %v", name, err)
+		s.crowd(c, "10 min "+name, name)
+	}
+}
+
+// S12: after an hour without commits 64 callers begin at once, by clocks that are right,
+// ten minutes slow and ten minutes fast. The command of each is carried out once.
+func TestAfterAnHour(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]time.Duration{"right": 0, "slow": -10 * time.Minute, "fast": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ahead atomic.Int64 // of the graph service's clock
+			s := startWith(t, func(c *graphservice.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				c.MaxClockSkew = 2 * time.Hour
+			})
+			s.create("before")
+			before := s.revision()
+			ahead.Store(int64(time.Hour))
+			c := client.New(s.nc)
+			c.SetClock(time.Hour + wrong)
+			s.crowd(c, name, "o")
+			if got, want := s.revision(), before+3*callers; got != want {
+				t.Errorf("the realm is at revision %d, want %d: one for each command", got, want)
 			}
+			if o, err := c.Objects(configMaps, "shop").Get(s.ctx, "before"); err != nil {
+				t.Errorf("of before the hour there is %v, %v", o, err)
+			}
+		})
+	}
+}
+
+// callers is how many callers crowd has.
+const callers = 64
+
+// crowd has many callers at once create, update and delete an object each.
+func (s *stack) crowd(c *client.Client, clock, prefix string) {
+	s.t.Helper()
+	objects := c.Objects(configMaps, "shop")
+	begin := make(chan struct{})
+	errs := make(chan error, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			<-begin
+			errs <- func() error {
+				made, err := objects.Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}}, client.WriteOptions{})
+				if err != nil {
+					return fmt.Errorf("create: %w", err)
+				}
+				made.Object.Metadata.Labels = map[string]string{"a": "b"}
+				if _, err := objects.Update(s.ctx, made.Object, client.WriteOptions{}); err != nil {
+					return fmt.Errorf("update: %w", err)
+				}
+				if _, err := objects.Delete(s.ctx, made.Object.GetMetadata().GetName(), nil); err != nil {
+					return fmt.Errorf("delete: %w", err)
+				}
+				return nil
+			}()
+		})
+	}
+	close(begin)
+	group.Wait()
+	for range callers {
+		if err := <-errs; err != nil {
+			s.t.Errorf("a client whose clock is %s: %v", clock, err)
 		}
 	}
+}
+
+// revision is the realm's.
+func (s *stack) revision() uint64 {
+	s.t.Helper()
+	page, err := client.New(s.nc).Objects(configMaps, "shop").Page(s.ctx, client.ListOptions{}, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return page.Revision
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	graphservice "github.com/coppice-gc/coppice/services/graph"
 )
 
 var configMaps = client.Resource{Plural: "configmaps"}
@@ -26,9 +27,15 @@ type stack struct {
 
 func start(t *testing.T) *stack {
 	t.Helper()
+	return startWith(t, nil)
+}
+
+// startWith is start with another configuration of the graph service.
+func startWith(t *testing.T, change func(*graphservice.Config)) *stack {
+	t.Helper()
 	s := &stack{t: t, ctx: testkit.Context(t)}
 	var err error
-	if s.Stack, err = allinone.Start(s.ctx, allinone.Config{Dir: t.TempDir()}); err != nil {
+	if s.Stack, err = allinone.Start(s.ctx, allinone.Config{Dir: t.TempDir(), Graph: change}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
