@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle conformance mutation model calls demo up ci
+.PHONY: build test race lint generate baseline oracle conformance mutation model calls watches demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -48,6 +48,10 @@ model:
 # A million calls of a finalizer without a consumer, while another works.
 calls:
 	go test ./test/api -count=1 -timeout 0 -v -run TestQueuedCalls -calls=1000000
+
+# A thousand watches that begin at once on 16 MiB of objects, and the memory that takes.
+watches:
+	go test ./test/processes -count=1 -timeout 0 -v -run TestWatchesBeginAtOnce -watches=1000 -watched=16
 
 demo:
 	go run ./cmd/coppice demo

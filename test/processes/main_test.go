@@ -50,11 +50,17 @@ func buildOnce(t *testing.T) {
 
 func program(name string) string { return filepath.Join(programs, name) }
 
+// raced reports whether the test has the race detector.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
 // buildPrograms builds Coppice, with the race detector if the test has it, and
 // the NATS server of the version that go.mod names.
 func buildPrograms() error {
 	var race []string
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if raced() {
 		race = []string{"-race"}
 	}
 	if err := goBuild(append(race, "./cmd/coppice")...); err != nil {

@@ -1,0 +1,183 @@
+//go:build unix
+
+package processes_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// `make watches` begins 1,000 watches on 16 MiB.
+var (
+	crowdWatches = flag.Int("watches", 200, "how many watches TestWatchesBeginAtOnce begins")
+	crowdMiB     = flag.Int("watched", 8, "how many MiB of objects TestWatchesBeginAtOnce watches")
+)
+
+// crowdMemory is how much memory the graph service may take in all, in MiB: 256 of it is
+// garbage, and 256 Pebble's. 1,000 watches on 16 MiB took 11,800.
+const crowdMemory = 768
+
+// Of many watches that begin at once with the objects as they are, and that are refused and
+// begin again where they are too many, each gets all objects, and the memory of the graph
+// service is bounded.
+func TestWatchesBeginAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Timeout+time.Duration(*crowdWatches**crowdMiB)*50*time.Millisecond)
+	t.Cleanup(cancel)
+	d.ctx = ctx
+	d.nats()
+	graph := d.graph()
+	graph.ready()
+	app := d.application().Objects(configMaps, "shop")
+	const size = 8 << 10
+	count := *crowdMiB << 20 / size
+	for from := 0; from < count; from += 256 {
+		batch := make([]*coppicev1.Object, min(256, count-from))
+		for i := range batch {
+			batch[i] = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("c-%05d", from+i), Annotations: map[string]string{"text": strings.Repeat("x", size)}}}
+		}
+		for _, r := range must(app.CreateAll(ctx, batch, client.WriteOptions{}))(t) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	before := peakMiB(t, graph.process)
+	var conns []*nats.Conn
+	roles := []string{bus.RoleApplication, bus.RoleReader, bus.RoleOperator}
+	for _, role := range roles {
+		conns = append(conns, d.conn(role, nil))
+	}
+	var group sync.WaitGroup
+	refused := make(chan int, *crowdWatches)
+	begun := time.Now()
+	for i := range *crowdWatches {
+		group.Go(func() {
+			n, err := watchAll(ctx, conns[i%len(conns)], roles[i%len(roles)], count)
+			if err != nil {
+				t.Errorf("watch %d: %v", i, err)
+			}
+			refused <- n
+		})
+	}
+	group.Wait()
+	refusals := 0
+	for range *crowdWatches {
+		refusals += <-refused
+	}
+	peak := peakMiB(t, graph.process)
+	t.Logf("%d watches on %d MiB: %.1f s, %d refusals; the graph service has %d MiB resident at peak, and had %d before",
+		*crowdWatches, *crowdMiB, time.Since(begun).Seconds(), refusals, peak, before)
+	most := crowdMemory
+	if raced() {
+		most *= 8 // the race detector takes 5 to 10 times the memory
+	}
+	if peak > most {
+		t.Errorf("the graph service has taken %d MiB, want at most %d", peak, most)
+	}
+}
+
+// watchAll begins a watch with the objects as they are, again where it is refused as one
+// too many, and returns when it has got as many objects as there are. The watch is left
+// open, as those of controllers are.
+func watchAll(ctx context.Context, nc *nats.Conn, role string, count int) (refusals int, err error) {
+	at := bus.API{Realm: bus.DefaultRealm, Actor: role, Verb: bus.VerbWatch, Plural: configMaps.Plural, Namespace: "shop"}.Subject()
+	request, err := rpc.Encode(&coppicev1.WatchRequest{})
+	if err != nil {
+		return 0, err
+	}
+	for ; ; refusals++ {
+		got, retry, err := watchOnce(ctx, nc, &nats.Msg{Subject: at, Header: rpc.Header(at, nil), Data: request})
+		switch {
+		case err != nil:
+			return refusals, err
+		case retry == 0 && got != count:
+			return refusals, fmt.Errorf("got %d objects, want %d", got, count)
+		case retry == 0:
+			return refusals, nil
+		}
+		select {
+		case <-ctx.Done():
+			return refusals, ctx.Err()
+		case <-time.After(retry):
+		}
+	}
+}
+
+// watchOnce begins a watch, and counts the objects that it sends before it tells changes.
+// retry is after what time to begin again, if it was refused for a while.
+func watchOnce(ctx context.Context, nc *nats.Conn, m *nats.Msg) (got int, retry time.Duration, err error) {
+	m.Reply = nc.NewInbox()
+	sub, err := nc.SubscribeSync(m.Reply)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := nc.PublishMsg(m); err != nil {
+		return 0, 0, err
+	}
+	for {
+		reply, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return got, 0, err
+		}
+		var b coppicev1.WatchBatch
+		refusal := rpc.Refusal(reply)
+		if refusal == nil {
+			if err := proto.Unmarshal(reply.Data, &b); err != nil {
+				return got, 0, err
+			}
+			if b.GetError() != nil {
+				refusal = lifecycle.ErrorOf(b.GetError())
+			}
+		}
+		if refusal != nil {
+			if err := sub.Unsubscribe(); err != nil || !rpc.Retryable(refusal) {
+				return got, 0, errors.Join(refusal, err)
+			}
+			return got, time.Second, nil
+		}
+		got += len(b.GetEvents())
+		if b.GetRevision() != 0 {
+			return got, 0, nil
+		}
+	}
+}
+
+// peakMiB is the largest resident memory of a process since it began, in MiB.
+func peakMiB(t *testing.T, p *process) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("the memory of a process is not known here: %v", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib >> 10
+		}
+	}
+	t.Fatalf("process %d has no VmHWM", p.cmd.Process.Pid)
+	return 0
+}
