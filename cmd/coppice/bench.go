@@ -144,6 +144,23 @@ tells the largest resident memory of that process.`,
 			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--objects", b.Objects}) }
 		},
 	},
+	{
+		name: "realms", short: "Start many realms in one process, and measure it at rest", alone: true,
+		long: `Realms runs everything in a process of its own with many empty realms. It tells how
+long it takes until all are ready, and what the process uses while nothing happens: the
+share of a core, and resident memory. What it counts as objects are realms.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Realms
+			f.IntVar(&b.Realms, "realms", 100, "number of realms")
+			f.DurationVar(&b.Idle, "idle", 30*time.Second, "time for which it is measured while nothing happens")
+			return func() (bench.Benchmark, error) {
+				if b.Idle <= 0 {
+					return nil, fmt.Errorf("--idle %v: more than 0 is needed", b.Idle)
+				}
+				return b, atLeastOne(number{"--realms", b.Realms})
+			}
+		},
+	},
 }
 
 // number is the value of a flag.

@@ -87,6 +87,13 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
+// has reports whether a text was written not long ago.
+func (o *output) has(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Contains(o.b.String(), text)
+}
+
 // last is the last that was written, in one line.
 func (o *output) last() string {
 	o.mu.Lock()

@@ -46,10 +46,16 @@ func cpuSeconds(pids []int) (float64, error) {
 
 // peakRSS is the largest resident memory of processes since they began, in
 // bytes, summed up.
-func peakRSS(pids []int) (uint64, error) {
+func peakRSS(pids []int) (uint64, error) { return statusOf(pids, "VmHWM") }
+
+// currentRSS is the resident memory of processes now, in bytes, summed up.
+func currentRSS(pids []int) (uint64, error) { return statusOf(pids, "VmRSS") }
+
+// statusOf is the sum, in bytes, of a field of processes' statuses that is in kB.
+func statusOf(pids []int, field string) (uint64, error) {
 	var sum uint64
 	for _, pid := range pids {
-		kib, err := status(pid, "VmHWM")
+		kib, err := status(pid, field)
 		if err != nil {
 			return 0, err
 		}

@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/poll"
+)
+
+// Realms is one process that serves many realms.
+type Realms struct {
+	Realms int
+	// Idle is for how long it is measured while nothing happens.
+	Idle time.Duration
+}
+
+// Run starts everything with so many empty realms in a process of its own. Seconds is
+// how long it takes until all are ready. Then, after a fifth of Idle, it measures what the
+// process uses while nothing happens: the share of a core, and resident memory.
+func (b Realms) Run(ctx context.Context, d *Deployment) (r *Result, err error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	args := []string{"up", "--data", filepath.Join(d.c.Dir, "realms"), "--port", "-1", "--http", ""}
+	for i := range b.Realms {
+		args = append(args, "--realm", "realm-"+strconv.Itoa(i+1))
+	}
+	start := time.Now()
+	c, err := startChild(args)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if c.alive() == nil {
+			_ = c.kill()
+		}
+	}()
+	d.progress("start", 0, 2)
+	if err := poll.Until(ctx, func() (bool, error) { return c.out.has("ready in "), c.alive() }); err != nil {
+		return nil, fmt.Errorf("%d realms: %w", b.Realms, err)
+	}
+	r = &Result{Name: "realms", Objects: b.Realms, Seconds: time.Since(start).Seconds(), Sync: true, Processes: 1, Version: d.c.Version}
+	r.ObjectsPerSecond = float64(b.Realms) / r.Seconds
+	pids := []int{c.pid()}
+	if r.CPUSeconds, err = cpuSeconds(pids); err != nil {
+		return nil, err
+	}
+	d.progress("idle", 1, 2)
+	if err := b.idle(ctx, r, pids); err != nil {
+		return nil, err
+	}
+	d.progress("idle", 2, 2)
+	return r, c.stop()
+}
+
+// idle measures processes in which nothing happens.
+func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
+	if err := wait(ctx, b.Idle/5); err != nil {
+		return err
+	}
+	before, err := cpuSeconds(pids)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := wait(ctx, b.Idle); err != nil {
+		return err
+	}
+	after, err := cpuSeconds(pids)
+	if err != nil {
+		return err
+	}
+	r.detail("idle_percent_of_a_core", 100*(after-before)/time.Since(begun).Seconds())
+	resident, err := currentRSS(pids)
+	if err != nil {
+		return err
+	}
+	r.detail("idle_resident_MiB", float64(resident)/(1<<20))
+	r.PeakRSSBytes, err = peakRSS(pids)
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
