@@ -88,7 +88,7 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Stack{c: c, ended: make(chan struct{})}
-	nc := natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port}
+	nc := natsd.Config{Dir: filepath.Join(c.Dir, "nats"), Host: c.Host, Port: c.Port, OutlastFullDisk: true}
 	if c.Auth {
 		nc.Roles, nc.Accounts = append(natsconf.DefaultRoles(), c.Roles...), true
 		var err error
@@ -161,8 +161,8 @@ func (s *Stack) services(ctx context.Context) error {
 	}
 	gc := graph.Config{
 		Conn: nc, Answers: answers, AnyInbox: !s.c.Auth, // without it every client is the local user
-		Secrets: secrets,
-		Realms:  s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
+		Secrets: secrets, OutlastFullDisk: true,
+		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
 	}
 	if s.c.Graph != nil {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,6 +61,9 @@ type Config struct {
 	// LeaseTTL is after how long another may take over from a writer that
 	// does not renew its lease; lease.DefaultTTL.
 	LeaseTTL time.Duration
+	// OutlastFullDisk has a realm whose state cannot be written, as the disk is full, try
+	// again until there is room. Otherwise Run ends if that befalls all realms.
+	OutlastFullDisk bool
 	// Heartbeat is how often a watch says that it is alive.
 	Heartbeat time.Duration
 	// Watch bounds the watches of a realm, and the changes that are kept for them.
@@ -227,25 +232,31 @@ func (s *Service) serverTime(ctx context.Context) (time.Time, error) {
 const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
+	longestFull  = 4 * time.Second // where the disk is full
 )
 
 // runRealm runs a realm until ctx ends, or it fails while no other works.
 func (s *Service) runRealm(ctx context.Context, r *realm) error {
 	said := ""
+	var full error // why it has failed last if that is a full disk
 	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
 		begun := time.Now()
 		err := r.run(ctx)
 		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) || err == nil {
 			return nil
 		}
-		r.failed.Store(&err)
+		if r.failed.Swap(&err) == nil {
+			full = nil // it has worked meanwhile
+		}
 		r.enter(phaseFailed)
 		r.metrics.all.failures.WithLabelValues(r.name).Inc()
-		if !s.works() {
-			return err
-		}
 		if time.Since(begun) > longestRetry {
 			pause = firstRetry
+		}
+		if s.c.OutlastFullDisk && outOfSpace(err) {
+			full, pause = err, min(pause, longestFull)
+		} else if !s.works() {
+			return cmp.Or(full, err) // a state that could not be closed then cannot be opened
 		}
 		if err.Error() != said {
 			said = err.Error()
@@ -257,6 +268,12 @@ func (s *Service) runRealm(ctx context.Context, r *realm) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// outOfSpace reports whether a state has failed as the disk is full. Pebble keeps the
+// cause of some failures in their texts only.
+func outOfSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error())
 }
 
 // works reports whether any realm has not failed.

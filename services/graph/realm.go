@@ -38,6 +38,7 @@ type realm struct {
 	phase   atomic.Value          // phase
 	failed  atomic.Pointer[error] // why it failed last, nil once it follows the log again
 	appends atomic.Pointer[eventlog.Log]
+	stalled atomic.Pointer[stall] // of the attempts to acquire the lease, nil if NATS answers them
 	warner  *warn.Warner
 	clock   *clock.Clock
 	time    *clock.Realm
@@ -81,7 +82,8 @@ func (r *realm) enter(p phase) {
 	r.metrics.phase(p)
 }
 
-// overdue is from which age on an append that is not settled makes the realm not ready.
+// overdue is from which age on an append that is not settled, or a lease that NATS does not
+// store, makes the realm not ready.
 const overdue = 5 * time.Second
 
 // ready returns nil when the realm follows its log and, as the writer, can append to
@@ -94,6 +96,11 @@ func (r *realm) ready() error {
 	if p != phaseStandby && p != phaseWriter {
 		return fmt.Errorf("realm %s: %s", r.name, p)
 	}
+	if s := r.stalled.Load(); s != nil && p == phaseStandby {
+		if age := clock.SinceBoot() - s.since; age > overdue {
+			return fmt.Errorf("realm %s: %s, but NATS has not stored its lease for %s, as when the disk of NATS is full: %w", r.name, p, age.Round(time.Second), s.reason)
+		}
+	}
 	if log := r.appends.Load(); log != nil {
 		if age, reason := log.Pending(); age > overdue {
 			return fmt.Errorf("realm %s: %s, but an append to its log has been waiting for %s, as when the disk of NATS is full: %w",
@@ -104,6 +111,25 @@ func (r *realm) ready() error {
 }
 
 var errNoAnswer = errors.New("NATS has not answered")
+
+// stall is why NATS does not store the lease of a realm, and since when.
+type stall struct {
+	since  time.Duration // clock.SinceBoot
+	reason error
+}
+
+// attempted notes what became of an attempt to acquire the lease.
+func (r *realm) attempted(err error) {
+	if err == nil {
+		r.stalled.Store(nil)
+		return
+	}
+	s := &stall{clock.SinceBoot(), err}
+	if was := r.stalled.Load(); was != nil {
+		s.since = was.since
+	}
+	r.stalled.Store(s)
+}
 
 func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 
@@ -343,6 +369,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	defer cancel()
 	f := r.folder()
 	defer r.hub.Abort()
+	r.stalled.Store(nil)
 
 	start := time.Now()
 	if err := r.catchUp(ctx, f); err != nil {
@@ -371,6 +398,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 		}
 		l, err := lease.Acquire(ctx, r.js, lease.Config{
 			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Process: r.c.process, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
+			Attempted: r.attempted,
 		})
 		acquired <- result{l, err}
 		stopFollowing()

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -46,16 +47,21 @@ type Config struct {
 	Passwords map[string]string
 	// MaxPayload is MaxPayload by default.
 	MaxPayload int32
+	// OutlastFullDisk restarts the server after its disk was full, once there is room
+	// again. A server keeps the write error otherwise, and stores nothing more.
+	OutlastFullDisk bool
 	// Logf gets the server's warnings and errors.
 	Logf func(format string, args ...any)
 }
 
 // Server is an embedded NATS server.
 type Server struct {
-	s         *server.Server
-	lock      io.Closer
-	passwords map[string]string
-	shutdown  func() error
+	c        Config // with the port and the passwords that Start has chosen
+	current  atomic.Pointer[server.Server]
+	shutdown func() error
+
+	full     chan struct{} // gets a token when the disk was full
+	stopping chan struct{} // closed by Shutdown
 }
 
 // ErrInUse is returned by Start for a directory that another server uses.
@@ -74,20 +80,31 @@ func Start(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: %s: %w", c.Dir, err)
 	}
-	s, err := start(c)
+	s := &Server{full: make(chan struct{}, 1), stopping: make(chan struct{})}
+	if s.c, err = c.complete(); err == nil {
+		err = s.start()
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("nats: %w", err), lock.Close())
 	}
-	s.lock = lock
+	if at, ok := s.current.Load().Addr().(*net.TCPAddr); ok {
+		s.c.Port = at.Port // the same after a restart
+	}
+	var outlasting sync.WaitGroup
+	if c.OutlastFullDisk {
+		outlasting.Go(s.outlast)
+	}
 	s.shutdown = sync.OnceValue(func() error {
-		s.s.Shutdown()
-		s.s.WaitForShutdown()
-		return s.lock.Close()
+		close(s.stopping)
+		outlasting.Wait()
+		s.end()
+		return lock.Close()
 	})
 	return s, nil
 }
 
-func start(c Config) (*Server, error) {
+// complete returns the configuration with its defaults, and a password for each role.
+func (c Config) complete() (Config, error) {
 	if c.MaxPayload == 0 {
 		c.MaxPayload = MaxPayload
 	}
@@ -95,16 +112,34 @@ func start(c Config) (*Server, error) {
 		c.Host = "127.0.0.1"
 	}
 	if !onLoopback(c.Host) && slices.ContainsFunc(c.Roles, func(r bus.Role) bool { return r.Name == bus.LocalUser }) {
-		return nil, fmt.Errorf("cannot listen on %s: %w", c.Host, ErrNotLoopback)
+		return c, fmt.Errorf("cannot listen on %s: %w", c.Host, ErrNotLoopback)
 	}
+	passwords := map[string]string{}
+	for _, r := range c.Roles {
+		password := c.Passwords[r.Name]
+		if password == "" {
+			var err error
+			if password, err = NewPassword(); err != nil {
+				return c, err
+			}
+		}
+		passwords[r.Name] = password
+	}
+	c.Passwords = passwords
+	return c, nil
+}
+
+// start starts the server, and returns when it accepts connections.
+func (s *Server) start() error {
+	c := &s.c
 	if c.Port > 0 {
 		// The server itself would only log that the port is taken.
 		l, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s:%d: %w; choose another port, or end what listens there", c.Host, c.Port, err)
+			return fmt.Errorf("cannot listen on %s:%d: %w; choose another port, or end what listens there", c.Host, c.Port, err)
 		}
 		if err := l.Close(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	opts := &server.Options{
@@ -115,38 +150,46 @@ func start(c Config) (*Server, error) {
 		NoSigs:                 true,
 		JetStream:              true,
 		StoreDir:               c.Dir,
+		JetStreamMaxStore:      unlimited,
 		SyncAlways:             true, // acknowledged means on disk
 		MaxPayload:             c.MaxPayload,
 		MaxPending:             256 << 20,
 		DisableJetStreamBanner: true,
 	}
-	out := &Server{passwords: map[string]string{}}
 	if len(c.Roles) > 0 {
-		if err := out.configure(c, opts); err != nil {
-			return nil, err
+		if err := c.configure(opts); err != nil {
+			return err
 		}
 	}
-	s, err := server.NewServer(opts)
+	nats, err := server.NewServer(opts)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.SetLoggerV2(&logger{c.Logf}, false, false, false)
-	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		s.Shutdown()
-		return nil, errors.New("the server was not ready within 20 s; its log says why")
+	nats.SetLoggerV2(&logger{c.Logf, s.full}, false, false, false)
+	nats.Start()
+	if !nats.ReadyForConnections(20 * time.Second) {
+		nats.Shutdown()
+		nats.WaitForShutdown()
+		return errors.New("the server was not ready within 20 s; its log says why")
 	}
-	out.s = s
-	return out, nil
+	s.current.Store(nats)
+	return nil
+}
+
+// unlimited is how many bytes JetStream may store: as many as the disk takes. By default
+// it would be three quarters of what is free when the server starts.
+const unlimited = 1 << 60
+
+// end ends the server that runs, and waits until it has.
+func (s *Server) end() {
+	s.current.Load().Shutdown()
+	s.current.Load().WaitForShutdown()
 }
 
 // configure adds the accounts and users of the roles.
-func (s *Server) configure(c Config, opts *server.Options) error {
-	if err := s.users(c); err != nil {
-		return err
-	}
+func (c *Config) configure(opts *server.Options) error {
 	var conf strings.Builder
-	quoted := func(role string) string { return strconv.Quote(s.passwords[role]) }
+	quoted := func(role string) string { return strconv.Quote(c.Passwords[role]) }
 	write := natsconf.OneAccount
 	if c.Accounts {
 		write = natsconf.Accounts
@@ -163,21 +206,6 @@ func (s *Server) configure(c Config, opts *server.Options) error {
 func onLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// users notes the password of each role.
-func (s *Server) users(c Config) error {
-	for _, r := range c.Roles {
-		password := c.Passwords[r.Name]
-		if password == "" {
-			var err error
-			if password, err = NewPassword(); err != nil {
-				return err
-			}
-		}
-		s.passwords[r.Name] = password
-	}
-	return nil
 }
 
 // NewPassword draws a password of 128 bits.
@@ -200,39 +228,23 @@ func lockDir(dir string) (io.Closer, error) {
 }
 
 // URL is where the server listens.
-func (s *Server) URL() string { return s.s.ClientURL() }
+func (s *Server) URL() string { return s.current.Load().ClientURL() }
+
+// InProcessConn implements nats.InProcessConnProvider: it connects to the server that
+// runs now, also after a restart.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.current.Load().InProcessConn() }
 
 // Options are how this process connects with a role: not over the network.
 func (s *Server) Options(role string) []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(s.s)}
-	if password, ok := s.passwords[role]; ok {
+	opts := []nats.Option{nats.InProcessServer(s)}
+	if password, ok := s.c.Passwords[role]; ok {
 		opts = append(opts, nats.UserInfo(role, password), nats.CustomInboxPrefix(bus.InboxPrefix(role)))
 	}
 	return opts
 }
 
 // Password is the password of a role, for another process.
-func (s *Server) Password(role string) string { return s.passwords[role] }
+func (s *Server) Password(role string) string { return s.c.Passwords[role] }
 
 // Shutdown ends the server and waits until it has. It may be called again.
 func (s *Server) Shutdown() error { return s.shutdown() }
-
-// logger passes on what a person should know.
-type logger struct {
-	logf func(format string, args ...any)
-}
-
-func (l *logger) say(format string, args ...any) {
-	// The passwords are drawn at the start and never leave memory.
-	if l.logf == nil || strings.HasPrefix(format, "Plaintext passwords detected") {
-		return
-	}
-	l.logf(format, args...)
-}
-
-func (l *logger) Noticef(string, ...any)            {}
-func (l *logger) Debugf(string, ...any)             {}
-func (l *logger) Tracef(string, ...any)             {}
-func (l *logger) Warnf(format string, args ...any)  { l.say(format, args...) }
-func (l *logger) Errorf(format string, args ...any) { l.say(format, args...) }
-func (l *logger) Fatalf(format string, args ...any) { l.say(format, args...) }

@@ -64,6 +64,9 @@ type Config struct {
 	Log      *slog.Logger
 	// Clock is the clock since boot; clock.SinceBoot if nil.
 	Clock func() time.Duration
+	// Attempted, unless nil, is called after each attempt of Acquire, with its failure:
+	// nil where NATS has answered, also if another process has the lease.
+	Attempted func(err error)
 }
 
 // DefaultTTL is how long a lease lasts that is not renewed.
@@ -100,6 +103,9 @@ func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, err
 	if c.Clock == nil {
 		c.Clock = clock.SinceBoot
 	}
+	if c.Attempted == nil {
+		c.Attempted = func(error) {}
+	}
 	value, err := json.Marshal(c.Holder)
 	if err != nil {
 		return nil, fmt.Errorf("lease: %w", err)
@@ -113,6 +119,7 @@ func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, err
 		if err == nil {
 			ok, err = l.try(ctx, &seen)
 		}
+		c.Attempted(err)
 		switch {
 		case ok:
 			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,0 +1,164 @@
+package allinone_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/allinone"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// load creates objects one by one, and remembers those that were acknowledged.
+type load struct {
+	t       *testing.T
+	ctx     context.Context
+	objects *client.Objects
+	names   []string
+	n       int
+}
+
+// create creates an object, for which there is so much time.
+func (l *load) create(within time.Duration) error {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, within)
+	defer cancel()
+	o := named(fmt.Sprintf("o-%05d", l.n))
+	o.Spec = []byte(`"` + strings.Repeat("x", 4000) + `"`)
+	l.n++
+	_, err := l.objects.Create(ctx, o, client.WriteOptions{})
+	if err == nil {
+		l.names = append(l.names, o.GetMetadata().GetName())
+	}
+	return err
+}
+
+// kept checks that all that was acknowledged is there, and that the state is the fold
+// of the log.
+func (l *load) kept(s *allinone.Stack) {
+	l.t.Helper()
+	there := map[string]bool{}
+	for o, err := range l.objects.List(l.ctx, client.ListOptions{}) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		there[o.GetMetadata().GetName()] = true
+	}
+	for _, name := range l.names {
+		if !there[name] {
+			l.t.Errorf("%s was acknowledged, and is not there", name)
+		}
+	}
+	nc, err := s.Conn(bus.LocalUser)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	v, err := client.New(nc).Verify(l.ctx, nil)
+	if err != nil || v.GetDifference() != "" || v.GetSequence() == 0 {
+		l.t.Errorf("the state is not the fold of the log: %v, %v", v, err)
+	}
+}
+
+// `coppice up` outlasts a full disk: readiness says so, and when there is room again it
+// goes on by itself, with all that was acknowledged. More than once.
+func TestOutlastsFullDisk(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	disk := testkit.NewDisk(t, 128<<20)
+	s := start(ctx, t, allinone.Config{Dir: filepath.Join(disk.Dir, "data"), Port: -1})
+	l := &load{t: t, ctx: ctx, objects: objects(t, s, bus.DefaultRealm)}
+	for range 2 {
+		for range 20 {
+			if err := l.create(testkit.Timeout); err != nil {
+				t.Fatal(err)
+			}
+		}
+		free := disk.Fill()
+		testkit.WaitFor(t, ctx, "a command that is not acknowledged", func() bool { return l.create(time.Second) != nil })
+		testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
+			err := s.Ready()
+			return err != nil && strings.Contains(err.Error(), "as when the disk of NATS is full")
+		})
+		free()
+		begun := time.Now()
+		testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool { return l.create(500*time.Millisecond) == nil })
+		took := time.Since(begun)
+		t.Logf("a command was acknowledged %.1f s after there was room", took.Seconds())
+		if took > 3*recovers {
+			t.Errorf("a command was acknowledged after %v, want %v, and thrice that on a slow machine", took, recovers)
+		}
+		testkit.WaitFor(t, ctx, "everything to be ready", func() bool { return s.Ready() == nil })
+		l.kept(s)
+	}
+}
+
+// recovers is after how long `coppice up` goes on once there is room.
+const recovers = 10 * time.Second
+
+// `coppice up` starts on a small disk: nothing reserves room that is not needed.
+func TestStartOnSmallDisk(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	disk := testkit.NewDisk(t, 200<<20)
+	c := allinone.Config{Dir: filepath.Join(disk.Dir, "data"), Realms: []string{"one", "two", "three"}}
+	for _, name := range []string{"first", "again"} {
+		s := start(ctx, t, c)
+		for _, realm := range c.Realms {
+			if _, err := objects(t, s, realm).Create(ctx, named(name), client.WriteOptions{}); err != nil {
+				t.Errorf("realm %s: %v", realm, err)
+			}
+		}
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A state that cannot be written, as the disk is full, does not end `coppice up`: the realm
+// is tried again until there is room.
+func TestOutlastsFullState(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	var full atomic.Bool
+	s := start(ctx, t, allinone.Config{Graph: func(c *graph.Config) {
+		c.State.MemTableSize = 64 << 10
+		c.State.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+				return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
+			}
+			return nil
+		}))
+	}})
+	l := &load{t: t, ctx: ctx, objects: objects(t, s, bus.DefaultRealm)}
+	if err := l.create(testkit.Timeout); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
+		_ = l.create(time.Second)
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), syscall.ENOSPC.Error())
+	})
+	full.Store(false)
+	testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool {
+		select {
+		case <-s.Ended():
+			t.Fatalf("it has ended: %v", s.Stop())
+		default:
+		}
+		return l.create(500*time.Millisecond) == nil
+	})
+	l.kept(s)
+}

@@ -1,0 +1,56 @@
+package testkit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Disk is a directory on a small file system of its own, which a test can fill.
+type Disk struct {
+	tb  testing.TB
+	Dir string
+}
+
+// NewDisk returns a directory on a file system of so many bytes. To mount one takes Linux
+// and root: without them the test is skipped, and fails in CI, which has both.
+func NewDisk(tb testing.TB, bytes int64) *Disk {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := mount(tb, dir, strconv.FormatInt(bytes, 10)); err != nil {
+		if os.Getenv("CI") != "" {
+			tb.Fatalf("a small file system is needed: %v", err)
+		}
+		tb.Skipf("a small file system is needed, which takes root on Linux: %v", err)
+	}
+	return &Disk{tb: tb, Dir: dir}
+}
+
+// Fill writes a file until the file system has no room, and returns what removes it.
+func (d *Disk) Fill() (free func()) {
+	d.tb.Helper()
+	name := filepath.Join(d.Dir, "ballast")
+	f, err := os.Create(name)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
+		if _, err := f.Write(chunk); errors.Is(err, syscall.ENOSPC) {
+			chunk = chunk[:len(chunk)/2]
+		} else if err != nil {
+			d.tb.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		d.tb.Fatal(err)
+	}
+	return func() {
+		d.tb.Helper()
+		if err := os.Remove(name); err != nil {
+			d.tb.Fatal(err)
+		}
+	}
+}
