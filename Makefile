@@ -1,10 +1,20 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test race lint generate baseline oracle conformance mutation model calls watches demo up ci
+.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
 
 test:
+	go test ./...
+
+# What a change must pass before it is reviewed; at most 6 minutes on two cores.
+check:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
+	go vet ./...
+	go tool -modfile=tools/lint/go.mod golangci-lint run ./...
+	go run ./test/words
+	go tool -modfile=tools/go.mod buf lint
+	go tool -modfile=tools/go.mod buf breaking --against proto/baseline.binpb
 	go test ./...
 
 race:

@@ -2,8 +2,8 @@
 // bench`, and writes that page.
 //
 // It builds the program, runs each benchmark in a process of its own, one after
-// the other, and keeps what it printed. A target that is missed is marked as
-// so: the page is for those who want to know, and not a test.
+// the other, and keeps what it printed. The page marks targets that
+// were missed; it is not a test.
 package main
 
 import (
