@@ -109,18 +109,18 @@ type classifier struct {
 // actionable reports whether processors can act on a dependent of u now, or
 // once the import session that brought u ends.
 func (x *classifier) actionable(u uid.UID) bool {
-	n := x.snap.Node(u)
-	fresh, due := lifecycle.OwedWhen(x.snap, u, n)
+	w := evaluate(x.snap, u, state.OwedRow{})
 	switch {
-	case !fresh.Judge:
+	case !w.Judge:
 		return false
-	case due.Begins > x.now:
+	case w.due.Begins > x.now:
 		return true
-	case due.First > x.now:
+	case w.due.First > x.now:
 		return false
 	}
+	w.Orphan = false // it is counted on its own
 	found := false
-	x.snap.Dependents(u, filter(x.snap, n, false), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+	x.snap.Dependents(u, w.filter(x.snap), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
 		if x.budget--; x.budget < 0 {
 			found = true
 			return false

@@ -1,38 +1,37 @@
 // Package propagator publishes pending work as messages.
 //
-// Pending work is stored in rows of the state, one for each object: dependents of an
+// Pending work is stored in rows of the state, one for each uid: dependents of an
 // owner that is absent or waits for them, built-in finalizers that may be done,
 // external finalizers and agents to be called, the contents of namespaces and kinds
 // that are being deleted. A row exists until its work is done. Messages are hints:
 // losing one delays the work until its row is published again, and loses nothing.
 //
-//	Notify: rows that a commit changed         Republish, Reconsider, SessionClosed
-//	      │                                          │
-//	      ▼                                          ▼
-//	 rows ── a queue of uids, each at once or at a time (schedule.go) ◄────────┐
-//	      │                                                                    │
-//	      ▼                                                                    │
-//	 round.go: evaluates a batch of rows in one snapshot                       │
-//	      │                                                                    │
-//	      ├─ few dependents, finalizers, calls ──────────────► publisher.go    │
-//	      ├─ many dependents, contents ──► walks (walk.go) ──►  │ chunks       │
-//	      ├─ calls beyond the quota ─────► refill.go ────────►  ▼              │
-//	      │                                                  outbox.go ──► NATS│
-//	      ├─ owners to be examined ──────► examine.go ──► finish messages      │
-//	      ├─ containers to be drained ───► drain.go ─── when they are empty ───┘
-//	      └─ objects that are blocked ───► cycles.go ──► Config.Unblock
+//	Notify: the rows that a commit changed      Republish, Reconsider, SessionClosed
+//	   │                                           │
+//	   ▼                                           ▼
+//	┌─ rows: a queue of uids, each for now or for a time (propagator.go) ◄──────┐
+//	│                                                                           │
+//	└► round.go evaluates a batch of rows (work.go)                             │
+//	     ├─ few dependents, finalizers, calls ───────────────► publisher.go     │
+//	     ├─ many dependents, contents ───► walk.go ──────────►  │ coalesces     │
+//	     ├─ calls beyond the quota ──────► refill.go ────────►  ▼ into chunks   │
+//	     ├─ owners to be examined ───────► examine.go ───────► outbox.go ─► NATS│
+//	     ├─ containers to be drained ────► drain.go: when they are empty ───────┘
+//	     └─ objects that are blocked ────► cycles.go: asks the writer to unblock one
 //
-// Each arrow into a component other than the publisher adds a key to a queue of
-// package queue, which hands a key to one goroutine at a time, and again if it was
-// added meanwhile. Each component has goroutines of its own: rounds never wait for a
-// walk. Where a queue is full, the row is evaluated again later; where the queue of
-// rows is full, all rows are evaluated.
+// Rounds, walks, examinations and checks of containers have a queue each (package
+// queue), and goroutines of their own, so that a round never waits for a walk. A
+// queue hands out a uid to one goroutine at a time, and again if it was added
+// meanwhile. Where a queue is full, the row is evaluated again later; where the queue
+// of rows is full, all rows are evaluated.
 //
 // A round coalesces the dependents of several owners into chunks. An owner with more
-// dependents than a chunk is walked from a cursor, in snapshots that do not live long.
-// The stream bounds how many messages wait: a chunk that it does not accept is
-// published again until it does.
+// dependents than a chunk is walked from a cursor, in short-lived snapshots. The
+// stream bounds how many messages wait: a chunk that it does not accept is published
+// again until it does. Calls have limits for each finalizer in addition (quota.go,
+// calls.go, consumers.go); one that cannot be published is passed over
+// (unpublishable.go).
 //
-// The propagator runs next to the writer, on the writer's state. It stores nothing: the
-// next writer's propagator begins by evaluating all rows.
+// The propagator runs next to the writer, on the writer's state. It stores nothing:
+// the next writer's propagator begins by evaluating all rows.
 package propagator

@@ -5,10 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -24,9 +22,9 @@ const (
 	emptyShares = 20
 )
 
-// contents has a container drained, or says that its finalizer is done. It walks the
-// contents once, or again if that may have been lost.
-func (r *round) contents(ctx context.Context, snap *state.Snapshot, container *lifecycle.Node, f queue.Flags) error {
+// drained has a container drained, or publishes that its finalizer is done if it is empty.
+// It walks the contents once, or again if that may have been lost.
+func (r *round) drained(ctx context.Context, snap *state.Snapshot, container *lifecycle.Node, f queue.Flags) error {
 	if lifecycle.AnyContent(snap, container) == "" {
 		return r.finished(ctx, lifecycle.FinalizerContents, container.UID)
 	}
@@ -91,7 +89,7 @@ func (p *Propagator) checkDraining(b queue.Batch[uid.UID]) error {
 
 // walkContents publishes all objects in a container that are not being deleted.
 func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error {
-	out := p.newOutbox()
+	b := p.newPublisher()
 	var cursor state.Content
 	err := p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		row, ok := snap.Owed(container)
@@ -109,12 +107,9 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 			n := snap.Node(u)
 			return n == nil || n.Terminating()
 		})
-		for part := range slices.Chunk(found, p.c.ChunkSize) {
-			var c chunk
-			for _, u := range part {
-				c.add(container, row.Revision, u)
-			}
-			if err := out.send(ctx, bus.WorkSubject(p.c.Realm, bus.QueueEvict), &coppicev1.EvictChunk{Groups: c.take()}); err != nil {
+		for _, u := range found {
+			b.contents.add(container, row.Revision, u)
+			if err := b.sendFull(ctx, &b.contents); err != nil {
 				return false, err
 			}
 		}
@@ -127,5 +122,5 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 	if err != nil {
 		return err
 	}
-	return out.flush(ctx)
+	return b.flush(ctx)
 }

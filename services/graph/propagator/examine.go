@@ -96,18 +96,17 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 	start, now := x.p.c.Clock(), x.p.now()
 	done := false
 	err := x.p.pages(func(snap *state.Snapshot) (bool, error) {
-		n := snap.Node(u)
-		pending, due := lifecycle.OwedWhen(snap, u, n)
-		if pending = x.p.begun(u, pending, due); pending.Examine == 0 {
+		w := evaluate(snap, u, state.OwedRow{})
+		if x.p.delay(&w); w.Examine == 0 {
 			x.mu.Lock()
 			delete(x.owners, u)
 			x.mu.Unlock()
 			return false, nil
 		}
-		found, err := delays.Of(ctx, snap, n, now)
+		found, err := delays.Of(ctx, snap, w.node, now)
 		since := x.again(u, start, now, found.TooMany)
 		if since != 0 && since.Add(x.p.c.CrowdedAfter) <= now && x.p.c.Crowded != nil {
-			x.p.c.Crowded(snap, n, pending.Examine, since)
+			x.p.c.Crowded(snap, w.node, w.Examine, since)
 		}
 		done = !found.Delayed && !found.TooMany
 		return false, err

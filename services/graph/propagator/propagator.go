@@ -99,6 +99,11 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 			containers.Forget(u, 0)
 		}
 	})
+	p.walks.Update(func(walks queue.Tx[walk]) {
+		for _, u := range gone {
+			walks.Forget(walk{ofDependents, u}, 0)
+		}
+	})
 	if p.quota.release(gone...) {
 		p.wantRefill()
 	}

@@ -3,25 +3,28 @@ package propagator
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// publisher coalesces work into chunks, and publishes them. A round has one, and each
-// walk. It is not safe for concurrent use.
+// publisher coalesces work into chunks, and publishes them. Each round has one, and
+// each walk. It is not safe for concurrent use.
 type publisher struct {
-	p      *Propagator
-	out    outbox
-	dirty  chunk
-	orphan chunk
-	finish map[string]*coppicev1.FinishChunk // by finalizer
-	called []uid.UID                         // objects whose calls were admitted
-	read   int                               // dependents, by a walk
+	p        *Propagator
+	out      outbox
+	dirty    chunk                             // dependents to evaluate
+	orphan   chunk                             // dependents to orphan
+	contents chunk                             // of namespaces and kinds that are drained
+	finish   map[string]*coppicev1.FinishChunk // by finalizer
+	called   []uid.UID                         // objects whose calls were admitted
+	read     int                               // how many dependents a walk has read
 }
 
 func (p *Propagator) newPublisher() *publisher {
-	return &publisher{p: p, out: p.newOutbox()}
+	return &publisher{p: p, out: p.newOutbox(), finish: map[string]*coppicev1.FinishChunk{}}
 }
 
 // longWalk is after how many chunks a walk publishes chunks that are as many times
@@ -36,40 +39,45 @@ func (b *publisher) chunkSize() int {
 	return b.p.c.ChunkSize
 }
 
-// dependentsOf is the chunk of dependents for processors, or of those to be orphaned.
-func (b *publisher) dependentsOf(orphan bool) *chunk {
+// dependents is the chunk of dependents to orphan, or of those to evaluate.
+func (b *publisher) dependents(orphan bool) *chunk {
 	if orphan {
 		return &b.orphan
 	}
 	return &b.dirty
 }
 
-// sendFull publishes the chunks that are full.
-func (b *publisher) sendFull(ctx context.Context) error {
-	if b.dirty.full(b.chunkSize()) {
-		if err := b.sendDirty(ctx); err != nil {
-			return err
-		}
+// sendFull publishes a chunk if it has as many uids, or as many bytes, as one may have.
+func (b *publisher) sendFull(ctx context.Context, c *chunk) error {
+	if c.n < b.chunkSize() && c.bytes < maxChunk {
+		return nil
 	}
-	if b.orphan.full(b.chunkSize()) {
-		return b.sendOrphan(ctx)
-	}
-	return nil
+	return b.send(ctx, c)
 }
 
-func (b *publisher) sendDirty(ctx context.Context) error {
-	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, bus.QueueDirty), &coppicev1.DirtyChunk{Groups: b.dirty.take()})
+// send publishes a chunk, unless it is empty.
+func (b *publisher) send(ctx context.Context, c *chunk) error {
+	if c.n == 0 {
+		return nil
+	}
+	groups := c.groups
+	*c = chunk{}
+	switch c {
+	case &b.dirty:
+		return b.message(ctx, bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups})
+	case &b.orphan:
+		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups})
+	default:
+		return b.message(ctx, bus.QueueEvict, &coppicev1.EvictChunk{Groups: groups})
+	}
 }
 
-func (b *publisher) sendOrphan(ctx context.Context) error {
-	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, bus.QueueOrphan), &coppicev1.OrphanChunk{Groups: b.orphan.take()})
+func (b *publisher) message(ctx context.Context, queue string, m proto.Message) error {
+	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, queue), m)
 }
 
 // finished publishes that a built-in finalizer may be done with an object.
 func (b *publisher) finished(ctx context.Context, finalizer string, u uid.UID) error {
-	if b.finish == nil {
-		b.finish = map[string]*coppicev1.FinishChunk{}
-	}
 	c := b.finish[finalizer]
 	if c == nil {
 		c = &coppicev1.FinishChunk{Finalizer: finalizer}
@@ -80,24 +88,19 @@ func (b *publisher) finished(ctx context.Context, finalizer string, u uid.UID) e
 		return nil
 	}
 	delete(b.finish, finalizer)
-	return b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, bus.QueueFinish), c)
+	return b.message(ctx, bus.QueueFinish, c)
 }
 
 // flush publishes the chunks that are not full, and waits until all messages are in
 // their streams.
 func (b *publisher) flush(ctx context.Context) error {
-	if b.dirty.n > 0 {
-		if err := b.sendDirty(ctx); err != nil {
-			return err
-		}
-	}
-	if b.orphan.n > 0 {
-		if err := b.sendOrphan(ctx); err != nil {
+	for _, c := range []*chunk{&b.dirty, &b.orphan, &b.contents} {
+		if err := b.send(ctx, c); err != nil {
 			return err
 		}
 	}
 	for _, c := range b.finish {
-		if err := b.out.send(ctx, bus.WorkSubject(b.p.c.Realm, bus.QueueFinish), c); err != nil {
+		if err := b.message(ctx, bus.QueueFinish, c); err != nil {
 			return err
 		}
 	}
@@ -111,23 +114,20 @@ func (b *publisher) flush(ctx context.Context) error {
 	return b.settleCalls()
 }
 
-// chunk collects dependents of one or more owners.
+// chunk collects dependents of one or more owners, or contents of containers.
 type chunk struct {
 	groups []*coppicev1.DependentsOf
 	n      int
 	bytes  int // about
 }
 
-// maxChunk bounds a chunk in bytes. Uids of imported objects may be long, and NATS
-// servers accept 1 MiB by default.
-const maxChunk = 256 << 10
-
-// groupBytes is about how much an owner takes in a chunk in addition to its uid.
-const groupBytes = 16
-
-// full reports whether a chunk has as many dependents, or as many bytes, as one may
-// have.
-func (c *chunk) full(most int) bool { return c.n >= most || c.bytes >= maxChunk }
+const (
+	// maxChunk bounds a chunk in bytes. Uids of imported objects may be long, and NATS
+	// servers accept 1 MiB by default.
+	maxChunk = 256 << 10
+	// groupBytes is about how much an owner takes in a chunk in addition to its uid.
+	groupBytes = 16
+)
 
 // add adds a dependent of an owner whose row was written at a revision.
 func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
@@ -140,11 +140,4 @@ func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {
 	c.groups[last].Dependents = append(c.groups[last].Dependents, dependent...)
 	c.n++
 	c.bytes += len(dependent)
-}
-
-// take returns what was collected.
-func (c *chunk) take() []*coppicev1.DependentsOf {
-	groups := c.groups
-	*c = chunk{}
-	return groups
 }

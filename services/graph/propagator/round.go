@@ -132,97 +132,93 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 	if !row.Judge && !row.Orphan && row.Finish == "" && row.Examine == 0 {
 		return nil
 	}
-	n := snap.Node(u)
-	if n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting()) {
+	w := evaluate(snap, u, row)
+	if n := w.node; n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting()) {
 		return nil
 	}
-	pending, due := lifecycle.OwedWhen(snap, u, n)
-	return r.collector(ctx, snap, u, n, row, pending, due)
+	return r.collector(ctx, snap, w)
 }
 
-// row publishes what a row needs. It does not rely on the row for what is due: kinds
-// may have been registered since it was written.
+// row publishes what a row needs.
 func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, f queue.Flags) error {
-	n := snap.Node(u)
-	pending, due := lifecycle.OwedWhen(snap, u, n)
-	if pending.Evict {
-		if err := r.contents(ctx, snap, n, f); err != nil {
+	w := evaluate(snap, u, row)
+	if w.Evict {
+		if err := r.drained(ctx, snap, w.node, f); err != nil {
 			return err
 		}
 	}
-	if pending.Held {
+	if w.Held {
 		r.p.cycles.add(u, snap.Revision())
 	}
-	collector := pending
+	collector := w
 	if f&dependents == 0 {
 		collector.Judge, collector.Orphan = false, false
 	}
-	if err := r.collector(ctx, snap, u, n, row, collector, due); err != nil {
+	if err := r.collector(ctx, snap, collector); err != nil {
 		return err
 	}
-	if pending.Finalize || pending.Terminate || pending.Evict {
+	if w.Finalize || w.Terminate || w.Evict {
 		r.p.touch(u)
 	}
-	if n != nil {
-		r.p.releaseCalls(snap, n)
+	if w.node != nil {
+		r.p.releaseCalls(snap, w.node)
 	}
-	if pending.Finalize || pending.Terminate {
-		return r.calls(ctx, snap, n, f)
+	if w.Finalize || w.Terminate {
+		return r.calls(ctx, snap, w.node, f)
 	}
 	return nil
 }
 
-// collector publishes the work of processors and built-in finalizers because of u
-// that is due.
-func (r *round) collector(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, row state.OwedRow, pending lifecycle.Owed, due lifecycle.Due) error {
-	pending = r.p.begun(u, pending, due)
-	pending.Judge = pending.Judge && r.dueNow(snap, u, due)
-	if pending.Judge || pending.Orphan {
-		r.p.touch(u)
-		if err := r.dependents(ctx, snap, u, n, row.Revision, pending, due); err != nil {
+// collector publishes the work of processors and built-in finalizers that is due.
+func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) error {
+	r.p.delay(&w)
+	w.Judge = w.Judge && r.dueNow(snap, &w)
+	if w.Judge || w.Orphan {
+		r.p.touch(w.uid)
+		if err := r.allDependents(ctx, snap, &w); err != nil {
 			return err
 		}
 	}
-	if pending.Examine > 0 {
-		r.p.examiner.add(u)
+	if w.Examine > 0 {
+		r.p.examiner.add(w.uid)
 	}
-	if pending.Finish != "" {
-		r.p.touch(u)
-		return r.finished(ctx, pending.Finish, u)
+	if w.Finish != "" {
+		r.p.touch(w.uid)
+		return r.finished(ctx, w.Finish, w.uid)
 	}
 	return nil
 }
 
-// dependents publishes an owner's dependents: here if they are few, in a walk if
-// they are more than a chunk.
-func (r *round) dependents(ctx context.Context, snap *state.Snapshot, u uid.UID, n *lifecycle.Node, revision uint64, pending lifecycle.Owed, due lifecycle.Due) error {
-	w := walk{ofDependents, u}
-	if r.p.walks.Pending(w) {
-		r.p.addWalk(w) // again: dependents may have been added behind its cursor
+// allDependents publishes an owner's dependents: here if they are few, in a walk if they
+// are more than a chunk.
+func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work) error {
+	long := walk{ofDependents, w.uid}
+	if r.p.walks.Pending(long) {
+		r.p.addWalk(long) // again: dependents may have been added behind its cursor
 		return nil
 	}
-	few, many := r.few(snap, u, filter(snap, n, pending.Orphan))
-	partly := pending.Judge && due.Last > r.p.now()
+	few, many := r.few(snap, w.uid, w.filter(snap))
+	partly := r.p.partly(w)
 	if many {
 		if !partly {
-			r.p.walks.Forget(w, 0) // it need not rest
+			r.p.walks.Forget(long, 0) // it need not rest
 		}
-		r.p.addWalk(w)
+		r.p.addWalk(long)
 		return nil
 	}
 	if partly {
-		few = r.p.ripe(snap, u, few)
+		few = r.p.ripe(snap, w.uid, few)
 	}
-	into := r.dependentsOf(pending.Orphan)
+	into := r.dependents(w.Orphan)
 	for _, d := range few {
-		into.add(u, revision, d)
+		into.add(w.uid, w.revision, d)
 		if into.bytes >= maxChunk {
-			if err := r.sendFull(ctx); err != nil {
+			if err := r.send(ctx, into); err != nil {
 				return err
 			}
 		}
 	}
-	return r.sendFull(ctx)
+	return r.sendFull(ctx, into)
 }
 
 // few returns an owner's dependents, or reports that they are more than a chunk.

@@ -63,7 +63,7 @@ func (b *publisher) keptBy(ctx context.Context, snap *state.Snapshot, owner uid.
 			continue
 		}
 		b.dirty.add(owner, snap.Revision(), d)
-		if err := b.sendFull(ctx); err != nil {
+		if err := b.sendFull(ctx, &b.dirty); err != nil {
 			return err
 		}
 	}

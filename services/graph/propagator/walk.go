@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -80,8 +79,7 @@ func (p *Propagator) walk(ctx context.Context, w walk) error {
 	}
 }
 
-// walkDependents publishes an owner's dependents, until nothing is pending because of
-// it.
+// walkDependents publishes an owner's dependents, until no work is pending because of it.
 func (p *Propagator) walkDependents(ctx context.Context, w walk) error {
 	d := &dependentsWalk{publisher: p.newPublisher(), owner: w.uid}
 	start := p.c.Now()
@@ -104,27 +102,25 @@ type dependentsWalk struct {
 }
 
 func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more bool, err error) {
-	u := d.owner
-	row, ok := snap.Owed(u)
+	row, ok := snap.Owed(d.owner)
 	if !ok {
 		return false, nil
 	}
-	n := snap.Node(u)
-	pending, due := lifecycle.OwedWhen(snap, u, n)
-	if pending = d.p.begun(u, pending, due); !pending.Judge && !pending.Orphan {
+	w := evaluate(snap, d.owner, row)
+	if d.p.delay(&w); !w.Judge && !w.Orphan {
 		return false, nil
 	}
-	partly := pending.Judge && due.Last > d.p.now()
+	partly := d.p.partly(&w)
 	d.partly = d.partly || partly
-	into := d.dependentsOf(pending.Orphan)
+	into := d.dependents(w.Orphan)
 	publish := func(dependent uid.UID) bool {
-		into.add(u, row.Revision, dependent)
-		err = d.sendFull(ctx)
+		into.add(d.owner, w.revision, dependent)
+		err = d.sendFull(ctx, into)
 		return err == nil
 	}
 	count := 0
 	var found []uid.UID // if only some are due
-	snap.Dependents(u, filter(snap, n, pending.Orphan), d.cursor, func(e state.Edge, dependent uid.UID) bool {
+	snap.Dependents(d.owner, w.filter(snap), d.cursor, func(e state.Edge, dependent uid.UID) bool {
 		d.cursor = e
 		d.read++
 		count++
@@ -136,37 +132,15 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		return count < d.p.page()
 	})
 	if partly {
-		for _, dependent := range d.p.ripe(snap, u, found) {
+		for _, dependent := range d.p.ripe(snap, d.owner, found) {
 			if !publish(dependent) {
 				break
 			}
 		}
 	}
 	if more = err == nil && count == d.p.page(); more {
-		d.p.touch(u)
+		d.p.touch(d.owner)
 		d.p.c.Failpoint(FailScan)
 	}
 	return more, err
-}
-
-// filter selects the dependents for which work is pending because of u: all of an
-// owner that is absent; the valid ones of one that orphans them or waits for them;
-// otherwise those with invalid references, also while the owner waits, however long.
-func filter(snap *state.Snapshot, n *lifecycle.Node, orphan bool) state.ClaimFilter {
-	switch {
-	case n == nil:
-		return state.ClaimFilter{}
-	case orphan:
-		return snap.ValidClaims(n, true)
-	case !n.Waiting():
-		return snap.ValidClaims(n, false)
-	}
-	all, valid := snap.Count(n.UID, lifecycle.Claims{}), lifecycle.Dependents(snap, n)
-	switch {
-	case valid.Pending() == 0:
-		return snap.ValidClaims(n, false)
-	case all.Pending() > valid.Pending():
-		return state.ClaimFilter{}
-	}
-	return snap.ValidClaims(n, true)
 }

@@ -6,28 +6,14 @@ import (
 	"time"
 )
 
+// entry returns the entry of a key, a new one if it has none.
 func (q *Queue[K]) entry(key K) *entry[K] {
 	e := q.entries[key]
 	if e == nil {
-		if n := len(q.free); n > 0 {
-			e, q.free = q.free[n-1], q.free[:n-1]
-		} else {
-			e = new(entry[K])
-		}
-		e.key = key
+		e = &entry[K]{key: key}
 		q.entries[key] = e
 	}
 	return e
-}
-
-// maxFree is how many entries are kept for keys to come.
-const maxFree = 4096
-
-func (q *Queue[K]) recycle(e *entry[K]) {
-	if len(q.free) < maxFree {
-		*e = entry[K]{}
-		q.free = append(q.free, e)
-	}
 }
 
 // add makes an entry ready.
@@ -51,15 +37,15 @@ func (q *Queue[K]) append(e *entry[K]) {
 	q.signal()
 }
 
-// dropped says that an entry of order is not ready any more. When there are many
-// of them, order is made again.
-func (q *Queue[K]) dropped() {
-	q.ready--
-	if stale := len(q.order) - q.next - q.ready; stale <= maxFree || stale < q.ready {
-		return
+// maxStale is how many entries of order are not ready before it is compacted.
+const maxStale = 4096
+
+// compact drops entries of order that were forgotten, if most were.
+func (q *Queue[K]) compact() {
+	if stale := len(q.order) - q.next - q.ready; stale > maxStale && stale > q.ready {
+		q.order = slices.DeleteFunc(q.order[q.next:], func(e *entry[K]) bool { return !e.ready })
+		q.next = 0
 	}
-	q.order = slices.DeleteFunc(q.order[q.next:], func(e *entry[K]) bool { return !e.ready })
-	q.next = 0
 }
 
 // schedule makes an entry ready at a time, at the earliest of those given, but not
@@ -110,7 +96,6 @@ func (q *Queue[K]) elapse() {
 			q.add(e, f)
 		} else if !e.ready && !e.active {
 			delete(q.entries, e.key)
-			q.recycle(e)
 		}
 	}
 }

@@ -37,7 +37,6 @@ type Queue[K comparable] struct {
 	next    int         // in order
 	ready   int         // how many of order are ready
 	times   times[K]
-	free    []*entry[K]
 }
 
 // entry is a key that is ready, has a time, rests or is being processed.
@@ -119,13 +118,13 @@ func (q *Queue[K]) Forget(key K, keep Flags) {
 	q.Update(func(tx Tx[K]) { tx.Forget(key, keep) })
 }
 
-// Rest has a key not handed out before at, whatever is added from now on, or was
-// added since it was handed out. It is without effect where many keys rest.
+// Rest has a key that is being processed not handed out again before at, whatever is
+// added. It has no effect if as many keys rest or have a time as the limit allows.
 func (q *Queue[K]) Rest(key K, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(key)
-	if e.place == 0 && len(q.times) >= q.c.Limit {
+	e := q.entries[key]
+	if e == nil || e.place == 0 && len(q.times) >= q.c.Limit {
 		return
 	}
 	e.rest = at
@@ -150,11 +149,11 @@ func (q *Queue[K]) Has(key K) bool {
 	return e != nil && (e.ready || e.active || e.timed)
 }
 
-// Get waits until keys are ready, and hands out at most max of them, all if max is
+// Get waits until keys are ready, and hands out at most limit of them, all if limit is
 // 0. The caller must report them as Done. It returns the error of ctx.
-func (q *Queue[K]) Get(ctx context.Context, max int) (Batch[K], error) {
+func (q *Queue[K]) Get(ctx context.Context, limit int) (Batch[K], error) {
 	for {
-		b, ok := q.Take(max)
+		b, ok := q.Take(limit)
 		if ok {
 			return b, nil
 		}
@@ -168,7 +167,7 @@ func (q *Queue[K]) Get(ctx context.Context, max int) (Batch[K], error) {
 }
 
 // Take is Get for callers that do not wait. It reports whether anything was ready.
-func (q *Queue[K]) Take(max int) (b Batch[K], ok bool) {
+func (q *Queue[K]) Take(limit int) (b Batch[K], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.elapse()
@@ -177,27 +176,19 @@ func (q *Queue[K]) Take(max int) (b Batch[K], ok bool) {
 		q.all.ready, q.all.flags, q.all.active = false, 0, true
 	}
 	n := q.ready
-	if max > 0 {
-		n = min(n, max)
+	if limit > 0 {
+		n = min(n, limit)
 	}
-	if n > 0 {
-		b.Items = make([]Item[K], 0, n)
-	}
-	for len(b.Items) < n {
-		e := q.order[q.next]
-		q.order[q.next] = nil
-		q.next++
-		if !e.ready {
-			q.recycle(e)
-			continue
+	b.Items = make([]Item[K], 0, n)
+	for ; len(b.Items) < n; q.next++ {
+		if e := q.order[q.next]; e.ready {
+			b.Items = append(b.Items, Item[K]{e.key, e.flags, e})
+			e.ready, e.flags, e.active = false, 0, true
 		}
-		b.Items = append(b.Items, Item[K]{e.key, e.flags, e})
-		e.ready, e.flags, e.active = false, 0, true
+		q.order[q.next] = nil
 	}
 	if q.ready -= n; q.ready == 0 {
-		for _, e := range q.order[q.next:] {
-			q.recycle(e)
-		}
+		clear(q.order)
 		q.order, q.next = q.order[:0], 0
 	}
 	ok = b.All || n > 0
@@ -233,7 +224,6 @@ func (q *Queue[K]) Done(b Batch[K]) {
 			q.append(e)
 		case e.place == 0:
 			delete(q.entries, e.key)
-			q.recycle(e)
 		}
 	}
 }
@@ -280,14 +270,12 @@ func (tx Tx[K]) Forget(key K, keep Flags) {
 	if e.flags &= keep; e.ready && e.flags != 0 {
 		return
 	}
-	wasReady := e.ready
-	if e.ready = false; e.active {
-		return
+	if !e.active {
+		delete(q.entries, key)
+		if e.ready {
+			q.ready--
+		}
 	}
-	delete(q.entries, key)
-	if wasReady { // it is recycled when its place in order is reached
-		q.dropped()
-	} else {
-		q.recycle(e)
-	}
+	e.ready = false
+	q.compact()
 }

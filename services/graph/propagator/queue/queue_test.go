@@ -175,6 +175,25 @@ func TestForget(t *testing.T) {
 	expect(t, q, 0, "")
 }
 
+// Keys that were forgotten take no room in the order of the others.
+func TestForgetMany(t *testing.T) {
+	t.Parallel()
+	q := queue.New[string](queue.Config{})
+	for i := range 20_000 {
+		q.Add(fmt.Sprint(i), a)
+	}
+	for i := range 20_000 {
+		if i%1000 != 0 {
+			q.Forget(fmt.Sprint(i), 0)
+		}
+	}
+	q.Add("last", a)
+	batch, _ := q.Take(0)
+	if n := len(batch.Items); n != 21 || batch.Items[1].Key != "1000" || batch.Items[20].Key != "last" {
+		t.Errorf("handed out %d keys, want each thousandth, in order, and the last", n)
+	}
+}
+
 // A queue that is full takes no new keys, and everything instead.
 func TestLimit(t *testing.T) {
 	t.Parallel()

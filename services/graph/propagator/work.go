@@ -1,0 +1,120 @@
+package propagator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// work is what is pending because of one uid, in a snapshot.
+type work struct {
+	lifecycle.Owed
+	due      lifecycle.Due
+	uid      uid.UID
+	node     *lifecycle.Node // nil if the object is absent
+	revision uint64          // of the row
+}
+
+// evaluate returns what is pending because of u. The row does not decide what is due:
+// kinds may have been registered since it was written.
+func evaluate(snap *state.Snapshot, u uid.UID, row state.OwedRow) work {
+	n := snap.Node(u)
+	pending, due := lifecycle.OwedWhen(snap, u, n)
+	return work{Owed: pending, due: due, uid: u, node: n, revision: row.Revision}
+}
+
+// filter selects the dependents that the work is about: all of an owner that is
+// absent; the valid ones of one that orphans them or waits for them; otherwise those
+// with invalid references, also while the owner waits, however long.
+func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
+	switch n := w.node; {
+	case n == nil:
+		return state.ClaimFilter{}
+	case w.Orphan:
+		return snap.ValidClaims(n, true)
+	case !n.Waiting():
+		return snap.ValidClaims(n, false)
+	}
+	all, valid := snap.Count(w.uid, lifecycle.Claims{}), lifecycle.Dependents(snap, w.node)
+	switch {
+	case valid.Pending() == 0:
+		return snap.ValidClaims(w.node, false)
+	case all.Pending() > valid.Pending():
+		return state.ClaimFilter{}
+	}
+	return snap.ValidClaims(w.node, true)
+}
+
+// Dependents of an owner that was never seen wait for it, each for its own time. A
+// row has the earliest of these times. From then until the last of them, the
+// dependents themselves are read to find out which are due.
+
+// dueStep is to what times are rounded up, so that rows that become due in quick
+// succession are evaluated together.
+const dueStep = 100 * time.Millisecond
+
+// partly reports whether some of the dependents to evaluate are not due.
+func (p *Propagator) partly(w *work) bool { return w.Judge && w.due.Last > p.now() }
+
+// delay drops the work of orphan and foregroundDeletion if an import session delays it,
+// and adds the row for the end of the session.
+func (p *Propagator) delay(w *work) {
+	if w.due.Begins > p.now() {
+		p.addAt(w.uid, dependents, w.due.Begins)
+		w.Orphan, w.Finish, w.Examine = false, "", 0
+	}
+}
+
+// dueNow reports whether dependents are due, and adds the row for the time at which
+// more are.
+func (r *round) dueNow(snap *state.Snapshot, w *work) bool {
+	now := r.p.now()
+	if w.due.First > now {
+		r.p.addAt(w.uid, dependents, w.due.First)
+		return false
+	}
+	if w.due.Imported { // an import session may delay some, and ends without a commit if nothing more is imported
+		r.p.addAt(w.uid, dependents, r.sessionEnd(snap, now))
+	}
+	return true
+}
+
+// sessionEnd is when the first of the open import sessions ends if nothing more is
+// imported; Never if none is open.
+func (r *round) sessionEnd(snap *state.Snapshot, now lifecycle.Time) lifecycle.Time {
+	if r.expires <= now {
+		r.expires = snap.SessionEnd(now)
+	}
+	return r.expires
+}
+
+// ripe returns those of the dependents that need not wait for u any longer, and adds
+// the row for the time at which the next need not.
+func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID) []uid.UID {
+	now := p.now()
+	next := lifecycle.Never
+	snap.Prefetch(list)
+	list = slices.DeleteFunc(list, func(d uid.UID) bool {
+		n := snap.Node(d)
+		if n == nil {
+			return true
+		}
+		waits := true
+		for i := range n.Owners {
+			if n.Owners[i].UID != u {
+				continue
+			}
+			c := lifecycle.Classify(snap, n, &n.Owners[i], now)
+			waits = waits && c.Class == lifecycle.Unknown
+			if c.Until != 0 {
+				next = min(next, c.Until)
+			}
+		}
+		return waits
+	})
+	p.addAt(u, dependents, next)
+	return list
+}
