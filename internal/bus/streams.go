@@ -80,7 +80,7 @@ func CallCapacity() (calls int, bytes int64) { return maxCalls, maxCallBytes }
 
 // LogConfig is the configuration of a realm's log. Nothing in it may lose or
 // delay a message: it is the only truth. The stream does not compress, as large
-// commits are compressed already (internal/envelope): a server that was killed
+// commits are compressed already (internal/codec/envelope): a server that was killed
 // reads the whole log again, and would decompress all of it, twice.
 func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/coppice-gc/coppice/internal/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

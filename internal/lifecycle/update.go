@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/objectcodec"
+	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

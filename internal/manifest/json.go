@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/coppice-gc/coppice/internal/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

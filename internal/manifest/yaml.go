@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/coppice-gc/coppice/internal/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

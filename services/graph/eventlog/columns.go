@@ -3,9 +3,9 @@ package eventlog
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/nodecodec"
-	"github.com/coppice-gc/coppice/internal/wire"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/nodecodec"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/internal/wire"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

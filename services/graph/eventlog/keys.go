@@ -7,9 +7,9 @@ import (
 	"hash"
 	"sync"
 
-	"github.com/coppice-gc/coppice/internal/envelope"
+	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/internal/wire"
 )
 
 // KeyID identifies a key without revealing it.

@@ -5,10 +5,10 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/nodecodec"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/internal/wire"
 )
 
 // Removals calls visit with the uids of the objects that a commit removes. It decodes

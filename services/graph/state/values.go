@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/nodecodec"
 )
 
 var errCorrupt = errors.New("malformed value")

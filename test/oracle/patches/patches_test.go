@@ -10,7 +10,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
-	"github.com/coppice-gc/coppice/internal/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 )
 
 // value draws a value. Objects in arrays have null only if nulls.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
-	"github.com/coppice-gc/coppice/internal/wire"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 )
 
 // TestOpenAndClose compares fields whose lengths take one to three bytes, one

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/coppice-gc/coppice/internal/wire"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/coppice-gc/coppice/internal/wire"
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 )
 
 // Bounds of compression.

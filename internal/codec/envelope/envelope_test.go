@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/internal/envelope"
+	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 

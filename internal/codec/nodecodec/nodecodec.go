@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/internal/wire"
 )
 
 // Field numbers of coppice.v1.Node and coppice.v1.NodeOwner.

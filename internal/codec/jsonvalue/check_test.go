@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/coppice-gc/coppice/internal/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 )
 
 func TestCheck(t *testing.T) {
