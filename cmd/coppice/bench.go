@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/coppice-gc/coppice/internal/bench"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 )
 
 // benchmark is a benchmark as a command.

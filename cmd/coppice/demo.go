@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 func (a *app) demoCommand() *cobra.Command {

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // 64 lists with a selector of 7 MiB took 3.2 GB, ignored their time and kept the process

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // S14: one processor and four make the same of the same objects, and remove each

@@ -49,7 +49,7 @@ var stages = []struct{ name, in string }{
 	{"graph service: resolve", "services/graph/resolve."},
 	{"processor: decide", "services/processor."},
 	{"graph service: requests and replies", "services/graph/api."},
-	{"client", "coppice/internal/bench."},
+	{"client", "coppice/cmd/coppice/bench."},
 	{"client", "coppice/client."},
 	{"NATS server", "nats-server/v2"},
 	{"NATS connections", "nats%2ego"},

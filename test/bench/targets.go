@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coppice-gc/coppice/internal/bench"
+	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 )
 
 // result is what `coppice bench -o json` prints.

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // Only its owner may read the data of `coppice up`.

@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/allinone"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/allinone"
 )
 
 // Config is how to deploy what is measured.
