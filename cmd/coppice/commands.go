@@ -9,7 +9,7 @@ func (a *app) commands() []*cobra.Command {
 		a.importCommand(),
 		a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand(), a.planCommand(), a.explainCommand(), a.treeCommand(), a.watchCommand(),
 		a.eventsCommand(), a.waitCommand(), a.verifyCommand(), a.rebuildCommand(), a.secretCommand(), a.parkedCommand(), a.finalizerCommand(),
-		a.natsConfigCommand(), a.benchCommand(),
+		a.apiResourcesCommand(), a.natsConfigCommand(), a.benchCommand(), a.versionCommand(),
 		a.graphCommand(), a.processorCommand(), a.finalizersCommand(), a.scannerCommand(),
 	}
 }

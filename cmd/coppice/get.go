@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -129,42 +129,21 @@ func (s *session) printer(f getFlags, qualified, list bool) printer {
 	}
 }
 
-// getKinds shows kinds for what they are: the words by which objects are named.
+// getKinds lists registered kinds, all or by name.
 func (s *session) getKinds(names []string, f getFlags) error {
-	wanted := map[string]bool{}
-	for _, n := range names {
-		wanted[n] = true
-	}
-	t := table{w: s.stdout}
-	if !f.noHeaders {
-		if err := t.text("NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"); err != nil {
-			return err
-		}
-	}
+	var found []client.Kind
+	missing := slices.Clone(names)
 	for _, k := range s.kinds.All() {
 		name := client.ResourceOf(k).String()
-		if len(names) > 0 && !wanted[name] {
+		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
-		delete(wanted, name)
-		var versions []string
-		for _, v := range k.Versions {
-			if k.Group == "" {
-				versions = append(versions, v.Name)
-			} else {
-				versions = append(versions, k.Group+"/"+v.Name)
-			}
-		}
-		if err := t.text(name, strings.Join(k.ShortNames, ","), strings.Join(versions, ","), strconv.FormatBool(client.Namespaced(k)), k.Kind); err != nil {
-			return err
-		}
+		missing = slices.DeleteFunc(missing, func(n string) bool { return n == name })
+		found = append(found, k)
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	var errs []error
-	for _, n := range names {
-		if wanted[n] && !f.ignoreNotFound {
+	errs := []error{s.kindsTable(found, f.noHeaders)}
+	for _, n := range missing {
+		if !f.ignoreNotFound {
 			errs = append(errs, &client.Error{Reason: client.NotFound, Message: fmt.Sprintf("%s %q not found", client.KindsResource, n)})
 		}
 	}

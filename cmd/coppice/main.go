@@ -1,6 +1,6 @@
-// Command coppice is Coppice: its services, and the tool that people use.
+// Command coppice runs Coppice's services, and is the command line client of a realm.
 //
-// Each file has one command or a family of them; root.go has their list.
+// Each file has one command or a family of commands; commands.go lists them.
 package main
 
 import (
@@ -28,7 +28,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	root := newRoot(stdin, stdout, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := checkCommand(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	var usage *usageError
 	switch {
 	case err == nil:

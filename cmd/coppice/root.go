@@ -2,13 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/user"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -68,19 +66,6 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	a.wrapArgs(root)
 	a.completeEverywhere(root)
 	return root
-}
-
-// unknownCommand refuses arguments of a command that has only sub-commands.
-func unknownCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	c.SuggestionsMinimumDistance = 2
-	meant := ""
-	if list := c.SuggestionsFor(args[0]); len(list) > 0 {
-		meant = "; did you mean " + strings.Join(list, " or ") + "?"
-	}
-	return fmt.Errorf("there is no command %q%s", args[0], meant)
 }
 
 // wrapArgs makes wrong arguments, of a command and those below it, a wrong call.
@@ -192,13 +177,4 @@ func (a *app) columns() int {
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// version is the version of the module, as the build knows it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "0.1.0-dev"
-	}
-	return info.Main.Version
 }

@@ -41,7 +41,7 @@ func (s *session) targets(args []string) ([]target, error) {
 	}
 	var list []target
 	for word := range strings.SplitSeq(args[0], ",") {
-		k, err := s.kinds.Find(word)
+		k, err := s.find(word)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,7 @@ func (s *session) byKey(args []string) ([]target, error) {
 		if word == "" || name == "" || strings.Contains(name, "/") {
 			return nil, wrong("%q is not TYPE/NAME", a)
 		}
-		k, err := s.kinds.Find(word)
+		k, err := s.find(word)
 		if err != nil {
 			return nil, err
 		}

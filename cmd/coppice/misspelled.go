@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+// notOffered are commands of kubectl that Coppice does not have, each with the reason.
+var notOffered = map[string]string{
+	"logs":         noContainers + "; 'coppice events TYPE/NAME' shows what happened to an object, and why",
+	"exec":         noContainers,
+	"attach":       noContainers,
+	"cp":           noContainers,
+	"debug":        noContainers,
+	"port-forward": noContainers,
+	"top":          noContainers + "; 'coppice bench' and the metrics show how busy the services are",
+	"run":          noContainers + "; 'coppice create -f FILE' creates the object",
+	"rollout":      "Coppice runs no controllers; 'coppice events TYPE/NAME' shows the history of an object",
+	"scale":        "Coppice runs no controllers; 'coppice patch TYPE/NAME -p PATCH' changes a field",
+	"expose":       "Coppice runs no controllers; 'coppice create -f FILE' creates the object",
+	"autoscale":    "Coppice runs no controllers; 'coppice create -f FILE' creates the object",
+	"auth":         "NATS has the users and their permissions; 'coppice nats-config' writes them",
+	"config":       "the connection comes from a NATS context: 'nats context ls' lists them, and --context selects one",
+	"cluster-info": "'coppice wait --idle' shows whether the services answer",
+}
+
+const noContainers = "Coppice stores objects and runs no containers"
+
+// checkCommand refuses an unknown command before its flags are parsed: a flag of a
+// command that does not exist cannot be explained.
+func checkCommand(root *cobra.Command, args []string) error {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	c, rest, err := root.Find(args)
+	if err != nil || !c.HasSubCommands() {
+		return nil // cobra reports the error
+	}
+	i := slices.IndexFunc(rest, func(a string) bool { return !strings.HasPrefix(a, "-") })
+	if i < 0 || strings.HasPrefix(rest[i], "__") { // how a shell asks for completions
+		return nil
+	}
+	if err := unknownCommand(c, rest[i:]); err != nil {
+		return &usageError{command: strings.TrimPrefix(c.CommandPath()+" ", root.Name()+" "), err: err}
+	}
+	return nil
+}
+
+// unknownCommand refuses arguments of a command that has only sub-commands.
+func unknownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if why, ok := notOffered[args[0]]; ok && !c.HasParent() {
+		return fmt.Errorf("there is no command %q: %s", args[0], why)
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return fmt.Errorf("there is no command %q%s", args[0], didYouMean(args[0], names))
+}
+
+// find returns the kind that a word means. If there is none the error names the kind
+// whose name is nearest.
+func (s *session) find(word string) (client.Kind, error) {
+	k, err := s.kinds.Find(word)
+	if err == nil {
+		return k, nil
+	}
+	var words []string
+	for _, k := range s.kinds.All() {
+		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
+	}
+	if meant := didYouMean(strings.ToLower(word), words); meant != "" {
+		return k, fmt.Errorf("realm %s has no kind %q%s", s.realm, word, meant)
+	}
+	return k, err
+}
+
+// didYouMean suggests the nearest of some words, nothing if none is near.
+func didYouMean(word string, words []string) string {
+	best, nearest := max(2, len(word)/4)+1, ""
+	for _, w := range words {
+		if w == "" {
+			continue
+		}
+		d := distance(word, w)
+		if len(word) > 2 && strings.HasPrefix(w, word) {
+			d = min(d, 1)
+		}
+		if d < best && d < len(w) {
+			best, nearest = d, w
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return "; did you mean " + nearest + "?"
+}
+
+// distance is the Levenshtein distance of two words, where an exchange of two
+// neighbouring letters counts once.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	rows := make([][]int, len(x)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(y)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		for j := 1; j <= len(y); j++ {
+			change := 1
+			if x[i-1] == y[j-1] {
+				change = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+change)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(x)][len(y)]
+}

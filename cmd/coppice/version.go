@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "version",
+		GroupID: "operate",
+		Short:   "Show the version of this program",
+		Long: `Version shows the version of this program, the Go release that built it, and the
+platform that it was built for. It does not connect to NATS.`,
+		Args: cobra.NoArgs,
+	}
+	c.RunE = func(*cobra.Command, []string) error {
+		if err := checkFormat(output, textFormats()...); err != nil {
+			return a.usage(c, err)
+		}
+		v := buildVersion{Version: version(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		if output == formatJSON {
+			return json.NewEncoder(a.stdout).Encode(v)
+		}
+		_, err := fmt.Fprintf(a.stdout, "coppice %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
+		return err
+	}
+	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
+	completeFlag(c, "output", textFormats()...)
+	return c
+}
+
+// buildVersion describes this program for other programs.
+type buildVersion struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+// version returns the version of the module, as recorded in the build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "0.1.0-dev"
+	}
+	return info.Main.Version
+}
