@@ -83,13 +83,13 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 
 // pendingNames says what each kind of pending work is, after a count.
 var pendingNames = map[string]string{
-	"judge":     "owners with dependents for processors",
+	"evaluate":  "owners with dependents for processors",
 	"orphan":    "owners that orphan dependents",
 	"finish":    "built-in finalizers to complete",
 	"finalize":  "objects with external finalizers",
 	"terminate": "objects that an agent ends",
-	"held":      "owners that wait for dependents",
-	"evict":     "namespaces and kinds that are emptied",
+	"blocked":   "owners that dependents block",
+	"drain":     "namespaces and kinds that are drained",
 }
 
 // pendingText lists pending work, apart from what does not count.

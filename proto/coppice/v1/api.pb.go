@@ -2715,7 +2715,7 @@ func (x *StatusReply) GetPending() []*PendingWork {
 // PendingWork counts one kind of pending work.
 type PendingWork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// judge, unknown, orphan, finish, finalize, terminate, held or evict, as in
+	// evaluate, unknown, orphan, finish, examine, finalize, terminate, blocked or drain, as in
 	// the metric coppice_graph_owed_rows.
 	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
 	// Owners whose dependents are pending; of finalize and terminate, objects

@@ -12,21 +12,21 @@ import (
 
 // The kinds of pending work, as metrics and StatusReply name them.
 const (
-	SortJudge     = "judge"     // dependents that processors can act on
+	SortEvaluate  = "evaluate"  // dependents that processors can act on
 	SortUnknown   = "unknown"   // dependents that only unknown owners keep
 	SortOrphan    = "orphan"    // dependents to be orphaned
 	SortFinish    = "finish"    // built-in finalizers that may be done
 	SortExamine   = "examine"   // owners that wait, and whose dependents are to be examined
 	SortFinalize  = "finalize"  // external finalizers to be called
 	SortTerminate = "terminate" // agents to be called
-	SortHeld      = "held"      // owners that are blocked by dependents which are being deleted
-	SortEvict     = "evict"     // namespaces and kinds whose contents are being deleted
+	SortBlocked   = "blocked"   // owners that are blocked by dependents which are being deleted
+	SortDrain     = "drain"     // namespaces and kinds whose contents are being deleted
 )
 
 // AllSorts are the kinds of pending work, in the order of replies.
-var AllSorts = []string{SortJudge, SortUnknown, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortHeld, SortEvict}
+var AllSorts = []string{SortEvaluate, SortUnknown, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortBlocked, SortDrain}
 
-var queueOf = map[string]string{SortJudge: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortEvict: bus.QueueEvict}
+var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueEvict}
 
 // How many dependents one count reads at most to distinguish work that processors can
 // do from dependents that only unknown owners keep. Rows beyond it count as work.
@@ -76,7 +76,7 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) 
 		for _, sort := range Sorts(row) {
 			// An owner with more dependents than are examined waits until their other
 			// owners are known.
-			if (sort == SortJudge || sort == SortExamine && row.Examine > lifecycle.MaxExamined) && !x.actionable(u) {
+			if (sort == SortEvaluate || sort == SortExamine && row.Examine > lifecycle.MaxExamined) && !x.actionable(u) {
 				sort = SortUnknown
 			}
 			c := stats[sort]
@@ -145,7 +145,7 @@ func Sorts(row state.OwedRow) []string {
 	case row.Judge && row.JudgeAt == lifecycle.Never:
 		sorts = append(sorts, SortUnknown)
 	case row.Judge:
-		sorts = append(sorts, SortJudge)
+		sorts = append(sorts, SortEvaluate)
 	}
 	if row.Orphan {
 		sorts = append(sorts, SortOrphan)
@@ -163,10 +163,10 @@ func Sorts(row state.OwedRow) []string {
 		sorts = append(sorts, SortTerminate)
 	}
 	if row.Held {
-		sorts = append(sorts, SortHeld)
+		sorts = append(sorts, SortBlocked)
 	}
 	if row.Evict {
-		sorts = append(sorts, SortEvict)
+		sorts = append(sorts, SortDrain)
 	}
 	return sorts
 }

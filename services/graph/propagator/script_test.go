@@ -25,7 +25,7 @@ import (
 // TestScripts plays the stories in testdata. What clients and workers do is
 // committed, and prints how the rows of pending work have changed:
 //
-//   - web: judge; since +0s, revision 103     a row was created, or changed
+//   - web: evaluate; since +0s, revision 103     a row was created, or changed
 //   - web                                     a row was deleted
 //
 // "publish" runs a round, and prints the messages that it publishes; "work" does
