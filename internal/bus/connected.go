@@ -7,9 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Connected returns nil while all connections are connected to NATS, and otherwise
-// why one is not, as far as that is known. A service that is not connected is not
-// ready.
+// Connected returns nil while all connections are connected to NATS, and otherwise why one
+// is not, if that is known. A service that is not connected is not ready.
 func Connected(conns ...*nats.Conn) error {
 	for _, nc := range conns {
 		switch {

@@ -225,14 +225,14 @@ func BenchRole(realms ...string) Role {
 // BenchFinalizer is the external finalizer that benchmarks answer.
 const BenchFinalizer = "bench.coppice.dev/answered"
 
-// LocalUser is the user of who connects to `coppice up` without a name. Only
-// the loopback interface is listened on, so whoever connects could change the
-// data's files as well; what is kept from them is what would break a realm by
-// mistake: the log and the services' own subjects.
+// LocalUser is the user of clients that connect to `coppice up` without a name. It listens
+// only on the loopback interface, so that such a client could change the files of the data
+// as well. Its role denies only what would break a realm by mistake: the log and the
+// services' own subjects.
 const LocalUser = "local"
 
-// LocalRole is that user's: the verbs of every actor, all external finalizers,
-// and any inbox, so that every NATS client works as it comes.
+// LocalRole is the role of LocalUser: the verbs of every actor, all external finalizers,
+// and any inbox, so that every NATS client works without configuration.
 func LocalRole(realms ...string) Role {
 	r := Role{
 		Name:      LocalUser,

@@ -351,9 +351,9 @@ func WarningsOf(realm, group, plural, namespace, uid string) string {
 	return Warning{Realm: realm, Group: group, Plural: plural, Namespace: namespace, UID: uid, Reason: "*"}.Subject()
 }
 
-// ParkedSubject is where a message is parked that came on the subject, with
-// that sequence. Calls of external finalizers have a subject each; chunks of
-// work share theirs, and are told apart by the sequence.
+// ParkedSubject is the subject on which a message with the subject and the sequence is
+// parked. Each call of an external finalizer has a subject of its own; chunks of work share
+// one, and are distinguished by the sequence.
 func ParkedSubject(realm, subject string, sequence uint64) string {
 	prefix := root + "." + realm + "."
 	rest := strings.TrimPrefix(subject, prefix)

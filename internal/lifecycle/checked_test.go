@@ -36,8 +36,8 @@ func TestCheckedIsDecidedAgain(t *testing.T) {
 	}
 }
 
-// TestCheckFindsEverything: what is wrong is told in one refusal, whoever has
-// found it.
+// TestCheckFindsEverything: one refusal has the causes that Check finds and those that
+// Create finds.
 func TestCheckFindsEverything(t *testing.T) {
 	t.Parallel()
 	r := lifecycletest.New()

@@ -60,7 +60,7 @@ type Error struct {
 	Reason  Reason
 	Message string
 
-	// The object, as far as it is known.
+	// The object. Fields are empty if they are not known.
 	Resource  string // "pods", "replicasets.apps"
 	Namespace string
 	Name      string

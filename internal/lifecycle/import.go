@@ -64,7 +64,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		Generation:    max(meta.GetGeneration(), 1),
 		CreationTime:  timeOfProto(meta.GetCreationTimestamp()),
 		Owners:        ownersOf(owners),
-		Finalizers:    withoutFinalizer(meta.GetFinalizers(), FinalizerContents), // it is told below whether something is in it
+		Finalizers:    withoutFinalizer(meta.GetFinalizers(), FinalizerContents), // added below if the container has contents
 		DeletionTime:  timeOfProto(meta.GetDeletionTimestamp()),
 		GracePeriod:   meta.DeletionGracePeriodSeconds,
 		ImportTime:    ctx.Now,
@@ -92,7 +92,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		node.Finalizers = withContents(ctx.View, node, node.Finalizers)
 	}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
-		// It was on its way out and nothing held it: its removal is all that was missing.
+		// It was being deleted and nothing blocked its removal.
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
 			Warnings: append(warnings, "not imported: the object was being deleted and nothing held it")}, nil
 	}
@@ -169,7 +169,7 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 	keepInitialized(was, old, node, body)
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
-		// Nothing holds it any more.
+		// Nothing blocks its removal any more.
 		event := deleted(was, coppicev1.Reason_REASON_REQUESTED, 0)
 		if was.Terminating() {
 			event = deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)

@@ -10,10 +10,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Initializers complete an object before others see it (A8, seed 000). Those
-// that are pending hide the object from whoever does not ask for such objects;
-// they remove themselves in order, and with the last the object is seen. One
-// that fails says so in the result, and the object is deleted.
+// Initializers complete an object before others see it (A8, seed 000). While initializers
+// are pending, the object is hidden from requests that do not ask for such objects. They
+// remove themselves in order; when the last is removed the object becomes visible. If one
+// fails it sets the result, and the object is deleted.
 
 // initializationFailure is the status of a result (seed 000).
 const initializationFailure = "Failure"
@@ -22,8 +22,8 @@ const initializationFailure = "Failure"
 // of them has failed. Commands and the collector treat it as any other.
 func (n *Node) Uninitialized() bool { return len(n.Initializers) > 0 || n.InitializationFailed }
 
-// Read is Find for whoever reads: an uninitialized object is there for those
-// who ask for such objects.
+// Read is Find for read requests: it finds an uninitialized object only if uninitialized
+// is true.
 func Read(v View, k Key, uninitialized bool) (*Node, *Error) {
 	n, err := Find(v, k)
 	if err == nil && n.Uninitialized() && !uninitialized {
@@ -127,8 +127,8 @@ func failed(ctx *Context, at Key, n *Node) []Event {
 	})
 }
 
-// validateImportedInitializers checks what only import takes: an object whose
-// initialization has failed is on its way out.
+// validateImportedInitializers checks what only import accepts: an object whose
+// initialization has failed, which must be terminating.
 func validateImportedInitializers(k Key, m *coppicev1.ObjectMeta) []Cause {
 	causes := validatePending(k, m.GetInitializers())
 	result := m.GetInitializers().GetResult()
@@ -139,8 +139,8 @@ func validateImportedInitializers(k Key, m *coppicev1.ObjectMeta) []Cause {
 	return causes
 }
 
-// keepInitialized puts right what an import says of the initialization of an
-// object that is there: it is not taken back.
+// keepInitialized corrects the initializers of an import onto an existing object: an
+// import does not undo initialization.
 func keepInitialized(was *Node, old *coppicev1.Body, node *Node, body *coppicev1.Body) {
 	if !follows(was.Initializers, node.Initializers) {
 		node.Initializers = was.Initializers
@@ -150,7 +150,8 @@ func keepInitialized(was *Node, old *coppicev1.Body, node *Node, body *coppicev1
 	}
 }
 
-// waitsFor says for which initializers an object waits, behind that it exists.
+// waitsFor returns the end of the message that an object exists: the initializers that it
+// waits for.
 func waitsFor(n *Node) string {
 	if n == nil || len(n.Initializers) == 0 {
 		return ""

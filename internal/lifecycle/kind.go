@@ -48,8 +48,7 @@ type KindSpec struct {
 	ShortNames []string      `json:"shortNames,omitempty"`
 	Scope      string        `json:"scope"`
 	Versions   []KindVersion `json:"versions"`
-	// GracefulDeletion is nil for kinds whose objects are removed at once
-	// when nothing holds them: almost all.
+	// GracefulDeletion is nil for kinds without graceful deletion: almost all.
 	GracefulDeletion *GracefulDeletion `json:"gracefulDeletion,omitempty"`
 	// ObservesGeneration: the controllers of the kind report in
 	// status.observedGeneration what they have seen. The built-in finalizers

@@ -80,7 +80,7 @@ func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifec
 }
 
 // collectable reports whether the collector may delete n: it has references,
-// and each is known not to hold it.
+// and none of its owners keeps it or may keep it.
 func (o oracle) collectable(n *lifecycle.Node, now lifecycle.Time) bool {
 	return n.DeletionTime == 0 && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(r lifecycle.OwnerReference) bool {
 		return o.holds(n, r) || o.unknown(n, r, now)
@@ -111,7 +111,7 @@ func (o oracle) dependents(n *lifecycle.Node) (all, blocking int) {
 
 // delaying are the dependents for which n waits when it is deleted in the
 // foreground (A13): those that block, and of the others those that are not
-// terminating, unless nothing is known of an owner of theirs and none holds them.
+// terminating, unless one of their owners is unknown and none keeps the dependent.
 func (o oracle) delaying(n *lifecycle.Node) int {
 	count := 0
 	for _, u := range o.UIDs() {

@@ -131,8 +131,8 @@ func TestArrival(t *testing.T) {
 //
 // R3: what its deletion in the background takes, one in the foreground takes as well.
 // In a forest without finalizers it takes nothing else; but where the background
-// leaves an object on its way, such as a namespace that waits for what is in it, that
-// one still owns its dependents.
+// leaves an object terminating, such as a namespace that waits for its contents, that
+// object still owns its dependents.
 func TestForegroundTakesMore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

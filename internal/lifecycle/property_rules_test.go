@@ -113,8 +113,8 @@ func checkSafe(t *rapid.T, before *lifecycletest.Realm, verb string, e *lifecycl
 	}
 }
 
-// checkRemoval: an object goes only if nothing holds it, or nothing would after
-// the step that removes it (S3).
+// checkRemoval: an object is removed only if nothing blocks its deletion after the step
+// that removes it (S3).
 func checkRemoval(t *rapid.T, verb string, e *lifecycle.Event, was *lifecycle.Node) {
 	if !slices.Equal(e.Finalizers, was.Finalizers) {
 		t.Fatalf("%s removed %+v, and tells of %q", verb, was, e.Finalizers)

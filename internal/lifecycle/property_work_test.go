@@ -78,8 +78,8 @@ func applied(r *lifecycletest.Realm, events []lifecycle.Event) *lifecycletest.Re
 	return next
 }
 
-// checkStrip: of an object with a solid owner all references go that are known
-// not to hold it, and no other (A12.7).
+// checkStrip: exactly the dangling and waiting references of an object with a solid owner
+// are removed (A12.7).
 func checkStrip(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
 	solid := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return o.holds(n, ref) })
@@ -103,9 +103,9 @@ func checkStrip(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	}
 }
 
-// checkOrphan: an owner that orphans is parted from an object that has a true
-// reference to it. What held the object besides still holds it; and if nothing
-// is left it is not because of that owner that it would be deleted (S8, S9, A15).
+// checkOrphan: an object with a valid reference to an owner that orphans loses that
+// reference. Other owners that kept the object still keep it; if none is left, the object
+// is not deleted because of that owner (S8, S9, A15).
 func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	o := oracle{r}
 	mine := func(ref lifecycle.OwnerReference) bool { return o.owner(n, ref) == owner }

@@ -114,7 +114,7 @@ func because(r coppicev1.Reason, cause uint64) string {
 	return fmt.Sprintf("; because %s (%d)", why, cause)
 }
 
-// fields are what can be told of an object.
+// fields returns the fields of an object that scripts can print.
 func fields(n *lifecycle.Node, b *coppicev1.Body) map[string]string {
 	grace := "none"
 	if n.GracePeriod != nil {

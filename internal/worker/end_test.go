@@ -92,8 +92,8 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// Whoever is not there is not waited for: what was begun ends at once, and is
-// given back.
+// If the peer is not available, running handlers are canceled at once, and their messages
+// are returned to the queue.
 func TestPeerGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()

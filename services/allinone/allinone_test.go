@@ -114,8 +114,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// When a service ends, everything does, and why is told: also to who waits for
-// it to be ready.
+// When a service ends, all end, and the reason is returned, also to callers that wait until
+// the service is ready.
 func TestServiceFails(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -1,10 +1,10 @@
-// Package processor is the garbage processor: it takes chunks of dirty objects,
-// asks a replica for what is needed to judge them, judges them, and proposes to
-// the writer what is to be collected or stripped of references.
+// Package processor is the garbage processor. It takes chunks of dirty objects, asks a
+// replica to resolve them, evaluates them, and proposes to the writer which to collect and
+// which to strip of references.
 //
-// It is stateless, and any number of them share the work. What it proposes the
-// writer judges again, so a processor that looks at an old state, handles a
-// chunk twice or dies in the middle of one does no harm.
+// A processor is stateless, and any number of them share the work. The writer evaluates
+// each proposal again, so that a processor that reads an old state, handles a chunk twice
+// or crashes does no harm.
 package processor
 
 import (
@@ -147,9 +147,9 @@ func permanent(err error) error {
 	return worker.Permanent(err)
 }
 
-// judge resolves objects at a revision or later, judges them, and proposes. It
-// returns those for which the writer came to another verdict, and the revision
-// at which it did.
+// judge resolves objects at a revision or later, evaluates them, and proposes. It returns
+// the objects for which the writer reached another decision, and the revision at which it
+// did.
 func (p *processor) judge(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
 	var facts coppicev1.ResolveReply
 	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)

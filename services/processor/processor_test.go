@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
 
-// facts is what a replica tells of an object.
+// facts are what a replica's reply says about an object.
 type facts struct {
 	uid     string
 	traits  lifecycle.Traits
@@ -147,8 +147,8 @@ func unpack(t *testing.T, packed []byte) string {
 
 func accept(*coppicev1.ProposeRequest) *coppicev1.ProposeReply { return &coppicev1.ProposeReply{} }
 
-// What is proposed is what the rules say of the facts (A12), of the chunk's
-// objects and of those that are told beside them.
+// The proposal is the decision of the rules (A12) on the chunk's objects and on the closure
+// in the reply.
 func TestProposes(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()

@@ -1,7 +1,6 @@
-// Package scanner walks through all objects, at a bounded rate, and has those
-// judged that have a reference which does not hold them; and it has published
-// again what is owed for long. It is what makes messages mere hints: whatever
-// was lost, it is found.
+// Package scanner walks all objects at a bounded rate, and enqueues those with a reference
+// that is dangling or waiting. It also asks to republish work that has been pending for
+// long. Because of it work messages are only hints: lost ones delay work and lose none.
 package scanner
 
 import (

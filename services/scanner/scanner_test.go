@@ -27,8 +27,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
 
-// page is what is told of some objects of a kind: for each uid the class of
-// its one owner.
+// page is a page of a walk of a kind: for each uid the class of its one owner.
 type page map[string]lifecycle.Class
 
 const (

@@ -109,7 +109,7 @@ func (c *Config) Complete() error {
 	return nil
 }
 
-// UserName is the name of the user, as far as the client knows it: that of the
+// UserName is the name of the user, if the client knows it: that of the
 // flags, of the environment, of the context, or of the credentials; empty for an
 // nkey, of which only the server knows whose it is.
 func (c *Config) UserName() (string, error) {

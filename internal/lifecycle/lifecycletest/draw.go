@@ -206,8 +206,8 @@ func (r *Realm) drawImport(t *rapid.T) Command {
 	})
 }
 
-// known are the coordinates that the object with this uid has, had, or is
-// said to have, as far as such an object can exist.
+// known returns the coordinates that the object with this uid has or had, and those that
+// references claim, unless no such object can exist.
 func (r *Realm) known(u uid.UID) []lifecycle.Coordinates {
 	var list []lifecycle.Coordinates
 	if n := r.nodes[u]; n != nil {

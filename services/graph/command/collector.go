@@ -21,8 +21,8 @@ type batch struct {
 // their owners.
 const readAhead = 4096
 
-// each calls decide for the objects in order, as far as their events fit.
-// Objects that are gone are passed over.
+// each calls decide for the objects in order, until their events do not fit into the
+// commit. It skips objects that do not exist.
 func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
 	for len(b.left) > 0 {
 		if b.fetched == 0 {

@@ -275,8 +275,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A batch of several objects tells of each what became of it; an atomic one
-// that has a refusal is refused, says which, and does nothing.
+// The reply to a batch has a result for each object. An atomic batch with a refusal is
+// refused, names the object, and changes nothing.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	b := start(t)

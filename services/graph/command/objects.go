@@ -35,7 +35,7 @@ type Objects struct {
 	Atomic bool
 	// DryRun: answer as if, and change nothing.
 	DryRun bool
-	// Whole: answer with whole objects, however many there are.
+	// Whole: the reply has all fields of the objects, also of more than one.
 	Whole bool
 	// Session is the import session that the objects come in, and Close
 	// whether it ends with them.
@@ -104,7 +104,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	return finished, err
 }
 
-// each decides the objects that are still to be decided, as far as they fit.
+// each decides the remaining objects, until their events do not fit into the commit.
 func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
 	ahead := len(o.results)
 	for len(o.results) < o.Count {
@@ -219,8 +219,8 @@ func (o *Objects) room(d *writer.Decision) int {
 	return max(smallestResult, o.largest(d)-o.size-rest*smallestResult)
 }
 
-// fit returns the next result as far as there is room for it in the reply, and
-// for at least the smallest of those that are still to come, and its size.
+// fit returns the next result and its size. It shortens the result if the reply would
+// otherwise have no room for the smallest form of the remaining results.
 func (o *Objects) fit(d *writer.Decision, r *coppicev1.Result) (*coppicev1.Result, int) {
 	size := sizeOf(r)
 	if o.Count == 1 || size <= o.room(d) {

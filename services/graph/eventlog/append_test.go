@@ -203,9 +203,8 @@ func TestLateAcknowledgement(t *testing.T) {
 	b.has(1)
 }
 
-// A refusal of an earlier attempt that comes while another commit is appended is
-// not one of that: whoever took it for one would say of what is in the log that it
-// is not.
+// A refusal of an earlier attempt that arrives while another commit is appended must not
+// be taken for a refusal of that commit, which is in the log.
 func TestLateRefusal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -270,7 +269,7 @@ func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 	b.has(1, 2)
 }
 
-// An append that may still be on its way is not given up as not stored.
+// Append never reports failure while the message may still be stored.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -305,7 +304,7 @@ func TestServerRestart(t *testing.T) {
 	b.has(1, 2)
 }
 
-// What the stream refuses, whoever asks, is an error, and nothing is in doubt.
+// A message that the stream always refuses is an error, and leaves nothing in doubt.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -321,9 +320,9 @@ func TestRefused(t *testing.T) {
 	b.has()
 }
 
-// A refusal is believed only if the log has got as far as was expected. A
-// replica that became the leader may have to catch up, and what it had accepted
-// before may be lost: then the append is to be tried again.
+// A refusal is final only if the log has reached the expected position. A server that has
+// become the leader may have to catch up, and may lose what it had accepted: then the
+// append must be tried again.
 func TestLogBehindExpectation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -57,8 +57,8 @@ type Holder struct {
 type Config struct {
 	Realm  string
 	Holder Holder
-	// TTL is after how long a lease that is not renewed is gone; 5 s if zero.
-	// It is that of the bucket, whose creator was told it: see open.
+	// TTL is the time after which a lease that is not renewed expires; 5 s if zero.
+	// If the bucket exists already, its TTL counts: see open.
 	TTL      time.Duration
 	Replicas int
 	Log      *slog.Logger

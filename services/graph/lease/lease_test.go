@@ -270,8 +270,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A process that was told another ttl must not shorten the leases of others,
-// who rely on theirs.
+// A process that is configured with another TTL must not shorten the leases of other
+// processes, which rely on theirs.
 func TestOtherTTL(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// What is left in a namespace that is being deleted is counted, as far as that
-// is cheap; in one that is not, it is not looked at.
+// The contents of a namespace that is being deleted are counted up to a limit; the contents
+// of other namespaces are not read.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

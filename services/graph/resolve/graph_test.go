@@ -89,8 +89,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// Each owner is told with its class and the reason, each object with the
-// number of those that are owned by it.
+// The reply has the class of each owner and the reason, and the number of each object's
+// dependents.
 func TestGraphTellsClasses(t *testing.T) {
 	t.Parallel()
 	r := family(t)
@@ -112,7 +112,8 @@ func TestGraphTellsClasses(t *testing.T) {
 	}
 }
 
-// What is asked for is told with what is owed because of it and of its owners.
+// The reply has the pending work because of each requested object and because of its
+// owners.
 func TestGraphTellsOwed(t *testing.T) {
 	t.Parallel()
 	r := family(t)

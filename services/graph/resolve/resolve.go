@@ -13,12 +13,12 @@ import (
 
 // Resolve resolves objects as of a snapshot, at the time now.
 //
-// Beyond them, at most closure more are resolved: dependents that have to be
-// collected once objects before them are gone. They are found through objects
-// that go at once; their classes hold on the assumption that these do, which
-// the writer finds true if it collects in the same order.
+// It also resolves at most closure dependents that have to be collected once the objects
+// before them are removed. It follows objects that their collection removes at once. The
+// classes of these dependents assume that removal; the assumption is true for the writer
+// if it collects in the same order.
 //
-// warn is told of references that somebody should look at; nil for nobody.
+// warn is called for references that an operator should look at; it may be nil.
 func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) *coppicev1.ResolveReply {
 	r := resolver{
 		warn:  warn,
@@ -42,8 +42,8 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 	return r.reply
 }
 
-// Warn is told of an owner reference of an object, and of the reason of the
-// warning that it deserves.
+// Warn is called with an owner reference of an object, and with the reason of the warning
+// that it deserves.
 type Warn func(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string)
 
 // assumption is a snapshot without the objects that are assumed to be gone.

@@ -93,7 +93,7 @@ func TestClosure(t *testing.T) {
 	check(t, verdicts(t, r, 100, "b"), "b: keep")
 }
 
-// What a finalizer holds stays for a while, and so does what it owns.
+// An object that a finalizer blocks stays for a while, and so do its dependents.
 func TestClosureEndsAtFinalizers(t *testing.T) {
 	t.Parallel()
 	check(t, verdicts(t, chain(t, "b"), 100, "a"), "a: collect, b: collect")
@@ -119,8 +119,8 @@ func TestClosureMeetsAgain(t *testing.T) {
 	check(t, verdicts(t, r, 100, "b", "a", "both"), "b: collect, a: collect, both: collect, below: collect")
 }
 
-// What is not there has nothing to be said of; what is not known, or still
-// held, is told as it is.
+// An absent object has no traits. Objects with unknown owners, and objects that something
+// blocks, have the traits and classes of their state.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

@@ -10,14 +10,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/crew"
 )
 
-// failures is how a State learns that Pebble cannot write. Pebble tells it in
-// three ways: by the error of a call; by an event, for work in the background,
-// which it tries again for ever; and, where it does not know what is on disk,
-// by a call of its logger that is to end the process. While it tries again,
-// calls may wait for ever.
+// failures detects that Pebble cannot write. Pebble reports that in three ways: by the
+// error of a call; by an event, for background work, which it retries without end; and, if
+// it does not know what is on disk, by a call of its logger's Fatalf. While it retries,
+// calls may block for ever.
 //
-// A State ends at the first of them, so that nothing waits, and whoever runs it
-// says what to do. It implements pebble.Logger.
+// A State fails at the first report, so that no caller blocks; the owner of the State
+// decides what to do. failures implements pebble.Logger.
 type failures struct {
 	failed chan struct{} // closed after the first
 	crew   *crew.Crew    // for what may wait for ever
@@ -71,8 +70,8 @@ func (*failures) Infof(string, ...any) {}
 // Errorf implements pebble.Logger.
 func (*failures) Errorf(string, ...any) {}
 
-// Fatalf implements pebble.Logger. It ends the goroutine that calls it, which
-// lets go of its locks: one of Pebble's own, or one of guard.
+// Fatalf implements pebble.Logger. It ends the calling goroutine, which releases its locks:
+// one of Pebble's goroutines, or one of guard.
 func (f *failures) Fatalf(format string, args ...any) {
 	f.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()

@@ -22,7 +22,7 @@ import (
 type folded struct {
 	s  *state.State
 	tx *state.Tx
-	// owed has the rows as Flush told of them.
+	// owed has the rows that Flush returned.
 	owed map[uid.UID]state.OwedRow
 }
 

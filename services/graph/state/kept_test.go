@@ -73,7 +73,7 @@ func TestBeginRemembers(t *testing.T) {
 	k := newKept(t)
 	a := uid.MustParse("u-a")
 	k.commit(nil, k.creation("a"))
-	// Whoever looks it up from now on does not find it.
+	// A later lookup does not find it.
 	for _, key := range [][]byte{keyOfUID(tableNode, a), nameKey(nil, k.kind.Resource(), "", "a")} {
 		if err := k.s.db.Delete(key, pebble.NoSync); err != nil {
 			t.Fatal(err)

@@ -73,9 +73,9 @@ func splitNameKey(key []byte) (resource, namespace, name string) {
 	return resource, namespace, name
 }
 
-// claimHash stands for a claim in the keys of edges. Were two claims to
-// collide, an edge scan would find dependents of both; what a dependent claims
-// is told by its node, and how many do by the counters.
+// claimHash returns the hash of a claim that the keys of edges have. If two claims
+// collided, a scan of edges would find the dependents of both. The node of a dependent has
+// its claims, and the counters have the number of dependents for each claim.
 func claimHash(c lifecycle.Coordinates) uint64 {
 	var room [256]byte
 	return xxhash.Sum64(appendClaim(room[:0], c))

@@ -8,16 +8,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// minRun is from how many objects on those that go together, and lie together,
-// are deleted by the range of their keys: their nodes, their bodies and, of those
-// with the same owner, their edges. A range costs about as much as a row, once,
-// and spares the rows of all objects in it: in memtables, in flushes and in
-// compactions.
+// minRun is the smallest number of neighbouring objects whose rows are deleted by range:
+// their nodes, their bodies and, if they have the same owner, their edges. A range costs
+// about as much as one row, and saves the rows of all objects in it: in memtables, flushes
+// and compactions.
 const minRun = 8
 
-// rangesPerObject is how many ranges a memtable may have, at the most, for each
-// object that is to be deleted by another. All of them are put in order again for
-// whoever reads first after one was added.
+// rangesPerObject is the maximum number of ranges in a memtable for each object of a run.
+// The first reader after a range was added sorts all ranges of the memtable again.
 const rangesPerObject = 2
 
 // runs returns how many objects there are in the run that begins with each, 0 if

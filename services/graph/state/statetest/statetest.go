@@ -24,8 +24,8 @@ import (
 type Realm struct {
 	*state.State
 	Clock lifecycle.Time
-	// Begin is called before a commit, and tells of which resources the
-	// changes are wanted; Flushed is called after it.
+	// Begin is called before a commit. The function that it returns reports whether
+	// changes of a resource are recorded. Flushed is called after the commit.
 	Begin   func() (watched func(resource string) bool)
 	Flushed func(revision uint64, changes []state.Change, owed []state.OwedChange)
 
