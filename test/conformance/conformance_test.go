@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"unicode/utf8"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/test/internal/module"
@@ -23,6 +24,11 @@ func TestPageIsCurrent(t *testing.T) {
 	}
 	if len(citations) < 200 {
 		t.Errorf("%d citations were found", len(citations))
+	}
+	for i, line := range strings.Split(string(page), "\n") {
+		if utf8.RuneCountInString(line) > 200 {
+			t.Errorf("line %d has more than 200 characters: %s", i+1, line)
+		}
 	}
 	if err := compare(filepath.Join(root, filepath.FromSlash(pageFile)), page); err != nil {
 		t.Error(err)

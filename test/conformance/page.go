@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode"
 )
 
 const head = `# Conformance
 
-Which test shows which rule of [semantics.md](semantics.md) (A) and which of its properties (S, L, R), which scenario of
-Kubernetes' own tests of its garbage collector, registry and end-to-end suite (C), and which case that Kubernetes gets wrong
-(X). Every test named here passes.
+This page names the tests of each rule of [semantics.md](semantics.md) (A), of its properties (S, L, R), of each scenario of
+Kubernetes' own tests of its garbage collector, registry and end-to-end suite (C), and of cases that Kubernetes gets wrong (X).
+Every test named here passes.
 
-This page is generated from the tests by ` + "`make conformance`" + `; a test says itself what it shows, and CI fails if the page
-says something else, or if an id is missing.
+` + "`make conformance`" + ` generates the page from comments in the tests. CI fails if the page is out of date, or if an id is missing.
 
 - **passes**: the tests named show it. They would fail without it.
-- **passes in part**: the same, but for what is said.
-- **gateway**: it exists only on HTTP, and belongs to the Kubernetes-style gateway.
+- **passes in part**: the same, except for what is said.
+- **gateway**: it exists only in HTTP, and belongs to the Kubernetes API gateway.
 - **no counterpart**: a detail of Kubernetes' informers, caches, discovery or debugging that Coppice does not have.
 - **open**: not shown yet.
 
@@ -44,10 +44,11 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 		shown[c.ID] = append(shown[c.ID], c)
 	}
 	var wrong []error
-	counts := map[string]int{}
-	tables := &strings.Builder{}
+	summary, details := &strings.Builder{}, &strings.Builder{}
+	total := map[string]int{}
 	for _, s := range catalogue {
-		_, _ = fmt.Fprintf(tables, "\n## %s\n\n| id | what | result | shown by |\n|---|---|---|---|\n", s.title)
+		_, _ = fmt.Fprintf(details, "\n## %s\n", s.title)
+		counts := map[string]int{}
 		for _, it := range s.items {
 			tests := shown[it.id]
 			delete(shown, it.id)
@@ -55,9 +56,12 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 				wrong = append(wrong, err)
 			}
 			counts[it.remark]++
-			_, _ = fmt.Fprintf(tables, "| %s | %s | %s | %s |\n", it.id, escaped(it.title), nameOf(it.remark), it.cell(tests))
+			total[it.remark]++
+			it.write(details, tests)
 		}
+		row(summary, fmt.Sprintf("[%s](#%s)", s.title, anchor(s.title)), counts)
 	}
+	row(summary, "**all**", total)
 	for _, c := range citations {
 		if _, left := shown[c.ID]; left {
 			wrong = append(wrong, fmt.Errorf("%s:%d: there is no behaviour %s", c.File, c.Line, c.ID))
@@ -68,11 +72,13 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 	}
 	var page strings.Builder
 	page.WriteString(head)
-	page.WriteString("| result | ids |\n|---|---|\n")
+	page.WriteString("| section |")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(&page, "| %s | %d |\n", r.name, counts[r.remark])
+		page.WriteString(" " + r.name + " |")
 	}
-	page.WriteString(tables.String())
+	page.WriteString("\n|---" + strings.Repeat("|---", len(results)) + "|\n")
+	page.WriteString(summary.String())
+	page.WriteString(details.String())
 	return []byte(page.String()), nil
 }
 
@@ -90,25 +96,73 @@ func (it item) check(tests []citation) error {
 	return nil
 }
 
-// cell has one line for each script or test function.
-func (it item) cell(tests []citation) string {
-	var lines []string
-	last := ""
-	for _, t := range tests {
-		test := fmt.Sprintf("[%s %s](%s)", t.Package, t.Test, path.Join("..", t.File))
-		if test == last {
-			lines[len(lines)-1] += "; " + escaped(t.Says)
-			continue
+// row writes a row of the summary.
+func row(w *strings.Builder, name string, counts map[string]int) {
+	_, _ = fmt.Fprintf(w, "| %s |", name)
+	for _, r := range results {
+		_, _ = fmt.Fprintf(w, " %d |", counts[r.remark])
+	}
+	w.WriteString("\n")
+}
+
+// write writes an item: its rule, and a list with a point for each script or test
+// function.
+func (it item) write(w *strings.Builder, tests []citation) {
+	w.WriteString("\n" + wrapped(fmt.Sprintf("**%s** (%s). %s", it.id, nameOf(it.remark), escaped(it.title)), "") + "\n")
+	if len(tests) > 0 || it.also != "" || it.why != "" {
+		w.WriteString("\n")
+	}
+	point := func(text string) { w.WriteString(wrapped("- "+text, "  ") + "\n") }
+	for i := 0; i < len(tests); {
+		t := tests[i]
+		says := []string{escaped(t.Says)}
+		for i++; i < len(tests) && tests[i].File == t.File && tests[i].Test == t.Test; i++ {
+			says = append(says, escaped(tests[i].Says))
 		}
-		last = test
-		lines = append(lines, test+": "+escaped(t.Says))
+		point(fmt.Sprintf("[%s %s](%s): %s", t.Package, t.Test, path.Join("..", t.File), strings.Join(says, "; ")))
 	}
 	for _, text := range []string{it.also, it.why} {
 		if text != "" {
-			lines = append(lines, escaped(text))
+			point(escaped(text))
 		}
 	}
-	return strings.Join(lines, "<br>")
+}
+
+// width is the longest line that wrapped writes, unless a word is longer.
+const width = 140
+
+// wrapped breaks text into lines, each but the first after indent.
+func wrapped(text, indent string) string {
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case length+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			length = len(indent)
+		default:
+			b.WriteString(" ")
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	return b.String()
+}
+
+// anchor is the anchor of a heading, as GitHub makes it.
+func anchor(title string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		default:
+			return -1
+		}
+	}, title)
 }
 
 var escaped = strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace
