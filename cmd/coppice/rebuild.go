@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -81,7 +81,7 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 		return err
 	}
 	start := a.now()
-	done, err := graph.Replay(ctx, nc, f.realm, states, secrets)
+	done, err := replay.Rebuild(ctx, nc, f.realm, states, secrets)
 	if errors.Is(err, state.ErrLocked) {
 		return a.running(states)
 	}

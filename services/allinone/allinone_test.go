@@ -17,6 +17,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -132,7 +133,7 @@ func TestServiceFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mismatch *graph.MismatchError
+	var mismatch *replay.MismatchError
 	if err := s.Await(ctx); !errors.As(err, &mismatch) {
 		t.Errorf("awaited: %v", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -57,7 +57,7 @@ func TestMismatch(t *testing.T) {
 		// one from before that.
 		log  func(t *testing.T, server, older string) string
 		want string
-		has  []string // once the state was made anew
+		has  []string // once the state was created again
 	}{
 		"went backwards": {
 			log:  func(_ *testing.T, _, older string) string { return older },
@@ -73,7 +73,7 @@ func TestMismatch(t *testing.T) {
 			want: "it is another history",
 			has:  []string{"one", "x1", "x2", "x3", "x4", "x5"},
 		},
-		"was made anew": {
+		"was created again": {
 			log: func(t *testing.T, server, _ string) string {
 				t.Helper()
 				n := testkit.StartNATS(t, natsd.Config{Dir: server})
@@ -86,7 +86,7 @@ func TestMismatch(t *testing.T) {
 				run(t, server, t.TempDir(), creating(t, "anew"))
 				return server
 			},
-			want: "was made anew",
+			want: "was created again",
 			has:  []string{"anew"},
 		},
 		"is gone": {
@@ -112,7 +112,7 @@ func TestMismatch(t *testing.T) {
 			was := lastOf(t, js)
 			s := serve(t, graphConn(t, n), dir, nil)
 			err := s.wait(ctx)
-			var mismatch *graph.MismatchError
+			var mismatch *replay.MismatchError
 			if !errors.As(err, &mismatch) || mismatch.Realm != realm {
 				t.Fatalf("got %v", err)
 			}
@@ -168,7 +168,7 @@ func TestUnfinishedState(t *testing.T) {
 	}
 	for range 2 { // it is refused, and stays as it is
 		ctx := testkit.Context(t)
-		var mismatch *graph.MismatchError
+		var mismatch *replay.MismatchError
 		if err := serve(t, graphConn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})), dir, nil).wait(ctx); !errors.As(err, &mismatch) {
 			t.Fatalf("without its log: %v", err)
 		}
@@ -177,7 +177,7 @@ func TestUnfinishedState(t *testing.T) {
 		ctx := testkit.Context(t)
 		has(ctx, t, application(t, n), "one")
 		if d := verify(ctx, t, n).GetDifference(); d != "" {
-			t.Errorf("the state that was made anew differs: %s", d)
+			t.Errorf("the state that was created again differs: %s", d)
 		}
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -158,7 +159,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.clock.Compare() // which needs a log
 	begun := time.Now()
 	if err := r.await(ctx, func(ctx context.Context) error {
-		return checkLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.Patience())
+		return replay.CheckLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.Patience())
 	}); err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (r *realm) openLog(ctx context.Context) error {
 		}
 		switch {
 		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
-			return &MismatchError{Realm: r.name, Dir: r.dir(), What: fmt.Sprintf("the stream of the log, %s, is gone, and the state has seen %d commits of it", bus.LogStream(r.name), seen)}
+			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), What: fmt.Sprintf("the stream of the log, %s, is gone, and the state has seen %d commits of it", bus.LogStream(r.name), seen)}
 		case err != nil:
 			return err
 		}
@@ -264,7 +265,7 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !bus.IsNotReady(err) && !errors.Is(err, errBehind):
+		case !bus.IsNotReady(err) && !errors.Is(err, replay.ErrBehind):
 			return err
 		case err.Error() != said:
 			said = err.Error()
@@ -375,8 +376,8 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	if err := r.catchUp(ctx, f); err != nil {
 		return nil, err
 	}
-	if f.total > 0 {
-		r.log.Info("caught up with the log", "sequence", f.chain.Sequence, "revision", f.chain.Revision, "events", f.total, "seconds", time.Since(start).Seconds())
+	if f.Events() > 0 {
+		r.log.Info("caught up with the log", "sequence", f.Sequence(), "revision", f.Revision(), "events", f.Events(), "seconds", time.Since(start).Seconds())
 	}
 	if err := serve(); err != nil {
 		return nil, err
@@ -403,7 +404,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 		acquired <- result{l, err}
 		stopFollowing()
 	}()
-	err := f.follow(stop, r.events, f.fold)
+	err := f.Follow(stop, r.events)
 	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
 		cancel()
 		if got := <-acquired; got.lease != nil {
@@ -424,14 +425,14 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 }
 
 // folder folds the log into the state.
-func (r *realm) folder() *folder {
-	f := newFolder(r.state, r.events.Created(), r.keys)
-	f.begin = r.hub.Begin
-	f.flushed = func(revision uint64, changes []state.Change) {
+func (r *realm) folder() *replay.Folder {
+	f := replay.NewFolder(r.state, r.events.Created(), r.keys)
+	f.Begin = r.hub.Begin
+	f.Flushed = func(revision uint64, changes []state.Change) {
 		r.hub.Commit(revision, changes)
 		r.metrics.applied(revision)
 	}
-	f.skipped = r.skip
+	f.Skipped = r.skip
 	return f
 }
 
@@ -461,7 +462,7 @@ func (r *realm) awaitClock(ctx context.Context) error {
 const clockPause = 50 * time.Millisecond
 
 // catchUp folds the log as far as it goes now.
-func (r *realm) catchUp(ctx context.Context, f *folder) error {
+func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	var last uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		last, _, err = r.events.Last(ctx)
@@ -469,12 +470,12 @@ func (r *realm) catchUp(ctx context.Context, f *folder) error {
 	}); err != nil {
 		return err
 	}
-	defer func() { r.logEnd = f.at }()
-	if last > 0 && f.chain.Sequence == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
+	defer func() { r.logEnd = f.Position() }()
+	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
 		r.log.Info("the state is made from the log", "commits", last)
-		return f.foldAnew(ctx, r.events, last)
+		return f.FoldFromEmpty(ctx, r.events, last)
 	}
-	return f.foldTo(ctx, r.events, last)
+	return f.FoldTo(ctx, r.events, last)
 }
 
 // write is the writer until ctx ends, the lease is lost, or another writer was
@@ -569,6 +570,6 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 // verify compares the state, as it is now, with its log.
 func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
-	v, err := verify(ctx, snap, r.events, r.keys, progress)
+	v, err := replay.Verify(ctx, snap, r.events, r.keys, progress)
 	return v, errors.Join(err, snap.Close())
 }

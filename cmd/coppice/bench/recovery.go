@@ -17,8 +17,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/secret"
-	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
 // errElsewhere is returned by benchmarks that do what no client may.
@@ -76,7 +76,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	if err != nil {
 		return nil, err
 	}
-	replayed, err := graph.Replay(ctx, nc, bus.DefaultRealm, filepath.Join(d.c.Dir, "replayed"), secrets)
+	replayed, err := replay.Rebuild(ctx, nc, bus.DefaultRealm, filepath.Join(d.c.Dir, "replayed"), secrets)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"context"
@@ -22,16 +22,18 @@ type message[T any] struct {
 	err     error // why it cannot be decoded
 }
 
-// source is where commits are read from: an eventlog.Log.
-type source interface {
+// Source is a log to read: an eventlog.Log.
+type Source interface {
+	// Follow calls visit for the messages from a sequence of the stream on, also for those
+	// that are appended later, until visit returns an error or ctx ends.
 	Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error
 }
 
-// readAhead is Follow, with messages that decode has decoded ahead, several
-// at a time and up to a bound. A message that cannot be decoded is an
-// eventlog.BrokenError, once all before it were visited.
+// readAhead is Source.Follow with messages that are decoded ahead, several at a time
+// and up to a bound. If decode fails for a message, readAhead visits the messages before
+// it and returns an eventlog.BrokenError.
 func readAhead[T any](
-	ctx context.Context, log source, from uint64, decode func(eventlog.Message) (T, error), visit func(eventlog.Message, T) error,
+	ctx context.Context, log Source, from uint64, decode func(eventlog.Message) (T, error), visit func(eventlog.Message, T) error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	room := semaphore.NewWeighted(maxAheadBytes)

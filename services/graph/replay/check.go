@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// checkLog compares a state's checkpoint with the log, before either is relied
-// on: a log that went backwards, or is another one, must not be followed. Until the
-// log has had its time to catch up, catching fails with errBehind: then it is to be
-// called again.
-func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string, catching bool) error {
+// CheckLog compares a state's checkpoint with the log, before either is relied on. It
+// returns a MismatchError if the log lost commits that the state has, or is another one.
+// While the server that leads the stream may still be catching up, the caller sets
+// catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
+// the caller calls it again later. dir is the directory of the state, for the error.
+func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string, catching bool) error {
 	last, first, err := log.Last(ctx)
 	if err != nil {
 		return err
@@ -22,7 +23,7 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 		return &MismatchError{Realm: realm, Dir: dir, What: fmt.Sprintf(format, args...)}
 	}
 	if last > 0 && first > cp.GetPosition()+1 {
-		return refuse("the log begins at sequence %d, and the state ends at %d: what is between is lost", first, cp.GetPosition())
+		return refuse("the log begins at sequence %d, and the state ends at %d: the commits between are lost", first, cp.GetPosition())
 	}
 	if cp.GetSequence() == 0 {
 		return checkSecret(ctx, log, last)
@@ -32,18 +33,18 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 		return err
 	}
 	if cp.GetStreamCreated() != log.Created() {
-		return refuse("the stream of the log was made anew since the state was written")
+		return refuse("the stream of the log was created again since the state was written")
 	}
 	if last < cp.GetPosition() {
 		if catching {
-			return fmt.Errorf("realm %s: sequence %d, with %d known: %w", realm, last, cp.GetPosition(), errBehind)
+			return fmt.Errorf("realm %s: sequence %d, with %d known: %w", realm, last, cp.GetPosition(), ErrBehind)
 		}
 		return refuse("the log went backwards: it ends at sequence %d, and the state has seen %d", last, cp.GetPosition())
 	}
 	message, err := log.Get(ctx, cp.GetPosition())
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound) && catching:
-		return fmt.Errorf("%w: %w", err, errBehind)
+		return fmt.Errorf("%w: %w", err, ErrBehind)
 	case errors.Is(err, eventlog.ErrForeign):
 		return refuse("sequence %d of the log is not the commit that the state has seen: %v", cp.GetPosition(), err)
 	case errors.Is(err, eventlog.ErrNotFound):
@@ -57,16 +58,17 @@ func checkLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 	return nil
 }
 
-// errBehind says that the log ends before a commit that the state has seen. A server
+// ErrBehind says that the log ends before a commit that the state has seen. A server
 // that has just become the leader of the stream may have to catch up.
-var errBehind = errors.New("the log ends before what is known to be in it")
+var ErrBehind = errors.New("the log ends before what is known to be in it")
 
-// checkSecret makes sure that the secret of this process is the one with which the
-// log was begun, if it was. Only then is a message that is not authentic one to
-// skip. A log in which nothing looks like a commit was not begun.
+// checkSecret returns an eventlog.KeyError if this process has another secret than the
+// one with which the log was begun. Only with the right secret may a message that is not
+// authentic be skipped.
 //
-// In a log that looks as if it was, an authentic commit must be among so many
-// messages: with the wrong secret there is none in all of the log, however long.
+// A log in which no message looks like a commit was not begun yet. In any other log, one
+// of the first messages from one that looks like a commit on must be authentic: with the
+// wrong secret, none in the whole log is.
 func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 	if last == 0 {
 		return nil
@@ -93,15 +95,15 @@ func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 	return err
 }
 
-// enough is how many messages are read to find an authentic one.
+// enough is how many messages are read to find an authentic commit.
 const enough = 1000
 
-// MismatchError says that a state and the log do not belong together. Waiting
-// does not cure it, and nothing was changed.
+// MismatchError says that a state and a log do not belong together. Waiting does not
+// help, and nothing was changed.
 type MismatchError struct {
 	Realm, Dir, What string
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost; if the log is right, `coppice rebuild` makes the state in %s anew from it", e.Realm, e.What, e.Dir)
+	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost; if the log is right, run `coppice rebuild`, which deletes the state in %s and replays the log", e.Realm, e.What, e.Dir)
 }

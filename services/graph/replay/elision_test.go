@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type commits struct {
 	flushed []bool
 }
 
-// Follow implements source.
+// Follow implements Source.
 func (c *commits) Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error {
 	for i := from - 1; i < uint64(len(c.all)); i++ {
 		m := eventlog.Message{Sequence: i + 1, Data: c.all[i], Pending: uint64(len(c.all)) - i - 1}
@@ -262,30 +262,30 @@ func emptyState(t fataler, fs *vfs.MemFS) *state.State {
 }
 
 // A state that leaves out what the log itself removes becomes, at the end of each
-// stretch that is foreseen, the state that leaves out nothing, key by key. Before
+// stretch, the state that leaves out nothing, key by key. Before
 // that it is refused.
 //
 // S11: how a log is folded does not show in the state.
-func TestForesight(t *testing.T) {
+func TestElision(t *testing.T) {
 	t.Parallel()
-	lots, owned := map[lot]int{}, 0
+	by, owned := map[liveness]int{}, 0
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCommits(t)
 		ctx := context.Background()
 		until := c.last() - rapid.Uint64Range(0, c.last()-1).Draw(t, "before the end")
 
-		plain := newFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
+		plain := NewFolder(emptyState(t, vfs.NewMem()), 1, realmKeys)
 		defer plain.state.Close()
-		if err := plain.foldTo(ctx, c, until); err != nil {
+		if err := plain.FoldTo(ctx, c, until); err != nil {
 			t.Fatal(err)
 		}
 		fs := vfs.NewMem()
-		f := newFolder(emptyState(t, fs), 1, realmKeys)
+		f := NewFolder(emptyState(t, fs), 1, realmKeys)
 		c.flushed = rapid.SliceOfN(rapid.Bool(), len(c.all), len(c.all)).Draw(t, "flushed")
-		f.most.fates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.fates}).Draw(t, "most fates")
+		f.most.candidates = rapid.SampledFrom([]int{1, 5, 20, memoryBounds.candidates}).Draw(t, "most candidates")
 		f.most.many = rapid.SampledFrom([]int{0, 9, memoryBounds.many}).Draw(t, "most owners")
 		f.most.references = rapid.SampledFrom([]int{0, 1, memoryBounds.references}).Draw(t, "most references")
-		if err := f.foldAnew(ctx, c, until); err != nil {
+		if err := f.FoldFromEmpty(ctx, c, until); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(f.state.Sync(), f.state.Close()); err != nil {
@@ -300,36 +300,36 @@ func TestForesight(t *testing.T) {
 			t.Fatalf("after sequence %d of %d: %v, %v", until, c.last(), d, err)
 		}
 		if f.chain != plain.chain || f.total != plain.total {
-			t.Fatalf("it came to %+v with %d events, want %+v with %d", f.chain, f.total, plain.chain, plain.total)
+			t.Fatalf("the fold is at %+v with %d events, want %+v with %d", f.chain, f.total, plain.chain, plain.total)
 		}
 
-		s, err := foresee(ctx, c, realmKeys, eventlog.Chain{}, 1, until, memoryBounds)
+		s, err := findElisions(ctx, c, realmKeys, eventlog.Chain{}, 1, until, memoryBounds)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range s.fates.of {
-			f := &s.fates.of[i]
-			lots[f.lot]++
-			if f.lot == leftOut && f.owner != none {
+		for i := range s.candidates.of {
+			f := &s.candidates.of[i]
+			by[f.liveness]++
+			if f.liveness == elided && f.owner != none {
 				owned++
 			}
 		}
 		unfinished(t, c, s)
 	})
-	if t.Logf("%v, %d left out with owners", lots, owned); len(lots) < 3 || owned == 0 {
-		t.Error("there are not objects of every lot")
+	if t.Logf("%v, %d left out with owners", by, owned); len(by) < 3 || owned == 0 {
+		t.Error("there are not objects of every liveness")
 	}
 }
 
-// unfinished folds until one message before the last commit that is foreseen.
-func unfinished(t *rapid.T, c *commits, s *foresight) {
+// unfinished folds until one message before the last commit of a stretch.
+func unfinished(t *rapid.T, c *commits, s *elision) {
 	if s.commit <= c.first.Sequence {
 		return
 	}
 	fs := vfs.NewMem()
-	f := newFolder(emptyState(t, fs), 1, realmKeys)
-	f.foresight = s
-	if err := f.foldTo(context.Background(), c, c.at[s.commit-1]-1); err != nil {
+	f := NewFolder(emptyState(t, fs), 1, realmKeys)
+	f.elision = s
+	if err := f.FoldTo(context.Background(), c, c.at[s.commit-1]-1); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(f.state.Sync(), f.state.Close()); err != nil {
@@ -340,8 +340,8 @@ func unfinished(t *rapid.T, c *commits, s *foresight) {
 		err = again.Close()
 	}
 	var refused *state.UnfinishedError
-	if left := len(s.fates.keys) > 0; errors.As(err, &refused) != left {
-		t.Fatalf("opened what is not finished, and leaves out something: %t: %v", left, err)
+	if left := len(s.candidates.keys) > 0; errors.As(err, &refused) != left {
+		t.Fatalf("a state that leaves out objects (%t) and is not finished was opened: %v", left, err)
 	}
 	if refused != nil && (refused.Checkpoint.GetSequence() != f.chain.Sequence || refused.Checkpoint.GetForeseen() != s.commit) {
 		t.Fatalf("refused at %v, want %d of %d", refused.Checkpoint, f.chain.Sequence, s.commit)
@@ -350,7 +350,7 @@ func unfinished(t *rapid.T, c *commits, s *foresight) {
 
 // An object is not left out if any of its owners is older than the stretch, as it
 // is not known who else refers to that, or is still referred to at the end.
-func TestForesightOfOwners(t *testing.T) {
+func TestElisionOfOwners(t *testing.T) {
 	t.Parallel()
 	c := &commits{realm: lifecycletest.New()}
 	c.realm.UUIDs = true
@@ -378,7 +378,7 @@ func TestForesightOfOwners(t *testing.T) {
 		out, err := lifecycle.Delete(c.realm.Context(), lifecycle.KeyOf(c.realm, n), "", nil)
 		c.append(t, before, c.commanded(t, out, err))
 	}
-	s, err := foresee(t.Context(), c, realmKeys, c.first, 2, c.last(), memoryBounds)
+	s, err := findElisions(t.Context(), c, realmKeys, c.first, 2, c.last(), memoryBounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,19 +390,19 @@ func TestForesightOfOwners(t *testing.T) {
 	}
 }
 
-// Objects that are found in fates are those that were added, wherever the look
-// before has ended.
-func TestFates(t *testing.T) {
+// Objects that are found in candidates are those that were added, wherever the search
+// before ended.
+func TestCandidates(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		some := rapid.Custom(func(t *rapid.T) uid.UID {
 			return uid.MustParse(fmt.Sprintf("00000000-0000-7000-800%d-%012x",
 				rapid.IntRange(0, 1).Draw(t, "high"), rapid.IntRange(0, 300).Draw(t, "low")))
 		})
-		var f fates
+		var f candidates
 		want := map[uid.UID]bool{}
 		for _, u := range rapid.SliceOf(some).Draw(t, "added") {
-			k, ok := fateKeyOf(u)
+			k, ok := candidateKeyOf(u)
 			if !ok {
 				t.Fatalf("%s is a UUID", u)
 			}

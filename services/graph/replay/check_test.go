@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 
 // A log that ends before what the state has seen is refused only when the server that
 // leads its stream has had the time to catch up. On one server there is no such time.
-func TestCheckLogIsPatient(t *testing.T) {
+func TestCheckLogWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js, err := jetstream.New(testkit.Conn(t, testkit.NATS(t), bus.RoleGraph))
@@ -29,8 +29,8 @@ func TestCheckLogIsPatient(t *testing.T) {
 		t.Errorf("a stream on one server is waited for: %v", log.Patience())
 	}
 	seen := &coppicev1.Checkpoint{Sequence: 1, Position: 1, StreamCreated: log.Created()}
-	check := func(catching bool) error { return checkLog(ctx, seen, log, bus.DefaultRealm, "dir", catching) }
-	if err := check(true); !errors.Is(err, errBehind) {
+	check := func(catching bool) error { return CheckLog(ctx, seen, log, bus.DefaultRealm, "dir", catching) }
+	if err := check(true); !errors.Is(err, ErrBehind) {
 		t.Errorf("while it may catch up: %v", err)
 	}
 	var mismatch *MismatchError

@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Replayed is what Replay has done.
-type Replayed struct {
+// Rebuilt is what Rebuild has folded.
+type Rebuilt struct {
 	Commits, Events, Revision uint64
 }
 
-// ErrNoRealm is returned by Replay for a realm without a log.
+// ErrNoRealm is returned by Rebuild for a realm without a log.
 var ErrNoRealm = errors.New("there is no such realm: it has no log")
 
-// Replay throws away the state of a realm in the directory of a graph service,
-// which must not be running, and folds the log into an empty one. secrets are those
-// of the installation. It writes nothing to the log.
-func Replay(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Replayed, err error) {
+// Rebuild deletes the state of a realm in the directory of a graph service, which must
+// not be running, and replays the log into an empty one. secrets are those of the
+// installation. It writes nothing to the log.
+func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return r, err
 	}
-	// To open a log creates it; here that would only hide a misspelt name.
+	// eventlog.Open would create the log, and hide a misspelt name.
 	if _, err := js.Stream(ctx, bus.LogStream(realm)); err != nil {
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			err = ErrNoRealm
@@ -58,9 +58,9 @@ func Replay(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secre
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	f := newFolder(s, log.Created(), log.Keys())
-	if err := f.foldAnew(ctx, log, last); err != nil {
+	f := NewFolder(s, log.Created(), log.Keys())
+	if err := f.FoldFromEmpty(ctx, log, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
-	return Replayed{Commits: last, Events: f.total, Revision: f.chain.Revision}, s.Sync()
+	return Rebuilt{Commits: last, Events: f.total, Revision: f.chain.Revision}, s.Sync()
 }

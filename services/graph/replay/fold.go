@@ -1,0 +1,255 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Folder folds the log into a state. It is for one goroutine.
+type Folder struct {
+	// Begin is called before a batch of commits. It returns which resources are watched:
+	// their changes are passed to Flushed, which is called when the batch is in the
+	// state. nil for none.
+	Begin   func() (watched func(resource string) bool)
+	Flushed func(revision uint64, changes []state.Change)
+	// Skipped is called for each message that is no commit of the realm.
+	Skipped func(position uint64, why string)
+
+	state   *state.State
+	created int64    // when the stream of the log was created
+	elision *elision // nil for a fold that leaves nothing out
+	most    bounds   // of elision
+
+	keys    *eventlog.Keys
+	chain   eventlog.Chain
+	at      uint64 // the position of the last message, commit or not
+	tx      *state.Tx
+	watched func(resource string) bool
+	changes []state.Change
+	events  int // in tx
+	bytes   int // of the messages in tx
+	total   uint64
+}
+
+// NewFolder returns a folder that continues after the checkpoint of a state. created is
+// when the stream of the log was created.
+func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
+	chain := eventlog.ChainOf(s.Checkpoint())
+	return &Folder{
+		state: s, created: created, keys: keys, chain: chain, at: chain.Position,
+		Begin:   func() func(string) bool { return nil },
+		Flushed: func(uint64, []state.Change) {},
+		Skipped: func(uint64, string) {},
+		most:    memoryBounds,
+	}
+}
+
+// Position is that of the last message, whether it was a commit or not.
+func (f *Folder) Position() uint64 { return f.at }
+
+// Sequence is that of the last commit, 0 before the first.
+func (f *Folder) Sequence() uint64 { return f.chain.Sequence }
+
+// Revision is that of the last event.
+func (f *Folder) Revision() uint64 { return f.chain.Revision }
+
+// Events is how many events were folded by this folder.
+func (f *Folder) Events() uint64 { return f.total }
+
+// Bounds of what is folded before it is written.
+const (
+	maxFolded      = 30000    // events
+	maxFoldedBytes = 32 << 20 // of messages
+)
+
+// Follow folds the log, as it is now and as it grows, until ctx ends or a message
+// cannot be folded. The error is never nil.
+func (f *Folder) Follow(ctx context.Context, log Source) error { return f.follow(ctx, log, f.fold) }
+
+// follow calls fold for each message of the log, as it is now and as it grows, until
+// fold returns an error or ctx ends.
+func (f *Folder) follow(ctx context.Context, log Source, fold func(eventlog.Message, unpacked) error) error {
+	elision := f.elision
+	return readAhead(ctx, log, f.at+1, func(m eventlog.Message) (u unpacked, err error) {
+		if _, u.foreign = f.keys.Check(m); u.foreign != "" {
+			return u, nil
+		}
+		if u.commit, err = m.Open(new([]byte)); err != nil {
+			return u, err
+		}
+		if u.Decoded, err = eventlog.Decode(u.commit); err != nil {
+			return u, err
+		}
+		return u, u.Unpack(elision.filter())
+	}, fold)
+}
+
+// unpacked is a commit, encoded and decoded.
+type unpacked struct {
+	*eventlog.Decoded
+	commit  []byte
+	foreign string // why the message is no commit; "" if it is one
+}
+
+// fold folds one message. It writes the effects when a bound is reached, or when the
+// log has no further message yet.
+func (f *Folder) fold(m eventlog.Message, c unpacked) error {
+	f.at = m.Sequence
+	why := c.foreign
+	if why == "" {
+		why = f.chain.Skips(&c.Header)
+	}
+	if why != "" {
+		f.Skipped(m.Sequence, why)
+		if m.Pending == 0 {
+			return f.flush()
+		}
+		return nil
+	}
+	if err := f.chain.Next(m.Sequence, c.commit, c.Decoded); err != nil {
+		return err
+	}
+	if f.tx == nil {
+		f.tx, f.watched = f.state.Begin(), f.Begin()
+	}
+	if err := f.apply(c.Decoded); err != nil {
+		return fmt.Errorf("sequence %d: %w", m.Sequence, err)
+	}
+	f.bytes += len(c.commit)
+	f.tx.EndCommit(state.Commit{
+		Sequence: c.Sequence, Position: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
+		StreamCreated: f.created, Foreseen: f.elidedUntil(), Key: f.chain.Key.Number, KeyFingerprint: bytes.Clone(f.chain.Key.Fingerprint[:]),
+	})
+	f.chain.Revision = f.tx.Checkpoint().GetRevision()
+	if c.NewKey != (eventlog.KeyID{}) {
+		if err := f.keys.Fit(&f.chain); err != nil {
+			return errors.Join(err, f.flush()) // the state records the key
+		}
+	}
+	if f.events >= maxFolded || f.bytes >= maxFoldedBytes || m.Pending == 0 {
+		return f.flush()
+	}
+	return nil
+}
+
+func (f *Folder) apply(c *eventlog.Decoded) error {
+	f.tx.Prefetch(c.Existing())
+	for _, s := range c.Sessions {
+		f.tx.TouchSession(s.ID, c.Time, s.Closed)
+	}
+	return c.Each(func(e *eventlog.Entry) error {
+		f.events++
+		f.total++
+		switch {
+		case e.Passed && e.Type == lifecycle.ObjectDeleted:
+			f.tx.PassRemoval(e.UID, e.Identity, e.Revision)
+			return nil
+		case e.Passed:
+			f.tx.Pass(e.Revision)
+			return nil
+		}
+		if f.watched == nil {
+			_, err := f.tx.Apply(e.Event, e.Revision, e.Body)
+			return err
+		}
+		return f.applyWatched(e)
+	})
+}
+
+// applyWatched applies an event and keeps its change if its resource is watched.
+func (f *Folder) applyWatched(e *eventlog.Entry) error {
+	n := e.Object.Node
+	if n == nil {
+		n = f.tx.Node(e.UID)
+	}
+	resource := ""
+	if n != nil {
+		if k := f.tx.Kinds().OfNode(n); k != nil {
+			resource = k.Resource()
+		}
+	}
+	watched := f.watched(resource)
+	var before *coppicev1.Body
+	if watched && e.Type != lifecycle.ObjectCreated {
+		before = f.tx.Body(n)
+	}
+	event := *e.Event // the change outlives the call
+	change, err := f.tx.Apply(&event, e.Revision, e.Body)
+	if err != nil || !watched {
+		return err
+	}
+	if change.After != nil && e.Body != nil {
+		event.Object.Body = f.tx.Body(change.After)
+	}
+	change.Record(resource, before)
+	f.changes = append(f.changes, change)
+	return nil
+}
+
+// flush writes the effects of what was folded.
+func (f *Folder) flush() error {
+	if f.tx == nil {
+		return nil
+	}
+	if _, err := f.tx.Flush(); err != nil {
+		return err
+	}
+	f.Flushed(f.chain.Revision, f.changes)
+	f.tx, f.changes, f.events, f.bytes = nil, nil, 0, 0
+	return nil
+}
+
+// errReached ends a fold at the sequence that was asked for.
+var errReached = errors.New("reached")
+
+// FoldTo folds the log up to a position in its stream.
+func (f *Folder) FoldTo(ctx context.Context, log Source, position uint64) error {
+	if f.at < position {
+		err := f.follow(ctx, log, func(m eventlog.Message, c unpacked) error {
+			if err := f.fold(m, c); err != nil {
+				return err
+			}
+			if m.Sequence >= position {
+				return errReached
+			}
+			return nil
+		})
+		if !errors.Is(err, errReached) {
+			return err
+		}
+	}
+	return f.flush()
+}
+
+// FoldFromEmpty folds the log into an empty state up to a position in its stream, and
+// leaves out objects that the log itself removes (replay elision). The state is a fold of
+// the log only when FoldFromEmpty has returned nil. Nothing may be read from it before.
+func (f *Folder) FoldFromEmpty(ctx context.Context, log Source, position uint64) (err error) {
+	defer func() { f.elision = nil }()
+	for f.at < position {
+		if f.elision, err = findElisions(ctx, log, f.keys, f.chain, f.at+1, position, f.most); err != nil {
+			return err
+		}
+		if err := f.FoldTo(ctx, log, f.elision.until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elidedUntil is the sequence up to which the state must be folded before it is one; 0 if
+// nothing is left out.
+func (f *Folder) elidedUntil() uint64 {
+	if f.elision == nil || len(f.elision.candidates.keys) == 0 {
+		return 0
+	}
+	return f.elision.commit
+}

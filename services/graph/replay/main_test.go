@@ -1,0 +1,9 @@
+package replay
+
+import (
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }

@@ -1,0 +1,47 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Verify folds the log into an empty state, up to the position of the snapshot, and
+// compares the two key by key. It leaves nothing out. The empty state is in a
+// temporary directory of the size of the realm's state. progress is called after each
+// flush, with positions in the log's stream.
+func Verify(ctx context.Context, snap *state.Snapshot, log Source, keys *eventlog.Keys, progress func(sequence, last uint64)) (v *coppicev1.VerifyReply, err error) {
+	dir, err := os.MkdirTemp("", "coppice-verify-")
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := state.Open(dir, state.Config{})
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	snap.Until(ctx)
+	f := NewFolder(s, snap.Checkpoint().GetStreamCreated(), keys)
+	f.Flushed = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetPosition()) }
+	if err := f.FoldTo(ctx, log, snap.Checkpoint().GetPosition()); err != nil {
+		return v, err
+	}
+	fresh := s.Snapshot()
+	defer func() { err = errors.Join(err, fresh.Close()) }()
+	v = &coppicev1.VerifyReply{Sequence: fresh.Checkpoint().GetSequence(), Revision: fresh.Revision(), Events: f.total}
+	difference, err := state.Diff(snap, fresh)
+	if err != nil {
+		return nil, err
+	}
+	if difference != nil {
+		v.Difference = difference.String()
+	}
+	totals, err := fresh.Totals()
+	v.Objects = uint64(totals.Objects)
+	return v, err
+}
