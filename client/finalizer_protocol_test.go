@@ -158,8 +158,8 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	}
 	p := dialPlain(t, u.Host)
 	const stream = "coppice-default-finalize"
-	// f- and what `printf %s example.com/bucket | sha256sum | cut -c1-24` prints.
-	const name = "f-5924252e196cf457b983cdc6"
+	// f- and what `printf %s example.com/bucket | sha256sum` prints.
+	const name = "f-5924252e196cf457b983cdc670138d0805be3ba0841063a1bb1023fb83a9c87d"
 	reply, headers := p.request("coppice.default.api.bucket.consumefinalizer._._._.example.com/bucket",
 		"Content-Type: application/json\r\nCoppice-Request: consumefinalizer", `{"protocol":1}`)
 	if strings.Contains(headers, "Nats-Service-Error") || !strings.Contains(reply, name) || !strings.Contains(reply, `"$JS.API.CONSUMER.MSG.NEXT.`+stream+"."+name) {

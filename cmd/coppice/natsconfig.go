@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // actorFlags name the actors of a deployment.
@@ -55,6 +56,9 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 		if !ok || finalizer == "" {
 			return nil, fmt.Errorf("--finalizer %q: write USER=FINALIZER, such as bucket=example.com/bucket", n)
 		}
+		if err := lifecycle.CheckFinalizer(finalizer); err != nil {
+			return nil, fmt.Errorf("--finalizer %q: %s", n, err.Message)
+		}
 		roles = append(roles, bus.FinalizerRole(user, finalizer, realms...))
 	}
 	for _, n := range f.agents {
@@ -63,6 +67,9 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 			return nil, fmt.Errorf("--agent %q: write USER=RESOURCE, such as kubelet=pods", n)
 		}
 		r := client.ParseResource(resource)
+		if err := lifecycle.CheckResource(r.Group, r.Plural); err != nil {
+			return nil, fmt.Errorf("--agent %q: %s", n, err.Message)
+		}
 		roles = append(roles, bus.AgentRole(user, r.Group, r.Plural, realms...))
 	}
 	if f.bench {

@@ -44,16 +44,28 @@ const (
 	DurableEvict      = "evict"
 )
 
-// FinalizerDurable is the name of the durable consumer of an external
-// finalizer: all that run it share it.
+// FinalizerDurable returns the name of the durable consumer of an external
+// finalizer: f- and the SHA-256 of the finalizer's name, in hexadecimal. All
+// processes that run the finalizer share the consumer. The names of finalizers have
+// characters that the names of consumers must not have, and may be longer.
 func FinalizerDurable(finalizer string) string {
 	sum := sha256.Sum256([]byte(finalizer))
-	return "f-" + hex.EncodeToString(sum[:12])
+	return "f-" + hex.EncodeToString(sum[:])
 }
 
-// AgentDurable is the name of the durable consumer of a kind's agent: all that
-// run it share it.
-func AgentDurable(group, plural string) string { return "a-" + GroupToken(group) + "-" + plural }
+// AgentDurable returns the name of the durable consumer of a kind's agent:
+// a-<plural> in the core group, a-<plural>_<group> otherwise, where the dots of the
+// group are spelled _. All processes that run the agent share the consumer.
+//
+// A plural has no _, so no two kinds share a name. Plural and group have at most 252
+// bytes together, as they are the name of the Kind object: a name has at most 255, as
+// NATS requires.
+func AgentDurable(group, plural string) string {
+	if group == "" {
+		return "a-" + plural
+	}
+	return "a-" + plural + "_" + GroupToken(group)
+}
 
 const (
 	// maxWork bounds the work that is queued: chunks of up to a thousand.

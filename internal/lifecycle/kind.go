@@ -112,6 +112,20 @@ func ResourceName(group, plural string) string {
 	return plural + "." + group
 }
 
+// CheckResource refuses a group and a plural that no kind can have.
+func CheckResource(group, plural string) *Error {
+	name := ResourceName(group, plural)
+	causes := checkLabel("plural", plural)
+	if group != "" {
+		causes = append(causes, checkSubdomain("group", group)...)
+	}
+	causes = append(causes, checkSubdomain("resource", name)...)
+	if len(causes) > 0 {
+		return ErrBadRequest("%q is not a plural, or a plural and a group: %s", name, causes[0].Message)
+	}
+	return nil
+}
+
 // SplitResource is the group and the plural that ResourceName names.
 func SplitResource(resource string) (group, plural string) {
 	plural, group, _ = strings.Cut(resource, ".")

@@ -74,7 +74,7 @@ var mayPublish = map[string]only{
 	"coppice.default.api.agent.removefinalizer._.pods.shop.example.com/b": nobody,
 	"coppice.default.parked.terminate._.pods.u":                           {agent},
 	"coppice.default.parked.terminate._.configmaps.u":                     nobody,
-	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize.a-_-pods":         {graph, agent},
+	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-finalize.a-pods":           {graph, agent},
 	"coppice.default.warning._.pods.shop.u.Reason":                        {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-warning.x":                   {graph},
 	"coppice.default.internal.verify":                                     nobody,
