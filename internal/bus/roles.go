@@ -225,28 +225,33 @@ func BenchRole(realms ...string) Role {
 // BenchFinalizer is the external finalizer that benchmarks answer.
 const BenchFinalizer = "bench.coppice.dev/answered"
 
-// LocalUser is the user of clients that connect to `coppice up` without a name. It listens
-// only on the loopback interface, so that such a client could change the files of the data
-// as well. Its role denies only what would break a realm by mistake: the log and the
-// services' own subjects.
+// LocalUser is the user of clients that connect to `coppice up` without a name. Only
+// the loopback interface is listened on.
 const LocalUser = "local"
 
-// LocalRole is the role of LocalUser: the verbs of every actor, all external finalizers,
-// and any inbox, so that every NATS client works without configuration.
+// LocalRole is the role of LocalUser. It has the verbs of every actor, takes and acknowledges the
+// calls of all external finalizers and agents, receives warnings, finds the services,
+// and sees how large the streams are. It may use any inbox, so that every NATS client
+// works without settings.
+//
+// It may not create consumers, read streams from JetStream, or publish to the log, to
+// work or to calls. It is in the core account: what that leaves open on the server of
+// `coppice up` without a password is in docs/security.md.
 func LocalRole(realms ...string) Role {
 	r := Role{
 		Name:      LocalUser,
-		About:     "whoever connects from this machine",
-		Publish:   []string{"$SRV.>", "_INBOX.>", "$JS.FC.>"},
-		Subscribe: []string{"_INBOX.>", "$SRV.>"},
+		About:     "clients that connect from this machine without a name",
+		Publish:   []string{"$SRV.>", jetStreamInfo},
+		Subscribe: []string{"_INBOX.>"},
 	}
 	for _, realm := range realms {
-		stream := FinalizeStream(realm)
+		calls := FinalizeStream(realm)
 		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
-			"$JS.API.CONSUMER.CREATE."+stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+stream+".*", "$JS.ACK."+stream+".>")
-		r.Publish = append(r.Publish, look(realm)...)
-		r.Publish = append(r.Publish, unpark(realm)...)
-		r.Subscribe = append(r.Subscribe, under(realm, ">"))
+			PullSubject(calls, "*"), "$JS.ACK."+calls+".>")
+		for _, s := range []string{LogStream(realm), WorkStream(realm), calls, ParkedStream(realm), WarningStream(realm)} {
+			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
+		}
+		r.Subscribe = append(r.Subscribe, WarningFilter(realm, ""))
 	}
 	return r
 }
@@ -305,24 +310,4 @@ func consume(stream, durable string) []string {
 	return []string{
 		PullSubject(stream, durable), AckSubjects(stream, durable),
 	}
-}
-
-// look allows to read the log and warnings by consumers of one's own, to read single
-// messages of the other streams, and to see who consumes them.
-func look(realm string) []string {
-	list := []string{"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"}
-	for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm), ParkedStream(realm), WarningStream(realm)} {
-		list = append(list, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.MSG.GET."+s, "$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>",
-			"$JS.API.CONSUMER.NAMES."+s, "$JS.API.CONSUMER.LIST."+s, "$JS.API.CONSUMER.INFO."+s+".*")
-	}
-	for _, s := range []string{LogStream(realm), WarningStream(realm)} {
-		list = append(list, "$JS.API.CONSUMER.CREATE."+s+".>", "$JS.API.CONSUMER.DELETE."+s+".*",
-			"$JS.API.CONSUMER.MSG.NEXT."+s+".*", "$JS.ACK."+s+".>")
-	}
-	return list
-}
-
-// unpark allows to put parked work back where it came from.
-func unpark(realm string) []string {
-	return []string{"$JS.API.STREAM.MSG.DELETE." + ParkedStream(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>")}
 }

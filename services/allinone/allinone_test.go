@@ -158,8 +158,16 @@ func TestLocalUser(t *testing.T) {
 	if _, err := client.New(nc).Objects(client.Resource{Plural: "configmaps"}, "shop").Create(ctx, named("a"), client.WriteOptions{}); err != nil {
 		t.Error(err)
 	}
+	log := bus.LogStream(bus.DefaultRealm)
 	for _, subject := range []string{
-		bus.LogSubject(bus.DefaultRealm), bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), "$JS.API.STREAM.DELETE." + bus.LogStream(bus.DefaultRealm),
+		bus.LogSubject(bus.DefaultRealm), bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), "$KV." + bus.LeaseBucket + "." + bus.LeaseKey(bus.DefaultRealm),
+		bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), bus.Finalize{Realm: bus.DefaultRealm, Plural: "pods", UID: "u", Finalizer: "example.com/x"}.Subject(),
+		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(), bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", UID: "u", Reason: "X"}.Subject(),
+		"$JS.API.STREAM.DELETE." + log, "$JS.API.STREAM.PURGE." + bus.WorkStream(bus.DefaultRealm), "$JS.API.STREAM.UPDATE." + log,
+		"$JS.API.STREAM.SNAPSHOT." + log, "$JS.API.STREAM.MSG.GET." + log, "$JS.API.STREAM.MSG.DELETE." + bus.ParkedStream(bus.DefaultRealm),
+		"$JS.API.DIRECT.GET." + log, "$JS.API.CONSUMER.CREATE." + log + ".x", "$JS.API.CONSUMER.CREATE." + bus.WarningStream(bus.DefaultRealm) + ".x",
+		"$JS.API.CONSUMER.CREATE." + bus.FinalizeStream(bus.DefaultRealm) + ".x", "$JS.API.CONSUMER.DURABLE.CREATE." + bus.FinalizeStream(bus.DefaultRealm) + ".x",
+		"$JS.API.CONSUMER.MSG.NEXT." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableProcessors, "$JS.ACK." + bus.WorkStream(bus.DefaultRealm) + ".x",
 	} {
 		if err := nc.Publish(subject, []byte("x")); err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ func freePort(t *testing.T) int {
 // openFiles serves what the NATS server of an all-in-one process has stored.
 func openFiles(t *testing.T, dir string, port int) *natsd.Server {
 	t.Helper()
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.LocalRole(realm)}})
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.GraphRole(realm)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (w *world) readFiles(ctx context.Context) {
 	t := w.log.t
 	t.Helper()
 	server := openFiles(t, w.child.Dir, 0)
-	nc, err := nats.Connect(server.URL(), server.Options(bus.LocalUser)...)
+	nc, err := nats.Connect(server.URL(), server.Options(bus.RoleGraph)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,11 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 // pass reads the log once more, to find out what of a replay is not the fold,
 // and notes how long it took, and the CPU.
 func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(commit []byte) error) error {
-	js, err := jetstream.New(d.Client.Conn())
+	nc, err := d.conn(bus.RoleGraph) // which alone may read the log's stream
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
 	}
