@@ -37,12 +37,19 @@ type LogRange struct {
 	// read may still have no event about such an object.
 	UIDs            []string
 	Name, Namespace string
+	// Skipped has Read yield also the messages that are no commits of the realm,
+	// which graph services skip. No filter leaves them out, and Limit does not
+	// count them.
+	Skipped bool
 }
 
 // LogCommit is a commit and its sequence in the log.
 type LogCommit struct {
 	Sequence uint64
+	// Commit is nil for a message that is no commit; see LogRange.Skipped.
 	*coppicev1.Commit
+	// Skipped says why the message is no commit; empty if it is one.
+	Skipped string
 }
 
 // Last is the sequence of the last commit, zero in an empty log.
@@ -78,7 +85,8 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[*coppicev1.Comm
 // a lost connection or a change of servers. At most 8 MiB of commits are on their
 // way at a time.
 //
-// Messages that are no commits are left out, as graph services skip them.
+// Messages that are no commits are left out, as graph services skip them, unless
+// LogRange.Skipped asks for them.
 //
 // It ends with the range, with ctx, or with an error: Expired says that the log
 // does not go back so far.
@@ -132,17 +140,25 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 		if b.GetFormat() != logFormat {
 			return false, fmt.Errorf("the graph service sends format %d of the log, and this program reads format %d; use programs of the same version", b.GetFormat(), logFormat)
 		}
+		if r.next != 0 && b.GetFrom() != r.next {
+			if b.GetError() != nil {
+				return false, lifecycle.ErrorOf(b.GetError())
+			}
+			return false, errGapInLog
+		}
 		if r.last = b.GetLast(); r.to == 0 && !r.of.Follow {
 			r.to = r.last // what is appended from now on is not read
 		}
 		for _, e := range b.GetEntries() {
 			r.next = e.GetSequence() + 1
-			if e.GetUnreadable() != "" {
+			c, err := LogCommit{Sequence: e.GetSequence(), Skipped: e.GetUnreadable()}, error(nil)
+			if c.Skipped == "" {
+				r.read++
+				c.Commit, err = r.commit(e)
+			} else if !r.of.Skipped {
 				continue
 			}
-			r.read++
-			c, err := r.commit(e)
-			if !yield(LogCommit{e.GetSequence(), c}, err) {
+			if !yield(c, err) {
 				r.done = true
 				return true, nil
 			}
@@ -155,6 +171,9 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 		return b.GetEnd() || r.done, nil
 	})
 }
+
+// errGapInLog is a lost batch: the rest is asked for again.
+var errGapInLog = &Error{Reason: NotReady, Message: "a part of the reply was lost; ask again", RetryAfter: firstPause}
 
 // logFormat is the format of LogBatch that is read.
 const logFormat = 1

@@ -20,6 +20,14 @@ const silence = 15 * time.Second
 // errEnded is returned by stream if the reply ended before visit had enough.
 var errEnded = &Error{Reason: NotReady, Message: "the reply ended early; ask again", RetryAfter: 100 * time.Millisecond}
 
+// errRenewed is returned by visit to go on with another request, from where this reply
+// has ended.
+var errRenewed = &Error{Reason: NotReady, Message: "the reply has ended; ask again", RetryAfter: firstPause}
+
+// errSlow is returned by stream if the NATS client has dropped a part of the reply,
+// because the program took it more slowly than it came.
+var errSlow = &Error{Reason: NotReady, Message: "the program took the reply more slowly than it came, and a part of it was dropped; ask again", RetryAfter: 100 * time.Millisecond}
+
 // stream sends a request and calls visit with each message of the reply, until
 // it reports that it has enough. It does not retry.
 func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, visit func(data []byte) (enough bool, err error)) error {
@@ -53,6 +61,8 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 		case errors.Is(err, nats.ErrNoResponders):
 			return &Error{Reason: NotReady, RetryAfter: 100 * time.Millisecond,
 				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
+		case errors.Is(err, nats.ErrSlowConsumer):
+			return errSlow
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			return &Error{Reason: Timeout, Message: fmt.Sprintf("%s: no answer for %s", a.Verb, wait)}
 		case err != nil:

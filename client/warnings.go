@@ -71,6 +71,9 @@ func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest)
 			if b.GetError() != nil {
 				return false, lifecycle.ErrorOf(b.GetError())
 			}
+			if b.GetEnd() && q.GetFollow() {
+				return false, errRenewed // the server ends each reply after a while
+			}
 			return b.GetEnd(), nil
 		})
 		if err != nil && ctx.Err() == nil {

@@ -56,7 +56,10 @@ type WatchEvent struct {
 // store does. Of more than 1,048,576 objects it remembers nothing once they all were
 // delivered.
 //
-// Watch ends with the context, by the caller's break, or with an error. Expired says
+// Watch ends with the context, by the caller's break, or with an error. Forbidden says
+// that the NATS user may not watch. With a patience (see WithPatience) a watch that no
+// server serves for that long from its beginning on ends with the reason; one that was
+// served goes on. Expired says
 // that the changes since the last event are not remembered, neither by the server nor,
 // because of FromRevision or of too many objects, by the watch: watch again without
 // FromRevision, and drop what is not delivered before Synced.
@@ -72,16 +75,25 @@ func (o *Objects) Watch(ctx context.Context, opts WatchOptions) iter.Seq2[WatchE
 		if !w.complete {
 			w.delivered = newDelivered()
 		}
+		begun := time.Now()
 		for ctx.Err() == nil {
 			err := w.session(ctx)
 			var e *Error
 			switch {
 			case errors.Is(err, errBreak):
 				return
+			case w.resumable && err == errEnded: //nolint:errorlint // this very one
+				continue // the server ends each watch after a while
 			case errors.Is(err, Expired) && w.delivered != nil:
 				w.complete = false // read all objects again
 				continue
 			case errors.As(err, &e) && !rpc.Retryable(err), errors.Is(err, nats.ErrConnectionClosed):
+				yield(WatchEvent{}, err)
+				return
+			case !w.served && o.c.patience > 0 && time.Since(begun) >= o.c.patience && ctx.Err() == nil:
+				if e == nil { // nothing came
+					err = &Error{Reason: Timeout, Message: fmt.Sprintf("watch %s: no answer for %s", o.resource, o.c.patience)}
+				}
 				yield(WatchEvent{}, err)
 				return
 			}
@@ -111,6 +123,10 @@ type watcher struct {
 	revision uint64 // every change up to it was delivered
 	reached  uint64 // the highest revision that any replica has answered from
 	complete bool   // the objects that there were have been delivered
+	served   bool   // a server has answered
+	// resumable says that the session has brought something since the objects that
+	// there were have been delivered.
+	resumable bool
 	// delivered is what the caller has; nil if that is not remembered.
 	delivered *delivered
 }
@@ -130,6 +146,7 @@ const (
 
 // session watches until something is lost, and returns what.
 func (w *watcher) session(ctx context.Context) error {
+	w.resumable = false
 	inbox := w.o.c.nc.NewInbox()
 	sub, err := w.o.c.nc.SubscribeSync(inbox)
 	if err != nil {
@@ -150,13 +167,15 @@ func (w *watcher) session(ctx context.Context) error {
 		return err
 	}
 	subject := w.o.api(bus.VerbWatch).Subject()
+	beginning, stop := rpc.Watched(ctx, w.o.c.nc, subject)
+	defer stop()
 	if err := w.o.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {
 		return err
 	}
 	if !w.complete {
 		// The changes are on their way before the objects are read: none is missed,
 		// and of those that come twice the earlier is left out.
-		b, err := w.next(ctx, sub)
+		b, err := w.next(beginning, sub)
 		if err != nil {
 			return err
 		}
@@ -169,7 +188,7 @@ func (w *watcher) session(ctx context.Context) error {
 		}
 	}
 	for {
-		b, err := w.next(ctx, sub)
+		b, err := w.next(beginning, sub)
 		if err != nil {
 			return err
 		}
@@ -179,6 +198,7 @@ func (w *watcher) session(ctx context.Context) error {
 		if err := w.changes(b.GetEvents()); err != nil {
 			return err
 		}
+		w.resumable = true
 		w.revision = b.GetRevision()
 		w.reached = max(w.reached, w.revision)
 		if w.delivered.tooMany() && w.revision >= w.reached {
@@ -194,11 +214,18 @@ func (w *watcher) request() *coppicev1.WatchRequest {
 	return &coppicev1.WatchRequest{LabelSelector: w.opts.LabelSelector, IncludeUninitialized: w.o.uninitialized}
 }
 
-// next waits for a batch.
+// next waits for a batch. ctx is one of rpc.Watched.
 func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.WatchBatch, error) {
-	wait, cancel := context.WithTimeout(ctx, w.opts.Silence)
+	silence := w.opts.Silence
+	if patience := w.o.c.patience; !w.served && patience > 0 {
+		silence = min(silence, patience)
+	}
+	wait, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	m, err := sub.NextMsgWithContext(wait)
+	if denied := rpc.DeniedBy(ctx); err != nil && denied != nil {
+		return nil, denied
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +235,9 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 	if err := rpc.Refusal(m); err != nil {
 		return nil, err
 	}
+	if len(m.Data) == 0 && len(m.Header) == 0 {
+		return nil, errEnded
+	}
 	var b coppicev1.WatchBatch
 	if err := proto.Unmarshal(m.Data, &b); err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
@@ -215,6 +245,7 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 	if b.GetError() != nil {
 		return nil, lifecycle.ErrorOf(b.GetError())
 	}
+	w.served = true
 	return &b, nil
 }
 

@@ -18,6 +18,9 @@ const (
 	// WarnCrowded: unknown owners keep too many dependents of an owner that is
 	// deleted in the foreground; see MaxExamined.
 	WarnCrowded = "TooManyUnknown"
+	// WarnSkipped: the realm's log has messages that are no commits of the realm.
+	// The warning is about the realm itself.
+	WarnSkipped = "MessagesSkipped"
 )
 
 // Warning is the reason of the warning that a classification of the reference

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -131,6 +132,9 @@ func TestForeignMessages(t *testing.T) {
 		t.Errorf("%d messages were skipped, want %d", got, a.sent)
 	}
 
+	warned(ctx, t, n)
+	listed(ctx, t, n, a)
+
 	testkit.WaitFor(t, ctx, "the standby to follow", func() bool { return follower.Ready() == nil })
 	s.stop(ctx)
 	follower.writing(ctx)
@@ -149,6 +153,60 @@ func TestForeignMessages(t *testing.T) {
 		s.stop(ctx)
 		if t.Failed() {
 			t.Fatalf("with the state %s", name)
+		}
+	}
+}
+
+// warned waits until the stream of warnings says that messages were skipped.
+func warned(ctx context.Context, t *testing.T, n *natsd.Server) {
+	t.Helper()
+	reader := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader))
+	testkit.WaitFor(t, ctx, "a warning of skipped messages", func() bool {
+		warnings, err := reader.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range warnings {
+			if w.Reason != lifecycle.WarnSkipped {
+				continue
+			}
+			if w.Key() != "realms.coppice.dev/"+realm || !strings.Contains(w.Message, "no commits of the realm, the last at sequence ") {
+				t.Fatalf("the warning is %+v", w)
+			}
+			about, err := reader.Warnings(ctx, w.UID)
+			if err != nil || len(about) != 1 {
+				t.Fatalf("the warnings about the realm's id are %+v, %v", about, err)
+			}
+			return true
+		}
+		return false
+	})
+}
+
+// listed checks that a reader of the log is told of each message that was skipped, if
+// it asks for that, and of none otherwise.
+func listed(ctx context.Context, t *testing.T, n *natsd.Server, a *attacker) {
+	t.Helper()
+	log := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	for _, of := range []client.LogRange{{From: 1, Skipped: true}, {From: 1, Skipped: true, Name: "n1"}, {From: 1}} {
+		skipped, at := 0, uint64(0)
+		for c, err := range log.Read(ctx, of) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Sequence <= at || (c.Commit == nil) != (c.Skipped != "") {
+				t.Fatalf("after sequence %d comes %+v", at, c)
+			}
+			if at = c.Sequence; c.Commit == nil {
+				skipped++
+			}
+		}
+		want := 0
+		if of.Skipped {
+			want = a.sent
+		}
+		if skipped != want {
+			t.Errorf("%+v lists %d skipped messages, want %d", of, skipped, want)
 		}
 	}
 }

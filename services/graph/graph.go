@@ -66,6 +66,9 @@ type Config struct {
 	OutlastFullDisk bool
 	// Heartbeat is how often a watch says that it is alive.
 	Heartbeat time.Duration
+	// ReplyTime is how long a reply that is a stream lasts at most, before the client
+	// has to ask again; 5 min for watches, 1 min for readers of the log and of warnings.
+	ReplyTime time.Duration
 	// Watch bounds the watches of a realm, and the changes that are kept for them.
 	Watch watch.Limits
 	// StuckAfter is after how long a finalizer that has not answered is warned
@@ -155,6 +158,7 @@ func New(c Config) (*Service, error) {
 	for _, name := range c.Realms {
 		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
 		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
+		r.skips.report = r.reportSkipped
 		r.enter(phaseWaiting)
 		r.metrics.watching(func() (held watch.Held) {
 			if h := r.shown.Load(); h != nil {

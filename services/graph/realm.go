@@ -151,6 +151,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	defer func() {
 		stop()
 		cancel()
+		r.skips.stop()
 		err = r.closeState(err)
 	}()
 	if err := r.openLog(ctx); err != nil {
@@ -186,6 +187,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 				Log:       r.events,
 				JS:        r.js,
 				Heartbeat: r.c.Heartbeat,
+				ReplyTime: r.c.ReplyTime,
 				Now:       r.time.Now,
 			})
 		}

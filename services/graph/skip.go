@@ -2,46 +2,106 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// skips is what a realm remembers of the messages in its log that are no commits.
-type skips struct {
-	mu       sync.Mutex
-	counted  uint64    // the last that was counted: what follows the last commit is read again when the writer changes
-	reported time.Time // when the last log line was written
-	since    uint64    // how many were skipped after it
-}
-
 // reportSkips is how often skipped messages are reported, at most.
 const reportSkips = 10 * time.Second
 
-// skip counts a message that is no commit, and warns of it.
-func (r *realm) skip(position uint64, why string) { r.skipAll(position, 1, why) }
+// skips counts the messages in a realm's log that are no commits, and reports them:
+// the first at once, those of the next 10 s together. It is safe for concurrent use.
+type skips struct {
+	report func(skipped) // is called for one goroutine at a time
 
-// skipAll counts messages, the last of which is at a position.
-func (r *realm) skipAll(position, n uint64, why string) {
-	s := &r.skips
+	mu      sync.Mutex
+	counted uint64 // the last position that was counted: what follows the last commit is read again when the writer changes
+	pending skipped
+	timer   *time.Timer // until pending may be reported; nil before the first report
+	waiting bool        // for timer
+}
+
+// skipped is what a report says.
+type skipped struct {
+	messages uint64
+	last     uint64 // position of the last of them
+	why      string // of the last of them
+}
+
+// add counts n messages, the last of which is at a position, and returns how many of
+// them had not been counted before.
+func (s *skips) add(position, n uint64, why string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if position <= s.counted {
-		return
+		return 0
 	}
 	n = min(n, position-s.counted)
 	s.counted = position
-	s.since += n
-	r.metrics.all.skipped.WithLabelValues(r.name).Add(float64(n))
-	now := time.Now()
-	if now.Sub(s.reported) < reportSkips {
+	s.pending = skipped{messages: s.pending.messages + n, last: position, why: why}
+	if !s.waiting {
+		s.flush()
+	}
+	return n
+}
+
+// flush reports what is pending, if anything is, and waits before the next report.
+func (s *skips) flush() {
+	s.waiting = s.pending.messages > 0
+	if !s.waiting {
 		return
 	}
-	r.log.Warn("skipped messages in the log that are no commits of the realm: find out who publishes to its subject, and take the permission away; `coppice events` lists them",
-		"messages", s.since, "sequence", position, "reason", why)
-	s.reported, s.since = now, 0
+	s.report(s.pending)
+	s.pending = skipped{}
+	s.timer = time.AfterFunc(reportSkips, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.waiting {
+			s.flush()
+		}
+	})
+}
+
+// stop reports what is pending at once.
+func (s *skips) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if s.pending.messages > 0 {
+		s.report(s.pending)
+	}
+	s.pending, s.waiting = skipped{}, false
+}
+
+// skip counts a message that is no commit.
+func (r *realm) skip(position uint64, why string) { r.skipAll(position, 1, why) }
+
+// skipAll counts messages that are no commits, the last of which is at a position.
+func (r *realm) skipAll(position, n uint64, why string) {
+	r.metrics.all.skipped.WithLabelValues(r.name).Add(float64(r.skips.add(position, n, why)))
+}
+
+// reportSkipped logs that messages were skipped, and warns of it in the stream of
+// warnings. Every replica does: one that follows the log sees such a message at once,
+// the writer with its next commit. The stream keeps the last warning.
+func (r *realm) reportSkipped(s skipped) {
+	const advice = "find out who publishes to the log's subject, and take the permission away; `coppice events` lists the skipped messages"
+	r.log.Warn("skipped messages in the log that are no commits of the realm: "+advice, "messages", s.messages, "sequence", s.last, "reason", s.why)
+	id, err := uuid.FromBytes(r.state.Checkpoint().GetRealmId())
+	if err != nil {
+		return // the realm has no commit, and so no id
+	}
+	r.warner.Skipped(uid.FromUUID(id), fmt.Sprintf("skipped %d messages in the log that are no commits of the realm, the last at sequence %d: %s; %s",
+		s.messages, s.last, s.why, advice))
 }
 
 // located is the log for a writer, which knows commits by their sequences.

@@ -186,9 +186,9 @@ type ReadLogRequest struct {
 	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
 	// At most so many commits are sent; zero: no limit.
 	Limit uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	// After so many bytes of commits the reply ends, and the client asks again
-	// from LogBatch.next when it has room; zero, and at most: 8 MiB. At least one
-	// commit is sent, whatever its size.
+	// After so many bytes of entries, as they are sent, the reply ends, and the client
+	// asks again from LogBatch.next when it has room; zero, and at most: 8 MiB. At least
+	// one commit is sent, whatever its size.
 	MaxBytes uint64 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Leave out commits that mention none of these uids.
 	Uids []string `protobuf:"bytes,7,rep,name=uids,proto3" json:"uids,omitempty"`
@@ -317,7 +317,10 @@ type LogBatch struct {
 	// This is the last batch of the reply.
 	End bool `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
 	// Why the reply ends early.
-	Error         *Status `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Status `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// The sequence from which on this batch has commits: next of the batch before. A
+	// client that has another next has lost a batch, and asks again from its own.
+	From          uint64 `protobuf:"varint,8,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +402,13 @@ func (x *LogBatch) GetError() *Status {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *LogBatch) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
 }
 
 // LogEntry is one commit. A request in JSON gets commit, others get stored.
@@ -1375,7 +1385,7 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x04uids\x18\a \x03(\tR\x04uids\x12\x12\n" +
 	"\x04name\x18\b \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcc\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xe0\x01\n" +
 	"\bLogBatch\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12.\n" +
 	"\aentries\x18\x02 \x03(\v2\x14.coppice.v1.LogEntryR\aentries\x12\x12\n" +
@@ -1383,7 +1393,8 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\x05first\x18\x04 \x01(\x04R\x05first\x12\x12\n" +
 	"\x04last\x18\x05 \x01(\x04R\x04last\x12\x10\n" +
 	"\x03end\x18\x06 \x01(\bR\x03end\x12(\n" +
-	"\x05error\x18\a \x01(\v2\x12.coppice.v1.StatusR\x05error\"\x8a\x01\n" +
+	"\x05error\x18\a \x01(\v2\x12.coppice.v1.StatusR\x05error\x12\x12\n" +
+	"\x04from\x18\b \x01(\x04R\x04from\"\x8a\x01\n" +
 	"\bLogEntry\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\fR\x06stored\x12*\n" +

@@ -81,8 +81,12 @@ func (q *request) commandID(now time.Time) (id state.CommandID, err *lifecycle.E
 }
 
 // answer sends a reply, or else an error. A reply that the bus does not take
-// becomes an error, and an error that it does not take is truncated.
+// becomes an error, and an error that it does not take is truncated. To a verb whose
+// reply is a stream the answer is all of the reply, which it ends.
 func (q *request) answer(m proto.Message, err *lifecycle.Error) {
+	if bus.IsStream(bus.RequestName(q.Subject())) {
+		defer q.end()
+	}
 	if err == nil {
 		data, fail := q.encode(m)
 		switch {
@@ -126,6 +130,10 @@ func (q *request) send(header nats.Header, data []byte) {
 	// Nobody to tell if it fails: the sender is gone.
 	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.Reply(), Header: header, Data: data})
 }
+
+// end ends a reply that is a stream, by an empty message without headers. Where the
+// request came from another account the NATS server then forgets where replies go.
+func (q *request) end() { _ = q.nc.Publish(q.Reply(), nil) }
 
 // replyMargin is room for the headers of a reply.
 const replyMargin = 1 << 10

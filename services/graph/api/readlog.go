@@ -35,6 +35,8 @@ const (
 	maxLogUIDs         = 1000
 	logChunk           = 256
 	logFormat          = 1
+	// jsonGrowth is about how much larger a commit is as JSON than as protobuf.
+	jsonGrowth = 2
 )
 
 // readLog answers with commits of the log. A client has at most one reply's bytes to
@@ -56,11 +58,11 @@ func (s *replicaServer) readLog(q *request) {
 		leave, err = s.logReaders.enter(at.Actor)
 	}
 	if err != nil {
-		s.refuse(q, err)
+		q.answer(nil, err)
 		return
 	}
 	s.stream(q, leave, r.serve, func(why *coppicev1.Status) proto.Message {
-		return &coppicev1.LogBatch{Format: logFormat, Next: r.next, First: r.first, Last: r.last, End: true, Error: why}
+		return &coppicev1.LogBatch{Format: logFormat, From: r.from, Next: r.next, First: r.first, Last: r.last, End: true, Error: why}
 	})
 }
 
@@ -74,7 +76,8 @@ type logReading struct {
 	also    [][]byte // and all of these
 
 	next, first, last uint64
-	bytes             uint64 // of commits that were sent
+	from              uint64 // where the batch that is sent next begins
+	bytes             uint64 // of entries, as they are sent
 	count             uint32
 	entries           []*coppicev1.LogEntry
 	size              int // of entries, in bytes
@@ -120,6 +123,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	default:
 		r.next = r.last + 1
 	}
+	r.from = r.next
 	if r.next < r.first {
 		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is not in the log any more, which begins at %d", r.next, r.first)}
 	}
@@ -129,8 +133,9 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	if err := r.flush(false); err != nil { // the client learns that it is served
 		return err
 	}
+	until := r.s.r.until(readerTime)
 	for {
-		if r.ToSequence != 0 && r.next > r.ToSequence {
+		if r.ToSequence != 0 && r.next > r.ToSequence || time.Now().After(until) {
 			return r.end()
 		}
 		// Before the read: what is appended after it wakes the wait below.
@@ -176,14 +181,32 @@ func (r *logReading) beat() error {
 	return r.flush(false)
 }
 
+// placeToRead waits for a place to read and send a chunk of the log or of warnings,
+// and calls beat meanwhile.
+func (s *replicaServer) placeToRead(ctx context.Context, beat func() error) (leave func(), err error) {
+	tick := time.NewTicker(s.r.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case s.logReading <- struct{}{}:
+			return func() { <-s.logReading }, nil
+		case <-tick.C:
+			if err := beat(); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // chunk reads and sends some commits, and reports whether more follow them.
 func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
-	select {
-	case r.s.logReading <- struct{}{}:
-		defer func() { <-r.s.logReading }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	leave, err := r.s.placeToRead(ctx, r.beat)
+	if err != nil {
+		return false, err
 	}
+	defer leave()
 	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, r.visit)
 	if len(r.entries) > 0 { // also if it failed: next is behind them
 		if err := r.flush(false); err != nil {
@@ -206,9 +229,10 @@ func (r *logReading) visit(m eventlog.Message) error {
 	if entry == nil {
 		return nil
 	}
-	size := len(m.Data)
-	if r.out.q.json {
+	size, sent := len(m.Data), len(m.Data)
+	if r.out.q.json { // as text, and not compressed
 		size = proto.Size(entry)
+		sent = jsonGrowth * size
 	}
 	if r.size+size > r.out.room() && len(r.entries) > 0 {
 		if err := r.flush(false); err != nil {
@@ -216,7 +240,7 @@ func (r *logReading) visit(m eventlog.Message) error {
 		}
 	}
 	r.entries, r.size = append(r.entries, entry), r.size+size
-	r.bytes += uint64(len(m.Data))
+	r.bytes += uint64(sent)
 	if entry.GetUnreadable() == "" {
 		r.count++
 	}
@@ -267,13 +291,16 @@ func (r *logReading) matches(commit []byte) bool {
 }
 
 func (r *logReading) flush(end bool) error {
-	b := &coppicev1.LogBatch{Format: logFormat, Entries: r.entries, Next: r.next, First: r.first, Last: max(r.last, r.s.State.Checkpoint().GetPosition()), End: end}
+	b := &coppicev1.LogBatch{Format: logFormat, From: r.from, Entries: r.entries, Next: r.next, First: r.first, Last: max(r.last, r.s.State.Checkpoint().GetPosition()), End: end}
 	if len(r.entries) > 0 && !end {
 		b.Next = r.entries[len(r.entries)-1].GetSequence() + 1
 	}
 	r.entries, r.size = nil, 0
 	err := r.out.send(b)
-	if err != nil && len(b.GetEntries()) > 0 {
+	switch {
+	case err == nil:
+		r.from = b.GetNext()
+	case len(b.GetEntries()) > 0:
 		r.next = b.GetEntries()[0].GetSequence() // none of them was sent
 	}
 	return err

@@ -38,7 +38,7 @@ func (s *replicaServer) readWarnings(q *request) {
 		leave, err = s.warningReaders.enter(at.Actor)
 	}
 	if err != nil {
-		s.refuse(q, err)
+		q.answer(nil, err)
 		return
 	}
 	group, plural, namespace := bus.GroupToken(at.Group), at.Plural, at.Namespace
@@ -78,11 +78,14 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 	if err := r.flush(false); err != nil { // the client learns that it is served, and from where on
 		return err
 	}
+	until := r.s.r.until(readerTime)
 	for {
 		pending, err := r.chunk(ctx)
 		switch {
 		case err != nil:
 			return err
+		case r.GetFollow() && time.Now().After(until):
+			return r.flush(true)
 		case pending > 0:
 			continue
 		case !r.GetFollow():
@@ -93,22 +96,27 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 			return ctx.Err()
 		case <-time.After(warningInterval):
 		}
-		if time.Since(out.sent) >= r.s.r.Heartbeat {
-			if err := r.flush(false); err != nil {
-				return err
-			}
+		if err := r.beat(); err != nil {
+			return err
 		}
 	}
 }
 
+// beat sends a batch without warnings if none was sent for a while.
+func (r *warningReading) beat() error {
+	if time.Since(r.out.sent) < r.s.r.Heartbeat {
+		return nil
+	}
+	return r.flush(false)
+}
+
 // chunk reads and sends some warnings, and returns how many are behind them.
 func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) {
-	select {
-	case r.s.logReading <- struct{}{}:
-		defer func() { <-r.s.logReading }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	leave, err := r.s.placeToRead(ctx, r.beat)
+	if err != nil {
+		return 0, err
 	}
+	defer leave()
 	read := bus.DirectRead{Stream: bus.WarningStream(r.s.Realm), From: r.next, Filter: r.filter, Batch: warningChunk, MaxBytes: maxStreamed}
 	pending, err = bus.ReadDirect(ctx, r.s.r.JS.Conn(), read, r.visit)
 	if len(r.warnings) > 0 {

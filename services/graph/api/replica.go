@@ -40,6 +40,8 @@ type Replica struct {
 	// Watch serves a watch that was admitted until it ends, and returns why it did.
 	Watch     func(ctx context.Context, t watch.Target) error
 	Heartbeat time.Duration // of watches
+	// ReplyTime replaces watchTime and readerTime, if it is not zero.
+	ReplyTime time.Duration
 	// Verify compares the state with its log, and reports how far it is.
 	Verify func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
 	Log    LogReader

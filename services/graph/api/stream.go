@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,8 +59,7 @@ const maxStreamed = 1 << 20
 // an inbox for its reply: no client replies, but when the client is gone the
 // NATS server reports so there.
 //
-// At the end an empty message without headers follows. Where the request came
-// from another account it has the NATS server forget where replies go.
+// The reply ends as request.end says.
 func (s *server) stream(q *request, release func(), serve func(ctx context.Context, out *sender) error, failed func(*coppicev1.Status) proto.Message) {
 	if q.Reply() == "" {
 		release()
@@ -76,7 +76,7 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 			}
 		})
 		if err != nil {
-			s.refuse(q, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
+			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
 			return
 		}
 		defer func() { _ = gone.Unsubscribe() }()
@@ -84,11 +84,11 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 			_ = out.send(failed(why.Status()))
 		}
 		if ctx.Err() == nil || s.ctx.Err() != nil {
-			_ = s.nc.Publish(q.Reply(), nil)
+			q.end()
 		}
 	}) {
 		release()
-		s.refuse(q, s.stopping())
+		q.answer(nil, s.stopping())
 	}
 }
 
@@ -112,12 +112,19 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 	return s.unreadable(err)
 }
 
-// refuse answers a request whose reply would have been streamed.
-func (s *server) refuse(q *request, err *lifecycle.Error) {
-	q.answer(nil, err)
-	if q.Reply() != "" {
-		_ = s.nc.Publish(q.Reply(), nil)
-	}
+// How long a watch, and a reply with commits or warnings, lasts at most. Then it ends,
+// and the client asks again from where it was. A client in another account that goes
+// away is not noticed otherwise: the NATS server (2.15.2) reports that nobody receives
+// a reply only within one account. Meanwhile the reply takes a place of its actor: an
+// actor has 1,024 for watches and 16 for the others.
+const (
+	watchTime  = 5 * time.Minute
+	readerTime = time.Minute
+)
+
+// until returns when a reply that begins now ends at the latest.
+func (r *Replica) until(most time.Duration) time.Time {
+	return time.Now().Add(cmp.Or(r.ReplyTime, most))
 }
 
 // quota bounds what actors have open at the same time, each and all together.

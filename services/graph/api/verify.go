@@ -25,7 +25,7 @@ func (s *replicaServer) verify(q *request) {
 		err = &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second}
 	}
 	if err != nil {
-		s.refuse(q, err)
+		q.answer(nil, err)
 		return
 	}
 	s.stream(q, s.verifying.Unlock, s.serveVerify, func(why *coppicev1.Status) proto.Message { return &coppicev1.VerifyBatch{Error: why} })

@@ -142,15 +142,21 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		defer cancel()
 		return s.nc.FlushWithContext(flushing)
 	}
-	err = s.r.Watch(ctx, watch.Target{
+	limited, release := context.WithDeadline(ctx, s.r.until(watchTime))
+	defer release()
+	err = s.r.Watch(limited, watch.Target{
 		Actor: at.Actor, Resource: resource(at), Namespace: at.Namespace, Labels: labels, Uninitialized: r.GetIncludeUninitialized(),
 		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
 		Heartbeat: s.r.Heartbeat, MaxBytes: q.batchBytes(), Send: send,
 	})
+	if ctx.Err() == nil || s.ctx.Err() != nil { // the client is there
+		defer q.end()
+	}
 	var refusal *lifecycle.Error
 	switch {
 	case errors.As(err, &refusal):
 		_ = send(&coppicev1.WatchBatch{Error: refusal.Truncated(q.maxError()).Status()})
+	case ctx.Err() == nil && limited.Err() != nil: // the client watches again
 	case ctx.Err() == nil:
 		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
 		_ = send(&coppicev1.WatchBatch{Error: s.unreadable(err).Truncated(q.maxError()).Status()})

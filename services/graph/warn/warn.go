@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -109,15 +110,34 @@ func (w *Warner) Say(v lifecycle.View, n *lifecycle.Node, reason string, message
 	if !w.remember(subject, now) {
 		return
 	}
-	data, err := manifest.MarshalMessage(&coppicev1.Warning{
+	w.publish(subject, &coppicev1.Warning{
 		Resource: kind.Resource(), Namespace: n.Namespace, Name: n.Name, Uid: n.UID.String(),
 		Reason: reason, Message: message(), Time: now.UnixMicro(),
 	})
+}
+
+// Skipped warns that the realm's log has messages that are no commits. It is published
+// at each call. The warning is about the realm itself: it names the resource of the
+// realm's settings, the realm, and the realm's id.
+func (w *Warner) Skipped(realmID uid.UID, message string) {
+	if w == nil {
+		return
+	}
+	about := bus.Warning{Realm: w.realm, Group: lifecycle.Group, Plural: "realms", UID: realmID.String(), Reason: lifecycle.WarnSkipped}
+	w.publish(about.Subject(), &coppicev1.Warning{
+		Resource: lifecycle.ResourceName(about.Group, about.Plural), Name: w.realm, Uid: about.UID,
+		Reason: about.Reason, Message: message, Time: w.now().UnixMicro(),
+	})
+}
+
+// publish publishes a warning. One that cannot be published is lost.
+func (w *Warner) publish(subject string, warning *coppicev1.Warning) {
+	data, err := manifest.MarshalMessage(warning)
 	if err == nil {
 		err = w.nc.Publish(subject, data)
 	}
 	if err != nil {
-		w.log.Debug("a warning is not said", "subject", subject, "error", err)
+		w.log.Debug("a warning is not published", "subject", subject, "error", err)
 	}
 }
 

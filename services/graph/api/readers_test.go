@@ -1,0 +1,357 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// madeLog is a log whose messages are made when they are read.
+type madeLog struct {
+	keys    *eventlog.Keys
+	last    uint64
+	message func(sequence uint64) []byte
+	reads   atomic.Int64
+	gate    chan struct{} // each read takes one, if it is not nil
+}
+
+func (l *madeLog) Last(context.Context) (last, first uint64, err error) { return l.last, 1, nil }
+func (l *madeLog) Keys() *eventlog.Keys                                 { return l.keys }
+func (l *madeLog) Seek(context.Context, uint64) (uint64, error)         { return 1, nil }
+
+func (l *madeLog) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
+	l.reads.Add(1)
+	if l.gate != nil {
+		select {
+		case <-l.gate:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	at, bytes := from, 0
+	for ; at <= l.last && at < from+uint64(limit) && bytes < maxBytes; at++ {
+		data := l.message(at)
+		bytes += len(data)
+		if err := visit(eventlog.Message{Sequence: at, Data: data, Pending: l.last - at}); err != nil {
+			return 0, err
+		}
+	}
+	return l.last + 1 - at, nil
+}
+
+// readers is a replica's service, which reads a log that is made, and a client of it.
+type readers struct {
+	t      *testing.T
+	ctx    context.Context
+	client *nats.Conn
+}
+
+// heartbeat is that of the tests: often enough that they wait for several.
+const heartbeat = 10 * time.Millisecond
+
+func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(sequence, last uint64)) (*coppicev1.VerifyReply, error)) *readers {
+	t.Helper()
+	s, err := state.Open("state", state.Config{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	n := testkit.NATS(t)
+	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), State: s, Log: slog.New(slog.DiscardHandler)}, Replica{
+		Reached:   func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
+		Heartbeat: heartbeat, Log: log, Verify: verify, JS: testkit.JetStream(t, n, bus.RoleGraph), Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := service.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &readers{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
+}
+
+// reply is a reply that is a stream.
+type reply struct {
+	*readers
+	sub  *nats.Subscription
+	json bool
+}
+
+// ask sends a request as an actor, whose replies the client keeps until they are
+// taken, however many there are.
+func (r *readers) ask(verb string, request proto.Message, json bool) *reply {
+	r.t.Helper()
+	sub, err := r.client.SubscribeSync(r.client.NewInbox())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		r.t.Fatal(err)
+	}
+	subject := bus.RealmAPI(bus.DefaultRealm, bus.RoleOperator, verb).Subject()
+	header := rpc.Header(subject, nil)
+	data, err := rpc.Encode(request)
+	if json {
+		header.Set(bus.HeaderContentType, bus.ContentJSON)
+		data = []byte(strings.Replace(manifestOf(r.t, request), "{", `{"protocol":1,`, 1))
+	}
+	if err == nil {
+		err = r.client.PublishMsg(&nats.Msg{Subject: subject, Reply: sub.Subject, Header: header, Data: data})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return &reply{readers: r, sub: sub, json: json}
+}
+
+func manifestOf(t *testing.T, m proto.Message) string {
+	t.Helper()
+	data, err := manifest.MarshalMessage(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// next returns the next message of the reply, false at its end, or the refusal.
+func (p *reply) next(into proto.Message) (size int, more bool, refused error) {
+	p.t.Helper()
+	m, err := p.sub.NextMsgWithContext(p.ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(m.Data) == 0 && len(m.Header) == 0 {
+		return 0, false, nil
+	}
+	if err := rpc.Refusal(m); err != nil {
+		return 0, false, err
+	}
+	if p.json {
+		err = manifest.UnmarshalMessage(m.Data, into)
+	} else {
+		err = proto.Unmarshal(m.Data, into)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(m.Data), true, nil
+}
+
+// A client that takes nothing of a reply to readlog, also to one that follows the log,
+// has one window of it to come: 8 MiB as they are sent, and at most one commit more.
+// Then the reply ends, says so, and says where to go on. So the NATS server keeps that
+// much for it, and the graph service nothing.
+func TestReadLogWindow(t *testing.T) {
+	t.Parallel()
+	keys := eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm)
+	const commit = 512 << 10
+	for name, message := range map[string]func(sequence uint64) []byte{
+		"stored as they are sent": func(uint64) []byte { return make([]byte, commit) },
+		"stored compressed": func(sequence uint64) []byte {
+			b := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Sequence: sequence, Epoch: 1, Time: 1, FirstRevision: 1, Key: 1})
+			b.Begin(eventlog.Command{Actor: "a", Verb: "create", Note: strings.Repeat("x", commit)})
+			b.End(eventlog.CommandRef{}, nil)
+			sealed, err := keys.Seal(b.Bytes(), sequence)
+			if err != nil || len(sealed) > commit/4 {
+				t.Errorf("a commit is stored in %d bytes, %v", len(sealed), err)
+			}
+			return sealed
+		},
+	} {
+		for _, json := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, JSON %t", name, json), func(t *testing.T) {
+				t.Parallel()
+				r := serveReaders(t, &madeLog{keys: keys, last: 1000, message: message}, nil)
+				p := r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{FromSequence: 1, Follow: true}, json)
+				total, entries, from := 0, 0, uint64(1)
+				var last *coppicev1.LogBatch
+				for {
+					var b coppicev1.LogBatch
+					size, more, err := p.next(&b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !more {
+						break
+					}
+					if b.GetFrom() != from {
+						t.Fatalf("after sequence %d comes a batch from %d", from, b.GetFrom())
+					}
+					total, entries, from, last = total+size, entries+len(b.GetEntries()), b.GetNext(), &b
+				}
+				if total > maxLogReply+2*commit {
+					t.Errorf("the reply has %d bytes", total)
+				}
+				if !last.GetEnd() || last.GetError() != nil || entries == 0 || last.GetNext() != uint64(entries)+1 {
+					t.Errorf("after %d commits the reply ends with %+v", entries, last)
+				}
+			})
+		}
+	}
+}
+
+// A reader of the log hears of the graph service at each heartbeat: while nothing is
+// appended, while it reads commits that are all left out, and while it waits for a
+// place to read.
+func TestReadLogHeartbeats(t *testing.T) {
+	t.Parallel()
+	keys := eventlog.NewKeys(testkit.Secrets(), bus.DefaultRealm)
+	commit := func(sequence uint64) []byte {
+		b := eventlog.NewBuilder(eventlog.Header{RealmID: [16]byte{1}, ID: [16]byte{1}, Sequence: sequence, Epoch: 1, Time: 1, FirstRevision: 1, Key: 1})
+		sealed, err := keys.Seal(b.Bytes(), sequence)
+		if err != nil {
+			t.Error(err)
+		}
+		return sealed
+	}
+	beats := func(t *testing.T, p *reply) {
+		t.Helper()
+		for range 5 {
+			var b coppicev1.LogBatch
+			if _, more, err := p.next(&b); !more || err != nil || len(b.GetEntries()) > 0 {
+				t.Fatalf("want a heartbeat, got %+v, %v", &b, err)
+			}
+		}
+	}
+	t.Run("nothing is appended", func(t *testing.T) {
+		t.Parallel()
+		r := serveReaders(t, &madeLog{keys: keys, last: 3, message: commit}, nil)
+		beats(t, r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{Follow: true}, false))
+	})
+	t.Run("nothing matches", func(t *testing.T) {
+		t.Parallel()
+		r := serveReaders(t, &madeLog{keys: keys, last: 1 << 40, message: commit}, nil)
+		beats(t, r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{FromSequence: 1, Name: "nobody"}, false))
+	})
+	t.Run("others read", func(t *testing.T) {
+		t.Parallel()
+		log := &madeLog{keys: keys, last: 3, message: commit, gate: make(chan struct{})}
+		r := serveReaders(t, log, nil)
+		for range maxLogReading {
+			r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{FromSequence: 1}, false)
+		}
+		testkit.WaitFor(t, r.ctx, "all places to be taken", func() bool { return log.reads.Load() == maxLogReading })
+		beats(t, r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{FromSequence: 1}, false))
+		close(log.gate)
+	})
+}
+
+// A verification reports progress at each heartbeat, however long it takes, and then
+// its result. It ends with its client, and makes room for the next.
+func TestVerifyHeartbeats(t *testing.T) {
+	t.Parallel()
+	release, begun, ended := make(chan struct{}), make(chan struct{}, 10), make(chan error, 10)
+	verify := func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+		progress(7, 9)
+		begun <- struct{}{}
+		select {
+		case <-release:
+			ended <- nil
+			return &coppicev1.VerifyReply{Sequence: 9, Objects: 3}, nil
+		case <-ctx.Done():
+			ended <- ctx.Err()
+			return nil, ctx.Err()
+		}
+	}
+	r := serveReaders(t, &madeLog{}, verify)
+	progress := func(p *reply) {
+		t.Helper()
+		for n := 0; n < 5; {
+			var b coppicev1.VerifyBatch
+			if _, more, err := p.next(&b); !more || err != nil || b.GetResult() != nil || b.GetError() != nil {
+				t.Fatalf("want a heartbeat, got %+v, %v", &b, err)
+			}
+			if b.GetSequence() == 7 && b.GetLast() == 9 {
+				n++
+			}
+		}
+	}
+	first := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
+	progress(first)
+	testkit.Receive(t, r.ctx, "the verification", begun)
+	second := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
+	var refusal *lifecycle.Error
+	if _, _, err := second.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonOverloaded {
+		t.Errorf("a second verification: %v", err)
+	}
+	if _, more, err := second.next(&coppicev1.VerifyBatch{}); more || err != nil {
+		t.Errorf("the refusal is not the end of the reply: %t, %v", more, err)
+	}
+	if err := first.sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Receive(t, r.ctx, "the end of the verification whose client is gone", ended); err == nil {
+		t.Error("the verification has succeeded")
+	}
+	var third *reply
+	testkit.WaitFor(t, r.ctx, "room for another verification", func() bool {
+		third = r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
+		_, _, err := third.next(&coppicev1.VerifyBatch{})
+		return err == nil
+	})
+	progress(third)
+	close(release)
+	for {
+		var b coppicev1.VerifyBatch
+		_, more, err := third.next(&b)
+		if !more || err != nil {
+			t.Fatalf("the reply ends without a result: %v", err)
+		}
+		if b.GetResult() != nil {
+			if b.GetResult().GetObjects() != 3 {
+				t.Errorf("the result is %+v", &b)
+			}
+			break
+		}
+	}
+	if _, more, err := third.next(&coppicev1.VerifyBatch{}); more || err != nil {
+		t.Errorf("after the result comes more: %t, %v", more, err)
+	}
+}
+
+// A reader that is gone makes room for another of its actor.
+func TestReadersLeave(t *testing.T) {
+	t.Parallel()
+	r := serveReaders(t, &madeLog{last: 3, message: func(uint64) []byte { return nil }}, nil)
+	follow := func() *reply { return r.ask(bus.VerbReadLog, &coppicev1.ReadLogRequest{Follow: true}, false) }
+	var open []*reply
+	for range maxLogReadersActor {
+		p := follow()
+		if _, more, err := p.next(&coppicev1.LogBatch{}); !more || err != nil {
+			t.Fatalf("a reader is not served: %v", err)
+		}
+		open = append(open, p)
+	}
+	var refusal *lifecycle.Error
+	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonOverloaded {
+		t.Fatalf("one reader more than an actor may have: %v", err)
+	}
+	if err := open[0].sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, r.ctx, "room for another reader", func() bool {
+		_, more, err := follow().next(&coppicev1.LogBatch{})
+		return more && err == nil
+	})
+}

@@ -1,0 +1,51 @@
+package graph
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The first skipped message is reported at once, those that follow within 10 s
+// together, also if none follows them, and none twice.
+func TestSkipsAreReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got []skipped
+		s := skips{report: func(k skipped) { got = append(got, k) }}
+		reports := func(when string, want ...skipped) {
+			t.Helper()
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !slices.Equal(got, want) {
+				t.Fatalf("%s: reported %+v, want %+v", when, got, want)
+			}
+			got = nil
+		}
+		add := func(position, n, counts uint64, why string) {
+			t.Helper()
+			if is := s.add(position, n, why); is != counts {
+				t.Errorf("%d messages up to %d: counted %d, want %d", n, position, is, counts)
+			}
+		}
+		add(5, 1, 1, "first")
+		reports("at once", skipped{1, 5, "first"})
+		add(5, 1, 0, "again")
+		add(6, 1, 1, "second")
+		add(9, 5, 3, "third") // of which some were counted
+		reports("within the interval")
+		time.Sleep(reportSkips)
+		reports("after it", skipped{4, 9, "third"})
+		time.Sleep(reportSkips)
+		reports("after a quiet interval")
+		add(10, 1, 1, "fourth")
+		reports("at once again", skipped{1, 10, "fourth"})
+		add(11, 1, 1, "fifth")
+		s.stop()
+		reports("at the end", skipped{1, 11, "fifth"})
+		time.Sleep(reportSkips)
+		reports("after the end")
+	})
+}

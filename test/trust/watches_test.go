@@ -1,0 +1,165 @@
+package trust_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// A watch ends, and its place is free again, when its client unsubscribes or closes its
+// connection. Where the client is in another account that takes until the reply ends.
+func TestWatchesEnd(t *testing.T) {
+	t.Parallel()
+	for _, accounts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("accounts %t", accounts), func(t *testing.T) {
+			t.Parallel()
+			registry := prometheus.NewRegistry()
+			r := startWith(t, allinone.Config{Auth: accounts, Registry: registry, Graph: func(c *graph.Config) {
+				c.Heartbeat = 20 * time.Millisecond
+				if accounts { // NATS does not report that the client is gone
+					c.ReplyTime = time.Second
+				}
+			}})
+			open := func(want float64) {
+				t.Helper()
+				testkit.WaitFor(t, r.ctx, fmt.Sprintf("%v watches", want), func() bool { return gauge(t, registry, "coppice_graph_watches") == want })
+			}
+			watch := func(nc *nats.Conn) *nats.Subscription {
+				t.Helper()
+				sub, err := nc.SubscribeSync(nc.NewInbox())
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := subject(bus.RoleReader, bus.VerbWatch, "secrets", "prod")
+				data, err := rpc.Encode(&coppicev1.WatchRequest{ChangesOnly: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.publish(nc, at, sub.Subject, rpc.Header(at, nil), data)
+				m, err := sub.NextMsgWithContext(r.ctx)
+				if err == nil {
+					err = rpc.Refusal(m)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return sub
+			}
+			nc, other := r.conn(bus.RoleReader), r.conn(bus.RoleReader)
+			first, second := watch(nc), watch(nc)
+			watch(other)
+			if !accounts {
+				open(3)
+			}
+			if err := first.Unsubscribe(); err != nil {
+				t.Fatal(err)
+			}
+			if !accounts {
+				open(2)
+			}
+			other.Close()
+			if !accounts {
+				open(1)
+			}
+			if err := second.Unsubscribe(); err != nil {
+				t.Fatal(err)
+			}
+			open(0)
+		})
+	}
+}
+
+// gauge is the value of a gauge, all labels together.
+func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// A watch and a reader of the log that the server ends every now and then go on where
+// they were: every change is delivered once, in order, and the objects that were there
+// are not delivered again.
+func TestStreamsAreRenewed(t *testing.T) {
+	t.Parallel()
+	for _, accounts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("accounts %t", accounts), func(t *testing.T) {
+			t.Parallel()
+			r := startWith(t, allinone.Config{Auth: accounts, Graph: func(c *graph.Config) {
+				c.Heartbeat, c.ReplyTime = 10*time.Millisecond, 50*time.Millisecond
+			}})
+			ctx, stop := context.WithCancel(r.ctx)
+			reader := client.New(r.conn(bus.RoleReader), client.WithActor(bus.RoleReader))
+			log := reader.Log()
+			last, err := log.Last(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			synced, events, commits := make(chan struct{}, 100), make(chan string, 100), make(chan uint64, 100)
+			wg.Go(func() {
+				for e, err := range reader.Objects(secrets, "new").Watch(ctx, client.WatchOptions{}) {
+					switch {
+					case err != nil:
+						t.Errorf("the watch ended: %v", err)
+					case e.Synced:
+						synced <- struct{}{}
+					case e.Object != nil:
+						events <- e.Object.GetMetadata().GetName()
+					}
+				}
+			})
+			wg.Go(func() {
+				for c, err := range log.Read(ctx, client.LogRange{From: last + 1, Follow: true}) {
+					if err != nil {
+						t.Errorf("the log ended: %v", err)
+						return
+					}
+					commits <- c.Sequence
+				}
+			})
+			testkit.Receive(t, r.ctx, "the objects", synced)
+			begun := time.Now()
+			for i := 0; i < 20 || time.Since(begun) < 500*time.Millisecond; i++ {
+				name := fmt.Sprint("n", i)
+				if _, err := r.owner.Objects(secrets, "new").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}, client.WriteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if got := testkit.Receive(t, r.ctx, "the creation of "+name, events); got != name {
+					t.Fatalf("the watch delivers %s, want %s", got, name)
+				}
+				if last++; testkit.Receive(t, r.ctx, "a commit", commits) != last {
+					t.Fatalf("another commit than %d is read", last)
+				}
+			}
+			stop()
+			wg.Wait()
+			if n := len(synced); n > 0 {
+				t.Errorf("the objects were delivered %d times more", n)
+			}
+		})
+	}
+}
