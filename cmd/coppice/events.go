@@ -32,7 +32,8 @@ func (a *app) eventsCommand() *cobra.Command {
 		Long: `Events shows the last events of the realm, or of one object, each with its
 causes: from the nearest back to the command of whoever wanted it. Between them
 stand warnings: of references that can never be true, of finalizers that nobody
-answers.`,
+answers. MessageSkipped stands for a message in the log that is no commit of the
+realm, with its sequence: graph services skip it.`,
 		Example: `  coppice events --last 50
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
@@ -111,10 +112,20 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 // followEvents tells the events of commits from a sequence on, until ctx ends.
 // The kinds that it names are learnt again when one is registered.
 func (s *session) followEvents(ctx context.Context, h *history, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
-	for c, err := range h.log.Read(ctx, client.LogRange{From: from, Follow: true}) {
+	var before time.Time // when the last commit was made
+	for c, err := range h.log.Read(ctx, client.LogRange{From: from, Follow: true, Skipped: true}) {
 		if err != nil {
 			return err
 		}
+		if c.Commit == nil {
+			if e := h.skip(c, before); match(&e) {
+				if err := w.write(ctx, e); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		before = time.UnixMicro(c.GetTime()).UTC()
 		p := h.keep(c.Sequence, c.Commit)
 		for i := range p.events {
 			if !match(&p.events[i]) {
@@ -147,7 +158,7 @@ type eventWriter struct {
 // eventJSON is an event for programs.
 type eventJSON struct {
 	Revision  uint64    `json:"revision,omitempty"` // none for a warning
-	Time      time.Time `json:"time"`
+	Time      time.Time `json:"time,omitzero"`
 	Type      string    `json:"type"`
 	Resource  string    `json:"resource"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -163,9 +174,12 @@ type eventJSON struct {
 }
 
 func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
-	why, err := because(ctx, e, w.find)
-	if err != nil {
-		return err
+	var why []string
+	if e.Type != messageSkipped {
+		var err error
+		if why, err = because(ctx, e, w.find); err != nil {
+			return err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +189,7 @@ func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
 			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: reasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
 		})
 	}
-	_, err = fmt.Fprintln(w.w, w.line(e, why))
+	_, err := fmt.Fprintln(w.w, w.line(e, why))
 	return err
 }
 
@@ -186,13 +200,20 @@ func (w *eventWriter) line(e client.LogEvent, why []string) string {
 		typ = w.ink.green(typ)
 	case "ObjectDeleted":
 		typ = w.ink.red(typ)
-	case "DeletionMarked":
+	case "DeletionMarked", messageSkipped:
 		typ = w.ink.yellow(typ)
+	}
+	revision, at := fmt.Sprint(e.Revision), ""
+	if e.Type == messageSkipped {
+		revision = ""
+	}
+	if !e.Time.IsZero() {
+		at = clock(e.Time, w.now())
 	}
 	said := withNamespace(e.Key(), e.Namespace)
 	if e.Type != "ObjectDeleted" {
 		said += prefixed("  ", e.Detail)
 	}
-	return fmt.Sprintf("%6d  %s  %s  %s%s", e.Revision, clock(e.Time, w.now()), typ, printable(said),
+	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, printable(said),
 		w.ink.dim(prefixed("  because ", printable(strings.Join(why, ", because ")))))
 }

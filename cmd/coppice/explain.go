@@ -63,6 +63,9 @@ type explanation struct {
 	// the built-in finalizers do not act.
 	ImportEnds *time.Time      `json:"importEnds,omitempty"`
 	Owed       []explainedOwed `json:"owed,omitempty"`
+	// Skipped are the sequences of messages in the log, as far as it was read, that
+	// are no commits of the realm, and that graph services skip; at most 100.
+	Skipped []uint64 `json:"skipped,omitempty"`
 }
 
 const (

@@ -16,6 +16,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	if err != nil {
 		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
 	}
+	defer e.skippedIn(h)
 	found, _, err := h.tail(ctx, 1, maxCommits, client.LogRange{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
@@ -41,12 +42,21 @@ func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *his
 		if err != nil {
 			return err
 		}
+		defer e.skippedIn(h)
 		return read(ctx, h)
 	})
 	if err != nil && ctx.Err() == nil {
 		e.missing(aboutEvents, err)
 	}
 	return ok
+}
+
+// skippedIn adds the skipped messages that were found while the log was read.
+func (e *explainer) skippedIn(h *history) {
+	e.Skipped = append(e.Skipped, h.skipped...)
+	slices.Sort(e.Skipped)
+	e.Skipped = slices.Compact(e.Skipped)
+	e.Skipped = e.Skipped[:min(len(e.Skipped), maxSkipped)]
 }
 
 // marked finds out since when the object is being deleted, and why. A user who may

@@ -133,6 +133,9 @@ func (e *explainer) write() error {
 	if len(e.Causes) > 0 {
 		d.section("Causes", e.causeRows())
 	}
+	if len(e.Skipped) > 0 {
+		d.field("Skipped", ranges(e.Skipped)+": these messages of the log are no commits of the realm, and have no effect; see coppice events")
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
@@ -46,7 +47,13 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 			return err
 		}
 	}
-	f := &follower{target: t, known: map[string]*coppicev1.Object{}, told: told, synced: synced}
+	f := &follower{target: t, known: map[string]*coppicev1.Object{}, told: told}
+	f.synced = func() error {
+		if len(f.known) == 0 { // there is nothing to print yet
+			_, _ = fmt.Fprintf(s.stderr, "no %s%s; waiting for changes\n", client.ResourceOf(t.kind), w.text(t.kind, selector))
+		}
+		return synced()
+	}
 	for ctx.Err() == nil {
 		f.seen = map[string]bool{}
 		for e, err := range objects.Watch(ctx, client.WatchOptions{LabelSelector: selector}) {
@@ -62,6 +69,19 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 		}
 	}
 	return nil
+}
+
+// text says where objects of a kind are looked for: ` in namespace "shop" that match app=web`.
+func (w where) text(k client.Kind, selector string) string {
+	in := ""
+	switch {
+	case !client.Namespaced(k):
+	case w.of(k) == "":
+		in = " in any namespace"
+	default:
+		in = fmt.Sprintf(" in namespace %q", w.of(k))
+	}
+	return in + prefixed(" that match ", selector)
 }
 
 func (f *follower) event(e client.WatchEvent) error {

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -21,6 +25,9 @@ type history struct {
 	// recent are the pages in which causes were found last: what happens
 	// together has its causes together.
 	recent []*page
+	// skipped are the sequences of messages that are no commits, as they were read,
+	// at most maxSkipped.
+	skipped []uint64
 }
 
 // page is the events of one commit.
@@ -34,6 +41,7 @@ const (
 	maxHeldEvents = 1 << 17
 	recentPages   = 4
 	maxChunk      = 256 // commits that are read at once
+	maxSkipped    = 100
 )
 
 func (s *session) history(ctx context.Context) (*history, error) {
@@ -126,12 +134,21 @@ func (h *history) tail(ctx context.Context, events, commits int, about client.Lo
 	return found, high == 0, nil
 }
 
-// chunk returns the events of some commits that match.
+// chunk returns the events of some commits that match, and skipped messages that match.
 func (h *history) chunk(ctx context.Context, of client.LogRange, match func(*client.LogEvent) bool) (matching []client.LogEvent, err error) {
+	of.Skipped = true
+	var before time.Time // when the last commit was made
 	for c, err := range h.log.Read(ctx, of) {
 		if err != nil {
 			return nil, err
 		}
+		if c.Commit == nil {
+			if e := h.skip(c, before); match(&e) {
+				matching = append(matching, e)
+			}
+			continue
+		}
+		before = time.UnixMicro(c.GetTime()).UTC()
 		p := h.keep(c.Sequence, c.Commit)
 		for i := range p.events {
 			if match(&p.events[i]) {
@@ -140,4 +157,38 @@ func (h *history) chunk(ctx context.Context, of client.LogRange, match func(*cli
 		}
 	}
 	return matching, ctx.Err()
+}
+
+// messageSkipped is the type of the entry for a message in the log that is no commit
+// of the realm, which graph services skip. It names the log and the sequence, and has
+// the time of the commit before, if that is known.
+const messageSkipped = "MessageSkipped"
+
+// skip remembers a skipped message, and returns the entry for it.
+func (h *history) skip(c client.LogCommit, before time.Time) client.LogEvent {
+	if len(h.skipped) < maxSkipped && !slices.Contains(h.skipped, c.Sequence) {
+		h.skipped = append(h.skipped, c.Sequence)
+	}
+	h.last = max(h.last, c.Sequence)
+	return client.LogEvent{Type: messageSkipped, Time: before, Resource: "log", Name: strconv.FormatUint(c.Sequence, 10), Detail: c.Skipped}
+}
+
+// ranges spells ascending numbers: "5, 7-9".
+func ranges(list []uint64) string {
+	var b strings.Builder
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, list[i])
+		if j > i {
+			fmt.Fprintf(&b, "-%d", list[j])
+		}
+		i = j + 1
+	}
+	return b.String()
 }

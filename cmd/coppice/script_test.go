@@ -16,6 +16,7 @@ import (
 	_ "time/tzdata" // for noon
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -176,7 +177,7 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "stack": stackCommand, "redrive": redrive, "manypods": manyPods,
+			"exits": exits, "await": await, "stack": stackCommand, "redrive": redrive, "manypods": manyPods, "foreign": foreign,
 		},
 	})
 }
@@ -272,4 +273,21 @@ func manyPods(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(w.Flush())
 	ts.Check(f.Close())
+}
+
+// foreign puts a message into the log that is no commit, as a user who may publish to
+// its subject could.
+func foreign(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: foreign message")
+	}
+	nc, err := ts.Value(stackKey{}).(*stack).running.Conn(bus.RoleGraph)
+	ts.Check(err)
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	ack, err := js.Publish(ctx, bus.LogSubject(bus.DefaultRealm), []byte(args[0]))
+	ts.Check(err)
+	ts.Setenv("SEQUENCE", strconv.FormatUint(ack.Sequence, 10))
 }

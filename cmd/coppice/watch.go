@@ -19,6 +19,7 @@ type watchFlags struct {
 	selector string
 	output   string
 	only     bool
+	timeout  time.Duration
 }
 
 func (a *app) watchCommand() *cobra.Command {
@@ -29,7 +30,7 @@ func (a *app) watchCommand() *cobra.Command {
 		Short:   "Follow what happens to objects",
 		Long: `Watch tells the objects that are there and then what happens to them, one line
 for each change. It goes on by itself after a lost connection or a change of
-servers, without a gap, until it is interrupted.
+servers, without a gap, until it is interrupted or --timeout has passed.
 
 For programs, -o json writes one JSON object for each change: time, type
 (ADDED, MODIFIED, DELETED), reason, changes and the object itself.`,
@@ -46,6 +47,7 @@ For programs, -o json writes one JSON object for each change: time, type
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
 	c.Flags().BoolVar(&f.only, "watch-only", false, "only what changes, without what is there")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to watch; 0: until it is interrupted")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
 	return c
@@ -65,6 +67,14 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	tell := s.tellLine
 	if f.output == formatJSON {
 		tell = s.tellJSON
+	}
+	if f.timeout < 0 {
+		return wrong("--timeout=%s: it cannot be negative", f.timeout)
+	}
+	if f.timeout > 0 {
+		limited, cancel := context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+		ctx = limited
 	}
 	live := !f.only
 	return s.follow(ctx, targets[0], f.where, f.selector, func(c change) error {
