@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -188,5 +189,73 @@ func (b *bench) noConsumers() {
 	}
 	if n := s.CachedInfo().State.Consumers; n != 0 {
 		b.t.Errorf("the log has %d consumers", n)
+	}
+}
+
+// A replica that takes the messages of the log more slowly than they come loses none,
+// and its NATS connection is never a slow consumer: whether it reads what is there, or
+// follows what is appended.
+func TestFollowSlowly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const large, before, after = 1 << 20, 40, 100
+	message := make([]byte, large)
+	store := func(n int) {
+		for range n {
+			b.store(message)
+		}
+	}
+	store(before)
+	failed := make(chan error, 1000)
+	nc, err := nats.Connect(b.server.URL(), append(b.server.Options(bus.RoleGraph),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { failed <- err }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := b.open(js)
+	visited, goOn := make(chan uint64), make(chan struct{})
+	ctx, cancel := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- log.Follow(ctx, 1, func(m eventlog.Message) error {
+			visited <- m.Sequence
+			<-goOn
+			return nil
+		})
+	}()
+	// visit has the replica take a message, and wait with the next.
+	visit := func(want uint64) {
+		t.Helper()
+		if got := testkit.Receive(t, b.ctx, "a message", visited); got != want {
+			t.Fatalf("visited %d, want %d", got, want)
+		}
+	}
+	for at := uint64(1); at < before; at++ {
+		visit(at)
+		goOn <- struct{}{}
+	}
+	visit(before)
+	goOn <- struct{}{}
+	store(1)
+	visit(before + 1) // it follows, by a consumer
+	store(after)
+	goOn <- struct{}{}
+	for at := range uint64(after) {
+		visit(before + 2 + at)
+		goOn <- struct{}{}
+	}
+	cancel()
+	if err := b.receive(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	select {
+	case err := <-failed:
+		t.Errorf("the NATS client reports %v", err)
+	default:
 	}
 }
