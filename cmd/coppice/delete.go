@@ -187,10 +187,7 @@ func (s *session) fileVictims(args []string, f deleteFlags, failed *failures) ([
 	}
 	var victims []victim
 	for _, e := range entries {
-		i, err := s.place(e, f.namespace)
-		if err == nil && e.Object.GetMetadata().GetName() == "" {
-			err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
-		}
+		i, err := s.placeNamed(e, f.namespace)
 		if err != nil {
 			failed.add(err)
 			continue

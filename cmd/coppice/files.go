@@ -138,6 +138,15 @@ func (s *session) place(e manifest.Entry, namespace string) (item, error) {
 	return i, nil
 }
 
+// placeNamed is place for an object that must have a name.
+func (s *session) placeNamed(e manifest.Entry, namespace string) (item, error) {
+	i, err := s.place(e, namespace)
+	if err == nil && e.Object.GetMetadata().GetName() == "" {
+		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
+	}
+	return i, err
+}
+
 // key is the object as people write it.
 func (i item) key() string {
 	m := i.Object.GetMetadata()

@@ -10,12 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type getFlags struct {
 	where
+	fileFlags
 	selector       string
+	fields         string
+	sortBy         string
+	showLabels     bool
 	output         string
 	noHeaders      bool
 	ignoreNotFound bool
@@ -26,26 +31,40 @@ type getFlags struct {
 func (a *app) getCommand() *cobra.Command {
 	var f getFlags
 	c := &cobra.Command{
-		Use:     "get TYPE[,TYPE...] [NAME...] | TYPE/NAME...",
+		Use:     "get TYPE[,TYPE...] [NAME...] | TYPE/NAME... | -f FILE",
 		GroupID: "objects",
 		Short:   "Show objects",
-		Long: `Get shows objects as kubectl does. In place of what a controller would make of
-them it shows what matters to their deletion: whether they are being deleted,
-what holds them, and who owns them.`,
+		Long: `Get shows objects as kubectl does. Its table has what matters to the deletion of
+objects: whether they are being deleted, what blocks that, and who owns them.
+
+The type 'all' means every kind whose objects are in namespaces. 'get namespaces'
+also lists namespaces that have objects and no Namespace object; their status
+is Implicit.
+
+-o jsonpath=TEMPLATE and -o custom-columns=HEADER:PATH,... read the templates and
+paths of kubectl.`,
 		Example: `  coppice get deployments,pods -n shop
   coppice get pods -A -l app=web -o wide
   coppice get deploy/web -n shop -o yaml
+  coppice get all -n shop
+  coppice get pods -A --sort-by=.metadata.creationTimestamp
+  coppice get pods -n shop -o jsonpath='{.items[*].metadata.name}'
+  coppice get pods -o custom-columns=NAME:.metadata.name,UID:.metadata.uid
+  coppice get -f web.yaml -o yaml
   coppice get kinds`,
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
 			return s.get(ctx, args, f)
 		}),
 	}
-	f.flags(c, true)
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
 	f.uninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector: app=web,tier!=db,env in (a,b),!legacy")
-	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json or name")
+	c.Flags().StringVar(&f.fields, "field-selector", "", "select by metadata.name and metadata.namespace: metadata.name!=web")
+	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
+	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by the value of this path, such as .metadata.creationTimestamp")
+	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "a column with the labels, in tables")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no failure")
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with what changes")
@@ -56,51 +75,122 @@ what holds them, and who owns them.`,
 }
 
 func (s *session) get(ctx context.Context, args []string, f getFlags) error {
-	if err := checkFormat(f.output, getFormats()...); err != nil {
-		return err
-	}
-	targets, err := s.targets(args)
+	g, err := s.prepareGet(args, f)
 	if err != nil {
 		return err
 	}
-	if f.selector != "" && len(targets[0].names) > 0 {
-		return wrong("-l selects objects; it does not go with names")
-	}
 	if f.watch || f.watchOnly {
-		if len(targets) > 1 {
+		if len(g.targets) > 1 {
 			return wrong("-w watches one type")
 		}
-		return s.watchTable(ctx, targets[0], f)
+		if g.sortBy != nil || len(g.fields) > 0 {
+			return wrong("-w does not go with --sort-by and --field-selector")
+		}
+		return s.watchTable(ctx, g.targets[0], f)
 	}
-	if len(targets) == 1 && client.ResourceOf(targets[0].kind) == client.KindsResource && f.output == formatTable && f.selector == "" {
-		return s.getKinds(targets[0].names, f)
+	if g.isKinds() {
+		return s.getKinds(g.targets[0].names, f)
 	}
-	single := len(targets) == 1 && len(targets[0].names) == 1
-	p := s.printer(f, len(targets) > 1, !single)
+	p := s.printer(f, g.format, len(g.targets) > 1, !g.single)
+	if g.sortBy != nil {
+		p = &sortedPrinter{printer: p, by: g.sortBy}
+	}
 	n := 0
 	var errs []error
-	for _, t := range targets {
+	for _, t := range g.targets {
+		t, named := g.fields.narrow(t, f.where)
 		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+			if !g.fields.matches(o) {
+				return nil
+			}
 			n++
 			return p.object(t.kind, o)
 		})
-		errs = append(errs, ignoring(err, f.ignoreNotFound)...)
+		errs = append(errs, ignoring(err, f.ignoreNotFound || named)...)
 	}
-	if n > 0 || !single {
+	if g.isNamespaces() {
+		errs = append(errs, s.eachImplicit(ctx, func(o *coppicev1.Object) error {
+			if !g.fields.matches(o) {
+				return nil
+			}
+			n++
+			return p.object(g.targets[0].kind, o)
+		}))
+	}
+	if n > 0 || !g.single {
 		errs = append(errs, p.end())
 	}
-	if table := f.output == formatTable || f.output == formatWide; n == 0 && table && errors.Join(errs...) == nil && !f.ignoreNotFound {
-		var resources []string
-		where := "found"
-		for _, t := range targets {
-			resources = append(resources, client.ResourceOf(t.kind).String())
-			if f.of(t.kind) != "" {
-				where = "in namespace " + f.namespace
-			}
-		}
-		_, _ = fmt.Fprintf(s.stderr, "no %s %s\n", strings.Join(resources, ", "), where)
+	if n == 0 && g.format.isTable() && errors.Join(errs...) == nil && !f.ignoreNotFound {
+		_, _ = fmt.Fprintln(s.stderr, g.nothing())
 	}
 	return errors.Join(errs...)
+}
+
+// getting is what get was asked for.
+type getting struct {
+	getFlags
+	targets []target
+	fields  fieldSelector
+	sortBy  *jsonpath.Path
+	format  outputFormat
+	all     bool // the type was all
+	single  bool // one object is named
+}
+
+func (s *session) prepareGet(args []string, f getFlags) (g getting, err error) {
+	g = getting{getFlags: f, all: len(args) == 1 && args[0] == allKinds}
+	if g.format, err = parseOutput(f.output); err != nil {
+		return g, err
+	}
+	if g.fields, err = parseFieldSelector(f.fields); err != nil {
+		return g, err
+	}
+	if f.sortBy != "" {
+		if g.sortBy, err = jsonpath.ParsePath(f.sortBy); err != nil {
+			return g, wrong("--sort-by: %w", err)
+		}
+	}
+	if len(f.files) > 0 {
+		g.targets, err = s.fileTargets(f.fileFlags, args, f.namespace)
+	} else {
+		g.targets, err = s.targets(args)
+	}
+	if err != nil {
+		return g, err
+	}
+	if (f.selector != "" || f.fields != "") && len(g.targets[0].names) > 0 {
+		return g, wrong("-l and --field-selector select objects; they do not go with names")
+	}
+	g.single = len(g.targets) == 1 && len(g.targets[0].names) == 1
+	return g, nil
+}
+
+// isKinds reports whether the table of registered kinds is wanted.
+func (g getting) isKinds() bool {
+	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == client.KindsResource && g.format.name == formatTable &&
+		g.selector == "" && g.fields == nil && g.sortBy == nil && !g.showLabels && len(g.files) == 0
+}
+
+// isNamespaces reports whether all namespaces are wanted.
+func (g getting) isNamespaces() bool {
+	return len(g.targets) == 1 && client.ResourceOf(g.targets[0].kind) == namespacesResource && len(g.targets[0].names) == 0 &&
+		g.selector == "" && g.format.name != formatYAML && g.format.name != formatJSON
+}
+
+// nothing says that there are no such objects.
+func (g getting) nothing() string {
+	var resources []string
+	where := "found"
+	for _, t := range g.targets {
+		resources = append(resources, client.ResourceOf(t.kind).String())
+		if g.of(t.kind) != "" {
+			where = "in namespace " + g.namespace
+		}
+	}
+	if g.all {
+		resources = []string{"objects"}
+	}
+	return "no " + strings.Join(resources, ", ") + " " + where
 }
 
 // ignoring are the errors of a joined one, without those that say that an
@@ -117,15 +207,20 @@ func ignoring(err error, notFound bool) (errs []error) {
 	return errs
 }
 
-func (s *session) printer(f getFlags, qualified, list bool) printer {
-	switch f.output {
+func (s *session) printer(f getFlags, format outputFormat, qualified, list bool) printer {
+	switch format.name {
 	case formatName:
 		return &namePrinter{w: s.stdout}
 	case formatYAML, formatJSON:
-		return &manifestPrinter{w: s.stdout, json: f.output == formatJSON, list: list}
+		return &manifestPrinter{w: s.stdout, json: format.name == formatJSON, list: list}
+	case formatJSONPath:
+		return &templatePrinter{session: s, template: format.template, list: list}
+	case formatColumns:
+		return &columnsPrinter{t: table{w: s.stdout}, columns: format.columns, headers: !f.noHeaders}
 	}
 	return &tablePrinter{
-		t: table{w: s.stdout}, s: s, wide: f.output == formatWide, namespace: f.all, qualified: qualified, headers: !f.noHeaders, now: s.now,
+		t: table{w: s.stdout}, s: s, wide: format.name == formatWide, namespace: f.all, qualified: qualified, headers: !f.noHeaders,
+		labels: f.showLabels, now: s.now,
 	}
 }
 

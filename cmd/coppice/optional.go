@@ -66,5 +66,6 @@ const (
 	aboutOwners    = "owners outside the namespace"
 	aboutBlockers  = "dependents that block the deletion"
 	aboutClasses   = "classes of the owner references"
+	aboutImplicit  = "namespaces without a Namespace object"
 	aboutTotals    = "how many objects go with them"
 )

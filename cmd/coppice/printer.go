@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ const (
 	formatYAML  = "yaml"
 	formatJSON  = "json"
 	formatName  = "name"
+
+	formatJSONPath = "jsonpath"
+	formatColumns  = "custom-columns"
 )
 
 // What commands offer of them.
@@ -142,6 +146,7 @@ type tablePrinter struct {
 	wide      bool
 	namespace bool // a column for it
 	qualified bool // names with the resource: there are several
+	labels    bool // a column for them
 	headers   bool
 	now       func() time.Time
 	begun     bool
@@ -162,7 +167,7 @@ func (p *tablePrinter) removed(k client.Kind, o *coppicev1.Object) error {
 
 func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, colour func(string) string) error {
 	if !p.begun && p.headers {
-		if err := p.t.text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION")...); err != nil {
+		if err := p.t.text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
 			return err
 		}
 	}
@@ -181,7 +186,7 @@ func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 		created = age(p.now().Sub(m.GetCreationTimestamp().AsTime()))
 	}
 	var row []cell
-	for i, text := range p.columns(m.GetNamespace(), name, status, p.s.ownersOf(o), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion())) {
+	for i, text := range p.columns(m.GetNamespace(), name, status, p.s.ownersOf(o), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), labelsOf(o)) {
 		c := cell{text: text}
 		if at := i; p.namespace && at == 2 || !p.namespace && at == 1 {
 			c.colour = colour
@@ -191,15 +196,33 @@ func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	return p.t.row(row...)
 }
 
-// columns are those that are wanted of all.
+// columns returns those of all columns that are wanted.
 func (p *tablePrinter) columns(all ...string) []string {
-	if !p.namespace {
-		all = all[1:]
-	}
+	labels := all[len(all)-1]
+	all = all[:len(all)-1]
 	if !p.wide {
 		all = all[:len(all)-3]
 	}
+	if p.labels {
+		all = append(all, labels)
+	}
+	if !p.namespace {
+		all = all[1:]
+	}
 	return all
+}
+
+// labelsOf returns the labels of an object: "app=web,tier=db".
+func labelsOf(o *coppicev1.Object) string {
+	labels := o.GetMetadata().GetLabels()
+	if len(labels) == 0 {
+		return "<none>"
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
+	}
+	return strings.Join(list, ",")
 }
 
 func (p *tablePrinter) end() error { return p.t.flush() }
@@ -209,6 +232,8 @@ func (p *tablePrinter) end() error { return p.t.flush() }
 func statusOf(o *coppicev1.Object) string {
 	m := o.GetMetadata()
 	switch in := m.GetInitializers(); {
+	case isImplicit(o):
+		return "Implicit"
 	case m.GetDeletionTimestamp() != nil:
 	case in != nil:
 		return "Initializing (" + strings.Join(initializerNames(in), ", ") + ")"

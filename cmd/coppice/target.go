@@ -16,7 +16,12 @@ import (
 type target struct {
 	kind  client.Kind
 	names []string
+	// namespace is where they are; empty: where the flags say.
+	namespace string
 }
+
+// allKinds is the type that means every kind whose objects are in namespaces.
+const allKinds = "all"
 
 // targets reads arguments as kubectl does:
 //
@@ -25,7 +30,7 @@ type target struct {
 //	TYPE/NAME...            objects of one kind or several, by name
 func (s *session) targets(args []string) ([]target, error) {
 	if len(args) == 0 {
-		return nil, wrong("say what: TYPE, TYPE NAME or TYPE/NAME")
+		return nil, wrong("no type is named: write TYPE, TYPE NAME or TYPE/NAME")
 	}
 	slashes := 0
 	for _, a := range args {
@@ -41,6 +46,14 @@ func (s *session) targets(args []string) ([]target, error) {
 	}
 	var list []target
 	for word := range strings.SplitSeq(args[0], ",") {
+		if word == allKinds {
+			for _, k := range s.kinds.All() {
+				if client.Namespaced(k) {
+					list = append(list, target{kind: k, names: args[1:]})
+				}
+			}
+			continue
+		}
 		k, err := s.find(word)
 		if err != nil {
 			return nil, err
@@ -69,6 +82,25 @@ func (s *session) byKey(args []string) ([]target, error) {
 		list = append(list, target{kind: k, names: []string{name}})
 	}
 	return list, nil
+}
+
+// fileTargets are the objects of manifests, by name.
+func (s *session) fileTargets(f fileFlags, args []string, namespace string) ([]target, error) {
+	entries, err := s.entries(f, args)
+	if err != nil {
+		return nil, err
+	}
+	var list []target
+	var errs []error
+	for _, e := range entries {
+		i, err := s.placeNamed(e, namespace)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		list = append(list, target{kind: i.kind, namespace: i.namespace, names: []string{e.Object.GetMetadata().GetName()}})
+	}
+	return list, errors.Join(errs...)
 }
 
 // one reads arguments that must name one object.
@@ -124,6 +156,9 @@ func (s *session) ownerKey(r *coppicev1.OwnerReference) string {
 
 // each calls visit for the objects of a target, as they are read.
 func (s *session) each(ctx context.Context, t target, w where, selector string, visit func(*coppicev1.Object) error) error {
+	if t.namespace != "" {
+		w.namespace, w.all = t.namespace, false
+	}
 	objects := s.visible(t.kind, w)
 	if len(t.names) == 0 {
 		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: selector}) {

@@ -144,7 +144,11 @@ func (s *session) tellJSON(_ client.Kind, c change) error {
 
 // watchTable is get -w: the table, and then a row for each change.
 func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
-	p := s.printer(f, false, false)
+	format, err := parseOutput(f.output)
+	if err != nil {
+		return err
+	}
+	p := s.printer(f, format, false, false)
 	table, _ := p.(*tablePrinter)
 	live := false
 	synced := func() error {

@@ -87,6 +87,13 @@ func encodeToken(c state.NameCursor) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(c.Namespace + "\x00" + c.Name))
 }
 
+// ContinueAfterNamespace returns a token that a list of all namespaces continues with
+// after the last object of a namespace.
+func ContinueAfterNamespace(namespace string) string {
+	const last = "\xff" // no name has this byte, and it is higher than those that names have
+	return encodeToken(state.NameCursor{Namespace: namespace, Name: last})
+}
+
 func decodeToken(token string) (c state.NameCursor, err *lifecycle.Error) {
 	if token == "" {
 		return c, nil

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/api"
+)
+
+// namespacesResource are the objects of kind Namespace.
+var namespacesResource = client.Resource{Plural: "namespaces"}
+
+// A namespace need not have a Namespace object. Such a namespace is called implicit
+// here, and shown as an object that has only a name.
+
+func implicitNamespace(name string) *coppicev1.Object {
+	return &coppicev1.Object{ApiVersion: "v1", Kind: "Namespace", Metadata: &coppicev1.ObjectMeta{Name: name}}
+}
+
+// isImplicit reports whether implicitNamespace has made the object: every stored
+// object has a uid.
+func isImplicit(o *coppicev1.Object) bool {
+	return o.GetKind() == "Namespace" && o.GetMetadata().GetUid() == ""
+}
+
+// eachImplicit calls visit for the namespaces that have objects and no Namespace
+// object, in order. They are optional.
+func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object) error) error {
+	var used []string
+	ok, err := s.optional(ctx, aboutImplicit, func(ctx context.Context) (err error) {
+		used, err = s.usedNamespaces(ctx)
+		return err
+	})
+	if !ok {
+		return err
+	}
+	for o, err := range s.c.Objects(namespacesResource, "").IncludeUninitialized().List(ctx, client.ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		used = slices.DeleteFunc(used, func(n string) bool { return n == o.GetMetadata().GetName() })
+	}
+	for _, name := range used {
+		if err := visit(implicitNamespace(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usedNamespaces returns the namespaces that have objects, in order. It reads one
+// object of each kind and namespace.
+func (s *session) usedNamespaces(ctx context.Context) ([]string, error) {
+	used := map[string]bool{}
+	for _, k := range s.kinds.All() {
+		if !client.Namespaced(k) {
+			continue
+		}
+		objects := s.objects(k, "").IncludeUninitialized()
+		for next := ""; ; {
+			page, err := objects.Page(ctx, client.ListOptions{Limit: 1}, next)
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Objects) == 0 {
+				break
+			}
+			namespace := page.Objects[0].GetMetadata().GetNamespace()
+			used[namespace] = true
+			next = api.ContinueAfterNamespace(namespace)
+		}
+	}
+	return slices.Sorted(maps.Keys(used)), nil
+}
