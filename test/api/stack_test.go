@@ -59,7 +59,7 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 			change(g)
 		}
 	}
-	s, err := allinone.Start(ctx, c)
+	s, err := allinone.Start(context.WithoutCancel(ctx), c) // until stop: a test may take longer than ctx
 	if err != nil {
 		t.Fatal(err)
 	}
