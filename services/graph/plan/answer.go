@@ -6,8 +6,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// answer lets everybody who holds an object of the plan do their part. It
-// reports whether there was anybody.
+// answer lets every external blocker of an object of the plan do its part. It reports
+// whether there was one.
 func (r *run) answer() (anybody bool) {
 	for _, o := range r.order { // no object comes into the plan by this
 		if r.stopped() {
@@ -33,8 +33,8 @@ func (r *run) answer() (anybody bool) {
 	return anybody
 }
 
-// endImport ends the import session that holds back a built-in finalizer of n. It
-// reports whether there was one.
+// endImport ends the import session that a built-in finalizer of n waits for. It reports
+// whether there was one.
 func (r *run) endImport(n *lifecycle.Node) bool {
 	id := n.ImportSession
 	if id == "" || !n.Orphaning() && !n.Waiting() || r.tx.Session(id).Expires <= r.rules.Now {

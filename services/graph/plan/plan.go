@@ -128,7 +128,7 @@ func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Er
 	o := r.plan(n, n.UID)
 	o.Requested, o.Because = true, ""
 	r.apply(out.Events, n.UID)
-	r.enqueue(n.UID, n.UID) // also if it is on its way already
+	r.enqueue(n.UID, n.UID) // also if it is being deleted already
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (o *Object) hold(h Holder) {
 	o.Holders[i] = h
 }
 
-// waits notes what a terminating object waits for, beside those who hold it.
+// waits records the dependents and the contents that a terminating object waits for.
 func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 	var count uint64
 	switch of := lifecycle.Dependents(v, n); {

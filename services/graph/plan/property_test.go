@@ -242,8 +242,8 @@ func settle(r *lifecycletest.Realm, order func([]uid.UID) []uid.UID) (events []l
 	return events
 }
 
-// quiesce does what is owed, and has everybody who holds something do their
-// part, until nothing happens any more. answered gets who did.
+// quiesce does pending work and lets external blockers do their part, until nothing changes
+// any more. It adds the blockers that did something to answered.
 func quiesce(r *lifecycletest.Realm, order func([]uid.UID) []uid.UID, answered map[string]bool) (events []lifecycle.Event) {
 	for done := false; !done; {
 		done = true
@@ -259,7 +259,7 @@ func quiesce(r *lifecycletest.Realm, order func([]uid.UID) []uid.UID, answered m
 	return events
 }
 
-// answer has those answer who hold an object that is being deleted.
+// answer lets the external blockers of an object that is being deleted do their part.
 func answer(r *lifecycletest.Realm, u uid.UID, answered map[string]bool) (events []lifecycle.Event) {
 	act := func(who string, out *lifecycle.Outcome, err *lifecycle.Error) {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/waiters"
 )
 
-// run is a plan on its way.
+// run is a plan that is being computed.
 type run struct {
 	ctx      context.Context
 	snap     *state.Snapshot
@@ -83,7 +83,7 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			r.left(n)
 		}
 		for j := range n.Owners {
-			// An owner that is on its way may have waited for this.
+			// An owner that is being deleted may have waited for this.
 			u := n.Owners[j].UID
 			if owner := r.tx.Node(u); r.planned[u] != nil || owner != nil && owner.Terminating() {
 				r.enqueue(u, e.UID)
@@ -92,9 +92,9 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 	}
 }
 
-// holds strips the dependents of an object that does not wait for them any more, and
-// so holds them: other references of theirs may be void, which were left alone because
-// not all owners were known.
+// holds strips the dependents of an object that keeps them because it does not wait for
+// them any more: their dangling references stayed until now, because not all owners were
+// known.
 func (r *run) holds(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
 		if lifecycle.Judge(r.tx, d, r.rules.Now).Verdict == lifecycle.StripReferences {
@@ -183,7 +183,8 @@ func (r *run) work(next entry) {
 	}
 	owed := lifecycle.OwedBy(r.tx, u, n)
 	due := owed.Judge && owed.JudgeAt <= r.rules.Now
-	// What it waits for may be on its way already, which nobody has to judge.
+	// The dependents that it waits for may be terminating already, so that no work is
+	// pending for them.
 	join := o != nil && !o.joined && n != nil && n.Waiting()
 	if due || join {
 		r.eachDependent(u, func(d *lifecycle.Node) {

@@ -24,9 +24,9 @@ import (
 //	delete deployments/web policy=Foreground
 //	plan deployments/web deployments/api policy=Foreground max=10
 //
-// A plan is printed as its counts, and then a line for each object: what becomes
-// of it, because of which other, what it loses and who holds it. A star is an
-// object that the deletion names. Uids are names.
+// A plan is printed as its counts, and then a line for each object: its outcome, the object
+// that it is in the plan because of, the references that it loses, and its blockers. A star
+// marks an object that the deletion names. Uids are names.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/script", func(t *testing.T, path string) {

@@ -43,8 +43,8 @@ func told(r *writer.Request, decided chan<- struct{}) *writer.Request {
 	return r
 }
 
-// While a commit is on its way the next is decided, on top of it. What is decided
-// so is not answered before both are in the log.
+// While a commit is in flight the next is decided on top of it. Its commands are not
+// answered before both commits are in the log.
 func TestDecidesAhead(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -71,7 +71,7 @@ func TestDecidesAhead(t *testing.T) {
 	}
 }
 
-// What stands on a commit that came to nothing comes to nothing.
+// A commit that was decided on top of one that failed is dropped.
 func TestAheadOfNothing(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -126,7 +126,7 @@ func TestAheadIsBounded(t *testing.T) {
 	}
 }
 
-// A command that asks for the state itself waits for the commit that is on its way.
+// A command that reads the state itself waits for the commit that is in flight.
 func TestCheckSeesTheLastCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -217,9 +217,8 @@ func stall(t *testing.T, c *writer.Config) (release func()) {
 	return release
 }
 
-// A large commit follows another into the log while that one is written into the
-// state; one that is not large waits. Nobody is told of either while the
-// first is not written.
+// A large commit is appended while the one before it is written to the state; a small one
+// waits. Neither is answered before the first is written.
 func TestFollowsIntoTheLog(t *testing.T) {
 	t.Parallel()
 	var release func()
@@ -259,9 +258,9 @@ func TestFollowsIntoTheLog(t *testing.T) {
 	}
 }
 
-// When a commit that is in the log cannot be written into the state, nothing more is
-// read of that, nobody is told of those that follow, and the writer ends. The log has
-// them, and so has who folds it again.
+// When a commit that is in the log cannot be written to the state, the state is not read
+// any more, no commit behind it is answered, and the writer ends. The commits are in the
+// log, so that the next fold has them.
 func TestCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var release func()
@@ -290,9 +289,8 @@ func TestCannotBeWritten(t *testing.T) {
 	none(t, "the command after it", large)
 }
 
-// Where the disk is slow, what was decided while a commit was on its way waits for
-// those that the commit has answered, so that all go with the next. Whoever is alone
-// does not wait.
+// If the disk is slow, a commit that was decided while another was in flight waits for the
+// next commands of that one's callers. The commit of a single caller does not wait.
 func TestWaitsForWhoWasAnswered(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -316,7 +314,7 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
 	testkit.Receive(t, b.ctx, "the first to be in the state", committed)
-	for range 1000 { // what does not wait goes on its way
+	for range 1000 { // a commit that does not wait is sent
 		runtime.Gosched()
 	}
 	testkit.Receive(t, b.ctx, "the answer", b.submit(create("third"))).objects(t)

@@ -24,8 +24,8 @@ type commit struct {
 	full     bool          // nothing more fits
 }
 
-// begin begins a commit, on top of those that are on their way. It fails while the
-// clock is not to be relied on.
+// begin starts a commit on top of those in flight. It fails while the clock is not
+// reliable.
 func (w *Writer) begin() (*commit, error) {
 	now := w.time()
 	if w.c.CheckClock != nil {
@@ -58,7 +58,7 @@ func (w *Writer) begin() (*commit, error) {
 	}}, nil
 }
 
-// outcome is what a request came to, which is told once the commit is in the log.
+// outcome is the result of a request, which is sent once the commit is in the log.
 type outcome struct {
 	r     *Request
 	reply proto.Message
@@ -87,8 +87,8 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		if refusal == nil && w.ahead(r) {
 			c.full = true
 		}
-		// It may be long until it can go on its way: what waits is bounded also
-		// where it is decided and changes nothing.
+		// It may take long until the commit can be sent, so that waiting requests are
+		// bounded also if they are decided and change nothing.
 		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
 			c.full = true
 		}
@@ -118,7 +118,7 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 	return nil
 }
 
-// close ends the open commit. It goes on its way if it has events.
+// close ends the open commit, and sends it if it has events.
 func (w *Writer) close(ctx context.Context) error {
 	c := w.open
 	if err := c.d.Tx.Err(); err != nil {
@@ -211,7 +211,7 @@ func kept(d *Decision, r *Request, reply proto.Message) []byte {
 	return enc
 }
 
-// flight is a commit on its way into the log, and from there into the state.
+// flight is a commit that is being appended to the log or written to the state.
 type flight struct {
 	*commit
 	size     int            // in bytes
@@ -221,10 +221,10 @@ type flight struct {
 	expected uint64                                             // the position of the last message before that was known
 	position uint64                                             // in the stream; once it is in the log
 	appended chan struct{}                                      // closed when it is in the log
-	took     time.Duration                                      // to append; once it has landed
-	queued   int                                                // how many callers had come before it was answered
-	landed   chan struct{}                                      // closed when nothing more becomes of it
-	err      error                                              // why it has come to nothing; once it has landed
+	took     time.Duration                                      // to append; once landed is closed
+	queued   int                                                // number of commands that had arrived before it was answered
+	landed   chan struct{}                                      // closed when it is in the state, or has failed
+	err      error                                              // why it has failed; once landed is closed
 }
 
 // largeCommit is from which size on, in bytes, a commit does not wait until the one
@@ -232,8 +232,8 @@ type flight struct {
 // grow meanwhile, and cost less together.
 const largeCommit = 32 << 10
 
-// clear reports whether the open commit can go on its way: the one before is in the
-// log and, but for large ones, in the state, and who may come again has come.
+// clear reports whether the open commit can be sent: the commit before it is in the log
+// and, unless this one is large, in the state, and the commit delay is over.
 func (w *Writer) clear() bool {
 	switch len(w.flights) {
 	case 0:
@@ -285,7 +285,7 @@ func (w *Writer) launch(ctx context.Context, c *commit) error {
 	}
 	f.expected = w.end
 	f.settle = w.c.Log.Send(w.end, d.id, message)
-	// Whoever writes it to the connection is next: it is what everybody waits for.
+	// Let the goroutine that writes to the connection run first.
 	runtime.Gosched()
 	w.flights = append(w.flights, f)
 	w.chain = chain
@@ -341,7 +341,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 		}
 		apply = time.Now()
 		if f.size < largeCommit {
-			runtime.Gosched() // whoever writes the answers out is next
+			runtime.Gosched() // let the goroutine that writes the replies run first
 		}
 	})
 	if err != nil {
@@ -356,8 +356,7 @@ func (w *Writer) fly(ctx context.Context, f, before *flight) error {
 	return nil
 }
 
-// land takes the oldest commit away, which has landed, and returns why it has
-// come to nothing.
+// land removes the oldest commit, which has ended, and returns why it has failed.
 func (w *Writer) land() error {
 	f := w.flights[0]
 	w.flights = w.flights[1:]

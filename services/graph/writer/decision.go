@@ -76,10 +76,9 @@ func (d *Decision) size() int {
 	return d.b.Size() + d.reserved + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
 }
 
-// Apply applies events, and returns what the last one did. It reports false,
-// and has done nothing, if they do not fit into the commit, or kept, so many
-// bytes of a reply that is kept, does not beside them. What does not fit into
-// an empty commit never will.
+// Apply applies events, and returns the change of the last one. It reports false, and does
+// nothing, if the events and a stored reply of kept bytes do not fit into the commit.
+// Events that do not fit into an empty commit never fit.
 func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change, ok bool) {
 	size := d.size() + kept
 	d.parts = d.parts[:0]
@@ -117,10 +116,10 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 	return last, true
 }
 
-// perCommand is more than a command takes beside what it says.
+// perCommand is an upper bound of the size of a command without its strings, in bytes.
 const perCommand = 256
 
-// part is an event with what goes into the log beside it.
+// part is an event with the other data that the log has of it.
 type part struct {
 	e        *lifecycle.Event
 	n        *lifecycle.Node

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// log is a log in memory, whose appends a test can hold up or fail.
+// log is a log in memory whose appends a test can delay or fail.
 type log struct {
 	maxPayload int
 
@@ -273,8 +273,8 @@ func (b *bench) do(r *writer.Request) answer {
 	return testkit.Receive(b.t, b.ctx, "an answer", b.submit(r))
 }
 
-// underWay creates a first object, whose commit is held up on its way into the
-// log until it is released.
+// underWay creates a first object, and delays the append of its commit until release is
+// called.
 func (b *bench) underWay() (first <-chan answer, release func()) {
 	b.t.Helper()
 	for len(b.log.arrived) > 0 {

@@ -2,32 +2,31 @@ package writer
 
 import "time"
 
-// A gathering is the wait of the next commit for those whom the last one has
-// answered. Callers with one command at a time come again as soon as they are
-// answered. Did the next commit not wait for them, they would make two cohorts, one
-// of which waits while the commit of the other is on its way: each command would take
-// two syncs of the disk, and each sync would serve half of them. So where a sync takes
-// long, those who were answered are waited for: until about as many have come as were
-// answered, and for at most half of the time that an append takes.
+// A gathering is the adaptive commit delay: the time for which the next commit waits for
+// commands of the callers of the last one. A caller that sends one command at a time sends
+// the next as soon as it has the reply. Without the delay such callers would form two
+// cohorts, each of which waits while the commit of the other is in flight: each command
+// would take two syncs of the disk, and each sync would serve half of the callers. So if
+// appends are slow, the commit waits until about as many commands have arrived as the last
+// commit had, and for at most half of the time that an append takes.
 //
-// Where appends are quick it is the cores that are scarce, which are better used while
-// a commit is on its way. A caller who is alone is waited for by nobody. And where most
-// of those who are answered do not come again, nobody is waited for, but for a trial
-// from time to time.
+// If appends are fast, the cores are the bottleneck, and are used better while a commit is
+// in flight: commits are not delayed. Neither is the commit of a single caller. If most
+// callers do not send another command, commits are delayed only for an occasional trial.
 type gathering struct {
-	quick  time.Duration // how long an append takes that nothing is in the way of
-	from   int           // how many callers had come when the last commit was answered
-	enough int           // how many are awaited since then
-	until  time.Time     // when to wait no longer, zero for no waiting
-	most   time.Duration // to wait
-	timer  *time.Timer   // tells of until
+	quick  time.Duration // estimate of how long an undisturbed append takes
+	from   int           // number of commands that had arrived when the last commit was answered
+	enough int           // number of commands to wait for since then
+	until  time.Time     // when the delay ends, zero for none
+	most   time.Duration // maximum delay
+	timer  *time.Timer   // fires at until
 
-	skip  int // how many commits do not wait
-	skips int // how many did not when last somebody had not come
+	skip  int // number of commits that are still not delayed
+	skips int // initial value of skip at the last failed trial
 }
 
 const (
-	slowAppend   = time.Millisecond // from when on commits wait
+	slowAppend   = time.Millisecond // duration of an append from which on commits are delayed
 	mostPatience = 25 * time.Millisecond
 	mostSkips    = 64
 )
@@ -38,12 +37,12 @@ func newGathering() gathering {
 	return gathering{timer: timer, most: mostPatience}
 }
 
-// answered begins to wait for the callers of a commit, which took so long to append.
-// from is how many callers had come before they were answered.
+// answered starts the delay after a commit of a number of callers, whose append took so
+// long. from is the number of commands that had arrived before the replies were sent.
 func (g *gathering) answered(now time.Time, took time.Duration, from, callers int) {
 	if took < g.quick {
 		g.quick -= (g.quick - took) / 2
-	} else { // it may have waited for a core, or for a server to come back
+	} else { // it may have waited for a core, or for a server that restarted
 		g.quick += min(took-g.quick, max(g.quick, slowAppend)) / 16
 	}
 	g.until = time.Time{}
@@ -58,7 +57,8 @@ func (g *gathering) answered(now time.Time, took time.Duration, from, callers in
 	}
 }
 
-// waits reports whether to wait on. came is how many callers have come until now.
+// waits reports whether to delay the commit further. came is the number of commands that
+// have arrived until now.
 func (g *gathering) waits(now time.Time, came int) bool {
 	if g.until.IsZero() {
 		return false

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gatherer is a gathering whose time a test tells.
+// gatherer is a gathering with the clock of a test.
 type gatherer struct {
 	*testing.T
 	gathering
@@ -24,7 +24,7 @@ func newGatherer(t *testing.T, append time.Duration) *gatherer {
 // landed is a commit of 100 callers whose append took as long as they usually do.
 func (g *gatherer) landed() { g.answered(g.now, g.quick, g.queued, 100) }
 
-// came lets callers come, after a while.
+// came lets commands arrive, after a while.
 func (g *gatherer) came(after time.Duration, callers int) {
 	g.now = g.now.Add(after)
 	g.queued += callers
@@ -37,7 +37,7 @@ func (g *gatherer) wants(waits bool) {
 	}
 }
 
-// Those who were answered are waited for, until almost all have come.
+// A commit is delayed until almost all callers of the last one have sent a command.
 func TestGathers(t *testing.T) {
 	g := newGatherer(t, 4*time.Millisecond)
 	g.came(0, 1000)
@@ -53,7 +53,7 @@ func TestGathers(t *testing.T) {
 	g.wants(false)
 }
 
-// Who is alone is not waited for, whatever they come with.
+// The commit of a single caller is not delayed, however many commands it sends.
 func TestGathersAlone(t *testing.T) {
 	g := newGatherer(t, 4*time.Millisecond)
 	for range 100 {
@@ -63,7 +63,7 @@ func TestGathersAlone(t *testing.T) {
 	}
 }
 
-// They are waited for no longer than half of the time that an append takes.
+// The delay is at most half of the time that an append takes.
 func TestGathersNotForLong(t *testing.T) {
 	g := newGatherer(t, 4*time.Millisecond)
 	g.landed()
@@ -75,7 +75,7 @@ func TestGathersNotForLong(t *testing.T) {
 	g.wants(true) // most have come
 }
 
-// Where appends are quick nobody is waited for.
+// If appends are fast, commits are not delayed.
 func TestGathersWhereSlow(t *testing.T) {
 	g := newGatherer(t, slowAppend-1)
 	g.landed()
@@ -90,8 +90,8 @@ func TestGathersWhereSlow(t *testing.T) {
 	g.wants(false)
 }
 
-// A quick disk is not slow because a server was away for a while, and nobody is waited
-// for as long as that.
+// A fast disk does not count as slow because a server was unavailable for a while, and no
+// commit is delayed for that long.
 func TestGathersAfterStall(t *testing.T) {
 	g := newGatherer(t, slowAppend/10)
 	g.answered(g.now, time.Minute, g.queued, 100)
@@ -104,7 +104,7 @@ func TestGathersAfterStall(t *testing.T) {
 	g.wants(false)
 }
 
-// Where those who are answered do not come again, ever fewer commits wait.
+// If callers do not send another command, fewer and fewer commits are delayed.
 func TestGathersNobody(t *testing.T) {
 	g := newGatherer(t, 4*time.Millisecond)
 	const commits = 1000

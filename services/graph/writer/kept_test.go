@@ -45,8 +45,8 @@ func TestKeptRepliesFit(t *testing.T) {
 	b.log.check(t)
 }
 
-// A batch whose whole objects do not fit into one reply is carried out all the same,
-// and repeated: what has no room is told in brief.
+// A batch whose objects do not fit into one reply is carried out and can be repeated: the
+// objects without room are returned in brief.
 func TestWholeWithoutRoom(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })

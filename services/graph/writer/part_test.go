@@ -134,8 +134,8 @@ func TestAnotherBatchDoesNotGoOn(t *testing.T) {
 	sameParts(t, b.do(partsOf(false)), false)
 }
 
-// Without an id nothing is recorded of parts, and the client is not told to repeat
-// what has changed something.
+// Without an id no parts are recorded, and the refusal is not retryable if some objects
+// were changed.
 func TestBatchWithoutID(t *testing.T) {
 	t.Parallel()
 	b := start(t, parted)

@@ -25,8 +25,8 @@ func same(t *testing.T, first, again answer) {
 	}
 }
 
-// A command that is sent again while it is on its way, or waits with the first
-// for the same commit, gets the outcome of the first.
+// A command that is sent again while it is in flight, or waits with the first for the same
+// commit, gets the outcome of the first.
 func TestRepetitionInFlight(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Request is a command on its way through the writer.
+// Request is a command for the writer.
 type Request struct {
 	// ID identifies the command of the Actor, so that its repetition gets the same
 	// outcome; zero for none.

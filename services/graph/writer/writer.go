@@ -59,9 +59,9 @@ type Config struct {
 	// CheckClock returns an error while Now is not to be relied on: then nothing is
 	// decided, and Run ends with this error; nil for never.
 	CheckClock func() error
-	// Begin is called before a commit is decided, and tells of which
-	// resources Committed wants to know the changes; nil if of none. Abort is
-	// called if the commit came to nothing.
+	// Begin is called before a commit is decided. The function that it returns reports
+	// whether Committed needs the changes of a resource; nil if it needs none. Abort is
+	// called if the commit has failed.
 	Begin func() (watched func(resource string) bool)
 	Abort func()
 	// Committed is called after each commit, in order.
@@ -123,7 +123,7 @@ type Writer struct {
 	recalling sync.WaitGroup // the recalls under way, for which Run waits
 
 	open    *commit    // that is being decided, nil for none
-	flights []*flight  // on their way into the log and the state, the oldest first
+	flights []*flight  // commits that are being appended or written to the state, the oldest first
 	gather  gathering  // what the open commit waits for when none is
 	crew    *crew.Crew // what they run in
 
@@ -246,12 +246,12 @@ func (w *Writer) notWriter() *lifecycle.Error {
 // ErrLeaseLost is returned by Run when the lease was lost.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Run begins an epoch and then decides what is submitted, until ctx ends or it
-// is not the writer any more. While a commit is on its way into the log and the
-// state, the next is decided on top of it, and can follow into the log while the
-// first is written into the state. Where the disk is slow, it waits first for those
-// who are answered to come again. What is queued then is refused as retryable;
-// what is in doubt is not answered. It returns nil when ctx ended.
+// Run begins an epoch and decides submitted requests until ctx ends or it is not the
+// writer any more. While a commit is being appended and written to the state, the next is
+// decided on top of it, and can be appended while the first is written to the state. If
+// the disk is slow, the adaptive commit delay comes first. At the end queued requests are
+// refused as retryable; requests whose outcome is unknown are not answered. Run returns
+// nil when ctx has ended.
 func (w *Writer) Run(ctx context.Context) error {
 	w.crew = crew.New()
 	defer w.crew.Dismiss()

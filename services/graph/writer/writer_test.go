@@ -15,7 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// While one commit is on its way, what is submitted comes to be one commit.
+// Requests that are submitted while a commit is in flight become one commit.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -262,7 +262,7 @@ func TestKeptReplyFits(t *testing.T) {
 }
 
 // A batch of which most is refused has a reply that is larger than its events.
-// It is kept beside the others of the commit, and may take no more than there is.
+// It is stored with the other replies of the commit, and must fit into the message.
 func TestRefusalsFit(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })
@@ -327,8 +327,8 @@ func TestLastPartWithoutEvents(t *testing.T) {
 	b.log.check(t)
 }
 
-// A lost lease ends the writer. What is queued is told to try again, and no
-// read is answered by it.
+// A lost lease ends the writer. Queued requests are refused as retryable, and no read is
+// answered.
 func TestLeaseLost(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -368,8 +368,8 @@ func TestLeaseLostWhileIdle(t *testing.T) {
 	}
 }
 
-// Nobody hears of a commit that is in doubt, and those behind it are told to
-// try again.
+// Requests of a commit that is in doubt are not answered, and queued requests are refused
+// as retryable.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
