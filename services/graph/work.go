@@ -11,6 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -22,14 +24,26 @@ func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 		Queued: r.queued, Parked: r.parked, Calls: callStream{r.js, r.name}, Limits: r.c.CallLimits,
 		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unpublished: func(snap *state.Snapshot, n *lifecycle.Node, err error) { r.warner.Unpublished(snap, n, err) },
-		Unblock:     func(ctx context.Context, circle []uid.UID) (bool, error) { return unblock(ctx, w, circle) },
+		Unblock:     func(ctx context.Context, cycle []uid.UID) (bool, error) { return unblock(ctx, w, cycle) },
 		Crowded: func(snap *state.Snapshot, n *lifecycle.Node, dependents uint64, since lifecycle.Time) {
 			r.warner.Crowded(snap, n, dependents, since)
 		}, CrowdedAfter: r.c.CrowdedAfter,
 	}
 }
 
-// countWork counts the messages of work, as far as NATS tells at once.
+// unblock has the writer break a cycle of objects that wait for each other.
+func unblock(ctx context.Context, w *writer.Writer, cycle []uid.UID) (bool, error) {
+	reply, err := w.Do(ctx, &writer.Request{Actor: bus.RoleGraph, Verb: verbUnblock, Work: &command.Unblock{Cycle: cycle}})
+	if err != nil {
+		return false, err
+	}
+	return reply.(*coppicev1.UnblockReply).GetUnblocked() > 0, nil
+}
+
+// verbUnblock is what the log calls the propagator's proposals.
+const verbUnblock = "unblock"
+
+// countWork counts the messages of work that NATS reports within 2 s.
 func (r *realm) countWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -11,15 +11,15 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/cycles"
 	"github.com/coppice-gc/coppice/services/graph/state"
-	"github.com/coppice-gc/coppice/services/graph/unreachable"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// cycles looks for cycles that nothing outside of them owns, tells of them, and
-// has them collected if the realm wants it. It is asked for by the scanner, and
-// takes a look at every object; one at a time.
-func (s *writerServer) cycles(q *request) {
+// unreachable searches for unreachable cycles, warns of them, and has them collected if
+// the realm settings say so. The scanner asks for it. A search reads every object that has
+// dependents; one runs at a time.
+func (s *writerServer) unreachable(q *request) {
 	if err := q.read(&coppicev1.CyclesRequest{}); err != nil {
 		q.answer(nil, err)
 		return
@@ -64,7 +64,7 @@ func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, rep
 		}
 	}()
 	reply = &coppicev1.CyclesReply{Revision: snap.Revision()}
-	found, complete := unreachable.Find(snap, snap.Time())
+	found, complete := cycles.Unreachable(snap, snap.Time())
 	if !complete {
 		s.Log.Warn("too many objects have owners and dependents to find all cycles among them", "realm", s.Realm)
 	}
@@ -72,7 +72,7 @@ func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, rep
 		reply.Cycles++
 		reply.Objects += uint32(len(members))
 		s.warnOfCycle(snap, members)
-		if snap.Options().UnreachableCycles == lifecycle.CollectCycles && len(members) <= unreachable.MaxMembers {
+		if snap.Options().UnreachableCycles == lifecycle.CollectCycles && len(members) <= cycles.MaxMembers {
 			collect = append(collect, members)
 		}
 	}
@@ -82,7 +82,7 @@ func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, rep
 // retrySearch is when to ask again.
 const retrySearch = time.Second
 
-// warned is of how many objects of a cycle is warned.
+// warned is the largest number of warnings about one cycle.
 const warned = 16
 
 func (s *writerServer) warnOfCycle(snap *state.Snapshot, members []uid.UID) {

@@ -103,7 +103,7 @@ func (s *writerServer) endpoints() error {
 			return err
 		}
 	}
-	if err := s.add(s.operation(bus.OpCycles, bus.RoleScanner), s.cycles); err != nil {
+	if err := s.add(s.operation(bus.OpCycles, bus.RoleScanner), s.unreachable); err != nil {
 		return err
 	}
 	return s.add(s.operation(bus.OpRedrive, bus.RoleScanner), s.redrive)

@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/cycles"
 	"github.com/coppice-gc/coppice/services/graph/state"
-	"github.com/coppice-gc/coppice/services/graph/waiters"
 )
 
 // run is a plan that is being computed.
@@ -155,20 +155,16 @@ func (r *run) settle() {
 	}
 }
 
-// unblock breaks circles of objects that wait for each other (A14). It reports
-// whether there were any.
+// unblock breaks cycles of objects that wait for each other (A14). It reports whether
+// there were any.
 func (r *run) unblock() bool {
 	before := r.revision
 	uids := make([]uid.UID, len(r.order))
 	for i, o := range r.order {
 		uids[i] = o.Node.UID
 	}
-	for _, circle := range waiters.Among(r.tx, uids).Circles() {
-		nodes := make([]*lifecycle.Node, len(circle))
-		for i, u := range circle {
-			nodes[i] = r.tx.Node(u)
-		}
-		r.apply(lifecycle.Unblock(nodes), circle[0])
+	for _, cycle := range cycles.NewWaiting(r.tx, uids).Cycles() {
+		r.apply(cycles.Unblock(r.tx, cycle), cycle[0])
 	}
 	return r.revision > before
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // BreakCycles searches once for cycles.
-func (p *Propagator) BreakCycles(ctx context.Context) (bool, error) { return p.cycles.search(ctx) }
+func (p *Propagator) BreakCycles(ctx context.Context) (bool, error) { return p.searchCycles(ctx) }
 
 // CheckDraining checks once which containers are empty.
 func (p *Propagator) CheckDraining() error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/cycles"
 	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -21,7 +22,7 @@ type Propagator struct {
 	walks     *queue.Queue[walk]    // indexes to read: walk.go
 	draining  *queue.Queue[uid.UID] // containers that may become empty: drain.go
 	examiner  *examiner             // owners that counters alone do not decide about: examine.go
-	cycles    *cycles               // objects that wait for each other: cycles.go
+	blocked   *cycles.Blocked       // objects that may wait for each other: cycles.go
 	quota     *quota                // calls in the stream: quota.go
 	published *publishTimes         // of rows: republish.go
 	stuck     stuckCursor           // stuck.go
@@ -57,7 +58,7 @@ func New(c Config) *Propagator {
 		published: &publishTimes{at: map[uid.UID]lifecycle.Time{}},
 	}
 	p.examiner = newExaminer(p)
-	p.cycles = newCycles(p)
+	p.blocked = cycles.NewBlocked(queue.DefaultLimit)
 	p.rows.AddAll(everything)
 	return p
 }
@@ -93,7 +94,7 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 	}
 	p.published.forget(gone)
 	p.examiner.forget(gone)
-	p.cycles.forget(gone)
+	p.blocked.Forget(gone)
 	p.draining.Update(func(containers queue.Tx[uid.UID]) {
 		for _, u := range gone {
 			containers.Forget(u, 0)
@@ -141,7 +142,7 @@ func (p *Propagator) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return p.examiner.run(ctx) })
 	g.Go(func() error { return p.watchDraining(ctx) })
-	g.Go(func() error { return p.cycles.run(ctx) })
+	g.Go(func() error { return p.breakCycles(ctx) })
 	g.Go(func() error { return p.observe(ctx) })
 	return g.Wait()
 }

@@ -148,7 +148,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		}
 	}
 	if w.Held {
-		r.p.cycles.add(u, snap.Revision())
+		r.p.blocked.Add(u, snap.Revision())
 	}
 	collector := w
 	if f&dependents == 0 {

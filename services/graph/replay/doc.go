@@ -26,7 +26,7 @@
 //  3. The fold leaves these objects out.
 //
 // Until the fold reaches the end of a stretch, the state is not the fold of any prefix
-// of the log. Its checkpoint says so (Checkpoint.foreseen), and after a crash before
+// of the log. its checkpoint says so, and after a crash before
 // that the state is rebuilt. Nothing is served from such a state.
 //
 // Memory: about 250 MiB for the liveness of objects (memoryBounds), 4 MiB of commits

@@ -1,11 +1,9 @@
-package scc_test
+package cycles
 
 import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/coppice-gc/coppice/internal/scc"
 )
 
 // Two vertices are in one component if each is reached from the other.
@@ -31,7 +29,7 @@ func TestComponents(t *testing.T) {
 			}
 		}
 		of := make([]int, n)
-		for c, component := range scc.Components(next) {
+		for c, component := range components(next) {
 			for _, v := range component {
 				if of[v] != 0 {
 					t.Fatalf("%d is in two components", v)
@@ -49,14 +47,14 @@ func TestComponents(t *testing.T) {
 	})
 }
 
-// A chain as deep as it likes takes no stack.
+// A long chain does not overflow the stack.
 func TestComponentsOfChain(t *testing.T) {
 	t.Parallel()
 	next := make([][]int, 200_000)
 	for i := range next[1:] {
 		next[i] = []int{i + 1}
 	}
-	if got := len(scc.Components(next)); got != len(next) {
+	if got := len(components(next)); got != len(next) {
 		t.Errorf("%d components, want %d", got, len(next))
 	}
 }

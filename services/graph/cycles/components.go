@@ -1,12 +1,11 @@
-// Package scc finds the strongly connected components of graphs.
-package scc
+package cycles
 
 import "slices"
 
-// Components returns the strongly connected components of a graph, which is
-// given by the edges of each vertex (Tarjan's algorithm, without recursion: a
-// graph may be as deep as it has vertices).
-func Components(next [][]int) [][]int {
+// components returns the strongly connected components of a graph, which is given by the
+// edges of each vertex: Tarjan's algorithm without recursion, because a chain of owners
+// can be as long as there are objects.
+func components(next [][]int) [][]int {
 	var (
 		found   [][]int
 		order   = make([]int, len(next)) // when a vertex was reached; 0: not yet

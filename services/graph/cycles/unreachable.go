@@ -1,29 +1,25 @@
-// Package unreachable finds cycles of objects that own each other and that
-// nothing outside of them owns. The collector counts references, and so never
-// comes to them (A14); Kubernetes keeps them for ever.
-package unreachable
+package cycles
 
 import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/scc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Limits of what is looked at. Objects in the middle of a cycle have owners and
-// dependents; of others nothing is remembered.
+// Limits of a search. It remembers the objects that have both owners and dependents, as
+// every object of a cycle has.
 const (
 	maxCandidates = 2_000_000
-	// MaxMembers is how large a cycle is at the most that is collected: in one
-	// commit, or not at all.
+	// MaxMembers is the largest number of objects of a cycle that is collected: a cycle
+	// is collected in one commit, or not at all.
 	MaxMembers = 10_000
 )
 
-// Find returns the cycles in a snapshot. It looks at every object once.
-// complete is false if there were too many to remember.
-func Find(snap *state.Snapshot, now lifecycle.Time) (cycles [][]uid.UID, complete bool) {
+// Unreachable returns the unreachable cycles in a snapshot. It reads every object that
+// has dependents once. complete is false if there are more candidates than it remembers.
+func Unreachable(snap *state.Snapshot, now lifecycle.Time) (cycles [][]uid.UID, complete bool) {
 	var nodes []*lifecycle.Node
 	index := map[uid.UID]int{}
 	complete = true
@@ -38,7 +34,7 @@ func Find(snap *state.Snapshot, now lifecycle.Time) (cycles [][]uid.UID, complet
 		return complete
 	})
 	next := make([][]int, len(nodes))
-	last := make([]int, len(nodes)) // by whom each was added last, plus one
+	last := make([]int, len(nodes)) // the node that added each last, plus one
 	for i, n := range nodes {
 		for o := range n.Owners {
 			r := &n.Owners[o]
@@ -47,7 +43,7 @@ func Find(snap *state.Snapshot, now lifecycle.Time) (cycles [][]uid.UID, complet
 			}
 		}
 	}
-	for _, component := range scc.Components(next) {
+	for _, component := range components(next) {
 		if len(component) == 1 && !slices.Contains(next[component[0]], component[0]) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package unreachable_test
+package cycles_test
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/cycles"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
-	"github.com/coppice-gc/coppice/services/graph/unreachable"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // X06: a cycle is found if nothing outside of it owns one of its objects, or
 // may turn out to.
-func TestFind(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 			}
 			snap := r.Snapshot()
 			defer snap.Close()
-			found, complete := unreachable.Find(snap, r.Clock)
+			found, complete := cycles.Unreachable(snap, r.Clock)
 			if err := snap.Err(); err != nil || !complete {
 				t.Fatal(err, complete)
 			}

@@ -1,0 +1,74 @@
+package command
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/cycles"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// Unblock is the propagator's proposal to break a cycle of objects that wait for each
+// other.
+type Unblock struct {
+	Cycle []uid.UID
+	reply coppicev1.UnblockReply
+}
+
+var _ writer.Work = (*Unblock)(nil)
+
+// Do implements writer.Work.
+func (u *Unblock) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+	events := cycles.Unblock(d.Tx, u.Cycle)
+	if _, ok := d.Apply(events, 0); !ok {
+		return false, nil
+	}
+	u.reply.Unblocked = uint32(len(events))
+	return true, nil
+}
+
+// Reply implements writer.Work.
+func (u *Unblock) Reply(d *writer.Decision) proto.Message {
+	u.reply.Revision = d.Revision()
+	return &u.reply
+}
+
+// Told implements writer.Work: there is no id to repeat it by.
+func (*Unblock) Told() bool { return true }
+
+// NewReply implements writer.Work.
+func (*Unblock) NewReply() proto.Message { return &coppicev1.UnblockReply{} }
+
+// CollectCycle is the scanner's proposal to collect an unreachable cycle: all of it in one
+// commit, or nothing.
+type CollectCycle struct {
+	Members []uid.UID
+	reply   coppicev1.CyclesReply
+}
+
+var _ writer.Work = (*CollectCycle)(nil)
+
+// Do implements writer.Work.
+func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+	d.Tx.Prefetch(c.Members)
+	events := cycles.Collect(d.Ctx, c.Members)
+	if _, ok := d.Apply(events, 0); !ok {
+		return false, nil
+	}
+	c.reply.Collected = uint32(len(events))
+	return true, nil
+}
+
+// Reply implements writer.Work.
+func (c *CollectCycle) Reply(d *writer.Decision) proto.Message {
+	c.reply.Revision = d.Revision()
+	return &c.reply
+}
+
+// Told implements writer.Work: there is no id to repeat it by.
+func (*CollectCycle) Told() bool { return true }
+
+// NewReply implements writer.Work.
+func (*CollectCycle) NewReply() proto.Message { return &coppicev1.CyclesReply{} }
