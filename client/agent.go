@@ -12,28 +12,27 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Termination is the call of an agent: an object of its kind is being deleted,
-// and what it stands for has to be ended.
+// Termination asks the agent of a kind to end what an object stands for.
 type Termination struct {
 	Resource Resource
-	// Object is the object as it is when terminate is called.
-	Object *coppicev1.Object
-	// Deadline is when the object's grace period is over. Nothing happens by
-	// itself then: it is the agent's to hurry.
+	// Object is the object now.
+	Object *Object
+	// Deadline is the end of the object's grace period. Coppice does nothing then: the
+	// agent decides how to end the object faster.
 	Deadline time.Time
 	// Attempt counts the deliveries of the call, from one.
 	Attempt int
 }
 
-// RunAgent calls terminate for every object of a kind that is being deleted
-// with a grace period, and when it returns nil confirms with a DELETE without
-// grace, which removes the object unless a finalizer holds it. It runs until
-// ctx ends.
+// RunAgent calls terminate for every object of a resource that is being deleted with a
+// grace period. When terminate returns nil, it confirms with a DELETE without grace, which
+// removes the object unless a finalizer blocks it. RunAgent returns when ctx ends.
 //
-// The actor needs the verbs consumeagent, get and delete. All else is as for RunFinalizer: any number of processes share the calls, a
-// call is repeated until it has succeeded, and terminate must be idempotent.
-func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(context.Context, *Termination) error, opts *FinalizerOptions) error {
-	err := c.answer(ctx, calls{
+// As in RunFinalizer, any number of processes share the calls, a call is repeated until
+// terminate returns nil, and terminate must be idempotent. The actor needs the verbs
+// consumeagent, get and delete.
+func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(context.Context, *Termination) error, opts ...WorkerOption) error {
+	err := c.work(ctx, queueOf{
 		durable: bus.AgentDurable(of.Group, of.Plural),
 		consume: bus.API{Realm: c.realm, Actor: c.actor, Verb: bus.VerbConsumeAgent, Group: of.Group, Plural: of.Plural},
 		handle:  func(ctx context.Context, m *worker.Message) error { return c.terminateOne(ctx, m, terminate) },
@@ -50,12 +49,12 @@ func (c *Client) terminateOne(ctx context.Context, m *worker.Message, terminate 
 		return worker.Permanent(fmt.Errorf("not a TerminateCall: %w", err))
 	}
 	of, was := ParseResource(p.GetResource()), p.GetObject().GetMetadata()
-	objects := c.Objects(of, was.GetNamespace()).IncludeUninitialized()
-	// A call may be late: the object may be gone, or its time may have been
-	// shortened since.
-	now, err := objects.Get(ctx, was.GetName())
+	objects := c.Resource(of, was.GetNamespace())
+	// Since the call was published, the object may have been removed, or its grace
+	// period shortened to zero.
+	now, err := objects.Get(ctx, was.GetName(), IncludeUninitialized(true))
 	switch {
-	case errors.Is(err, NotFound), err == nil && (now.GetMetadata().GetUid() != was.GetUid() || now.GetMetadata().GetDeletionGracePeriodSeconds() == 0):
+	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != was.GetUid() || now.GetMetadata().GetDeletionGracePeriodSeconds() == 0):
 		return nil
 	case err != nil:
 		return err
@@ -65,12 +64,9 @@ func (c *Client) terminateOne(ctx context.Context, m *worker.Message, terminate 
 	}); err != nil {
 		return err
 	}
-	grace := int64(0)
-	_, err = objects.Delete(ctx, was.GetName(), &DeleteOptions{
-		GracePeriodSeconds: &grace, Preconditions: &coppicev1.Preconditions{Uid: was.GetUid()},
-	})
-	if errors.Is(err, NotFound) || errors.Is(err, Conflict) {
-		return nil // gone, or another object under the same name: it is done
+	_, err = objects.Delete(ctx, was.GetName(), GracePeriod(0), IfUID(was.GetUid()))
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
+		return nil // the object no longer exists
 	}
 	return err
 }

@@ -18,30 +18,29 @@ import (
 func TestRunAgent(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	pods := client.New(s.nc).Objects(client.Resource{Plural: bus.ExampleAgent}, "shop")
+	pods := client.New(s.nc).Resource(client.Resource{Plural: bus.ExampleAgent}, "shop")
 	create := func(name string) {
 		t.Helper()
 		if _, err := pods.Create(s.ctx, &coppicev1.Object{
 			Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`),
-		}, client.WriteOptions{}); err != nil {
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	remove := func(name string, opts *client.DeleteOptions) int {
+	remove := func(name string, opts ...client.DeleteOption) client.DeleteState {
 		t.Helper()
-		r, err := pods.Delete(s.ctx, name, opts)
+		r, err := pods.Delete(s.ctx, name, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.Code
+		return r.State
 	}
 	create("forced")
-	now := int64(0)
-	if code := remove("forced", nil); code != 202 {
-		t.Errorf("code %d, want 202: its agent has not confirmed", code)
+	if state := remove("forced"); state != client.Pending {
+		t.Errorf("%s, want Pending: its agent has not confirmed", state)
 	}
-	if code := remove("forced", &client.DeleteOptions{GracePeriodSeconds: &now}); code != 200 {
-		t.Errorf("code %d, want 200: nobody is waited for", code)
+	if state := remove("forced", client.GracePeriod(0)); state != client.Removed {
+		t.Errorf("%s, want Removed: a deletion without grace does not wait for the agent", state)
 	}
 
 	calls := make(chan *client.Termination, 10)
@@ -55,7 +54,7 @@ func TestRunAgent(t *testing.T) {
 				return errors.New("it is still running")
 			}
 			return nil
-		}, &client.FinalizerOptions{Backoff: time.Millisecond})
+		}, client.Backoff{Min: time.Millisecond})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -65,7 +64,7 @@ func TestRunAgent(t *testing.T) {
 	})
 	create("web")
 	before := time.Now()
-	remove("web", nil)
+	remove("web")
 	for attempt := 1; attempt <= 2; attempt++ {
 		call := testkit.Receive(t, s.ctx, "a call", calls)
 		// Clients see whole seconds.
@@ -75,6 +74,6 @@ func TestRunAgent(t *testing.T) {
 	}
 	testkit.WaitFor(t, s.ctx, "the end of web", func() bool {
 		_, err := pods.Get(s.ctx, "web")
-		return errors.Is(err, client.NotFound)
+		return errors.Is(err, client.ErrNotFound)
 	})
 }

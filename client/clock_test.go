@@ -45,7 +45,7 @@ func TestAfterAnHour(t *testing.T) {
 			if got, want := s.revision(), before+3*callers; got != want {
 				t.Errorf("the realm is at revision %d, want %d: one for each command", got, want)
 			}
-			if o, err := c.Objects(configMaps, "shop").Get(s.ctx, "before"); err != nil {
+			if o, err := c.Resource(configMaps, "shop").Get(s.ctx, "before"); err != nil {
 				t.Errorf("of before the hour there is %v, %v", o, err)
 			}
 		})
@@ -58,7 +58,7 @@ const callers = 64
 // crowd has many callers at once create, update and delete an object each.
 func (s *stack) crowd(c *client.Client, clock, prefix string) {
 	s.t.Helper()
-	objects := c.Objects(configMaps, "shop")
+	objects := c.Resource(configMaps, "shop")
 	begin := make(chan struct{})
 	errs := make(chan error, callers)
 	var group sync.WaitGroup
@@ -66,15 +66,15 @@ func (s *stack) crowd(c *client.Client, clock, prefix string) {
 		group.Go(func() {
 			<-begin
 			errs <- func() error {
-				made, err := objects.Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}}, client.WriteOptions{})
+				made, err := objects.Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)}})
 				if err != nil {
 					return fmt.Errorf("create: %w", err)
 				}
-				made.Object.Metadata.Labels = map[string]string{"a": "b"}
-				if _, err := objects.Update(s.ctx, made.Object, client.WriteOptions{}); err != nil {
+				made.Metadata.Labels = map[string]string{"a": "b"}
+				if _, err := objects.Update(s.ctx, made); err != nil {
 					return fmt.Errorf("update: %w", err)
 				}
-				if _, err := objects.Delete(s.ctx, made.Object.GetMetadata().GetName(), nil); err != nil {
+				if _, err := objects.Delete(s.ctx, made.GetMetadata().GetName()); err != nil {
 					return fmt.Errorf("delete: %w", err)
 				}
 				return nil
@@ -93,7 +93,7 @@ func (s *stack) crowd(c *client.Client, clock, prefix string) {
 // revision is the realm's.
 func (s *stack) revision() uint64 {
 	s.t.Helper()
-	page, err := client.New(s.nc).Objects(configMaps, "shop").Page(s.ctx, client.ListOptions{}, "")
+	page, err := client.New(s.nc).Resource(configMaps, "shop").ListPage(s.ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,30 +1,59 @@
-// Package client is Coppice's SDK for Go: objects, watches, the event log and
-// external finalizers, over a NATS connection.
+// Package client is the Go SDK of Coppice. It reads and writes objects, watches
+// them, plans deletions, runs external finalizers and agents, and reads the event
+// log, over a NATS connection.
 //
-//	nc, _ := nats.Connect(nats.DefaultURL)
+//	nc, err := nats.Connect(nats.DefaultURL)
+//	if err != nil {
+//		return err
+//	}
 //	c := client.New(nc, client.WithRealm("default"), client.WithActor("shop-controller"))
-//	pods := c.Objects(client.Resource{Plural: "pods"}, "shop")
+//	pods := c.Resource(client.Resource{Plural: "pods"}, "shop")
 //	pod, err := pods.Get(ctx, "web-1")
 //
-// An external finalizer is one call:
+// An external finalizer is one call. It removes the finalizer from an object when
+// the function returns nil, and calls it again after an error:
 //
 //	err := c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, call *client.Call) error {
 //		return deleteBucket(ctx, call.Object.GetMetadata().GetName())
 //	})
 //
-// # What it promises
+// # Options
 //
-// A command carries an id, and is sent again until it is answered or its
-// context ends; a command that was carried out before gets its first outcome,
-// so that it is carried out at most once. Refusals are errors of type *Error,
-// which match a Reason with errors.Is. All methods are safe for concurrent use.
+// Every call takes options as its last arguments. An option is a named type with a
+// value:
 //
-// Where more than four callers of one Client are creating objects of the same resource
-// and namespace, what they create meanwhile goes together in one request, and is one
-// command in the log; each gets their own outcome. Nobody waits for others to come, and
-// for those on their way 100 ms at the most. WithApart turns it off.
+//	page, err := pods.ListPage(ctx, client.LabelSelector("app=web"), client.Limit(100))
+//	result, err := pods.Delete(ctx, "web-1", client.Foreground, client.IfUID(uid))
 //
-// # What it does not
+// # Errors
 //
-// It keeps no cache, and it does not check permissions: the NATS server does.
+// A refused request returns an *Error, which matches its reason:
+//
+//	if errors.Is(err, client.ErrNotFound) {
+//
+// The reasons have the same names in Go (after Err), on the wire and in
+// docs/errors.md. If the context expires, the error also matches
+// context.DeadlineExceeded.
+//
+// # Retries and command ids
+//
+// The client sends a request again until it gets a reply or the context ends. A
+// request that writes has a command id, and a service that gets the same id again
+// returns the first result: a write is carried out at most once.
+//
+// # Batching
+//
+// If more than four calls of Create for the same resource and namespace are
+// concurrent, their objects share requests. A shared request is one command in the
+// log; each caller gets its own result. Without congestion no call waits; otherwise
+// a call waits at most 100 ms for a place in a request. WithoutBatching turns it off.
+//
+// # Limits
+//
+// The client has no cache; Watch is the means to keep one. It does not check
+// permissions: the NATS server does.
+//
+// # Compatibility
+//
+// docs/versioning.md says which changes of this package are possible.
 package client

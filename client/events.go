@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// LogEvent is one entry of the event log: what happened to one object, and why.
+// LogEvent is an event of the log about one object.
 type LogEvent struct {
 	Revision uint64
 	Time     time.Time
@@ -19,19 +19,19 @@ type LogEvent struct {
 	Namespace string
 	Name      string
 	UID       string
-	// Actor and Verb are the command, Note what the actor said about it.
+	// Actor and Verb identify the command. Note is what the actor noted about it.
 	Actor, Verb, Note string
-	Reason            coppicev1.Reason
-	// Cause is the revision of the event that made this one necessary, zero
-	// if none did.
+	// Reason says why the event happened, such as REASON_OWNER_ABSENT.
+	Reason coppicev1.Reason
+	// Cause is the revision of the event that caused this one; zero if none did.
 	Cause uint64
-	// Detail is what the event says beside: finalizers, references, initializers.
+	// Detail has the finalizers, owner references or initializers of the event.
 	Detail string
 }
 
-// Events are the object events of a commit, in order. resources translates
-// kinds to resources; a kind that it does not know is shown as it is.
-func Events(c *coppicev1.Commit, resources func(apiVersion, kind string) string) []LogEvent {
+// Events returns the events of a commit about objects, in order. resources translates
+// kinds to resources, as Kinds.ResourceName does.
+func Events(c *Commit, resources func(apiVersion, kind string) string) []LogEvent {
 	x := expander{c: c, resources: resources, revision: c.GetFirstRevision()}
 	for _, e := range c.GetEvents() {
 		x.event(e)
@@ -40,7 +40,7 @@ func Events(c *coppicev1.Commit, resources func(apiVersion, kind string) string)
 }
 
 type expander struct {
-	c         *coppicev1.Commit
+	c         *Commit
 	resources func(apiVersion, kind string) string
 	revision  uint64
 	out       []LogEvent
@@ -81,8 +81,8 @@ func (x *expander) event(e *coppicev1.Event) {
 	}
 }
 
-// initialization is for which initializers an object waits, or that one of them
-// has failed, and why if the event says it.
+// initialization describes the initializers for which an object waits, or the one that
+// failed.
 func initialization(n *coppicev1.Node, b *coppicev1.Body) string {
 	if !n.GetInitializationFailed() {
 		return detail("initializers", n.GetInitializers())
@@ -145,5 +145,5 @@ func (x *expander) columns(e LogEvent, typ string, ids *coppicev1.Identities) {
 	}
 }
 
-// Key is the object as people write it: "pods/web-1".
+// Key returns the object as "pods/web-1".
 func (e LogEvent) Key() string { return e.Resource + "/" + e.Name }

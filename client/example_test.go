@@ -40,39 +40,39 @@ func Example_observedGeneration() {
 }
 
 func orphanStory(ctx context.Context, c *client.Client) error {
-	kinds := c.Objects(client.KindsResource, "")
+	kinds := c.Resource(client.KindsResource, "")
 	if _, err := kinds.Create(ctx, &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: "apps.example.com"},
 		Spec: []byte(`{"group":"example.com","kind":"App","plural":"apps","scope":"Namespaced",
 			"versions":[{"name":"v1"}],"observesGeneration":true}`),
-	}, client.WriteOptions{}); err != nil {
+	}); err != nil {
 		return err
 	}
-	apps, parts := c.Objects(client.Resource{Group: "example.com", Plural: "apps"}, "shop"), c.Objects(configMaps, "shop")
-	created, err := apps.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web"}}, client.WriteOptions{})
+	apps, parts := c.Resource(client.Resource{Group: "example.com", Plural: "apps"}, "shop"), c.Resource(configMaps, "shop")
+	created, err := apps.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web"}})
 	if err != nil {
 		return err
 	}
-	app := created.Object
+	app := created
 	makePart := func(name string) error {
 		part := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: "shop"}}
-		if err := client.SetController(part, app); err != nil {
+		if err := client.SetControllerReference(app, part); err != nil {
 			return err
 		}
-		_, err := parts.Create(ctx, part, client.WriteOptions{})
+		_, err := parts.Create(ctx, part)
 		return err
 	}
 	observe := func(generation int) error {
 		_, err := apps.UpdateStatus(ctx, &coppicev1.Object{
 			Metadata: &coppicev1.ObjectMeta{Name: "web"}, Status: fmt.Appendf(nil, `{"observedGeneration":%d}`, generation),
-		}, client.WriteOptions{})
+		})
 		return err
 	}
 	if err := errors.Join(makePart("first"), observe(1)); err != nil {
 		return err
 	}
 
-	deleted, err := apps.Delete(ctx, "web", &client.DeleteOptions{PropagationPolicy: "Orphan"})
+	deleted, err := apps.Delete(ctx, "web", client.Orphan)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func orphanStory(ctx context.Context, c *client.Client) error {
 	if err := makePart("second"); err != nil {
 		return err
 	}
-	family, err := apps.Resolve(ctx, []string{"web"}, client.GraphOptions{})
+	family, err := apps.Resolve(ctx, []string{"web"})
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func orphanStory(ctx context.Context, c *client.Client) error {
 	}
 	if err := poll.Until(ctx, func() (bool, error) {
 		_, err := apps.Get(ctx, "web")
-		if errors.Is(err, client.NotFound) {
+		if errors.Is(err, client.ErrNotFound) {
 			return true, nil
 		}
 		return false, err
@@ -101,7 +101,7 @@ func orphanStory(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	free := 0
-	for o, err := range parts.List(ctx, client.ListOptions{}) {
+	for o, err := range parts.List(ctx) {
 		if err != nil {
 			return err
 		}

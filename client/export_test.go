@@ -8,47 +8,50 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// WaitLong has writes wait for others for as long as it takes.
+// WaitLong has creations wait in the queue until a request completes.
 func (c *Client) WaitLong() *Client {
-	c.queues.longest = time.Hour
+	c.batches.maxWait = time.Hour
 	return c
 }
 
-// TakeLong has those requests that are on their way count as ones that take long.
-func (c *Client) TakeLong(takes time.Duration) {
-	c.queues.mu.Lock()
-	defer c.queues.mu.Unlock()
-	for _, q := range c.queues.of {
-		q.takes = takes
+// TakeLong makes the requests that wait for replies count as slow ones.
+func (c *Client) TakeLong(d time.Duration) {
+	c.batches.mu.Lock()
+	defer c.batches.mu.Unlock()
+	for _, q := range c.batches.queues {
+		q.duration = d
 	}
 }
 
-// More reports whether what waits may go with one more request.
+// More reports whether a late request may take what waits.
 func (c *Client) More() bool {
-	c.queues.mu.Lock()
-	apis := slices.Collect(maps.Keys(c.queues.of))
-	c.queues.mu.Unlock()
-	return slices.ContainsFunc(apis, func(a bus.API) bool { return c.queues.late(a, c.nc.MaxPayload()) != nil })
+	c.batches.mu.Lock()
+	apis := slices.Collect(maps.Keys(c.batches.queues))
+	c.batches.mu.Unlock()
+	return slices.ContainsFunc(apis, func(a bus.API) bool { return c.batches.late(a, c.nc.MaxPayload()) != nil })
 }
 
-// Waiting is how many writes wait until others have landed.
+// Waiting returns the number of objects in queues.
 func (c *Client) Waiting() (n int) {
-	c.queues.mu.Lock()
-	defer c.queues.mu.Unlock()
-	for _, q := range c.queues.of {
+	c.batches.mu.Lock()
+	defer c.batches.mu.Unlock()
+	for _, q := range c.batches.queues {
 		n += len(q.waiting)
 	}
 	return n
 }
 
-// Idle reports whether nothing is kept of writes that have ended.
+// Idle reports whether no creation waits for a reply.
 func (c *Client) Idle() bool {
-	c.queues.mu.Lock()
-	defer c.queues.mu.Unlock()
-	return len(c.queues.of) == 0
+	if c.batches == nil {
+		return true
+	}
+	c.batches.mu.Lock()
+	defer c.batches.mu.Unlock()
+	return len(c.batches.queues) == 0
 }
 
-// SetClock has the ids of commands drawn by a clock that is wrong by so much.
+// SetClock sets the clock for the ids of commands wrong by a duration.
 func (c *Client) SetClock(wrong time.Duration) {
 	c.commands.Now = func() time.Time { return time.Now().Add(wrong) }
 }

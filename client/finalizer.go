@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -15,53 +14,38 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Call is the call of an external finalizer: an object is being deleted, and is
-// held by it.
+// Call asks an external finalizer to do its work for an object that is being deleted.
 type Call struct {
 	// Resource is the object's resource.
 	Resource Resource
-	// Object is the object as it was when the call was published, or, where it is
-	// larger than 64 KiB, as it is now.
-	Object *coppicev1.Object
+	// Object is the object when the call was published. If it is larger than 64 KiB, it is
+	// the object now.
+	Object *Object
 	// Finalizer is the finalizer that is called.
 	Finalizer string
 	// Attempt counts the deliveries of the call, from one.
 	Attempt int
 }
 
-// FinalizerOptions are options of RunFinalizer and RunAgent; nil for none.
-type FinalizerOptions struct {
-	// Concurrency is how many objects are finalized at once; 8.
-	Concurrency int
-	// ParkAfter is after how many failed attempts a call is parked that
-	// failed with an error marked by Permanent; 5.
-	ParkAfter int
-	// Backoff is the pause after the first failure, which doubles with each
-	// up to MaxBackoff; 200 ms and 1 minute.
-	Backoff, MaxBackoff time.Duration
-	Log                 *slog.Logger
-}
-
-// Permanent marks an error of a finalizer as one that no later attempt cures.
-// After some attempts the call is parked: taken out of the way, and shown by
-// `coppice parked`, from where it can be replayed.
+// Permanent marks an error that retries cannot fix. After ParkAfter attempts, a call that
+// fails with such an error is parked: it leaves the queue until an operator
+// runs `coppice parked retry`. Other errors are retried without limit.
 func Permanent(err error) error { return worker.Permanent(err) }
 
-// RunFinalizer calls finalize for every object that is being deleted and held
-// by the finalizer, and removes the finalizer when it returns nil. It runs
-// until ctx ends.
+// RunFinalizer calls finalize for every object that is being deleted and has the
+// finalizer, and removes the finalizer when finalize returns nil. It returns when ctx
+// ends.
 //
-// Any number of processes may run the same finalizer: each object goes to one
-// of them. A call is repeated until finalize has succeeded: after an error,
-// later and later; after a crash, when the others notice it. So finalize must
-// be idempotent. While it runs the call is kept; it may take as long as it
-// needs, and should end when its context does.
+// Any number of processes may run the same finalizer; each call goes to one of them. A
+// call is repeated until finalize returns nil: after an error, with increasing pauses
+// (Backoff); after a crash, by another process. So finalize must be idempotent. It may take
+// any time, and should return when its context ends.
 //
-// The graph service keeps the calls in a durable consumer, which it creates on
-// request: the actor needs the verbs consumefinalizer, get and removefinalizer. The
-// error has reason Conflict if the consumer was created with other settings.
-func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts *FinalizerOptions) error {
-	err := c.answer(ctx, calls{
+// The graph service keeps the calls in a durable consumer, which RunFinalizer creates: the
+// actor needs the verbs consumefinalizer, get and removefinalizer. RunFinalizer fails with
+// ErrConflict if the consumer exists with other settings.
+func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts ...WorkerOption) error {
+	err := c.work(ctx, queueOf{
 		durable: bus.FinalizerDurable(finalizer),
 		consume: bus.API{Realm: c.realm, Actor: c.actor, Verb: bus.VerbConsumeFinalizer, Finalizer: finalizer},
 		handle:  func(ctx context.Context, m *worker.Message) error { return c.finalizeOne(ctx, m, finalizer, finalize) },
@@ -72,34 +56,36 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 	return nil
 }
 
-// calls are those that all who answer them share.
-type calls struct {
+// queueOf is the queue of the calls of a finalizer or an agent.
+type queueOf struct {
 	durable string
-	consume bus.API // has the durable created
+	consume bus.API // creates the durable consumer
 	handle  func(context.Context, *worker.Message) error
 }
 
-// answer handles calls until ctx ends.
-func (c *Client) answer(ctx context.Context, calls calls, opts *FinalizerOptions) error {
-	if opts == nil {
-		opts = &FinalizerOptions{}
+// work handles calls until ctx ends.
+func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error {
+	o := collect(opts, WorkerOption.ApplyToWorker)
+	if o.Concurrency == 0 {
+		o.Concurrency = 8
 	}
 	host, _ := os.Hostname()
-	holder := fmt.Sprintf("%s (%s/%d)", c.actor, host, os.Getpid())
-	concurrency := opts.Concurrency
-	if concurrency == 0 {
-		concurrency = 8
-	}
+	process := fmt.Sprintf("%s (%s/%d)", c.actor, host, os.Getpid())
 	return worker.Run(ctx, worker.Config{
-		Conn: c.nc, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: calls.durable,
+		Conn: c.nc, Realm: c.realm, Stream: bus.FinalizeStream(c.realm), Durable: q.durable,
 		Ensure: func(ctx context.Context) (time.Duration, error) {
 			var reply coppicev1.ConsumeReply
-			err := c.call(ctx, calls.consume, false, &coppicev1.ConsumeRequest{Holder: holder}, &reply)
+			err := c.call(ctx, q.consume, false, &coppicev1.ConsumeRequest{Process: process}, &reply)
 			return time.Duration(reply.GetAckWait()) * time.Millisecond, err
 		},
-		Concurrency: concurrency, ParkAfter: uint64(opts.ParkAfter),
-		Backoff: opts.Backoff, MaxBackoff: opts.MaxBackoff, By: holder, Log: opts.Log,
-		Handle: calls.handle,
+		Concurrency: o.Concurrency, ParkAfter: uint64(o.ParkAfter),
+		Backoff: o.Backoff.Min, MaxBackoff: o.Backoff.Max, By: process, Log: o.Logger,
+		Handle: q.handle,
+		Observe: func(out worker.Outcome) {
+			if out.Err != nil {
+				c.report(out.Err, o.OnError)
+			}
+		},
 	})
 }
 
@@ -111,13 +97,13 @@ func (c *Client) finalizeOne(ctx context.Context, m *worker.Message, finalizer s
 	call := &Call{
 		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(m.Delivered),
 	}
-	objects := c.Objects(call.Resource, p.GetObject().GetMetadata().GetNamespace()).IncludeUninitialized()
-	name, pre := p.GetObject().GetMetadata().GetName(), &coppicev1.Preconditions{Uid: p.GetObject().GetMetadata().GetUid()}
-	// A call may be late: the finalizer may have been removed by hand, and the
-	// name taken by another object.
-	now, err := objects.Get(ctx, name)
+	objects := c.Resource(call.Resource, p.GetObject().GetMetadata().GetNamespace())
+	name, uid := p.GetObject().GetMetadata().GetName(), p.GetObject().GetMetadata().GetUid()
+	// Since the call was published, somebody may have removed the finalizer, and the
+	// name may have been given to another object.
+	now, err := objects.Get(ctx, name, IncludeUninitialized(true))
 	switch {
-	case errors.Is(err, NotFound), err == nil && (now.GetMetadata().GetUid() != pre.GetUid() || !hasFinalizer(now, finalizer)):
+	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != uid || !hasFinalizer(now, finalizer)):
 		return nil
 	case err != nil:
 		return err
@@ -128,14 +114,14 @@ func (c *Client) finalizeOne(ctx context.Context, m *worker.Message, finalizer s
 	if err := finalize(ctx, call); err != nil {
 		return err
 	}
-	_, err = objects.RemoveFinalizer(ctx, name, finalizer, "", pre)
-	// Gone, or another object under the same name: it is done.
-	if errors.Is(err, NotFound) || errors.Is(err, Conflict) {
+	_, err = objects.RemoveFinalizer(ctx, name, finalizer, IfUID(uid))
+	// The object no longer exists.
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
 		return nil
 	}
 	return err
 }
 
-func hasFinalizer(o *coppicev1.Object, finalizer string) bool {
+func hasFinalizer(o *Object, finalizer string) bool {
 	return slices.Contains(o.GetMetadata().GetFinalizers(), finalizer)
 }

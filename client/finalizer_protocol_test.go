@@ -141,15 +141,15 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := client.New(nc, client.WithActor("ana")).Objects(client.Resource{Plural: "pods"}, "shop")
+	pods := client.New(nc, client.WithActor("ana")).Resource(client.Resource{Plural: "pods"}, "shop")
 	created, err := pods.Create(ctx, &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{"example.com/bucket"}},
-	}, client.WriteOptions{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := pods.Delete(ctx, "web-1", nil); err != nil || r.Code != 202 {
-		t.Fatalf("delete: %d, %v; want 202", r.Code, err)
+	if r, err := pods.Delete(ctx, "web-1"); err != nil || r.State != client.Pending {
+		t.Fatalf("delete: %+v, %v; want Pending", r, err)
 	}
 
 	u, err := url.Parse(stack.Server().URL())
@@ -179,7 +179,7 @@ func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 		t.Fatalf("%s: %v", call, err)
 	}
 	m := c.Object.Metadata
-	if c.Resource != "pods" || c.Finalizer != "example.com/bucket" || m.Name != "web-1" || m.UID != created.Object.GetMetadata().GetUid() || m.DeletionTimestamp == "" {
+	if c.Resource != "pods" || c.Finalizer != "example.com/bucket" || m.Name != "web-1" || m.UID != created.GetMetadata().GetUid() || m.DeletionTimestamp == "" {
 		t.Fatalf("the call is %s", call)
 	}
 

@@ -17,12 +17,12 @@ import (
 )
 
 // run runs the example's finalizer, as its controller, until the test has ended.
-func (s *stack) run(finalize func(context.Context, *client.Call) error, opts *client.FinalizerOptions) {
+func (s *stack) run(finalize func(context.Context, *client.Call) error, opts ...client.WorkerOption) {
 	s.t.Helper()
 	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, finalize, opts) }()
+	go func() { ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, finalize, opts...) }()
 	s.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -43,7 +43,7 @@ func TestRunFinalizer(t *testing.T) {
 			return errors.New("not yet")
 		}
 		return nil
-	}, &client.FinalizerOptions{Backoff: time.Millisecond})
+	}, client.Backoff{Min: time.Millisecond})
 	o := s.create("a", bus.ExampleFinalizer)
 	s.delete("a")
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -78,7 +78,7 @@ func TestLateCall(t *testing.T) {
 		}
 	}
 	testkit.WaitFor(t, s.ctx, "the call", waits(1))
-	if _, err := client.New(s.nc).Objects(configMaps, "shop").RemoveFinalizer(s.ctx, "late", bus.ExampleFinalizer, "by hand", nil); err != nil {
+	if _, err := client.New(s.nc).Resource(configMaps, "shop").RemoveFinalizer(s.ctx, "late", bus.ExampleFinalizer, client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	s.gone("late")
@@ -87,7 +87,7 @@ func TestLateCall(t *testing.T) {
 	s.run(func(_ context.Context, call *client.Call) error {
 		t.Errorf("called for %v", call.Object)
 		return nil
-	}, nil)
+	})
 	testkit.WaitFor(t, s.ctx, "the call to be over", waits(0))
 }
 
@@ -100,7 +100,7 @@ func TestPermanent(t *testing.T) {
 			return client.Permanent(errors.New("no such bucket"))
 		}
 		return nil
-	}, &client.FinalizerOptions{ParkAfter: 2, Backoff: time.Millisecond, Concurrency: 1})
+	}, client.ParkAfter(2), client.Backoff{Min: time.Millisecond}, client.Concurrency(1))
 	o := s.create("poison", bus.ExampleFinalizer)
 	s.create("good", bus.ExampleFinalizer)
 	s.delete("poison")
@@ -143,8 +143,8 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := client.New(s.conn(bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
-	err = c.RunFinalizer(s.ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
-	if !errors.Is(err, client.Conflict) || !strings.Contains(err.Error(), durable) || !strings.Contains(err.Error(), "delete the consumer") {
+	err = c.RunFinalizer(s.ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+	if !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), durable) || !strings.Contains(err.Error(), "delete the consumer") {
 		t.Fatalf("got %v", err)
 	}
 	if err := js.DeleteConsumer(s.ctx, stream, durable); err != nil {
@@ -157,7 +157,7 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	if _, err := js.CreateConsumer(s.ctx, stream, other); err != nil {
 		t.Fatal(err)
 	}
-	s.run(func(context.Context, *client.Call) error { return nil }, nil)
+	s.run(func(context.Context, *client.Call) error { return nil })
 	s.create("a", bus.ExampleFinalizer)
 	s.delete("a")
 	s.gone("a")
@@ -181,10 +181,10 @@ func TestLargeObjectsAreFetched(t *testing.T) {
 	s.run(func(_ context.Context, call *client.Call) error {
 		calls <- call
 		return nil
-	}, nil)
-	if _, err := client.New(s.nc).Objects(configMaps, "shop").Create(s.ctx, &coppicev1.Object{
+	})
+	if _, err := client.New(s.nc).Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{
 		Metadata: &coppicev1.ObjectMeta{Name: "large", Finalizers: []string{bus.ExampleFinalizer}}, Spec: spec,
-	}, client.WriteOptions{}); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s.delete("large")

@@ -7,27 +7,35 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/client/api"
 )
 
 // KindsResource is the resource of the objects that register kinds.
-var KindsResource = Resource{Group: lifecycle.Group, Plural: "kinds"}
+var KindsResource = Resource{Group: api.Group, Plural: "kinds"}
 
-// Kind is a registered kind.
-type Kind = lifecycle.KindSpec
+// NewKindObject returns the object of KindsResource that registers a kind.
+func NewKindObject(k Kind) *Object {
+	return &Object{ApiVersion: api.APIVersion, Kind: "Kind", Metadata: &ObjectMeta{Name: k.Resource()}, Spec: k.JSON()}
+}
 
-// Kinds are the kinds of a realm.
+// Kinds are the kinds of a realm at one time. It is safe for concurrent use.
 type Kinds struct {
 	list []Kind
 }
 
-// Kinds lists the kinds that are registered.
-func (c *Client) Kinds(ctx context.Context) (*Kinds, error) {
+// Kinds lists the kinds that are registered in the realm.
+func (c *Client) Kinds(ctx context.Context, opts ...CallOption) (*Kinds, error) {
+	return ListKinds(ctx, c, opts...)
+}
+
+// ListKinds is Client.Kinds for other implementations of Interface.
+func ListKinds(ctx context.Context, c Interface, opts ...CallOption) (*Kinds, error) {
+	o := collect(opts, CallOption.ApplyToCall)
 	ks := &Kinds{list: []Kind{{
-		Group: lifecycle.Group, Kind: "Kind", Plural: "kinds", Singular: "kind", Scope: lifecycle.ScopeCluster,
-		Versions: []lifecycle.KindVersion{{Name: "v1"}},
+		Group: api.Group, Kind: "Kind", Plural: "kinds", Singular: "kind", Scope: api.ScopeCluster,
+		Versions: []KindVersion{{Name: "v1"}},
 	}}}
-	for o, err := range c.Objects(KindsResource, "").List(ctx, ListOptions{}) {
+	for o, err := range c.Resource(KindsResource, "").List(ctx, ReplyInto(o.Reply)) {
 		if err != nil {
 			return nil, err
 		}
@@ -40,24 +48,16 @@ func (c *Client) Kinds(ctx context.Context) (*Kinds, error) {
 	return ks, nil
 }
 
-// All are all kinds, ordered by resource.
+// All returns the kinds, ordered by resource.
 func (ks *Kinds) All() []Kind {
 	list := slices.Clone(ks.list)
-	slices.SortFunc(list, func(a, b Kind) int {
-		return strings.Compare(ResourceOf(a).String(), ResourceOf(b).String())
-	})
+	slices.SortFunc(list, func(a, b Kind) int { return strings.Compare(a.Resource(), b.Resource()) })
 	return list
 }
 
-// ResourceOf is the resource of a kind.
-func ResourceOf(k Kind) Resource { return Resource{Group: k.Group, Plural: k.Plural} }
-
-// Namespaced reports whether a kind's objects live in namespaces.
-func Namespaced(k Kind) bool { return k.Scope == lifecycle.ScopeNamespaced }
-
-// Of returns the kind of an apiVersion and a kind's name.
+// Of returns the kind with an apiVersion and a name.
 func (ks *Kinds) Of(apiVersion, kind string) (Kind, bool) {
-	group := lifecycle.GroupOf(apiVersion)
+	group := groupOf(apiVersion)
 	for _, k := range ks.list {
 		if k.Group == group && k.Kind == kind {
 			return k, true
@@ -66,17 +66,19 @@ func (ks *Kinds) Of(apiVersion, kind string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// ResourceName is the resource of an apiVersion and a kind's name, or what they
-// are if they are not registered.
+// ResourceName returns the resource of a kind. If the kind is not registered, it returns
+// the kind's name in lower case.
 func (ks *Kinds) ResourceName(apiVersion, kind string) string {
 	if k, ok := ks.Of(apiVersion, kind); ok {
-		return ResourceOf(k).String()
+		return k.Resource()
 	}
 	return strings.ToLower(kind)
 }
 
-// Find returns the kind that people mean by a word: a plural, a singular, a
-// short name, each also with the group behind a dot, in upper or lower case.
+// Find returns the kind that a person names: by its plural, its singular, its kind or a
+// short name, in upper or lower case, and optionally with the group after a dot. Of
+// several kinds with the same name, the one of the core group is returned; if there is
+// none, the error lists them.
 func (ks *Kinds) Find(word string) (Kind, error) {
 	lower := strings.ToLower(word)
 	name, group, qualified := strings.Cut(lower, ".")
@@ -91,9 +93,9 @@ func (ks *Kinds) Find(word string) (Kind, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return Kind{}, lifecycle.ErrUnknownKind(word)
+		return Kind{}, api.UnknownKind(word)
 	case len(found) > 1 && !qualified:
-		// As in kubectl the core group comes first; otherwise it must be said.
+		// As in kubectl, the core group has precedence.
 		for _, k := range found {
 			if k.Group == "" {
 				return k, nil
@@ -101,9 +103,18 @@ func (ks *Kinds) Find(word string) (Kind, error) {
 		}
 		var names []string
 		for _, k := range found {
-			names = append(names, ResourceOf(k).String())
+			names = append(names, k.Resource())
 		}
-		return Kind{}, lifecycle.ErrBadRequest("%q may be %s; say which", word, strings.Join(names, " or "))
+		return Kind{}, &Error{Reason: ErrBadRequest, Message: fmt.Sprintf("find kind %q: it may be %s; use the name with its group", word, strings.Join(names, " or "))}
 	}
 	return found[0], nil
+}
+
+// groupOf returns the group of an apiVersion, empty for the core group.
+func groupOf(apiVersion string) string {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
 }

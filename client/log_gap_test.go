@@ -31,7 +31,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var failure error
-		for c, err := range log.Read(ctx, client.LogRange{From: 1, To: 4}) {
+		for c, err := range log.Read(ctx, client.FromSequence(1), client.ToSequence(4)) {
 			if failure = err; err != nil {
 				break
 			}

@@ -40,7 +40,7 @@ func TestReadLog(t *testing.T) {
 	}
 	for range 20 {
 		all, found := uint64(0), 0
-		for c, err := range log.Read(s.ctx, client.LogRange{From: 1}) {
+		for c, err := range log.Read(s.ctx, client.FromSequence(1)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,12 +48,12 @@ func TestReadLog(t *testing.T) {
 				t.Fatalf("commit %d comes as number %d", c.Sequence, all)
 			}
 		}
-		for c, err := range log.Read(s.ctx, client.LogRange{From: 1, UIDs: []string{wanted}}) {
+		for c, err := range log.Read(s.ctx, client.FromSequence(1), client.ForUIDs{wanted}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			found++
-			for at, err := range log.Read(s.ctx, client.LogRange{FromRevision: c.GetFirstRevision(), Limit: 1}) {
+			for at, err := range log.Read(s.ctx, client.FromRevision(c.GetFirstRevision()), client.Limit(1)) {
 				if err != nil || at.Sequence != c.Sequence {
 					t.Errorf("revision %d is at %d, %v; want %d", c.GetFirstRevision(), at.Sequence, err, c.Sequence)
 				}

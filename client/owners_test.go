@@ -18,14 +18,14 @@ func TestSetOwners(t *testing.T) {
 	t.Parallel()
 	o, a, b := object("shop", "o", "o"), object("shop", "a", "a"), object("shop", "b", "b")
 	for range 2 { // again changes nothing
-		if err := client.SetController(o, a); err != nil {
+		if err := client.SetControllerReference(a, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := client.SetController(o, b); !errors.Is(err, client.ErrAlreadyControlled) {
+	if err := client.SetControllerReference(b, o); !errors.Is(err, client.ErrAlreadyControlled) {
 		t.Errorf("a second controller: %v", err)
 	}
-	if err := client.SetOwner(o, b, false, false); err != nil {
+	if err := client.SetOwnerReference(b, o); err != nil {
 		t.Fatal(err)
 	}
 	refs := o.GetMetadata().GetOwnerReferences()
@@ -35,18 +35,18 @@ func TestSetOwners(t *testing.T) {
 	if c := client.ControllerOf(o); c.GetUid() != "a" || client.ControllerOf(a) != nil {
 		t.Errorf("the controller is %v", c)
 	}
-	if !client.RemoveOwner(o, "a") || client.RemoveOwner(o, "a") || len(o.GetMetadata().GetOwnerReferences()) != 1 {
+	if !client.RemoveOwnerReference(o, "a") || client.RemoveOwnerReference(o, "a") || len(o.GetMetadata().GetOwnerReferences()) != 1 {
 		t.Errorf("the owners are %v", o.GetMetadata().GetOwnerReferences())
 	}
 	for what, owner := range map[string]*coppicev1.Object{"elsewhere": object("other", "x", "x"), "without uid": object("shop", "x", "")} {
-		if err := client.SetOwner(o, owner, false, false); err == nil || errors.Is(err, client.ErrScope) != (what == "elsewhere") {
+		if err := client.SetOwnerReference(owner, o); err == nil || errors.Is(err, client.ErrOwnerScope) != (what == "elsewhere") {
 			t.Errorf("an owner %s: %v", what, err)
 		}
 	}
-	if err := client.SetOwner(object("", "cluster-scoped", "c"), a, false, false); !errors.Is(err, client.ErrScope) {
+	if err := client.SetOwnerReference(a, object("", "cluster-scoped", "c")); !errors.Is(err, client.ErrOwnerScope) {
 		t.Errorf("a namespaced owner of a cluster-scoped object: %v", err)
 	}
-	if err := client.SetOwner(o, object("", "node", "n"), false, false); err != nil {
+	if err := client.SetOwnerReference(object("", "node", "n"), o); err != nil {
 		t.Errorf("a cluster-scoped owner: %v", err)
 	}
 }
@@ -56,18 +56,18 @@ func TestSetOwners(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	objects := client.New(s.nc).Objects(configMaps, "shop")
+	objects := client.New(s.nc).Resource(configMaps, "shop")
 	owner, other := s.create("owner", "example.com/x"), s.create("other")
 	create := func(name, app string, controller *coppicev1.Object) {
 		t.Helper()
 		o := object("shop", name, "")
 		o.Metadata.Labels = map[string]string{"app": app}
 		if controller != nil {
-			if err := client.SetController(o, controller); err != nil {
+			if err := client.SetControllerReference(controller, o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := objects.Create(s.ctx, o, client.WriteOptions{}); err != nil {
+		if _, err := objects.Create(s.ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestAdopt(t *testing.T) {
 	create("theirs", "web", other)
 	adopt := func(want string) {
 		t.Helper()
-		done, err := objects.Adopt(s.ctx, owner, configMaps, "app=web")
+		done, err := client.Adopt(s.ctx, objects, owner, objects, "app=web")
 		if got := fmt.Sprint(done); err != nil || got != want {
 			t.Errorf("did %s, %v; want %s", got, err, want)
 		}
@@ -110,9 +110,9 @@ func TestKinds(t *testing.T) {
 	}
 	for _, word := range []string{"widgets", "pods.apps", ""} {
 		_, err := kinds.Find(word)
-		refused(t, word, err, client.UnknownKind)
+		refused(t, word, err, client.ErrUnknownKind)
 	}
-	if k, ok := kinds.Of("apps/v1", "Deployment"); !ok || !client.Namespaced(k) || kinds.ResourceName("apps/v1", "Deployment") != "deployments.apps" {
+	if k, ok := kinds.Of("apps/v1", "Deployment"); !ok || !k.Namespaced() || kinds.ResourceName("apps/v1", "Deployment") != "deployments.apps" {
 		t.Errorf("Deployment is %+v, %t", k, ok)
 	}
 	if _, ok := kinds.Of("v1", "Deployment"); ok || kinds.ResourceName("v1", "Widget") != "widget" {

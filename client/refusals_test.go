@@ -32,24 +32,24 @@ func refused(t *testing.T, what string, err error, reason client.Reason, says ..
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	objects := client.New(s.nc).Objects(configMaps, "shop")
+	objects := client.New(s.nc).Resource(configMaps, "shop")
 	old := s.create("a")
 	changed := proto.Clone(old).(*coppicev1.Object)
 	changed.Metadata.Labels = map[string]string{"app": "web"}
-	now, err := objects.Update(s.ctx, changed, client.WriteOptions{})
+	now, err := objects.Update(s.ctx, changed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const says = "the object has been modified; please apply your changes to the latest version"
-	_, err = objects.Update(s.ctx, old, client.WriteOptions{})
-	refused(t, "update", err, client.Conflict, says, `configmaps "a"`)
+	_, err = objects.Update(s.ctx, old)
+	refused(t, "update", err, client.ErrConflict, says, `configmaps "a"`)
 	rv, other := old.GetMetadata().GetResourceVersion(), "another-uid"
-	_, err = objects.Delete(s.ctx, "a", &client.DeleteOptions{Preconditions: &coppicev1.Preconditions{ResourceVersion: rv}})
-	refused(t, "delete", err, client.Conflict, says)
-	_, err = objects.Delete(s.ctx, "a", &client.DeleteOptions{Preconditions: &coppicev1.Preconditions{Uid: other}})
-	refused(t, "delete of another", err, client.Conflict, "another-uid", old.GetMetadata().GetUid())
+	_, err = objects.Delete(s.ctx, "a", client.IfResourceVersion(rv))
+	refused(t, "delete", err, client.ErrConflict, says)
+	_, err = objects.Delete(s.ctx, "a", client.IfUID(other))
+	refused(t, "delete of another", err, client.ErrConflict, "another-uid", old.GetMetadata().GetUid())
 	found, err := objects.Get(s.ctx, "a")
-	if err != nil || found.GetMetadata().GetResourceVersion() != now.Object.GetMetadata().GetResourceVersion() {
+	if err != nil || found.GetMetadata().GetResourceVersion() != now.GetMetadata().GetResourceVersion() {
 		t.Errorf("there is %v, %v", found, err)
 	}
 }
@@ -58,21 +58,21 @@ func TestConflicts(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	brief := []client.Option{client.WithTimeout(200 * time.Millisecond), client.WithPatience(time.Second)}
+	brief := []client.Option{client.WithTimeout(200 * time.Millisecond), client.WithRetryTimeout(time.Second)}
 	for what, c := range map[string]*client.Client{
 		"a reader that writes":             client.New(s.conn(bus.RoleReader), append(brief, client.WithActor(bus.RoleReader))...),
 		"an application as somebody else":  client.New(s.conn(bus.RoleApplication), append(brief, client.WithActor("ana"))...),
 		"an unknown realm":                 client.New(s.nc, append(brief, client.WithRealm("nowhere"))...),
 		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), append(brief, client.WithActor(bus.RoleFinalizer))...),
 	} {
-		_, err := c.Objects(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}}, client.WriteOptions{})
-		refused(t, what, err, client.Forbidden, "may not create configmaps", c.Realm(), c.Actor())
+		_, err := c.Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})
+		refused(t, what, err, client.ErrForbidden, "may not create configmaps", c.Realm(), c.Actor())
 	}
 	for what, c := range map[string]*client.Client{
 		"a malformed realm": client.New(s.nc, client.WithRealm("No.Where")),
 		"a malformed actor": client.New(s.nc, client.WithActor("a.b")),
 	} {
-		_, err := c.Objects(configMaps, "shop").Get(s.ctx, "a")
-		refused(t, what, err, client.BadRequest, "is not the name of")
+		_, err := c.Resource(configMaps, "shop").Get(s.ctx, "a")
+		refused(t, what, err, client.ErrBadRequest, "is not the name of")
 	}
 }

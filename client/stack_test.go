@@ -62,18 +62,17 @@ func (s *stack) conn(role string) *nats.Conn {
 // create creates an object with these finalizers.
 func (s *stack) create(name string, finalizers ...string) *coppicev1.Object {
 	s.t.Helper()
-	r, err := client.New(s.nc).Objects(configMaps, "shop").Create(s.ctx,
-		&coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers}}, client.WriteOptions{})
+	r, err := client.New(s.nc).Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return r.Object
+	return r
 }
 
 // delete deletes an object.
 func (s *stack) delete(name string) {
 	s.t.Helper()
-	if _, err := client.New(s.nc).Objects(configMaps, "shop").Delete(s.ctx, name, nil); err != nil {
+	if _, err := client.New(s.nc).Resource(configMaps, "shop").Delete(s.ctx, name); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -82,7 +81,7 @@ func (s *stack) delete(name string) {
 func (s *stack) gone(name string) {
 	s.t.Helper()
 	testkit.WaitFor(s.t, s.ctx, "the end of "+name, func() bool {
-		_, err := client.New(s.nc).Objects(configMaps, "shop").Get(s.ctx, name)
-		return errors.Is(err, client.NotFound)
+		_, err := client.New(s.nc).Resource(configMaps, "shop").Get(s.ctx, name)
+		return errors.Is(err, client.ErrNotFound)
 	})
 }

@@ -7,25 +7,27 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Status is what is left to do in a realm.
-type Status = coppicev1.StatusReply
-
-// Status returns what is left to do in the realm, after everything that was
-// acknowledged before the call. It is idle when the collector, the finalizers
-// and the agents have nothing left to do; dependents that only unknown owners
-// keep do not count.
-func (c *Client) Status(ctx context.Context) (*Status, error) {
+// Status returns the pending work of the realm, after everything that was
+// acknowledged before the call. The realm is idle when neither the collector nor
+// finalizers and agents have work. Dependents that only unknown owners keep do not count.
+func (c *Client) Status(ctx context.Context, opts ...CallOption) (*Status, error) {
+	o := collect(opts, CallOption.ApplyToCall)
 	var reply Status
-	err := c.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbStatus), false, &coppicev1.StatusRequest{}, &reply)
-	return &reply, err
+	if err := c.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbStatus), false, &coppicev1.StatusRequest{}, &reply); err != nil {
+		return nil, err
+	}
+	if o.Reply != nil {
+		*o.Reply = Reply{Revision: reply.GetRevision()}
+	}
+	return &reply, nil
 }
 
-// Revision is the newest revision that a reply to this client has named: with
-// it as MinRevision a read from any replica includes all that this client has
-// seen and written. It is safe for concurrent use.
+// Revision returns the newest revision that a reply to this client has named. With
+// it as MinRevision, a read from any replica includes everything that this client
+// has read and written.
 func (c *Client) Revision() uint64 { return c.newest.Load() }
 
-// saw remembers the revision of a reply.
+// saw keeps the revision of a reply for Revision.
 func (c *Client) saw(reply any) {
 	r, ok := reply.(interface{ GetRevision() uint64 })
 	if !ok {

@@ -13,26 +13,26 @@ import (
 	"github.com/coppice-gc/coppice/internal/rpc"
 )
 
-// silence is how long nothing may come of a streamed reply that has begun. The
-// graph service sends something more often.
+// silence is the longest time between two messages of a streamed reply. The graph
+// service sends a message at least every 5 s.
 const silence = 15 * time.Second
 
-// errEnded is returned by stream if the reply ended before visit had enough.
-var errEnded = &Error{Reason: NotReady, Message: "the reply ended early; ask again", RetryAfter: 100 * time.Millisecond}
+// errEnded is returned by stream if the reply ended before visit was done.
+var errEnded = &Error{Reason: ErrServiceUnavailable, Message: "the reply ended early; send the request again", RetryAfter: 100 * time.Millisecond}
 
 // errRenewed is returned by visit to go on with another request, from where this reply
 // has ended.
-var errRenewed = &Error{Reason: NotReady, Message: "the reply has ended; ask again", RetryAfter: firstPause}
+var errRenewed = &Error{Reason: ErrServiceUnavailable, Message: "the reply has ended; ask again", RetryAfter: firstPause}
 
 // errSlow is returned by stream if the NATS client has dropped a part of the reply,
 // because the program took it more slowly than it came.
-var errSlow = &Error{Reason: NotReady, Message: "the program took the reply more slowly than it came, and a part of it was dropped; ask again", RetryAfter: 100 * time.Millisecond}
+var errSlow = &Error{Reason: ErrServiceUnavailable, Message: "the program took the reply more slowly than it came, and a part of it was dropped; ask again", RetryAfter: 100 * time.Millisecond}
 
 // stream sends a request and calls visit with each message of the reply, until
-// it reports that it has enough. It does not retry.
-func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, visit func(data []byte) (enough bool, err error)) error {
+// visit returns done or an error. It does not retry.
+func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, visit func(data []byte) (done bool, err error)) error {
 	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
-		return &Error{Reason: BadRequest, Message: err.Error()}
+		return &Error{Reason: ErrBadRequest, Message: err.Error()}
 	}
 	data, err := encode(request)
 	if err != nil {
@@ -55,16 +55,16 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 		if refusal := rpc.DeniedBy(beginning); err != nil && refusal != nil {
 			return refusal
 		}
-		stop() // it is served, or has failed
+		stop() // the request was received, or has failed
 		beginning = ctx
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
-			return &Error{Reason: NotReady, RetryAfter: 100 * time.Millisecond,
+			return &Error{Reason: ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
 		case errors.Is(err, nats.ErrSlowConsumer):
 			return errSlow
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-			return &Error{Reason: Timeout, Message: fmt.Sprintf("%s: no answer for %s", a.Verb, wait)}
+			return &Error{Reason: ErrTimeout, Message: fmt.Sprintf("%s: no reply for %s", a.Verb, wait)}
 		case err != nil:
 			return err
 		}
@@ -74,7 +74,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 		if len(m.Data) == 0 && len(m.Header) == 0 {
 			return errEnded
 		}
-		if enough, err := visit(m.Data); enough || err != nil {
+		if done, err := visit(m.Data); done || err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ func next(ctx context.Context, sub *nats.Subscription, wait time.Duration) (*nat
 	return sub.NextMsgWithContext(ctx)
 }
 
-// streamed is stream, and tries again until visit has enough, a refusal stands or ctx
-// ends; with a patience, until nothing has come for that long. request is called for
-// each attempt. It returns the last error.
-func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.Message, visit func(data []byte) (enough bool, err error)) error {
+// streamed is stream with retries, until visit is done, the error cannot be retried or
+// ctx ends; with a retry timeout, until no message has come for that long. request is
+// called for each attempt. onError, if not nil, is called with each error that is retried.
+func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.Message, visit func(data []byte) (done bool, err error), onError func(error)) error {
 	pause, since := firstPause, time.Now()
 	for {
 		n := 0
@@ -100,12 +100,16 @@ func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.M
 			since = time.Now()
 			return visit(data)
 		})
-		if err == nil || !rpc.Retryable(err) || c.patience > 0 && time.Since(since) >= c.patience {
+		if err == nil || !rpc.Retryable(err) {
 			return err
 		}
+		if c.retryTimeout > 0 && time.Since(since) >= c.retryTimeout {
+			return fmt.Errorf("%w; %w", err, context.DeadlineExceeded)
+		}
+		c.report(err, onError)
 		select {
 		case <-ctx.Done():
-			return err
+			return rpc.Ended(ctx, err)
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, longestPause)

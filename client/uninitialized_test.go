@@ -20,19 +20,18 @@ func uninitialized(name string, finalizers ...string) *coppicev1.Object {
 }
 
 // removed deletes an object that was created, and waits for its end.
-func removed(t *testing.T, s *stack, objects *client.Objects, o *coppicev1.Object) {
+func removed(t *testing.T, s *stack, objects client.ResourceClient, o *coppicev1.Object) {
 	t.Helper()
-	objects = objects.IncludeUninitialized()
-	if _, err := objects.Create(s.ctx, o, client.WriteOptions{}); err != nil {
+	if _, err := objects.Create(s.ctx, o); err != nil {
 		t.Fatal(err)
 	}
 	name := o.GetMetadata().GetName()
-	if r, err := objects.Delete(s.ctx, name, nil); err != nil || r.Code != 202 {
-		t.Fatalf("%s: code %d, %v; want 202", name, r.Code, err)
+	if r, err := objects.Delete(s.ctx, name); err != nil || r.State != client.Pending {
+		t.Fatalf("%s: %+v, %v; want Pending", name, r, err)
 	}
 	testkit.WaitFor(t, s.ctx, "the end of "+name, func() bool {
-		_, err := objects.Get(s.ctx, name)
-		return errors.Is(err, client.NotFound)
+		_, err := objects.Get(s.ctx, name, client.IncludeUninitialized(true))
+		return errors.Is(err, client.ErrNotFound)
 	})
 }
 
@@ -41,15 +40,15 @@ func removed(t *testing.T, s *stack, objects *client.Objects, o *coppicev1.Objec
 func TestCallsForUninitialized(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.run(func(context.Context, *client.Call) error { return nil }, nil)
-	removed(t, s, client.New(s.nc).Objects(configMaps, "shop"), uninitialized("bucket", bus.ExampleFinalizer))
+	s.run(func(context.Context, *client.Call) error { return nil })
+	removed(t, s, client.New(s.nc).Resource(configMaps, "shop"), uninitialized("bucket", bus.ExampleFinalizer))
 
 	pods := client.Resource{Plural: bus.ExampleAgent}
 	c := client.New(s.conn(bus.RoleAgent), client.WithActor(bus.RoleAgent))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.RunAgent(ctx, pods, func(context.Context, *client.Termination) error { return nil }, nil)
+		ended <- c.RunAgent(ctx, pods, func(context.Context, *client.Termination) error { return nil })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -59,5 +58,5 @@ func TestCallsForUninitialized(t *testing.T) {
 	})
 	pod := uninitialized("web")
 	pod.Spec = []byte(`{"nodeName":"n","terminationGracePeriodSeconds":600}`)
-	removed(t, s, client.New(s.nc).Objects(pods, "shop"), pod)
+	removed(t, s, client.New(s.nc).Resource(pods, "shop"), pod)
 }

@@ -9,14 +9,14 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Warning is something about an object that somebody should look at: a
-// reference that can never be true, a finalizer that nobody answers. It is said
-// again while it holds, and forgotten an hour after it was said last.
+// Warning reports a problem of an object, such as an owner reference that has no
+// effect, or a finalizer that no process serves. It is repeated while the problem
+// exists, and deleted one hour after the last repetition.
 type Warning struct {
 	Resource, Namespace, Name, UID string
 	// Reason is for programs, Message for people.
@@ -24,11 +24,11 @@ type Warning struct {
 	Time            time.Time
 }
 
-// Key is the object as people write it: "pods/web-1".
+// Key returns the object as "pods/web-1".
 func (w Warning) Key() string { return w.Resource + "/" + w.Name }
 
-// Warnings are the warnings about the object with a uid, or about all objects,
-// the oldest first. The actor needs the verb readwarnings.
+// Warnings returns the warnings about the object with a uid, or about all objects if it
+// is empty, the oldest first. The actor needs the verb readwarnings.
 func (c *Client) Warnings(ctx context.Context, uid string) ([]Warning, error) {
 	var all []Warning
 	for w, err := range c.warnings(ctx, &coppicev1.ReadWarningsRequest{Uid: uid}) {
@@ -44,8 +44,8 @@ func (c *Client) Warnings(ctx context.Context, uid string) ([]Warning, error) {
 	return all, nil
 }
 
-// FollowWarnings iterates over warnings that are said from now on, until ctx ends.
-// It goes on by itself, without a gap, after a lost connection or a change of servers.
+// FollowWarnings iterates over new warnings until ctx ends. It continues without a
+// gap after a lost connection or a change of servers.
 func (c *Client) FollowWarnings(ctx context.Context) iter.Seq2[Warning, error] {
 	return c.warnings(ctx, &coppicev1.ReadWarningsRequest{Follow: true, NewOnly: true})
 }
@@ -53,7 +53,7 @@ func (c *Client) FollowWarnings(ctx context.Context) iter.Seq2[Warning, error] {
 // warnings reads warnings by the verb readwarnings.
 func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest) iter.Seq2[Warning, error] {
 	return func(yield func(Warning, error) bool) {
-		err := c.streamed(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadWarnings), func() proto.Message { return q }, func(data []byte) (enough bool, err error) {
+		err := c.streamed(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadWarnings), func() proto.Message { return q }, func(data []byte) (done bool, err error) {
 			var b coppicev1.WarningBatch
 			if err := proto.Unmarshal(data, &b); err != nil {
 				return false, fmt.Errorf("not a WarningBatch: %w", err)
@@ -67,15 +67,15 @@ func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest)
 					return true, nil
 				}
 			}
-			q.FromSequence = b.GetNext() // where a repetition goes on
+			q.FromSequence = b.GetNext() // where a retry continues
 			if b.GetError() != nil {
-				return false, lifecycle.ErrorOf(b.GetError())
+				return false, api.ErrorOf(b.GetError())
 			}
 			if b.GetEnd() && q.GetFollow() {
 				return false, errRenewed // the server ends each reply after a while
 			}
 			return b.GetEnd(), nil
-		})
+		}, nil)
 		if err != nil && ctx.Err() == nil {
 			yield(Warning{}, fmt.Errorf("warnings of realm %s: %w", c.realm, err))
 		}

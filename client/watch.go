@@ -11,67 +11,72 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// WatchOptions are options of Watch.
-type WatchOptions struct {
-	LabelSelector string
-	// FromRevision is the revision after which changes are delivered; zero for
-	// the objects as they are now, and then the changes.
-	FromRevision uint64
-	// Silence is how long nothing may come before the watch is restarted; 15 s.
-	Silence time.Duration
-}
+// EventType is the type of a WatchEvent. The values are those of Kubernetes.
+type EventType string
 
-// WatchEvent is a change of an object. Without an Object it says that everything
-// up to Revision was delivered.
+// The types of watch events.
+const (
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	// Bookmark has no object. Every change up to its revision has been delivered.
+	Bookmark EventType = "BOOKMARK"
+)
+
+// WatchEvent is a change of an object, or a bookmark.
 type WatchEvent struct {
-	Type coppicev1.WatchEvent_Type
-	// Object is the object as it is now, or, of one that was deleted or left the
-	// selector, as it was before. Of one that was found to be gone after an
-	// interruption it has only apiVersion, kind, namespace, name and uid.
-	Object   *coppicev1.Object
-	Reason   coppicev1.Reason
+	Type EventType
+	// Object is the object after the change. If it was deleted, or no longer matches
+	// the selector, it is the object before the change. If the watch noticed a deletion
+	// after an interruption, it has only apiVersion, kind, namespace, name and uid. Nil
+	// for a Bookmark.
+	Object *Object
+	// Reason says why the object changed, such as REASON_OWNER_ABSENT.
+	Reason coppicev1.Reason
+	// Revision is the revision of the change.
 	Revision uint64
-	// Synced is set in an event without an Object: all objects that there were when
-	// the watch began have been delivered. After an interruption that could not be
-	// made up for by the changes alone it comes again.
+	// Synced is set in a Bookmark when every object that existed when the watch
+	// started has been delivered. After an interruption that the server's
+	// memory of changes does not cover, there is another one.
 	Synced bool
 }
 
-// Watch iterates over what happens to objects. A consumer that applies every event
-// to a cache, by namespace and name, has in it what List returns, up to what has not
-// been delivered yet: also after a lost message, a restart of the server, a change of
-// servers, and where it is slower than the changes. No object is delivered twice
-// with the same revision, and none after a later revision of it.
+// defaultIdleTimeout is that of Watch. The service sends a message every 5 s.
+const defaultIdleTimeout = 15 * time.Second
+
+// Watch keeps a cache equal to what List returns, if the caller applies every event by
+// namespace and name. That is true after lost messages, restarts and changes of servers,
+// and for callers that are slower than the changes. No object is delivered twice with
+// the same revision, or with a revision older than the last one.
 //
-// To that end a watch without FromRevision remembers the name, uid and revision of
-// each object that it has delivered, in about 200 bytes. When it is interrupted and the
-// server does not remember the changes since then, it reads all objects again, page by
-// page, and delivers the difference, the deletions too, as the Replace of a client-go
-// store does. Of more than 1,048,576 objects it remembers nothing once they all were
-// delivered.
+// A watch without FromRevision remembers the name, uid and revision of each object that
+// it has delivered, in about 200 bytes. After an interruption for which the server no
+// longer has the changes, it reads all objects again, page by page, and delivers the
+// difference with deletions, as Replace of a client-go store does. It does not
+// remember more than 1,048,576 objects after all have been delivered.
 //
-// Watch ends with the context, by the caller's break, or with an error. Forbidden says
-// that the NATS user may not watch. With a patience (see WithPatience) a watch that no
-// server serves for that long from its beginning on ends with the reason; one that was
-// served goes on. Expired says
-// that the changes since the last event are not remembered, neither by the server nor,
-// because of FromRevision or of too many objects, by the watch: watch again without
-// FromRevision, and drop what is not delivered before Synced.
+// Watch returns when ctx ends, when the caller breaks, or with an error. ErrForbidden says
+// that the NATS user may not watch. With WithRetryTimeout, a watch that no server serves
+// for that long from its beginning returns the reason; a watch that was served continues.
+// ErrExpired says
+// that neither the server nor the watch has the changes since the last event, because of
+// FromRevision or too many objects. Watch again without FromRevision, and remove
+// what has not been delivered by the next event with Synced.
 //
-// What the caller has not taken yet is kept up to 16 MiB; what comes beyond that is
-// dropped and fetched again.
-func (o *Objects) Watch(ctx context.Context, opts WatchOptions) iter.Seq2[WatchEvent, error] {
-	if opts.Silence == 0 {
-		opts.Silence = 15 * time.Second
-	}
+// Up to 16 MiB of events wait for the caller. Further events are dropped and read again.
+func (r *resourceClient) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[WatchEvent, error] {
 	return func(yield func(WatchEvent, error) bool) {
-		w := watcher{o: o, opts: opts, revision: opts.FromRevision, reached: opts.FromRevision, complete: opts.FromRevision != 0, yield: yield}
+		o := collect(opts, WatchOption.ApplyToWatch)
+		if o.IdleTimeout == 0 {
+			o.IdleTimeout = defaultIdleTimeout
+		}
+		w := watcher{r: r, opts: o, revision: o.FromRevision, reached: o.FromRevision, complete: o.FromRevision != 0, yield: yield}
 		if !w.complete {
 			w.delivered = newDelivered()
 		}
@@ -84,18 +89,22 @@ func (o *Objects) Watch(ctx context.Context, opts WatchOptions) iter.Seq2[WatchE
 				return
 			case w.resumable && err == errEnded: //nolint:errorlint // this very one
 				continue // the server ends each watch after a while
-			case errors.Is(err, Expired) && w.delivered != nil:
+			case errors.Is(err, ErrExpired) && w.delivered != nil:
 				w.complete = false // read all objects again
+				r.c.report(err, o.OnError)
 				continue
 			case errors.As(err, &e) && !rpc.Retryable(err), errors.Is(err, nats.ErrConnectionClosed):
 				yield(WatchEvent{}, err)
 				return
-			case !w.served && o.c.patience > 0 && time.Since(begun) >= o.c.patience && ctx.Err() == nil:
-				if e == nil { // nothing came
-					err = &Error{Reason: Timeout, Message: fmt.Sprintf("watch %s: no answer for %s", o.resource, o.c.patience)}
+			case !w.served && r.c.retryTimeout > 0 && time.Since(begun) >= r.c.retryTimeout && ctx.Err() == nil:
+				if e == nil { // no message came
+					err = &Error{Reason: ErrTimeout, Message: fmt.Sprintf("watch %s: no reply for %s", r.resource, r.c.retryTimeout)}
 				}
 				yield(WatchEvent{}, err)
 				return
+			}
+			if ctx.Err() == nil {
+				r.c.report(err, o.OnError)
 			}
 			select {
 			case <-ctx.Done():
@@ -105,8 +114,8 @@ func (o *Objects) Watch(ctx context.Context, opts WatchOptions) iter.Seq2[WatchE
 	}
 }
 
-// pauseAfter is how long a watch waits after an interruption: 0.1 to 0.3 s, or about as
-// long as the server asks for.
+// pauseAfter returns the pause of a watch after an interruption: 0.1 to 0.3 s, or about
+// as long as the server asks for.
 func pauseAfter(e *Error) time.Duration {
 	pause := 200 * time.Millisecond
 	if e != nil {
@@ -115,40 +124,40 @@ func pauseAfter(e *Error) time.Duration {
 	return pause/2 + rand.N(pause)
 }
 
-// watcher is a watch, with what it knows over its sessions.
+// watcher is the state of a watch that outlives its sessions.
 type watcher struct {
-	o        *Objects
+	r        *resourceClient
 	opts     WatchOptions
 	yield    func(WatchEvent, error) bool
-	revision uint64 // every change up to it was delivered
-	reached  uint64 // the highest revision that any replica has answered from
-	complete bool   // the objects that there were have been delivered
-	served   bool   // a server has answered
-	// resumable says that the session has brought something since the objects that
-	// there were have been delivered.
+	revision uint64 // every change up to it has been delivered
+	reached  uint64 // the highest revision from which a replica has replied
+	complete bool   // the objects that existed at the start have been delivered
+	served   bool   // a server has replied
+	// resumable reports that the session has had a message since the objects that existed
+	// at its start were delivered.
 	resumable bool
-	// delivered is what the caller has; nil if that is not remembered.
+	// delivered has the objects that the caller has; nil if they are not remembered.
 	delivered *delivered
 }
 
 var (
-	// errGap is a lost message: the watch resumes from where it was.
+	// errGap is a lost message: the watch resumes after its revision.
 	errGap = errors.New("a message was lost")
 	// errBreak is the caller's break.
 	errBreak = errors.New("break")
 )
 
-// Most that a watch keeps of what the caller has not taken.
+// The limits of what waits for the caller.
 const (
 	pendingEvents = 1 << 16
 	pendingBytes  = 16 << 20
 )
 
-// session watches until something is lost, and returns what.
+// session watches until something is lost, and returns the reason.
 func (w *watcher) session(ctx context.Context) error {
 	w.resumable = false
-	inbox := w.o.c.nc.NewInbox()
-	sub, err := w.o.c.nc.SubscribeSync(inbox)
+	inbox := w.r.c.nc.NewInbox()
+	sub, err := w.r.c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return err
 	}
@@ -166,15 +175,15 @@ func (w *watcher) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject := w.o.api(bus.VerbWatch).Subject()
-	beginning, stop := rpc.Watched(ctx, w.o.c.nc, subject)
+	subject := w.r.api(bus.VerbWatch).Subject()
+	beginning, stop := rpc.Watched(ctx, w.r.c.nc, subject)
 	defer stop()
-	if err := w.o.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {
+	if err := w.r.c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: rpc.Header(subject, nil), Data: request}); err != nil {
 		return err
 	}
 	if !w.complete {
-		// The changes are on their way before the objects are read: none is missed,
-		// and of those that come twice the earlier is left out.
+		// The watch starts before the objects are read, so that no change is missed. Of a
+		// change and an object that was read, the older one is dropped.
 		b, err := w.next(beginning, sub)
 		if err != nil {
 			return err
@@ -184,7 +193,7 @@ func (w *watcher) session(ctx context.Context) error {
 			return err
 		}
 		if interrupted {
-			return errGap // do not wait for changes that may not come any more
+			return errGap // the server that sends the changes may be gone
 		}
 	}
 	for {
@@ -204,21 +213,21 @@ func (w *watcher) session(ctx context.Context) error {
 		if w.delivered.tooMany() && w.revision >= w.reached {
 			w.delivered = nil
 		}
-		if err := w.deliver(WatchEvent{Revision: w.revision}); err != nil {
+		if err := w.deliver(WatchEvent{Type: Bookmark, Revision: w.revision}); err != nil {
 			return err
 		}
 	}
 }
 
 func (w *watcher) request() *coppicev1.WatchRequest {
-	return &coppicev1.WatchRequest{LabelSelector: w.opts.LabelSelector, IncludeUninitialized: w.o.uninitialized}
+	return &coppicev1.WatchRequest{LabelSelector: w.opts.LabelSelector, IncludeUninitialized: w.opts.IncludeUninitialized}
 }
 
 // next waits for a batch. ctx is one of rpc.Watched.
 func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.WatchBatch, error) {
-	silence := w.opts.Silence
-	if patience := w.o.c.patience; !w.served && patience > 0 {
-		silence = min(silence, patience)
+	silence := w.opts.IdleTimeout
+	if limit := w.r.c.retryTimeout; !w.served && limit > 0 {
+		silence = min(silence, limit)
 	}
 	wait, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
@@ -230,7 +239,7 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 		return nil, err
 	}
 	if m.Header.Get("Status") == "503" {
-		return nil, &Error{Reason: NotReady, Message: "no graph service serves watches yet"}
+		return nil, &Error{Reason: ErrServiceUnavailable, Message: "watch: no graph service serves the realm yet"}
 	}
 	if err := rpc.Refusal(m); err != nil {
 		return nil, err
@@ -243,16 +252,16 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 		return nil, fmt.Errorf("watch: %w", err)
 	}
 	if b.GetError() != nil {
-		return nil, lifecycle.ErrorOf(b.GetError())
+		return nil, api.ErrorOf(b.GetError())
 	}
 	w.served = true
 	return &b, nil
 }
 
-// readAll reads all objects, page by page, as fast as the caller takes them, and
-// delivers those that it does not have, and the deletion of those that are gone. base
-// is the revision after which the changes are on their way. interrupted reports that a
-// server did not answer meanwhile: it may have been the one that sends the changes.
+// readAll reads all objects, page by page, at the caller's pace. It delivers those that the
+// caller does not have, and the deletion of those that no longer exist. base is the
+// revision after which the session's changes begin. interrupted reports that a server
+// did not reply meanwhile: it may be the one that sends the changes.
 func (w *watcher) readAll(ctx context.Context, base uint64) (interrupted bool, err error) {
 	w.reached = max(w.reached, base)
 	w.delivered.begin()
@@ -264,8 +273,8 @@ func (w *watcher) readAll(ctx context.Context, base uint64) (interrupted bool, e
 		if err != nil {
 			return interrupted, err
 		}
-		if err := w.o.c.send(ctx, w.o.api(bus.VerbWatch), false, request, &b, func(err error) {
-			interrupted = interrupted || errors.Is(err, NotReady) || errors.Is(err, Timeout)
+		if err := w.r.c.send(ctx, w.r.api(bus.VerbWatch), false, request, &b, func(err error) {
+			interrupted = interrupted || errors.Is(err, ErrServiceUnavailable) || errors.Is(err, ErrTimeout)
 		}); err != nil {
 			return interrupted, err
 		}
@@ -282,14 +291,14 @@ func (w *watcher) readAll(ctx context.Context, base uint64) (interrupted bool, e
 		}
 	}
 	w.revision, w.complete = base, true
-	return interrupted, w.deliver(WatchEvent{Revision: base, Synced: true})
+	return interrupted, w.deliver(WatchEvent{Type: Bookmark, Revision: base, Synced: true})
 }
 
-// changes delivers what changes mean to the caller, by what it has.
+// changes delivers changes, relative to what the caller has.
 func (w *watcher) changes(events []*coppicev1.WatchEvent) error {
 	for _, event := range events {
 		all := []WatchEvent{{
-			Type: event.GetType(), Object: event.GetObject(), Reason: event.GetReason(),
+			Type: eventType(event.GetType()), Object: event.GetObject(), Reason: event.GetReason(),
 			Revision: event.GetObject().GetMetadata().GetResourceVersion(),
 		}}
 		if w.delivered != nil {
@@ -302,6 +311,17 @@ func (w *watcher) changes(events []*coppicev1.WatchEvent) error {
 		}
 	}
 	return nil
+}
+
+// eventType returns the type of an event on the wire.
+func eventType(t coppicev1.WatchEvent_Type) EventType {
+	switch t {
+	case coppicev1.WatchEvent_TYPE_ADDED:
+		return Added
+	case coppicev1.WatchEvent_TYPE_DELETED:
+		return Deleted
+	}
+	return Modified
 }
 
 func (w *watcher) deliver(e WatchEvent) error {

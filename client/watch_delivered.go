@@ -9,37 +9,37 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// maxDelivered is how many objects a watch remembers once all were delivered.
+// maxDelivered is the number of objects that a watch remembers after all were delivered.
 const maxDelivered = 1 << 20
 
-// delivered is what a watch has delivered: the objects that the caller has.
+// delivered has the objects that a watch has delivered, and that the caller therefore has.
 type delivered struct {
-	objects map[string]object // by namespace and name
-	reading uint32            // counts the times that all objects are read
+	objects map[string]known // by namespace/name
+	reading uint32           // number of times that all objects were read
 }
 
-// object is what is remembered of one.
-type object struct {
+// known is what is remembered of an object.
+type known struct {
 	uid      uid.UID
 	revision uint64
 	kind     unique.Handle[typeMeta]
-	seen     uint32 // the reading in which it was found last
+	seen     uint32 // the count of readings when it was last read
 }
 
 type typeMeta struct{ apiVersion, kind string }
 
-func newDelivered() *delivered { return &delivered{objects: map[string]object{}} }
+func newDelivered() *delivered { return &delivered{objects: map[string]known{}} }
 
-// tooMany reports whether there are more objects than are remembered for long.
+// tooMany reports whether there are more than maxDelivered objects.
 func (d *delivered) tooMany() bool { return d != nil && len(d.objects) > maxDelivered }
 
-// begin begins to read all objects.
+// begin notes that all objects are about to be read.
 func (d *delivered) begin() { d.reading++ }
 
-// unseen iterates over the objects that were not found since begin. They may be
-// deleted meanwhile.
-func (d *delivered) unseen() iter.Seq2[string, object] {
-	return func(yield func(string, object) bool) {
+// unseen iterates over the objects that were not read since begin. The caller may delete
+// them from d during the iteration.
+func (d *delivered) unseen() iter.Seq2[string, known] {
+	return func(yield func(string, known) bool) {
 		for key, o := range d.objects {
 			if o.seen != d.reading && !yield(key, o) {
 				return
@@ -48,9 +48,8 @@ func (d *delivered) unseen() iter.Seq2[string, object] {
 	}
 }
 
-// apply returns what an event means to a caller who has what was delivered: nothing,
-// if it has that or something later; first the deletion of an object whose name
-// another has now.
+// apply returns the events to deliver for an event: none if the caller has the same or a
+// newer revision; the deletion first if another object had the name.
 func (d *delivered) apply(e WatchEvent) []WatchEvent {
 	m := e.Object.GetMetadata()
 	key := m.GetNamespace() + "/" + m.GetName()
@@ -64,36 +63,36 @@ func (d *delivered) apply(e WatchEvent) []WatchEvent {
 		}
 		return nil
 	}
-	if e.Type == coppicev1.WatchEvent_TYPE_DELETED {
+	if e.Type == Deleted {
 		if !same {
-			return nil // the caller does not have it any more, or never had it
+			return nil // the caller does not have it
 		}
 		delete(d.objects, key)
 		return []WatchEvent{e}
 	}
-	d.objects[key] = object{
+	d.objects[key] = known{
 		uid: u, revision: e.Revision, seen: d.reading,
 		kind: unique.Make(typeMeta{e.Object.GetApiVersion(), e.Object.GetKind()}),
 	}
 	switch {
 	case same:
-		e.Type = coppicev1.WatchEvent_TYPE_MODIFIED
+		e.Type = Modified
 	case had:
-		e.Type = coppicev1.WatchEvent_TYPE_ADDED
+		e.Type = Added
 		return []WatchEvent{was.gone(key, e.Revision), e}
 	default:
-		e.Type = coppicev1.WatchEvent_TYPE_ADDED
+		e.Type = Added
 	}
 	return []WatchEvent{e}
 }
 
-// gone is the deletion of an object of which no more is known than that it is gone at
-// a revision.
-func (o object) gone(key string, revision uint64) WatchEvent {
+// gone returns the deletion of an object that does not exist at a revision; nothing else
+// is known about it.
+func (o known) gone(key string, revision uint64) WatchEvent {
 	namespace, name, _ := strings.Cut(key, "/")
 	kind := o.kind.Value()
 	return WatchEvent{
-		Type: coppicev1.WatchEvent_TYPE_DELETED, Revision: revision,
+		Type: Deleted, Revision: revision,
 		Object: &coppicev1.Object{ApiVersion: kind.apiVersion, Kind: kind.kind, Metadata: &coppicev1.ObjectMeta{
 			Namespace: namespace, Name: name, Uid: o.uid.String(), ResourceVersion: revision,
 		}},

@@ -11,7 +11,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func eventOf(t coppicev1.WatchEvent_Type, name string, u uid.UID, revision uint64) WatchEvent {
+func eventOf(t EventType, name string, u uid.UID, revision uint64) WatchEvent {
 	return WatchEvent{Type: t, Revision: revision, Object: &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod", Metadata: &coppicev1.ObjectMeta{Namespace: "shop", Name: name, Uid: u.String(), ResourceVersion: revision},
 	}}
@@ -41,13 +41,13 @@ func TestDeliveredIsWhatIsThere(t *testing.T) {
 			case !there:
 				was = row{uid.New(), revision}
 				state[name] = was
-				log = append(log, eventOf(coppicev1.WatchEvent_TYPE_ADDED, name, was.uid, revision))
+				log = append(log, eventOf(Added, name, was.uid, revision))
 			case random.IntN(2) == 0:
 				delete(state, name)
-				log = append(log, eventOf(coppicev1.WatchEvent_TYPE_DELETED, name, was.uid, revision))
+				log = append(log, eventOf(Deleted, name, was.uid, revision))
 			default:
 				state[name] = row{was.uid, revision}
-				log = append(log, eventOf(coppicev1.WatchEvent_TYPE_MODIFIED, name, was.uid, revision))
+				log = append(log, eventOf(Modified, name, was.uid, revision))
 			}
 		}
 		d := newDelivered()
@@ -58,7 +58,7 @@ func TestDeliveredIsWhatIsThere(t *testing.T) {
 				was, had := cache[m.GetName()]
 				u := uid.MustParse(m.GetUid())
 				switch e.Type {
-				case coppicev1.WatchEvent_TYPE_ADDED:
+				case Added:
 					if had {
 						t.Fatalf("seed %d: %s is added twice", seed, m.GetName())
 					}
@@ -67,7 +67,7 @@ func TestDeliveredIsWhatIsThere(t *testing.T) {
 						t.Fatalf("seed %d: %v of %s at %d, and the cache has %v", seed, e.Type, m.GetName(), e.Revision, was)
 					}
 				}
-				if cache[m.GetName()] = (row{u, e.Revision}); e.Type == coppicev1.WatchEvent_TYPE_DELETED {
+				if cache[m.GetName()] = (row{u, e.Revision}); e.Type == Deleted {
 					delete(cache, m.GetName())
 				}
 			}
@@ -84,7 +84,7 @@ func TestDeliveredIsWhatIsThere(t *testing.T) {
 				for i := from; i < to; i++ {
 					name := fmt.Sprintf("p-%02d", i)
 					if r, there := state[name]; there {
-						deliver(d.apply(eventOf(coppicev1.WatchEvent_TYPE_ADDED, name, r.uid, r.revision))...)
+						deliver(d.apply(eventOf(Added, name, r.uid, r.revision))...)
 					}
 				}
 				last = uint64(len(log))
@@ -115,7 +115,7 @@ func TestDeliveredIsSmall(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	d := newDelivered()
 	for i := range n {
-		d.apply(eventOf(coppicev1.WatchEvent_TYPE_ADDED, fmt.Sprintf("replicaset-web-%08d", i), uid.New(), uint64(i)+1))
+		d.apply(eventOf(Added, fmt.Sprintf("replicaset-web-%08d", i), uid.New(), uint64(i)+1))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

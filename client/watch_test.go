@@ -33,16 +33,16 @@ func (m *mirror) apply(e client.WatchEvent) {
 	switch meta := e.Object.GetMetadata(); {
 	case e.Object == nil:
 		m.synced = m.synced || e.Synced
-	case e.Type == coppicev1.WatchEvent_TYPE_DELETED:
+	case e.Type == client.Deleted:
 		delete(m.revision, meta.GetName())
 	default:
 		m.revision[meta.GetName()] = meta.GetResourceVersion()
 	}
 }
 
-func (m *mirror) agrees(s *stack, objects *client.Objects) bool {
+func (m *mirror) agrees(s *stack, objects client.ResourceClient) bool {
 	list := map[string]uint64{}
-	for o, err := range objects.List(s.ctx, client.ListOptions{}) {
+	for o, err := range objects.List(s.ctx) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -60,16 +60,16 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 	t.Parallel()
 	const n = 24
 	s := start(t)
-	objects := client.New(s.nc).Objects(configMaps, "shop")
+	objects := client.New(s.nc).Resource(configMaps, "shop")
 	for i := range n {
-		if _, err := objects.Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20), client.WriteOptions{}); err != nil {
+		if _, err := objects.Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "before", 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	update := func() {
 		t.Helper()
 		for i := range n {
-			if _, err := objects.Update(s.ctx, large(fmt.Sprintf("c-%02d", i), "after", 1<<20), client.WriteOptions{}); err != nil {
+			if _, err := objects.Update(s.ctx, large(fmt.Sprintf("c-%02d", i), "after", 1<<20)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for e, err := range objects.Watch(ctx, client.WatchOptions{}) {
+		for e, err := range objects.Watch(ctx) {
 			if err != nil {
 				t.Errorf("the watch ended: %v", err)
 				return
@@ -135,7 +135,7 @@ func TestManyWatchesBegin(t *testing.T) {
 	s.ctx = t.Context() // 3 GiB pass through: under the race detector that takes more than a minute
 	c := client.New(s.nc, client.WithActor("many"))
 	for i := range objects {
-		if _, err := c.Objects(configMaps, "shop").Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "text", 1<<20), client.WriteOptions{}); err != nil {
+		if _, err := c.Resource(configMaps, "shop").Create(s.ctx, large(fmt.Sprintf("c-%02d", i), "text", 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestManyWatchesBegin(t *testing.T) {
 	for range watches {
 		wg.Go(func() {
 			found := 0
-			for e, err := range c.Objects(configMaps, "shop").Watch(ctx, client.WatchOptions{}) {
+			for e, err := range c.Resource(configMaps, "shop").Watch(ctx) {
 				switch {
 				case err != nil:
 					t.Errorf("a watch ended: %v", err)

@@ -72,22 +72,22 @@ func run(t *testing.T, example string) *world {
 
 func (w *world) create(of client.Resource, o *coppicev1.Object) {
 	w.t.Helper()
-	if _, err := w.Objects(of, "shop").Create(w.ctx, o, client.WriteOptions{}); err != nil {
+	if _, err := w.Resource(of, "shop").Create(w.ctx, o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) delete(of client.Resource, name string) {
 	w.t.Helper()
-	if _, err := w.Objects(of, "shop").Delete(w.ctx, name, nil); err != nil {
+	if _, err := w.Resource(of, "shop").Delete(w.ctx, name); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) get(of client.Resource, name string) *coppicev1.Object {
 	w.t.Helper()
-	o, err := w.Objects(of, "shop").Get(w.ctx, name)
-	if err != nil && !errors.Is(err, client.NotFound) {
+	o, err := w.Resource(of, "shop").Get(w.ctx, name)
+	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		w.t.Fatal(err)
 	}
 	if err != nil {

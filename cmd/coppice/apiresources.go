@@ -39,7 +39,7 @@ says how to register one.`,
 		}
 		group, scope := c.Flags().Changed("api-group"), c.Flags().Changed("namespaced")
 		kinds := slices.DeleteFunc(s.kinds.All(), func(k client.Kind) bool {
-			return group && k.Group != f.group || scope && client.Namespaced(k) != f.namespaced
+			return group && k.Group != f.group || scope && k.Namespaced() != f.namespaced
 		})
 		if f.output == formatTable {
 			return s.kindsTable(kinds, f.noHeaders)
@@ -78,7 +78,7 @@ func (s *session) kindsTable(kinds []client.Kind, noHeaders bool) error {
 			}
 		}
 		if err := t.text(client.ResourceOf(k).String(), strings.Join(k.ShortNames, ","), strings.Join(versions, ","),
-			strconv.FormatBool(client.Namespaced(k)), k.Kind); err != nil {
+			strconv.FormatBool(k.Namespaced()), k.Kind); err != nil {
 			return err
 		}
 	}

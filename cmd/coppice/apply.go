@@ -107,23 +107,24 @@ func (s *session) apply(ctx context.Context, args []string, f applyFlags) error 
 
 // applyOne applies an object, and says what became of it.
 func (s *session) applyOne(ctx context.Context, i item, dry bool) (string, error) {
-	objects := s.objects(i.kind, i.namespace).IncludeUninitialized()
-	before, err := objects.Get(ctx, i.Object.GetMetadata().GetName())
-	if err != nil && !errors.Is(err, client.NotFound) && !errors.Is(err, client.BadRequest) {
+	objects := s.objects(i.kind, i.namespace)
+	before, err := objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
+	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", err
 	}
-	r, err := objects.Apply(ctx, i.Object, client.WriteOptions{DryRun: dry})
+	var reply client.Reply
+	r, err := objects.Apply(ctx, i.Object, client.DryRun(dry), client.ReplyInto(&reply))
 	if err != nil {
 		return "", err
 	}
-	s.warn(i.At, r.Warnings)
+	s.warn(i.At, reply.Warnings)
 	if i.Object.GetMetadata().GetName() == "" {
-		i.Object.Metadata.Name = r.Object.GetMetadata().GetName()
+		i.Object.Metadata.Name = r.GetMetadata().GetName()
 	}
 	switch {
-	case r.Code == 201:
+	case reply.Created:
 		return "created", nil
-	case proto.Equal(before, r.Object):
+	case proto.Equal(before, r):
 		return "unchanged", nil
 	}
 	return "configured", nil

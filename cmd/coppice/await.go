@@ -57,7 +57,7 @@ func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated boo
 		case err == nil, limited.Err() != nil:
 		case rpc.Retryable(err):
 			r.waiting = "no answer: " + err.Error() // it goes on all the same
-		case errors.Is(err, client.Forbidden):
+		case errors.Is(err, client.ErrForbidden):
 			return fmt.Errorf("the deletion goes on, but this command cannot wait for it: %w", err)
 		default:
 			return err

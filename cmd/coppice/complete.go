@@ -106,7 +106,7 @@ func (s *session) words(prefix string) []string {
 
 func (s *session) names(ctx context.Context, k client.Kind, w *where, prefix string) []string {
 	var list []string
-	for o, err := range s.objects(k, w.of(k)).List(ctx, client.ListOptions{Limit: completionMax}) {
+	for o, err := range s.objects(k, w.of(k)).List(ctx, client.Limit(completionMax)) {
 		if err != nil || len(list) == completionMax {
 			break
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -80,22 +80,19 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 }
 
 // options are what the server is told.
-func (f deleteFlags) options() (*client.DeleteOptions, error) {
-	policies := map[string]string{"background": lifecycle.Background, "foreground": lifecycle.Foreground, "orphan": lifecycle.Orphan}
+func (f deleteFlags) options() (o client.DeleteOptions, err error) {
+	policies := map[string]client.PropagationPolicy{"background": client.Background, "foreground": client.Foreground, "orphan": client.Orphan}
 	policy, ok := policies[strings.ToLower(f.cascade)]
 	if !ok {
-		return nil, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
+		return o, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
 	}
-	dry, err := dryRun(f.dryRun)
-	if err != nil {
-		return nil, err
+	o.Propagation = policy
+	if o.DryRun, err = dryRun(f.dryRun); err != nil {
+		return o, err
 	}
-	o := &client.DeleteOptions{PropagationPolicy: policy}
 	if f.grace >= 0 {
-		o.GracePeriodSeconds = &f.grace
-	}
-	if dry {
-		o.DryRun = []string{"All"}
+		grace := time.Duration(min(f.grace, math.MaxInt64/int64(time.Second))) * time.Second
+		o.GracePeriod = &grace
 	}
 	return o, nil
 }
@@ -126,7 +123,7 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 	if err != nil {
 		return err
 	}
-	d := &deletion{session: s, f: f, options: options, failed: failed, dry: len(options.DryRun) > 0}
+	d := &deletion{session: s, f: f, options: options, failed: failed, dry: options.DryRun}
 	if f.plan != "" {
 		return d.planned(ctx, victims)
 	}
@@ -201,7 +198,7 @@ func (s *session) fileVictims(args []string, f deleteFlags, failed *failures) ([
 // namespacesOf are the namespaces in which to delete: with -A all that have
 // such objects.
 func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]string, error) {
-	if !f.all || !client.Namespaced(t.kind) {
+	if !f.all || !t.kind.Namespaced() {
 		return []string{f.of(t.kind)}, nil
 	}
 	found := map[string]bool{}
@@ -217,7 +214,7 @@ func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]
 type deletion struct {
 	*session
 	f       deleteFlags
-	options *client.DeleteOptions
+	options client.DeleteOptions
 	failed  *failures
 	dry     bool
 	quiet   bool
@@ -231,37 +228,32 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	}
 	objects := d.objects(v.kind, v.namespace)
 	if v.collection {
-		matching := func() ([]client.Result, error) {
+		matching := func() ([]client.DeleteResult, error) {
 			if d.f.selector == "" { // --all
-				return objects.DeleteWholeCollection(ctx, d.options)
+				return objects.DeleteEverything(ctx, d.options)
 			}
 			return objects.DeleteCollection(ctx, d.f.selector, d.options)
 		}
 		results, err := matching()
 		for _, r := range results {
-			if err := d.tell(v, r, r.Err); err != nil {
+			if err := d.tell(v, &r, r.Err); err != nil {
 				return err
 			}
 		}
 		return err
 	}
 	options := d.options
-	if v.uid != "" {
-		options = &client.DeleteOptions{
-			PropagationPolicy: options.PropagationPolicy, GracePeriodSeconds: options.GracePeriodSeconds, DryRun: options.DryRun,
-			Preconditions: &coppicev1.Preconditions{Uid: v.uid},
-		}
-	}
+	options.UID = v.uid
 	r, err := objects.Delete(ctx, v.name, options)
 	return d.tell(v, r, err)
 }
 
 // tell says what became of an object.
-func (d *deletion) tell(v victim, r client.Result, err error) error {
+func (d *deletion) tell(v victim, r *client.DeleteResult, err error) error {
 	if err != nil {
 		var refused *client.Error
 		switch {
-		case d.f.ignoreNotFound && errors.Is(err, client.NotFound):
+		case d.f.ignoreNotFound && errors.Is(err, client.ErrNotFound):
 			return nil
 		case !errors.As(err, &refused):
 			return err
@@ -281,7 +273,7 @@ func (d *deletion) tell(v victim, r client.Result, err error) error {
 		name = v.name
 	}
 	what := "deleted"
-	if r.Code == 202 {
+	if r.State == client.Pending {
 		what = "is being deleted" + prefixed("; held by ", strings.Join(m.GetFinalizers(), ", "))
 	}
 	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, suffix(d.dry))
@@ -324,11 +316,11 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		}
 	}
 	if len(d.done) > 0 {
-		goes := below.doomed(d.done, d.options.GetPropagationPolicy())
+		goes := below.doomed(d.done, string(d.options.Propagation))
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
-		truncated := (below.truncated || !ok) && d.options.GetPropagationPolicy() != lifecycle.Orphan
+		truncated := (below.truncated || !ok) && d.options.Propagation != client.Orphan
 		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
@@ -341,11 +333,11 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 // deleted. An object that is not there is left to the deletion to report.
 func (d *deletion) find(ctx context.Context, victims []victim) (uids []string, err error) {
 	for i, v := range victims {
-		objects := d.objects(v.kind, v.namespace).IncludeUninitialized()
+		objects := d.objects(v.kind, v.namespace)
 		if !v.collection {
-			o, err := objects.Get(ctx, v.name)
+			o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
 			switch {
-			case errors.Is(err, client.NotFound):
+			case errors.Is(err, client.ErrNotFound):
 				continue
 			case err != nil:
 				return nil, err
@@ -354,7 +346,7 @@ func (d *deletion) find(ctx context.Context, victims []victim) (uids []string, e
 			uids = append(uids, victims[i].uid)
 			continue
 		}
-		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: d.f.selector}) {
+		for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
 			if err != nil {
 				return nil, err
 			}

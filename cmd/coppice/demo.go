@@ -104,9 +104,9 @@ func (d *demo) control(ctx context.Context) (finish func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return d.as("kubelet").RunAgent(ctx, demoKinds["Pod"].resource, func(context.Context, *client.Termination) error { return nil }, nil)
+		return d.as("kubelet").RunAgent(ctx, demoKinds["Pod"].resource, func(context.Context, *client.Termination) error { return nil })
 	})
-	g.Go(func() error { return d.as("bucket-controller").RunFinalizer(ctx, demoFinalizer, d.emptyBucket, nil) })
+	g.Go(func() error { return d.as("bucket-controller").RunFinalizer(ctx, demoFinalizer, d.emptyBucket) })
 	return func() error {
 		cancel()
 		return g.Wait()
@@ -116,7 +116,7 @@ func (d *demo) control(ctx context.Context) (finish func() error) {
 func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
 	m := call.Object.GetMetadata()
 	if err := poll.Until(ctx, func() (bool, error) {
-		pod, err := d.c.Objects(call.Resource, m.GetNamespace()).Get(ctx, m.GetName())
+		pod, err := d.c.Resource(call.Resource, m.GetNamespace()).Get(ctx, m.GetName())
 		return pod.GetMetadata().GetDeletionGracePeriodSeconds() == 0, err
 	}); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 		return err
 	}
 	before := family["deployments.apps/web"]
-	result, err := d.as("ana").Objects(demoKinds["Deployment"].resource, r.namespace).Delete(ctx, "web", &client.DeleteOptions{PropagationPolicy: r.policy})
+	result, err := d.as("ana").Resource(demoKinds["Deployment"].resource, r.namespace).Delete(ctx, "web", client.PropagationPolicy(r.policy))
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (d *demo) tell(ctx context.Context, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	events, _, err := h.tail(ctx, 1000, maxCommits, client.LogRange{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	events, _, err := h.tail(ctx, 1000, maxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
 	if err != nil {
 		return err
 	}

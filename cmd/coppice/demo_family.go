@@ -9,7 +9,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/examples/deployment"
-	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -40,7 +40,7 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 		if err != nil {
 			return nil, err
 		}
-		entries, err := manifest.Read(file, data)
+		entries, err := manifestfile.Read(file, data)
 		if err != nil {
 			return nil, err
 		}
@@ -58,12 +58,12 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 			for _, r := range m.GetOwnerReferences() {
 				r.Uid = uids[r.GetUid()]
 			}
-			result, err := d.as(kind.maker).Objects(kind.resource, namespace).Create(ctx, e.Object, client.WriteOptions{})
+			result, err := d.as(kind.maker).Resource(kind.resource, namespace).Create(ctx, e.Object)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.At, err)
 			}
-			uids[old] = result.Object.GetMetadata().GetUid()
-			made[kind.resource.String()+"/"+m.GetName()] = result.Object
+			uids[old] = result.GetMetadata().GetUid()
+			made[kind.resource.String()+"/"+m.GetName()] = result
 		}
 	}
 	return made, nil
@@ -73,7 +73,7 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 func (d *demo) left(ctx context.Context, namespace string) (map[string]string, error) {
 	keys, owners := map[string]string{}, map[string]string{}
 	for _, kind := range demoKinds {
-		for o, err := range d.c.Objects(kind.resource, namespace).List(ctx, client.ListOptions{}) {
+		for o, err := range d.c.Resource(kind.resource, namespace).List(ctx) {
 			if err != nil {
 				return nil, err
 			}
@@ -105,7 +105,7 @@ func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]
 func (d *demo) awaitQuiet(ctx context.Context) error {
 	var left uint64
 	if err := poll.Until(ctx, func() (bool, error) {
-		reply, err := d.c.Consumers(ctx, nil, nil)
+		reply, err := d.c.Operations().Consumers(ctx)
 		left = reply.GetQueuedWork() + reply.GetQueuedCalls()
 		return err == nil && left == 0, err
 	}); err != nil {

@@ -27,8 +27,8 @@ const heldIn = "foreground"
 type demoRound struct {
 	name, about       string
 	policy, namespace string
-	// code of the answer to the DELETE, and the finalizer that it sets, if any.
-	code      int
+	// state of the deletion, and the finalizer that the DELETE sets, if any.
+	state     client.DeleteState
 	finalizer string
 	// waiting is left while the finalizer is busy, and left in the end: objects
 	// and their owners.
@@ -55,7 +55,7 @@ const (
 var demoRounds = []demoRound{
 	{
 		name: "Background", about: "the owner goes at once, and what depended on it follows, level by level",
-		policy: "Background", namespace: "background", code: 200,
+		policy: "Background", namespace: "background", state: client.Removed,
 		events: []happening{
 			{what: removed + demoDeployment, why: "ana deleted it"},
 			{what: removed + demoReplicaSet, why: "ana deleted " + demoDeployment},
@@ -71,7 +71,7 @@ var demoRounds = []demoRound{
 	},
 	{
 		name: "Foreground", about: "the dependents go first, and owners wait for them: here for a Pod whose bucket is still being emptied",
-		policy: "Foreground", namespace: heldIn, code: 202, finalizer: "foregroundDeletion",
+		policy: "Foreground", namespace: heldIn, state: client.Pending, finalizer: "foregroundDeletion",
 		waiting: map[string]string{demoDeployment: "", demoReplicaSet: demoDeployment, demoHeldPod: demoReplicaSet},
 		events: []happening{
 			{what: marked + demoDeployment, why: "ana deleted it"},
@@ -90,7 +90,7 @@ var demoRounds = []demoRound{
 	},
 	{
 		name: "Orphan", about: "the owner goes, and what depended on it stays, without a reference to it",
-		policy: "Orphan", namespace: "orphan", code: 202, finalizer: "orphan",
+		policy: "Orphan", namespace: "orphan", state: client.Pending, finalizer: "orphan",
 		left: map[string]string{
 			demoReplicaSet: "", demoService: "", demoConfig: "",
 			demoHeldPod: demoReplicaSet, demoPod2: demoReplicaSet, demoPod3: demoReplicaSet,
@@ -118,9 +118,9 @@ var demoMade = []happening{
 
 // checkAnswer compares the answer to the DELETE with what the round wants: an
 // object that stays for now is marked, and its generation is one higher.
-func (r demoRound) checkAnswer(before *coppicev1.Object, result client.Result) error {
-	if result.Code != r.code {
-		return fmt.Errorf("the answer is %d, want %d", result.Code, r.code)
+func (r demoRound) checkAnswer(before *coppicev1.Object, result *client.DeleteResult) error {
+	if result.State != r.state {
+		return fmt.Errorf("the deletion is %s, want %s", result.State, r.state)
 	}
 	if r.finalizer == "" {
 		return nil

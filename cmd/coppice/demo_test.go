@@ -46,10 +46,10 @@ func TestDemoChecksAnswer(t *testing.T) {
 	t.Parallel()
 	r := demoRounds[2]
 	before := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Generation: 1}}
-	if err := r.checkAnswer(before, client.Result{Code: 200, Object: before}); err == nil {
+	if err := r.checkAnswer(before, &client.DeleteResult{State: client.Removed, Object: before}); err == nil {
 		t.Error("an object that is gone at once is no orphaning")
 	}
-	if err := r.checkAnswer(before, client.Result{Code: 202, Object: before}); err == nil {
+	if err := r.checkAnswer(before, &client.DeleteResult{State: client.Pending, Object: before}); err == nil {
 		t.Error("the object is not marked, and nobody notices")
 	}
 }

@@ -70,12 +70,12 @@ func (s *session) describe(ctx context.Context, args []string, w where) error {
 
 // lookAt reads an object, and how it hangs together with others.
 func (s *session) lookAt(ctx context.Context, k client.Kind, w where, name string) (*coppicev1.Object, *coppicev1.GraphNode, error) {
-	objects := s.visible(k, w)
-	o, err := objects.Get(ctx, name)
+	objects := s.objects(k, w.of(k))
+	o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized))
 	if err != nil {
 		return nil, nil, err
 	}
-	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{MinRevision: o.GetMetadata().GetResourceVersion()})
+	reply, err := objects.Resolve(ctx, []string{name}, client.MinRevision(o.GetMetadata().GetResourceVersion()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -286,7 +286,7 @@ const saysParked = "the call is parked, as it kept failing: see 'coppice parked'
 func (d *description) parked(ctx context.Context, subject string) bool {
 	var reply *coppicev1.ListParkedReply
 	ok, err := d.optional(ctx, aboutParked, func(ctx context.Context) (err error) {
-		reply, err = d.c.Parked(ctx, &coppicev1.ListParkedRequest{Subject: subject, Limit: 1})
+		reply, err = d.c.Operations().ListParked(ctx, client.FromSubject(subject), client.Limit(1))
 		return err
 	})
 	if err != nil {
@@ -325,7 +325,7 @@ func (d *description) events(ctx context.Context) error {
 		if h, err = d.history(ctx); err != nil {
 			return err
 		}
-		found, complete, err = h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
+		found, complete, err = h.tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
 		return err
 	})
 	if err != nil && ctx.Err() == nil {

@@ -66,7 +66,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	warned := func(w client.Warning) bool {
 		return match(&client.LogEvent{Resource: w.Resource, Namespace: w.Namespace, Name: w.Name})
 	}
-	about := client.LogRange{Namespace: f.namespace}
+	about := client.LogOptions{Namespace: f.namespace}
 	if len(args) > 0 {
 		k, name, err := s.one(args)
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 // The kinds that it names are learnt again when one is registered.
 func (s *session) followEvents(ctx context.Context, h *history, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
 	var before time.Time // when the last commit was made
-	for c, err := range h.log.Read(ctx, client.LogRange{From: from, Follow: true, Skipped: true}) {
+	for c, err := range h.log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {
 		if err != nil {
 			return err
 		}

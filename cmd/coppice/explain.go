@@ -189,7 +189,7 @@ func (s *session) explain(ctx context.Context, args []string, w where, output st
 	e.consumers = s.consumers()
 	o, node, above, err := e.look(ctx, name)
 	switch {
-	case errors.Is(err, client.NotFound):
+	case errors.Is(err, client.ErrNotFound):
 		err = e.removed(ctx, err)
 	case err == nil:
 		err = e.present(ctx, o, node, above)
@@ -220,8 +220,8 @@ type explainer struct {
 
 // look reads an object, how it hangs together with others, and all owners above.
 func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *family, error) {
-	objects := e.objects(e.kind, e.namespace).IncludeUninitialized()
-	o, err := objects.Get(ctx, name)
+	objects := e.objects(e.kind, e.namespace)
+	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -234,7 +234,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	m := n.GetObject().GetMetadata()
 	e.UID, e.State = m.GetUid(), stateActive
 	e.owners(n, above, 0, map[string]bool{})
-	e.Dependents = &explainedDependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents(), Unmarked: n.GetOwed().GetExamine()}
+	e.Dependents = &explainedDependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents(), Unmarked: n.GetPending().GetUnexamined()}
 	if m.GetDeletionTimestamp() != nil {
 		e.State = stateTerminating
 		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
@@ -259,9 +259,9 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 			e.late(ctx)
 		}
 	}
-	e.owedBy(keyOfNode(n), n.GetOwed())
+	e.owedBy(keyOfNode(n), n.GetPending())
 	for i, r := range m.GetOwnerReferences() {
-		e.owedBy(e.ownerKey(r), n.GetOwners()[i].GetOwed())
+		e.owedBy(e.ownerKey(r), n.GetOwners()[i].GetPending())
 	}
 	e.Summary = e.summary(n)
 	return nil

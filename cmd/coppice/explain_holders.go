@@ -66,7 +66,7 @@ const explainedBelow = 2000
 // blockers finds those in whose hands it is that the object goes: dependents
 // that it waits for, or that those wait for, and that wait for nobody.
 func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
-	reply, err := e.anything().ResolveUIDs(ctx, []string{uidOf(n)}, client.GraphOptions{Dependents: true, Limit: explainedBelow})
+	reply, err := e.anything().ResolveUIDs(ctx, []string{uidOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
 // delaysUnmarked reports whether an owner waits for a dependent that does not block
 // it, until the dependent is marked for deletion or has lost its reference.
 func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
-	if owner.GetOwed().GetExamine() == 0 || d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
+	if owner.GetPending().GetUnexamined() == 0 || d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
 		return false
 	}
 	waits, solid, unknown := false, false, false
@@ -148,21 +148,21 @@ func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
 }
 
 // owedBy tells what has still to happen because of an object.
-func (e *explainer) owedBy(key string, o *coppicev1.Owed) {
+func (e *explainer) owedBy(key string, o *coppicev1.ObjectWork) {
 	if o == nil {
 		return
 	}
 	tell := func(what string, due *time.Time) {
 		e.Owed = append(e.Owed, explainedOwed{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
 	}
-	if o.GetJudge() {
+	if o.GetEvaluate() {
 		what := "dependents are to be judged"
 		var due *time.Time
 		switch {
-		case o.JudgeAt == nil:
+		case o.EvaluateAt == nil:
 			what += ", once more is known of their owners"
-		case o.GetJudgeAt() > 0:
-			at := time.UnixMicro(o.GetJudgeAt()).UTC()
+		case o.GetEvaluateAt() > 0:
+			at := time.UnixMicro(o.GetEvaluateAt()).UTC()
 			due = &at
 		}
 		tell(what, due)
@@ -173,8 +173,8 @@ func (e *explainer) owedBy(key string, o *coppicev1.Owed) {
 	if o.GetFinish() != "" {
 		tell(o.GetFinish()+" is to be removed", nil)
 	}
-	if o.GetExamine() > 0 {
-		tell(count(int(o.GetExamine()), "dependent")+" not marked for deletion yet", nil)
+	if o.GetUnexamined() > 0 {
+		tell(count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
 	}
 	if o.GetTerminate() {
 		tell("its agent is to confirm", nil)

@@ -17,7 +17,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
 	}
 	defer e.skippedIn(h)
-	found, _, err := h.tail(ctx, 1, maxCommits, client.LogRange{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
+	found, _, err := h.tail(ctx, 1, maxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (e *explainer) skippedIn(h *history) {
 // not read the log sees the rest.
 func (e *explainer) marked(ctx context.Context) {
 	e.fromLog(ctx, func(ctx context.Context, h *history) error {
-		found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogRange{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
+		found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
 			return ev.UID == e.UID && ev.Type == "DeletionMarked"
 		})
 		if err != nil || len(found) == 0 {
@@ -86,7 +86,7 @@ func (e *explainer) late(ctx context.Context) {
 	}
 	var found []client.LogEvent
 	if !e.fromLog(ctx, func(ctx context.Context, h *history) (err error) {
-		found, _, err = h.tail(ctx, maxLate, describeCommits, client.LogRange{}, func(ev *client.LogEvent) bool {
+		found, _, err = h.tail(ctx, maxLate, describeCommits, client.LogOptions{}, func(ev *client.LogEvent) bool {
 			return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
 		})
 		return err

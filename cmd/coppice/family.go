@@ -17,7 +17,7 @@ const resolveAtOnce = 1000
 func (s *session) resolveUIDs(ctx context.Context, uids []string, visit func(*coppicev1.GraphNode)) error {
 	for len(uids) > 0 {
 		asked := uids[:min(resolveAtOnce, len(uids))]
-		reply, err := s.anything().ResolveUIDs(ctx, asked, client.GraphOptions{})
+		reply, err := s.anything().ResolveUIDs(ctx, asked)
 		if err != nil {
 			return err
 		}
@@ -71,8 +71,8 @@ func (f *family) add(n *coppicev1.GraphNode) {
 // resolveAbove returns an object and all owners above it. What a namespace's
 // resolve leaves out, cluster-scoped owners among that, is asked for without a
 // namespace; a user who may not ask for that sees what is in the namespace.
-func (s *session) resolveAbove(ctx context.Context, objects *client.Objects, name string, least uint64) (*coppicev1.GraphNode, *family, error) {
-	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{Owners: true, MinRevision: least})
+func (s *session) resolveAbove(ctx context.Context, objects client.ResourceClient, name string, least uint64) (*coppicev1.GraphNode, *family, error) {
+	reply, err := objects.Resolve(ctx, []string{name}, client.FollowOwners(true), client.MinRevision(least))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,7 @@ func (s *session) resolveAbove(ctx context.Context, objects *client.Objects, nam
 	}
 	var all *coppicev1.ResolveObjectsReply
 	ok, err := s.optional(ctx, aboutOwners, func(ctx context.Context) (err error) {
-		all, err = s.anything().ResolveUIDs(ctx, []string{uidOf(reply.GetNodes()[0])}, client.GraphOptions{Owners: true, MinRevision: reply.GetRevision()})
+		all, err = s.anything().ResolveUIDs(ctx, []string{uidOf(reply.GetNodes()[0])}, client.FollowOwners(true), client.MinRevision(reply.GetRevision()))
 		return err
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ const maxFamily = 100000
 func (s *session) resolveBelow(ctx context.Context, uids []string) (*family, error) {
 	f := newFamily()
 	ask := func(uids []string) (*coppicev1.ResolveObjectsReply, error) {
-		reply, err := s.anything().ResolveUIDs(ctx, uids, client.GraphOptions{Dependents: true})
+		reply, err := s.anything().ResolveUIDs(ctx, uids, client.FollowDependents(true))
 		for _, n := range reply.GetNodes() {
 			f.add(n)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 
-	"github.com/coppice-gc/coppice/client"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -76,7 +75,7 @@ func (s fieldSelector) narrow(t target, w where) (narrowed target, named bool) {
 		t.namespace = ns
 	}
 	name, ok := s.equal(fieldName)
-	if ok && name != "" && len(t.names) == 0 && (t.namespace != "" || !w.all || !client.Namespaced(t.kind)) {
+	if ok && name != "" && len(t.names) == 0 && (t.namespace != "" || !w.all || !t.kind.Namespaced()) {
 		t.names = []string{name}
 		return t, true
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
 )
 
@@ -40,14 +40,14 @@ func isManifest(path string) bool {
 
 // entries reads all manifests. If one of the files is neither YAML nor JSON
 // nothing is returned, so that nothing is done by halves.
-func (s *session) entries(f fileFlags, args []string) ([]manifest.Entry, error) {
+func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, error) {
 	if len(args) > 0 {
 		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
 	}
 	if len(f.files) == 0 {
 		return nil, wrong("say which manifests: -f FILE, -f DIRECTORY or -f -")
 	}
-	var entries []manifest.Entry
+	var entries []manifestfile.Entry
 	var errs []error
 	for _, name := range f.files {
 		paths, err := pathsOf(name, f.recursive)
@@ -97,31 +97,31 @@ func pathsOf(name string, recursive bool) ([]string, error) {
 	return paths, err
 }
 
-func (s *session) read(path string) ([]manifest.Entry, error) {
+func (s *session) read(path string) ([]manifestfile.Entry, error) {
 	if path == "-" {
 		data, err := io.ReadAll(s.stdin)
 		if err != nil {
 			return nil, fmt.Errorf("stdin: %w", err)
 		}
-		return manifest.Read("stdin", data)
+		return manifestfile.Read("stdin", data)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Read(path, data)
+	return manifestfile.Read(path, data)
 }
 
 // item is an object of a file, and where it belongs.
 type item struct {
-	manifest.Entry
+	manifestfile.Entry
 	kind      client.Kind
 	namespace string
 }
 
 // place finds out where an object belongs. An object of a kind with namespaces
 // that names none gets the default.
-func (s *session) place(e manifest.Entry, namespace string) (item, error) {
+func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 	if e.Err != nil {
 		return item{}, e.Err
 	}
@@ -131,7 +131,7 @@ func (s *session) place(e manifest.Entry, namespace string) (item, error) {
 			e.At, e.Object.GetApiVersion(), e.Object.GetKind(), s.realm)
 	}
 	i := item{Entry: e, kind: k}
-	if client.Namespaced(k) {
+	if k.Namespaced() {
 		i.namespace = cmp.Or(e.Object.GetMetadata().GetNamespace(), namespace)
 		e.Object.Metadata.Namespace = i.namespace
 	}
@@ -139,7 +139,7 @@ func (s *session) place(e manifest.Entry, namespace string) (item, error) {
 }
 
 // placeNamed is place for an object that must have a name.
-func (s *session) placeNamed(e manifest.Entry, namespace string) (item, error) {
+func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, error) {
 	i, err := s.place(e, namespace)
 	if err == nil && e.Object.GetMetadata().GetName() == "" {
 		err = fmt.Errorf("%s: metadata.name is missing: it cannot be said which object is meant", e.At)
@@ -164,7 +164,7 @@ func (i item) failed(err error) error {
 }
 
 // registers reports whether the object registers a kind.
-func registers(e manifest.Entry) bool {
+func registers(e manifestfile.Entry) bool {
 	o := e.Object
 	return o != nil && o.GetKind() == "Kind" && strings.HasPrefix(o.GetApiVersion(), client.KindsResource.Group+"/")
 }
@@ -182,7 +182,7 @@ func (s *session) relearn(ctx context.Context) (err error) {
 // the log may be ahead of who answers.
 func (s *session) relearnAt(ctx context.Context, revision uint64) error {
 	if err := poll.Until(ctx, func() (bool, error) {
-		page, err := s.c.Objects(client.KindsResource, "").Page(ctx, client.ListOptions{Limit: 1}, "")
+		page, err := s.c.Resource(client.KindsResource, "").ListPage(ctx, client.Limit(1))
 		return page.Revision >= revision, err
 	}); err != nil {
 		return err

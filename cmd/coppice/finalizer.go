@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/client"
 )
 
 func (a *app) finalizerCommand() *cobra.Command {
@@ -52,14 +52,10 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if err != nil {
 		return err
 	}
-	var pre *coppicev1.Preconditions
-	if uid != "" {
-		pre = &coppicev1.Preconditions{Uid: uid}
-	}
 	objects := s.objects(k, w.of(k))
 	// The request succeeds for a finalizer that is not there, so that controllers can
 	// repeat it. For a person this is a typing error.
-	o, err := objects.IncludeUninitialized().Get(ctx, name)
+	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
 		return err
 	}
@@ -67,12 +63,12 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if !slices.Contains(has, finalizer) {
 		return fmt.Errorf("%s has no finalizer %s; it has %s", key(k, name), finalizer, cmp.Or(strings.Join(has, ", "), "none"))
 	}
-	r, err := objects.RemoveFinalizer(ctx, name, finalizer, reason, pre)
+	r, err := objects.RemoveFinalizer(ctx, name, finalizer, client.Note(reason), client.IfUID(uid))
 	if err != nil {
 		return err
 	}
 	// The reply shows an object that is gone as it last was.
-	m, end := r.Object.GetMetadata(), ""
+	m, end := r.GetMetadata(), ""
 	left := slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == finalizer })
 	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"

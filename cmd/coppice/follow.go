@@ -41,9 +41,9 @@ type follower struct {
 // ends. The watch makes up for interruptions; where there are more objects than it
 // remembers, what is known here does.
 func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(change) error, synced func() error) error {
-	objects := s.visible(t.kind, w)
+	objects := s.objects(t.kind, w.of(t.kind))
 	for _, name := range t.names {
-		if _, err := objects.Get(ctx, name); err != nil {
+		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized)); err != nil {
 			return err
 		}
 	}
@@ -56,11 +56,11 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 	}
 	for ctx.Err() == nil {
 		f.seen = map[string]bool{}
-		for e, err := range objects.Watch(ctx, client.WatchOptions{LabelSelector: selector}) {
+		for e, err := range objects.Watch(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized)) {
 			if err == nil {
 				err = f.event(e)
 			}
-			if errors.Is(err, client.Expired) {
+			if errors.Is(err, client.ErrExpired) {
 				break
 			}
 			if err != nil {
@@ -75,7 +75,7 @@ func (s *session) follow(ctx context.Context, t target, w where, selector string
 func (w where) text(k client.Kind, selector string) string {
 	in := ""
 	switch {
-	case !client.Namespaced(k):
+	case !k.Namespaced():
 	case w.of(k) == "":
 		in = " in any namespace"
 	default:
@@ -101,7 +101,7 @@ func (f *follower) event(e client.WatchEvent) error {
 	}
 	c := change{was: was, object: e.Object, reason: e.Reason}
 	switch {
-	case e.Type == coppicev1.WatchEvent_TYPE_DELETED:
+	case e.Type == client.Deleted:
 		if was == nil {
 			return nil
 		}

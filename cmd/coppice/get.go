@@ -200,7 +200,7 @@ func ignoring(err error, notFound bool) (errs []error) {
 		return nil
 	}
 	for _, e := range joined(err) {
-		if !notFound || !errors.Is(e, client.NotFound) {
+		if !notFound || !errors.Is(e, client.ErrNotFound) {
 			errs = append(errs, e)
 		}
 	}
@@ -239,7 +239,7 @@ func (s *session) getKinds(names []string, f getFlags) error {
 	errs := []error{s.kindsTable(found, f.noHeaders)}
 	for _, n := range missing {
 		if !f.ignoreNotFound {
-			errs = append(errs, &client.Error{Reason: client.NotFound, Message: fmt.Sprintf("%s %q not found", client.KindsResource, n)})
+			errs = append(errs, &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("%s %q not found", client.KindsResource, n)})
 		}
 	}
 	return errors.Join(errs...)

@@ -16,7 +16,7 @@ import (
 // history reads the event log backwards: the last events, and by its revision
 // any event that caused one of them.
 type history struct {
-	log       *client.Log
+	log       client.LogClient
 	resources func(apiVersion, kind string) string
 	last      uint64 // sequence of the last commit that is known of
 	pages     map[uint64]*page
@@ -80,7 +80,7 @@ func (h *history) find(ctx context.Context, revision uint64) (*client.LogEvent, 
 		}
 	}
 	var p *page
-	for c, err := range h.log.Read(ctx, client.LogRange{FromRevision: revision, Limit: 1}) {
+	for c, err := range h.log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +107,14 @@ func (p *page) event(revision uint64) *client.LogEvent {
 // tail returns the last events that match, oldest first: at most so many, from
 // at most so many commits. complete says that there are no others before them. about is
 // what commits have to mention that have such events.
-func (h *history) tail(ctx context.Context, events, commits int, about client.LogRange, match func(*client.LogEvent) bool) (found []client.LogEvent, complete bool, err error) {
+func (h *history) tail(ctx context.Context, events, commits int, about client.LogOptions, match func(*client.LogEvent) bool) (found []client.LogEvent, complete bool, err error) {
 	high, chunk, most := h.last, uint64(4), uint64(maxChunk)
 	if len(about.UIDs) > 0 || about.Name != "" { // most commits do not even come here
 		chunk, most = 4*maxChunk, 64*maxChunk
 	}
 	for high > 0 && commits > 0 {
 		low := high - min(high, chunk, uint64(commits)) + 1
-		about.From, about.To = low, high
+		about.FromSequence, about.ToSequence = low, high
 		matching, err := h.chunk(ctx, about, match)
 		if err != nil {
 			return nil, false, err
@@ -135,7 +135,7 @@ func (h *history) tail(ctx context.Context, events, commits int, about client.Lo
 }
 
 // chunk returns the events of some commits that match, and skipped messages that match.
-func (h *history) chunk(ctx context.Context, of client.LogRange, match func(*client.LogEvent) bool) (matching []client.LogEvent, err error) {
+func (h *history) chunk(ctx context.Context, of client.LogOptions, match func(*client.LogEvent) bool) (matching []client.LogEvent, err error) {
 	of.Skipped = true
 	var before time.Time // when the last commit was made
 	for c, err := range h.log.Read(ctx, of) {

@@ -57,14 +57,14 @@ func (s *session) consumers() *consumers {
 // finalizer is who takes the calls of an external finalizer.
 func (c *consumers) finalizer(ctx context.Context, name string) consumer {
 	return c.of(ctx, "finalizer "+name, func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
-		return c.c.Consumers(ctx, []string{name}, nil)
+		return c.c.Operations().Consumers(ctx, client.OfFinalizers{name})
 	})
 }
 
 // agent is who ends objects of a kind.
 func (c *consumers) agent(ctx context.Context, of client.Resource) consumer {
 	return c.of(ctx, "agent "+of.String(), func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
-		return c.c.Consumers(ctx, nil, []client.Resource{of})
+		return c.c.Operations().Consumers(ctx, client.OfAgents{of})
 	})
 }
 
@@ -74,7 +74,7 @@ func (c *consumers) of(ctx context.Context, what string, look func(context.Conte
 	}
 	ok, err := c.optional(ctx, aboutConsumers, func(ctx context.Context) error {
 		reply, err := look(ctx)
-		c.denied = errors.Is(err, client.Forbidden)
+		c.denied = errors.Is(err, client.ErrForbidden)
 		if err == nil && len(reply.GetConsumers()) == 1 {
 			c.seen[what] = consumerOf(reply.GetConsumers()[0])
 		}
@@ -88,7 +88,7 @@ func (c *consumers) of(ctx context.Context, what string, look func(context.Conte
 }
 
 func consumerOf(s *client.ConsumerState) consumer {
-	is := consumer{holder: s.GetHolder(), calls: s.GetPending() + s.GetUnacknowledged()}
+	is := consumer{holder: s.GetProcess(), calls: s.GetPending() + s.GetUnacknowledged()}
 	switch {
 	case s.GetPulling() > 0:
 		is.state = consumerAlive

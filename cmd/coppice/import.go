@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -70,7 +70,7 @@ func (s *session) importAll(ctx context.Context, args []string, f applyFlags) er
 	case dry:
 		_, err = fmt.Fprintf(s.stdout, "%s%s\n", count(len(im.uids), "object"), suffix(dry))
 	default:
-		if err = im.summary(ctx); errors.Is(err, client.Forbidden) {
+		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
 			s.missing(aboutClasses, err)
 			_, err = fmt.Fprintf(s.stdout, "%s\n", count(len(im.uids), "object"))
 		}
@@ -96,7 +96,7 @@ type batch struct {
 	bytes int
 }
 
-func (im *importer) run(ctx context.Context, entries []manifest.Entry, namespace string) error {
+func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, namespace string) error {
 	// Kinds come first, so that there may be objects of them in the same files.
 	for _, e := range entries {
 		if registers(e) {
@@ -126,12 +126,12 @@ func (im *importer) run(ctx context.Context, entries []manifest.Entry, namespace
 	if im.dry {
 		return nil
 	}
-	_, err := im.anything().ImportAll(ctx, im.id, nil, true, client.WriteOptions{})
+	_, err := im.anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true))
 	return err
 }
 
 // add puts an object into its batch, which is sent when it is full.
-func (im *importer) add(ctx context.Context, e manifest.Entry, namespace string) error {
+func (im *importer) add(ctx context.Context, e manifestfile.Entry, namespace string) error {
 	i, err := im.place(e, namespace)
 	if err != nil {
 		im.failed.add(err)
@@ -178,9 +178,9 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 		objects[i] = b.items[i].Object
 	}
 	first := b.items[0]
-	results, err := im.objects(first.kind, first.namespace).ImportAll(ctx, im.id, objects, false, client.WriteOptions{DryRun: im.dry})
+	results, err := im.objects(first.kind, first.namespace).ImportBatch(ctx, im.id, objects, client.DryRun(im.dry))
 	var refused *client.Error
-	if len(b.items) == 1 && errors.As(err, &refused) && refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+	if len(b.items) == 1 && errors.As(err, &refused) && refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
 		results, err = []client.Result{{Err: refused}}, nil
 	}
 	if err != nil {

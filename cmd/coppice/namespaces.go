@@ -37,7 +37,7 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 	if !ok {
 		return err
 	}
-	for o, err := range s.c.Objects(namespacesResource, "").IncludeUninitialized().List(ctx, client.ListOptions{}) {
+	for o, err := range s.c.Resource(namespacesResource, "").List(ctx, client.IncludeUninitialized(true)) {
 		if err != nil {
 			return err
 		}
@@ -56,12 +56,12 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 func (s *session) usedNamespaces(ctx context.Context) ([]string, error) {
 	used := map[string]bool{}
 	for _, k := range s.kinds.All() {
-		if !client.Namespaced(k) {
+		if !k.Namespaced() {
 			continue
 		}
-		objects := s.objects(k, "").IncludeUninitialized()
+		objects := s.objects(k, "")
 		for next := ""; ; {
-			page, err := objects.Page(ctx, client.ListOptions{Limit: 1}, next)
+			page, err := objects.ListPage(ctx, client.Limit(1), client.Continue(next), client.IncludeUninitialized(true))
 			if err != nil {
 				return nil, err
 			}

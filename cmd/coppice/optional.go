@@ -32,7 +32,7 @@ func (s *session) optional(ctx context.Context, what string, read func(context.C
 		return true, nil
 	case ctx.Err() != nil:
 		return false, err
-	case errors.Is(err, client.Forbidden), errors.Is(err, client.Timeout), limited.Err() != nil:
+	case errors.Is(err, client.ErrForbidden), errors.Is(err, client.ErrTimeout), limited.Err() != nil:
 		s.missing(what, err)
 		return false, nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -22,10 +23,9 @@ func (a *app) parkedCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "parked",
 		GroupID: "operate",
-		Short:   "See work that kept failing, and replay or drop it",
-		Long: `Parked lists pieces of work that kept failing, and were taken out of the way: the
-call of a finalizer that said that trying again does not help, for example. Mend
-what is wrong, and replay them.`,
+		Short:   "List, retry or drop work that kept failing",
+		Long: `Parked lists work that kept failing and left its queue, such as the call of a
+finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		Args: cobra.NoArgs,
 		RunE: a.in(func(ctx context.Context, s *session, _ []string) error { return s.listParked(ctx) }),
 	}
@@ -38,18 +38,18 @@ what is wrong, and replay them.`,
 		RunE:              a.in(func(ctx context.Context, s *session, args []string) error { return s.showParked(ctx, args[0]) }),
 	}
 	var all bool
-	replay := &cobra.Command{
-		Use:               "replay ID... | --all",
-		Short:             "Put work back where it came from",
+	retry := &cobra.Command{
+		Use:               "retry ID... | --all",
+		Short:             "Put parked work back into its queue",
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
 			if all == (len(args) > 0) {
 				return wrong("say which: ID, or --all")
 			}
-			return s.eachParked(ctx, args, "replayed", s.c.RetryParked)
+			return s.eachParked(ctx, args, "queued again", s.c.Operations().RetryParked)
 		}),
 	}
-	replay.Flags().BoolVar(&all, "all", false, "all that is parked")
+	retry.Flags().BoolVar(&all, "all", false, "all that is parked")
 	drop := &cobra.Command{
 		Use:   "drop ID...",
 		Short: "Forget work",
@@ -58,10 +58,10 @@ finalizer that holds an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.eachParked(ctx, args, "dropped", s.c.DropParked)
+			return s.eachParked(ctx, args, "dropped", s.c.Operations().DropParked)
 		}),
 	}
-	for _, sub := range []*cobra.Command{show, replay, drop} {
+	for _, sub := range []*cobra.Command{show, retry, drop} {
 		a.clientFlags(sub)
 		c.AddCommand(sub)
 	}
@@ -78,7 +78,7 @@ type parkedWork struct {
 func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork, error] {
 	return func(yield func(parkedWork, error) bool) {
 		for after := uint64(0); ; {
-			page, err := s.c.Parked(ctx, &coppicev1.ListParkedRequest{After: after, Content: content})
+			page, err := s.c.Operations().ListParked(ctx, client.AfterID(after), client.WithContent(content))
 			if err != nil {
 				yield(parkedWork{}, err)
 				return
@@ -110,9 +110,9 @@ func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, erro
 	if err != nil {
 		return parkedWork{}, err
 	}
-	page, err := s.c.Parked(ctx, &coppicev1.ListParkedRequest{Ids: []uint64{id}, Content: true})
+	page, err := s.c.Operations().ListParked(ctx, client.WithIDs{id}, client.WithContent(true))
 	if err == nil && len(page.GetParked()) == 0 {
-		err = &client.Error{Reason: client.NotFound, Message: fmt.Sprintf("nothing is parked under %d; 'coppice parked' lists what is", id)}
+		err = &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("nothing is parked under %d; 'coppice parked' lists what is", id)}
 	}
 	if err != nil {
 		return parkedWork{}, err
@@ -165,7 +165,7 @@ func (s *session) content(p parkedWork) (string, error) {
 		if err := manifest.UnmarshalMessage(p.GetMessage(), &call); err != nil {
 			return "", err
 		}
-		b, err := manifest.ToYAML(call.GetObject())
+		b, err := manifestfile.ToYAML(call.GetObject())
 		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", printable(call.GetFinalizer()), printable(call.GetResource()), call.GetRevision(), b), err
 	}
 	if err := proto.Unmarshal(p.GetMessage(), m); err != nil {
@@ -194,7 +194,7 @@ func (s *session) chunk(subject string) proto.Message {
 const parkedBatch = 100
 
 // eachParked does something with each piece of work that is named, or with all.
-func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, ...uint64) ([]error, error)) error {
+func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, []uint64) ([]error, error)) error {
 	var ids []uint64
 	for _, text := range texts {
 		id, err := parkedID(text)
@@ -213,7 +213,7 @@ func (s *session) eachParked(ctx context.Context, texts []string, done string, d
 	}
 	failed := failures{app: s.app}
 	for batch := range slices.Chunk(ids, parkedBatch) {
-		results, err := do(ctx, batch...)
+		results, err := do(ctx, batch)
 		if err != nil {
 			return err
 		}

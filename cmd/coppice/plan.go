@@ -66,9 +66,9 @@ counted; --all shows each.`,
 // is of.
 type request struct {
 	kind    client.Kind
-	objects *client.Objects
+	objects client.ResourceClient
 	names   []string
-	options *client.DeleteOptions
+	options client.DeleteOptions
 }
 
 // request makes one request of victims.
@@ -77,7 +77,7 @@ func (s *session) request(victims []victim, f deleteFlags) (r request, err error
 		return r, wrong("say what to delete")
 	}
 	v := victims[0]
-	r = request{kind: v.kind, objects: s.objects(v.kind, v.namespace).IncludeUninitialized()}
+	r = request{kind: v.kind, objects: s.objects(v.kind, v.namespace)}
 	for _, w := range victims {
 		if w.collection || w.namespace != v.namespace || client.ResourceOf(w.kind) != client.ResourceOf(v.kind) {
 			return r, wrong("a plan is of objects of one kind in one namespace, by name")
@@ -92,13 +92,13 @@ func (s *session) request(victims []victim, f deleteFlags) (r request, err error
 func (r request) plan(ctx context.Context) (*client.Plan, error) {
 	var revision uint64
 	for _, name := range r.names {
-		o, err := r.objects.Get(ctx, name)
+		o, err := r.objects.Get(ctx, name, client.IncludeUninitialized(true))
 		if err != nil {
 			return nil, err
 		}
 		revision = max(revision, o.GetMetadata().GetResourceVersion())
 	}
-	return r.objects.Plan(ctx, r.names, r.options, revision)
+	return r.objects.Plan(ctx, r.names, r.options, client.MinRevision(revision))
 }
 
 func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) error {
@@ -124,7 +124,7 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		return e.Encode(planJSONOf(p))
 	}
 	c := s.consumers()
-	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanHolder, resource string) string { return s.planHolder(ctx, c, h, resource) }, f.all)
+	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planHolder(ctx, c, h, resource) }, f.all)
 	for _, t := range d.trees() {
 		if err := t.write(s.stdout, s.ink()); err != nil {
 			return err
@@ -149,21 +149,21 @@ func dependOnOrder(p *client.Plan) (n int) {
 }
 
 // planHolder says who has to do something.
-func (s *session) planHolder(ctx context.Context, c *consumers, h *coppicev1.PlanHolder, resource string) string {
+func (s *session) planHolder(ctx context.Context, c *consumers, h *coppicev1.PlanBlocker, resource string) string {
 	switch h.GetType() {
-	case coppicev1.PlanHolder_TYPE_FINALIZER:
+	case coppicev1.PlanBlocker_TYPE_FINALIZER:
 		return h.GetName() + c.finalizer(ctx, h.GetName()).note()
-	case coppicev1.PlanHolder_TYPE_AGENT:
+	case coppicev1.PlanBlocker_TYPE_AGENT:
 		return "its agent" + c.agent(ctx, client.ParseResource(resource)).note()
-	case coppicev1.PlanHolder_TYPE_GENERATION:
+	case coppicev1.PlanBlocker_TYPE_GENERATION:
 		return "its controller, which has to see the deletion"
-	case coppicev1.PlanHolder_TYPE_DEPENDENTS:
+	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
 		return count(int(h.GetCount()), "dependent")
-	case coppicev1.PlanHolder_TYPE_UNEXAMINED:
+	case coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return fmt.Sprintf("%d dependents that unknown owners keep, more than can be examined", h.GetCount())
-	case coppicev1.PlanHolder_TYPE_CONTENTS:
+	case coppicev1.PlanBlocker_TYPE_CONTENTS:
 		return "what is in it"
-	case coppicev1.PlanHolder_TYPE_OWNER:
+	case coppicev1.PlanBlocker_TYPE_OWNER:
 		said := h.GetName() + " is unknown"
 		if h.GetUntil() != 0 {
 			said += ", until " + clock(time.UnixMicro(h.GetUntil()), s.now())
@@ -188,7 +188,7 @@ func sum(c *coppicev1.PlanCounts) string {
 		n    uint32
 		what string
 	}{
-		{c.GetHeld(), "held"}, {c.GetOrphaned(), "orphaned"}, {c.GetStripped(), "stripped of references"}, {c.GetKept(), "kept"},
+		{c.GetBlocked(), "held"}, {c.GetOrphaned(), "orphaned"}, {c.GetStripped(), "stripped of references"}, {c.GetKept(), "kept"},
 	} {
 		if part.n > 0 {
 			said = append(said, fmt.Sprintf("%d %s", part.n, part.what))
@@ -203,7 +203,7 @@ func (f planFlags) command(r request, plan string) string {
 	for _, name := range r.names {
 		said += " " + shellWord(key(r.kind, name))
 	}
-	if client.Namespaced(r.kind) && f.namespace != defaultNamespace {
+	if r.kind.Namespaced() && f.namespace != defaultNamespace {
 		said += " -n " + shellWord(f.namespace)
 	}
 	said += " --cascade=" + strings.ToLower(f.cascade)
@@ -247,12 +247,12 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 		truncated = !ok
 		d.quiet = true
 	}
-	results, err := r.objects.DeletePlanned(ctx, r.names, r.options, d.f.plan)
+	results, err := r.objects.DeleteBatch(ctx, r.names, r.options, client.ByPlan(d.f.plan))
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
-		if err := d.tell(victims[i], result, result.Err); err != nil {
+		if err := d.tell(victims[i], &result, result.Err); err != nil {
 			return err
 		}
 	}

@@ -14,11 +14,11 @@ type planDrawing struct {
 	plan     *coppicev1.PlanReply
 	below    map[string][]*coppicev1.PlannedObject // by the uid because of which they are here
 	ownerKey func(*coppicev1.OwnerReference) string
-	holder   func(h *coppicev1.PlanHolder, resource string) string
+	holder   func(h *coppicev1.PlanBlocker, resource string) string
 	all      bool
 }
 
-func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, holder func(*coppicev1.PlanHolder, string) string, all bool) *planDrawing {
+func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, holder func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
 	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, holder: holder, all: all}
 	for _, o := range p.GetObjects() {
 		if !o.GetRequested() {
@@ -94,7 +94,7 @@ func (d *planDrawing) plain(o *coppicev1.PlannedObject) bool {
 // outcome says what becomes of an object.
 func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
 	var holders, lost []string
-	for _, h := range o.GetHolders() {
+	for _, h := range o.GetBlockers() {
 		holders = append(holders, d.holder(h, o.GetResource()))
 	}
 	for _, r := range o.GetReferences() {
@@ -109,7 +109,7 @@ func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
 			return "removed after that"
 		}
 		return "removed after " + by
-	case coppicev1.PlanOutcome_PLAN_OUTCOME_HELD:
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED:
 		return "held" + prefixed(" by ", by)
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED:
 		return "orphaned by " + strings.Join(lost, ", ")

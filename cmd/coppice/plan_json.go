@@ -59,7 +59,7 @@ func planJSONOf(p *client.Plan) planJSON {
 	c := p.GetCounts()
 	j := planJSON{
 		Revision: p.GetRevision(), Hash: p.GetHash(), Plan: p.GetPlan(),
-		Counts: planCountsJSON{c.GetRemoved(), c.GetRemovedLater(), c.GetHeld(), c.GetOrphaned(), c.GetStripped(), c.GetKept()},
+		Counts: planCountsJSON{c.GetRemoved(), c.GetRemovedLater(), c.GetBlocked(), c.GetOrphaned(), c.GetStripped(), c.GetKept()},
 	}
 	for _, o := range p.GetObjects() {
 		as := plannedObjectJSON{
@@ -70,7 +70,7 @@ func planJSONOf(p *client.Plan) planJSON {
 		for _, r := range o.GetReferences() {
 			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})
 		}
-		for _, h := range o.GetHolders() {
+		for _, h := range o.GetBlockers() {
 			by := planHolderJSON{Type: camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
 			if h.GetUntil() != 0 {
 				until := time.UnixMicro(h.GetUntil()).UTC()

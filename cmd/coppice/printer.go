@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -92,9 +93,9 @@ func (p *manifestPrinter) object(_ client.Kind, o *coppicev1.Object) error {
 
 func (p *manifestPrinter) encode(o *coppicev1.Object) (string, error) {
 	if !p.json {
-		write := manifest.ToYAML
+		write := manifestfile.ToYAML
 		if p.list {
-			write = manifest.ToYAMLItem
+			write = manifestfile.ToYAMLItem
 		}
 		b, err := write(o)
 		return string(b), err

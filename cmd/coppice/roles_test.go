@@ -261,11 +261,11 @@ func TestDeleteIsSentFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	stderr, err := run("eraser", "", "delete", "cm/a", "--wait")
-	if !errors.Is(err, client.Forbidden) || !strings.Contains(fmt.Sprint(err), "the deletion goes on, but this command cannot wait for it") {
+	if !errors.Is(err, client.ErrForbidden) || !strings.Contains(fmt.Sprint(err), "the deletion goes on, but this command cannot wait for it") {
 		t.Errorf("the command ended with %v", err)
 	}
 	checkNotes(t, "delete --wait", stderr, []string{aboutTotals})
-	if _, err := run(bus.RoleOperator, "", "get", "cm", "a"); !errors.Is(err, client.NotFound) {
+	if _, err := run(bus.RoleOperator, "", "get", "cm", "a"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("the object is still there: %v", err)
 	}
 }

@@ -113,7 +113,7 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 		return nil, nil, err
 	}
 	return client.New(nc, client.WithRealm(a.realm), client.WithActor(actor),
-		client.WithTimeout(a.dial.Timeout), client.WithPatience(a.dial.Timeout)), nc, nil
+		client.WithTimeout(a.dial.Timeout), client.WithRetryTimeout(a.dial.Timeout)), nc, nil
 }
 
 // defaultActor is the NATS user, whose permissions pin the actor, or else the

@@ -52,7 +52,7 @@ func finalizerMain(args []string) int {
 				return client.Permanent(fmt.Errorf("no bucket for %s", call.Object.GetMetadata().GetName()))
 			}
 			return nil
-		}, &client.FinalizerOptions{ParkAfter: 1})
+		}, client.ParkAfter(1))
 	})
 }
 
@@ -60,7 +60,7 @@ func finalizerMain(args []string) int {
 func agentMain(resource string) int {
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
 		c := client.New(nc, client.WithActor("agent"))
-		return c.RunAgent(ctx, client.ParseResource(resource), func(context.Context, *client.Termination) error { return nil }, nil)
+		return c.RunAgent(ctx, client.ParseResource(resource), func(context.Context, *client.Termination) error { return nil })
 	})
 }
 
@@ -68,11 +68,11 @@ func agentMain(resource string) int {
 // dependents, and leaves its session open: there may be more to come.
 func importerMain(name string) int {
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
-		configMaps := client.New(nc, client.WithActor("importer")).Objects(client.Resource{Plural: "configmaps"}, "default")
-		results, err := configMaps.ImportAll(ctx, "unfinished", []*coppicev1.Object{{
+		configMaps := client.New(nc, client.WithActor("importer")).Resource(client.Resource{Plural: "configmaps"}, "default")
+		results, err := configMaps.ImportBatch(ctx, "unfinished", []*coppicev1.Object{{
 			ApiVersion: "v1", Kind: "ConfigMap",
 			Metadata: &coppicev1.ObjectMeta{Name: name, Uid: "uid-of-" + name, Finalizers: []string{"orphan"}, DeletionTimestamp: timestamppb.Now()},
-		}}, false, client.WriteOptions{})
+		}})
 		for _, r := range results {
 			err = errors.Join(err, r.Err)
 		}
@@ -84,8 +84,8 @@ func importerMain(name string) int {
 // removes itself, or says why it failed.
 func initializerMain(name string, failure []string) int {
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
-		pods := client.New(nc, client.WithActor("vaccine")).Objects(client.Resource{Plural: "pods"}, "default").IncludeUninitialized()
-		o, err := pods.Get(ctx, name)
+		pods := client.New(nc, client.WithActor("vaccine")).Resource(client.Resource{Plural: "pods"}, "default")
+		o, err := pods.Get(ctx, name, client.IncludeUninitialized(true))
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func initializerMain(name string, failure []string) int {
 		if len(failure) > 0 {
 			in.Result = &coppicev1.Status{Status: "Failure", Message: failure[0]}
 		}
-		_, err = pods.Update(ctx, o, client.WriteOptions{})
+		_, err = pods.Update(ctx, o)
 		return err
 	})
 }

@@ -56,25 +56,16 @@ func (a *app) open(ctx context.Context) (*session, error) {
 
 // objects are the objects of a kind. The namespace is ignored for those that
 // have none.
-func (s *session) objects(k client.Kind, namespace string) *client.Objects {
-	if !client.Namespaced(k) {
+func (s *session) objects(k client.Kind, namespace string) client.ResourceClient {
+	if !k.Namespaced() {
 		namespace = ""
 	}
-	return s.c.Objects(client.ResourceOf(k), namespace)
-}
-
-// visible are the objects that the flags say.
-func (s *session) visible(k client.Kind, w where) *client.Objects {
-	objects := s.objects(k, w.of(k))
-	if w.uninitialized {
-		return objects.IncludeUninitialized()
-	}
-	return objects
+	return s.c.Resource(client.ResourceOf(k), namespace)
 }
 
 // anything is for requests that name objects by uid, for which the resource
 // does not matter.
-func (s *session) anything() *client.Objects { return s.c.Objects(client.KindsResource, "") }
+func (s *session) anything() client.ResourceClient { return s.c.Resource(client.KindsResource, "") }
 
 // wrong is a wrong call, found out while the command was running.
 func wrong(format string, args ...any) error {

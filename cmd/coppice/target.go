@@ -48,7 +48,7 @@ func (s *session) targets(args []string) ([]target, error) {
 	for word := range strings.SplitSeq(args[0], ",") {
 		if word == allKinds {
 			for _, k := range s.kinds.All() {
-				if client.Namespaced(k) {
+				if k.Namespaced() {
 					list = append(list, target{kind: k, names: args[1:]})
 				}
 			}
@@ -140,7 +140,7 @@ func (w *where) uninitializedFlag(c *cobra.Command) {
 // of is the namespace in which to look for objects of a kind, empty for all
 // and for kinds without.
 func (w *where) of(k client.Kind) string {
-	if w.all || !client.Namespaced(k) {
+	if w.all || !k.Namespaced() {
 		return ""
 	}
 	return w.namespace
@@ -159,9 +159,9 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	if t.namespace != "" {
 		w.namespace, w.all = t.namespace, false
 	}
-	objects := s.visible(t.kind, w)
+	objects := s.objects(t.kind, w.of(t.kind))
 	if len(t.names) == 0 {
-		for o, err := range objects.List(ctx, client.ListOptions{LabelSelector: selector}) {
+		for o, err := range objects.List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(w.uninitialized)) {
 			if err == nil {
 				err = visit(o)
 			}
@@ -173,7 +173,7 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	}
 	var errs []error
 	for _, name := range t.names {
-		o, err := objects.Get(ctx, name)
+		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized))
 		if err == nil {
 			err = visit(o)
 		}

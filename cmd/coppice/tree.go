@@ -45,11 +45,11 @@ them, are counted; --all shows each.`,
 
 // root returns the object that a tree begins with, and, for one that goes up, the
 // owners above it.
-func (s *session) root(ctx context.Context, objects *client.Objects, name string, up bool) (*coppicev1.GraphNode, *family, error) {
+func (s *session) root(ctx context.Context, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *family, error) {
 	if up {
 		return s.resolveAbove(ctx, objects, name, 0)
 	}
-	reply, err := objects.Resolve(ctx, []string{name}, client.GraphOptions{})
+	reply, err := objects.Resolve(ctx, []string{name})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -116,14 +116,14 @@ func (p *upProcess) page(ctx context.Context, path string) (int, string) {
 	return reply.StatusCode, string(body)
 }
 
-func (p *upProcess) configMaps() *client.Objects {
+func (p *upProcess) configMaps() client.ResourceClient {
 	p.t.Helper()
 	nc, err := nats.Connect(p.server)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(nc.Close)
-	return client.New(nc, client.WithActor("ana")).Objects(client.Resource{Plural: "configmaps"}, "shop")
+	return client.New(nc, client.WithActor("ana")).Resource(client.Resource{Plural: "configmaps"}, "shop")
 }
 
 // refusedUp runs `coppice up`, which must fail, and returns what it says.
@@ -149,7 +149,7 @@ func TestUp(t *testing.T) {
 			t.Errorf("%s: %d, without %q", path, code, want)
 		}
 	}
-	created, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "kept"}}, client.WriteOptions{})
+	created, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "kept"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestUp(t *testing.T) {
 		p.end(signal)
 		p = startUp(ctx, t, "--data", data).awaitReady(ctx, data)
 		found, err := p.configMaps().Get(ctx, "kept")
-		if err != nil || found.GetMetadata().GetUid() != created.Object.GetMetadata().GetUid() {
+		if err != nil || found.GetMetadata().GetUid() != created.GetMetadata().GetUid() {
 			t.Errorf("after %v there is %v, %v", signal, found, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestUpTaken(t *testing.T) {
 	if !strings.Contains(got, "cannot serve metrics at "+p.address) || !strings.Contains(got, "choose another address with --http") {
 		t.Errorf("the same port for metrics: %q", got)
 	}
-	if _, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "still"}}, client.WriteOptions{}); err != nil {
+	if _, err := p.configMaps().Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "still"}}); err != nil {
 		t.Errorf("the first one: %v", err)
 	}
 	p.end(syscall.SIGINT)

@@ -30,7 +30,7 @@ It changes nothing. It takes as long as a rebuild; the realm works meanwhile.`,
 func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	v, err := s.c.Verify(ctx, nil)
+	v, err := s.c.Operations().Verify(ctx)
 	if err != nil {
 		return err
 	}

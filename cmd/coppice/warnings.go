@@ -32,7 +32,7 @@ func (s *session) warnings(ctx context.Context, uid string, match func(client.Wa
 // followWarnings prints warnings from now on, until ctx ends. They are optional.
 func (s *session) followWarnings(ctx context.Context, match func(client.Warning) bool, w *eventWriter) error {
 	for warning, err := range s.c.FollowWarnings(ctx) {
-		if errors.Is(err, client.Forbidden) {
+		if errors.Is(err, client.ErrForbidden) {
 			s.missing(aboutWarnings, err)
 			return nil
 		}

@@ -41,5 +41,5 @@ func run() error {
 		// Here the Pod's containers would be stopped: gently, and hard at the deadline.
 		fmt.Printf("stopping %s, at the latest in %s\n", t.Object.GetMetadata().GetName(), time.Until(t.Deadline).Round(time.Second))
 		return nil
-	}, nil)
+	})
 }

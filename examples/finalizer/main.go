@@ -40,5 +40,5 @@ func run() error {
 		// Here the bucket of the object would be emptied and deleted.
 		fmt.Printf("cleaning up after %s/%s\n", call.Resource, call.Object.GetMetadata().GetName())
 		return nil
-	}, nil)
+	})
 }

@@ -37,15 +37,15 @@ func run() error {
 	}
 	defer nc.Close()
 	c := client.New(nc, client.WithActor("pvc-protection"))
-	return c.RunProtection(ctx, client.Resource{Plural: "persistentvolumeclaims"}, "kubernetes.io/pvc-protection",
-		func(ctx context.Context, claim *coppicev1.Object) (string, error) { return podOf(ctx, c, claim) }, nil)
+	return client.RunInUseFinalizer(ctx, c, client.Resource{Plural: "persistentvolumeclaims"}, "kubernetes.io/pvc-protection",
+		func(ctx context.Context, claim *coppicev1.Object) (string, error) { return podOf(ctx, c, claim) })
 }
 
 // podOf is a Pod that mounts a claim, "" if none does.
 func podOf(ctx context.Context, c *client.Client, claim *coppicev1.Object) (string, error) {
 	m := claim.GetMetadata()
-	pods := c.Objects(client.Resource{Plural: "pods"}, m.GetNamespace())
-	for pod, err := range pods.IncludeUninitialized().List(ctx, client.ListOptions{}) {
+	pods := c.Resource(client.Resource{Plural: "pods"}, m.GetNamespace())
+	for pod, err := range pods.List(ctx, client.IncludeUninitialized(true)) {
 		if err != nil {
 			return "", err
 		}

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"encoding/json"
 	"strings"
 )
 
@@ -76,13 +75,4 @@ func podGrace() *GracefulDeletion {
 		{Field: "spec.nodeName", In: []string{""}},
 		{Field: "status.phase", In: []string{"Succeeded", "Failed"}},
 	}}
-}
-
-// JSON is the spec as the spec of an object.
-func (s KindSpec) JSON() []byte {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // strings only
-	}
-	return b
 }

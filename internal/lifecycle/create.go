@@ -206,7 +206,7 @@ func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 
 func checkSize(ctx *Context, k Key, size int) *Error {
 	if ctx.MaxObject > 0 && size > ctx.MaxObject {
-		return k.err(ReasonTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
+		return k.err(ReasonRequestEntityTooLarge, "%s has %d bytes; an object has at most %d", k, size, ctx.MaxObject)
 	}
 	return nil
 }

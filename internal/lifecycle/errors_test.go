@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -19,7 +20,7 @@ func TestErrorsAreToldWhole(t *testing.T) {
 		Causes:     []lifecycle.Cause{{Reason: "FieldValueRequired", Field: "metadata.name", Message: "Required value"}},
 		RetryAfter: 1500 * time.Millisecond, Index: 7,
 	}
-	if got := lifecycle.ErrorOf(told.Status()); !reflect.DeepEqual(got, told) {
+	if got := api.ErrorOf(told.Status()); !reflect.DeepEqual(got, told) {
 		t.Errorf("told %+v, heard %+v", told, got)
 	}
 	if code := told.Status().GetCode(); code != 422 {
@@ -41,9 +42,9 @@ func TestReasonsHaveCodes(t *testing.T) {
 	for reason, code := range map[lifecycle.Reason]uint32{
 		lifecycle.ReasonBadRequest: 400, lifecycle.ReasonForbidden: 403, lifecycle.ReasonNotFound: 404,
 		lifecycle.ReasonUnknownKind: 404, lifecycle.ReasonMethodNotAllowed: 405, lifecycle.ReasonAlreadyExists: 409,
-		lifecycle.ReasonConflict: 409, lifecycle.ReasonExpired: 410, lifecycle.ReasonTooLarge: 413,
-		lifecycle.ReasonInvalid: 422, lifecycle.ReasonOverloaded: 429, lifecycle.ReasonInternal: 500,
-		lifecycle.ReasonNotReady: 503, lifecycle.ReasonTimeout: 504, lifecycle.ReasonOutcomeUnknown: 410,
+		lifecycle.ReasonConflict: 409, lifecycle.ReasonExpired: 410, lifecycle.ReasonRequestEntityTooLarge: 413,
+		lifecycle.ReasonInvalid: 422, lifecycle.ReasonTooManyRequests: 429, lifecycle.ReasonInternalError: 500,
+		lifecycle.ReasonServiceUnavailable: 503, lifecycle.ReasonTimeout: 504, lifecycle.ReasonOutcomeUnknown: 410,
 	} {
 		if got := reason.Code(); got != code {
 			t.Errorf("%s has code %d, want %d", reason, got, code)

@@ -15,30 +15,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// GracefulDeletion is what a kind says of objects that stand for something that
-// has to be ended in an orderly way: a DELETE gives an agent a grace period,
-// and the object is removed when the agent confirms by a DELETE without grace
-// (A5).
-type GracefulDeletion struct {
-	// DefaultSeconds is the grace period where neither the DELETE nor the
-	// object's spec.terminationGracePeriodSeconds says another.
-	DefaultSeconds int64 `json:"defaultSeconds"`
-	// Except are objects that no agent has to end: they go at once, whatever
-	// the DELETE says, where one of these holds.
-	Except []FieldCondition `json:"except,omitempty"`
-}
-
-// FieldCondition holds if a field of spec or status has one of these values.
-// A field that is not there is the empty string.
-type FieldCondition struct {
-	// Field is a path such as "spec.nodeName".
-	Field string   `json:"field"`
-	In    []string `json:"in"`
-}
-
 var fieldPattern = regexp.MustCompile(`^(spec|status)(\.[A-Za-z][A-Za-z0-9]*)+$`)
 
-func (c FieldCondition) holds(b *coppicev1.Body) bool {
+// matches reports whether the condition is true of an object.
+func matches(c FieldCondition, b *coppicev1.Body) bool {
 	part, path, _ := strings.Cut(c.Field, ".")
 	raw := b.GetSpec()
 	if part == "status" {
@@ -62,7 +42,7 @@ func member(raw []byte, path string) gjson.Result {
 // agent has to end it.
 func graceOf(k *Kind, b *coppicev1.Body) *int64 {
 	g := k.GracefulDeletion
-	if g == nil || slices.ContainsFunc(g.Except, func(c FieldCondition) bool { return c.holds(b) }) {
+	if g == nil || slices.ContainsFunc(g.Except, func(c FieldCondition) bool { return matches(c, b) }) {
 		return nil
 	}
 	seconds := g.DefaultSeconds

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -15,55 +16,27 @@ import (
 
 // Group is the group of Coppice's own kinds, APIVersion their apiVersion.
 const (
-	Group      = "coppice.dev"
-	APIVersion = Group + "/v1"
+	Group      = api.Group
+	APIVersion = api.APIVersion
 )
 
-// DefaultDeletion is what a DELETE without a policy does to dependents (A5,
-// column D; seed 004's GarbageCollectionPolicy).
-type DefaultDeletion string
+// What a registration says; package api explains each.
+type (
+	KindSpec         = api.Kind
+	KindVersion      = api.KindVersion
+	DefaultDeletion  = api.DefaultDeletion
+	GracefulDeletion = api.GracefulDeletion
+	FieldCondition   = api.FieldCondition
+)
 
-// The default deletion policies.
+// The default deletion policies, and the scopes of a kind.
 const (
-	DeleteDependents DefaultDeletion = "DeleteDependents"
-	OrphanDependents DefaultDeletion = "OrphanDependents"
-	// Unsupported: DELETE ignores every policy and leaves neither built-in
-	// finalizer, so that no dependents are waited for or orphaned. Objects of
-	// the kind are collected as any others when their owners are gone.
-	Unsupported DefaultDeletion = "Unsupported"
+	DeleteDependents = api.DeleteDependents
+	OrphanDependents = api.OrphanDependents
+	Unsupported      = api.Unsupported
+	ScopeNamespaced  = api.ScopeNamespaced
+	ScopeCluster     = api.ScopeCluster
 )
-
-// Scope of a kind.
-const (
-	ScopeNamespaced = "Namespaced"
-	ScopeCluster    = "Cluster"
-)
-
-// KindSpec is the spec of an object of kind Kind: what is registered.
-type KindSpec struct {
-	Group      string        `json:"group"`
-	Kind       string        `json:"kind"`
-	Plural     string        `json:"plural"`
-	Singular   string        `json:"singular,omitempty"`
-	ShortNames []string      `json:"shortNames,omitempty"`
-	Scope      string        `json:"scope"`
-	Versions   []KindVersion `json:"versions"`
-	// GracefulDeletion is nil for kinds without graceful deletion: almost all.
-	GracefulDeletion *GracefulDeletion `json:"gracefulDeletion,omitempty"`
-	// ObservesGeneration: the controllers of the kind report in
-	// status.observedGeneration what they have seen. The built-in finalizers
-	// wait until they have seen the deletion, and so do not act behind the
-	// back of one that still makes dependents (seed 000).
-	ObservesGeneration bool `json:"observesGeneration,omitempty"`
-}
-
-// KindVersion is one version of a kind.
-type KindVersion struct {
-	Name string `json:"name"`
-	// DefaultDeletion may differ from version to version, as it did in
-	// Kubernetes' extensions/v1beta1 and apps/v1 (C080).
-	DefaultDeletion DefaultDeletion `json:"defaultDeletion,omitempty"`
-}
 
 // Kind is a registered kind. It is immutable.
 type Kind struct {
@@ -77,9 +50,6 @@ type Kind struct {
 
 // Resource is the kind's resource as "pods" or "replicasets.apps".
 func (k *Kind) Resource() string { return k.resource }
-
-// Namespaced reports whether the kind's objects live in namespaces.
-func (k *Kind) Namespaced() bool { return k.Scope == ScopeNamespaced }
 
 // Serves reports whether the kind has the version.
 func (k *Kind) Serves(version string) bool {

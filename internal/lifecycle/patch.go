@@ -136,7 +136,7 @@ func wiped(o *coppicev1.Object) *coppicev1.Object {
 func merged(ctx *Context, at Key, was *Node, patch []byte) (*coppicev1.Object, *Error) {
 	doc, err := manifest.ToJSON(Object{Node: was, Body: ctx.Body(was)}.API())
 	if err != nil {
-		return nil, at.err(ReasonInternal, "%s cannot be written as JSON: %v", at, err)
+		return nil, at.err(ReasonInternalError, "%s cannot be written as JSON: %v", at, err)
 	}
 	doc, err = jsonvalue.MergePatch(doc, patch)
 	if err != nil {

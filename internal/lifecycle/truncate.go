@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// Truncated returns e if its texts have at most limit bytes in all, and otherwise
+// Truncate returns e if its texts have at most limit bytes in all, and otherwise
 // a copy of it that does: the message is cut first to a quarter of the limit, then
 // causes are left out. The reason, the index and the time to retry are always kept.
 // The limit is at least 1 KiB.
-func (e *Error) Truncated(limit int) *Error {
+func Truncate(e *Error, limit int) *Error {
 	size := len(e.Message) + len(e.Resource) + len(e.Namespace) + len(e.Name) + len(e.UID)
 	for _, c := range e.Causes {
-		size += c.size()
+		size += sizeOf(c)
 	}
 	if size <= limit {
 		return e
@@ -26,7 +26,7 @@ func (e *Error) Truncated(limit int) *Error {
 	rest := limit / 2
 	for _, c := range e.Causes {
 		c = Cause{Reason: cut(c.Reason, name), Field: cut(c.Field, name), Message: cut(c.Message, limit/16)}
-		if rest -= c.size(); rest < 0 {
+		if rest -= sizeOf(c); rest < 0 {
 			break
 		}
 		short.Causes = append(short.Causes, c)
@@ -34,7 +34,7 @@ func (e *Error) Truncated(limit int) *Error {
 	return &short
 }
 
-func (c Cause) size() int { return len(c.Reason) + len(c.Field) + len(c.Message) }
+func sizeOf(c Cause) int { return len(c.Reason) + len(c.Field) + len(c.Message) }
 
 // cut returns s if it has at most limit bytes, and otherwise its beginning, with
 // a note of how long it was. It does not split a UTF-8 sequence.

@@ -11,11 +11,11 @@ import (
 
 // An error that is too large loses text, never its reason, its index or the time
 // to retry.
-func TestTruncated(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	t.Parallel()
 	const limit = 4 << 10
 	small := &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "short", Causes: []lifecycle.Cause{{Field: "spec", Message: "wrong"}}}
-	if small.Truncated(limit) != small {
+	if lifecycle.Truncate(small, limit) != small {
 		t.Error("an error that fits was copied")
 	}
 	for name, e := range map[string]*lifecycle.Error{
@@ -28,7 +28,7 @@ func TestTruncated(t *testing.T) {
 		for i := range e.Causes {
 			e.Causes[i].Reason = "FieldValueInvalid"
 		}
-		short := e.Truncated(limit)
+		short := lifecycle.Truncate(e, limit)
 		size := len(short.Message) + len(short.Resource) + len(short.Namespace) + len(short.Name) + len(short.UID)
 		for _, c := range short.Causes {
 			size += len(c.Reason) + len(c.Field) + len(c.Message)

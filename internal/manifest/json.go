@@ -1,5 +1,5 @@
-// Package manifest converts objects to and from manifests: JSON or YAML in the
-// shape in which kubectl prints them.
+// Package manifest converts objects to and from manifests: JSON in the shape
+// in which kubectl prints it. Package manifestfile reads and writes files of them.
 package manifest
 
 import (
@@ -133,7 +133,7 @@ func FromJSON(data []byte) (*coppicev1.Object, error) {
 		}
 	}
 	if len(members) > 0 {
-		extra, err := encode(members) // sorted by name, compact
+		extra, err := EncodeJSON(members) // sorted by name, compact
 		if err != nil {
 			return nil, fmt.Errorf("not a manifest: %w", err)
 		}
@@ -183,8 +183,8 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// encode is json.Marshal without the escapes for HTML.
-func encode(v any) ([]byte, error) {
+// EncodeJSON is json.Marshal without escapes for HTML.
+func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -250,14 +250,14 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 func ToJSON(o *coppicev1.Object) ([]byte, error) {
 	var b bytes.Buffer
 	member := func(name string, value any) error {
-		v, err := encode(value)
+		v, err := EncodeJSON(value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if b.Len() > 1 {
 			b.WriteByte(',')
 		}
-		n, err := encode(name)
+		n, err := EncodeJSON(name)
 		if err != nil {
 			return err
 		}
@@ -315,4 +315,20 @@ func eachExtra(o *coppicev1.Object, member func(string, any) error) error {
 		}
 	}
 	return nil
+}
+
+// Generic is the manifest of an object as encoding/json reads it, with numbers
+// as they are spelled.
+func Generic(o *coppicev1.Object) (any, error) {
+	raw, err := ToJSON(o)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return v, nil
 }

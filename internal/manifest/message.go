@@ -78,7 +78,7 @@ func marshal(m protoreflect.Message) ([]byte, error) {
 					return false
 				}
 			}
-			members[f.JSONName()], err = encode(list)
+			members[f.JSONName()], err = EncodeJSON(list)
 		default:
 			members[f.JSONName()], err = marshal(v.Message())
 		}
@@ -94,7 +94,7 @@ func marshal(m protoreflect.Message) ([]byte, error) {
 	if err := json.Unmarshal(rest, &members); err != nil {
 		return nil, err
 	}
-	return encode(members)
+	return EncodeJSON(members)
 }
 
 func unmarshal(data []byte, m protoreflect.Message) error {
@@ -127,7 +127,7 @@ func unmarshal(data []byte, m protoreflect.Message) error {
 			}
 		}
 	}
-	rest, err := encode(members)
+	rest, err := EncodeJSON(members)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // undelivered is the error of a request that no service has received.
-type undelivered struct{ err *lifecycle.Error }
+type undelivered struct{ err *api.Error }
 
 func (u undelivered) Error() string { return u.err.Error() }
 func (u undelivered) Unwrap() error { return u.err }
@@ -43,13 +43,13 @@ func (c *Commands) Retry(ctx context.Context, timeout time.Duration, do func(con
 	return Retry(ctx, timeout, func(ctx context.Context) error {
 		for {
 			err := do(ctx, header)
-			var e *lifecycle.Error
-			if !errors.As(err, &e) || e.Now == 0 {
+			var e *api.Error
+			if !errors.As(err, &e) || e.ServerTime.IsZero() {
 				var u undelivered
 				doubtful = doubtful || !errors.As(err, &u)
 				return err
 			}
-			c.correct(e.Now)
+			c.correct(e.ServerTime)
 			if doubtful || ids == mostIDs {
 				return err
 			}
@@ -85,6 +85,6 @@ func (c *Commands) now() time.Time {
 }
 
 // correct sets the offset, so that later ids have the server's time.
-func (c *Commands) correct(server lifecycle.Time) {
-	c.offset.Store(int64(server.Time().Sub(c.now())))
+func (c *Commands) correct(server time.Time) {
+	c.offset.Store(int64(server.Sub(c.now())))
 }

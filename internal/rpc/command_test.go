@@ -32,9 +32,9 @@ func (s *served) do(_ context.Context, h nats.Header) error {
 	sec, nsec := id.Time().UnixTime()
 	switch at := time.Unix(sec, nsec); {
 	case at.After(s.now.Add(time.Minute)):
-		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Now: lifecycle.TimeOf(s.now)}
+		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, ServerTime: s.now}
 	case at.Before(s.now.Add(-2 * time.Minute)):
-		return &lifecycle.Error{Reason: lifecycle.ReasonOutcomeUnknown, Now: lifecycle.TimeOf(s.now)}
+		return &lifecycle.Error{Reason: lifecycle.ReasonOutcomeUnknown, ServerTime: s.now}
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func TestCommandsKeepTheID(t *testing.T) {
 		again bool // with another id
 	}{
 		"no answer":           {&lifecycle.Error{Reason: lifecycle.ReasonTimeout}, false},
-		"the writer changes":  {&lifecycle.Error{Reason: lifecycle.ReasonNotReady}, false},
-		"the queue is full":   {&lifecycle.Error{Reason: lifecycle.ReasonOverloaded}, false},
+		"the writer changes":  {&lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}, false},
+		"the queue is full":   {&lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests}, false},
 		"there is no service": {noResponders(t), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func noResponders(t *testing.T) error {
 	t.Helper()
 	b := start(t)
 	err := rpc.Send(b.ctx, b.asks, subject, nil, nil, nil)
-	if !errors.Is(err, lifecycle.ReasonNotReady) {
+	if !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
 		t.Fatalf("got %v", err)
 	}
 	return err
@@ -124,7 +124,7 @@ func TestCommandsGiveUp(t *testing.T) {
 	sent := 0
 	err := c.Retry(t.Context(), time.Second, func(context.Context, nats.Header) error {
 		sent++
-		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Now: lifecycle.TimeOf(time.Now().Add(time.Hour))}
+		return &lifecycle.Error{Reason: lifecycle.ReasonInvalid, ServerTime: time.Now().Add(time.Hour)}
 	})
 	if !errors.Is(err, lifecycle.ReasonInvalid) || sent != 3 {
 		t.Errorf("it was sent %d times: %v", sent, err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // A NATS server does not answer a message that a user may not publish. It reports
@@ -90,18 +90,18 @@ func named(violation error, action string) (subject string, ok bool) {
 }
 
 // noInbox is the error of a request to which no reply could be received.
-func noInbox(prefix string) *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonForbidden, Message: fmt.Sprintf(
+func noInbox(prefix string) *api.Error {
+	return &api.Error{Reason: api.ErrForbidden, Message: fmt.Sprintf(
 		"the NATS user may not receive replies below %s: set the inbox prefix that the user's permissions allow (--inbox-prefix)", prefix)}
 }
 
 // Denied is the error of a request that the client's user may not make.
-func Denied(subject string) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonForbidden}
+func Denied(subject string) *api.Error {
+	e := &api.Error{Reason: api.ErrForbidden}
 	what := "publish to " + subject
 	if at, err := bus.ParseAPI(subject); err == nil {
 		if at.Plural != "" {
-			e.Resource = lifecycle.ResourceName(at.Group, at.Plural)
+			e.Resource = api.Kind{Group: at.Group, Plural: at.Plural}.Resource()
 		}
 		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
 	}
@@ -135,8 +135,8 @@ func Watched(ctx context.Context, nc *nats.Conn, subject string) (watched contex
 // DeniedBy returns the Denied error that ended a context of Watched, nil if
 // something else did.
 func DeniedBy(ctx context.Context) error {
-	var e *lifecycle.Error
-	if errors.As(context.Cause(ctx), &e) && e.Reason == lifecycle.ReasonForbidden {
+	var e *api.Error
+	if errors.As(context.Cause(ctx), &e) && e.Reason == api.ErrForbidden {
 		return e
 	}
 	return nil

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Call sends a request and decodes its reply. It does not retry.
 //
-// A refusal is a *lifecycle.Error. The reason is lifecycle.ReasonNotReady if no service
-// answers the subject, and lifecycle.ReasonTimeout if no reply arrives in time. After a
+// A refusal is a *api.Error. The reason is api.ErrServiceUnavailable if no service
+// answers the subject, and api.ErrTimeout if no reply arrives in time. After a
 // timeout the outcome of the request is unknown.
 func Call(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, request, reply proto.Message) error {
 	data, err := Encode(request)
@@ -59,8 +59,8 @@ func Header(subject string, header nats.Header) nats.Header {
 // Send is Call for a request that Encode has encoded. It may change header.
 func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, data []byte, reply proto.Message) error {
 	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
-		return &lifecycle.Error{
-			Reason:  lifecycle.ReasonTooLarge,
+		return &api.Error{
+			Reason:  api.ErrRequestEntityTooLarge,
 			Message: fmt.Sprintf("the request has %d bytes; the NATS server takes messages of up to %d", len(data), max),
 		}
 	}
@@ -85,14 +85,14 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 func transport(subject string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return undelivered{&lifecycle.Error{
-			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+		return undelivered{&api.Error{
+			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject)),
 		}}
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "no answer in time; it is not known whether the request was carried out"}
+		return &api.Error{Reason: api.ErrTimeout, Message: "no answer in time; it is not known whether the request was carried out"}
 	case errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
-		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "not connected to NATS; reconnecting", RetryAfter: 250 * time.Millisecond}
+		return &api.Error{Reason: api.ErrServiceUnavailable, Message: "not connected to NATS; reconnecting", RetryAfter: 250 * time.Millisecond}
 	}
 	return fmt.Errorf("%s: %w", subject, err)
 }
@@ -111,23 +111,23 @@ func Refusal(m *nats.Msg) error {
 	if code == "" {
 		return nil
 	}
-	var now lifecycle.Time
+	var now time.Time
 	if ms, err := strconv.ParseInt(m.Header.Get(bus.HeaderTime), 10, 64); err == nil {
-		now = lifecycle.TimeOf(time.UnixMilli(ms))
+		now = time.UnixMilli(ms)
 	}
 	var status coppicev1.Status
 	if len(m.Data) > 0 && m.Header.Get(bus.HeaderContentType) == bus.ContentProtobuf && proto.Unmarshal(m.Data, &status) == nil && status.GetReason() != "" {
-		e := lifecycle.ErrorOf(&status)
-		e.Now = now
+		e := api.ErrorOf(&status)
+		e.ServerTime = now
 		return e
 	}
-	e := &lifecycle.Error{
-		Reason:  lifecycle.Reason(m.Header.Get(bus.HeaderReason)),
-		Message: m.Header.Get(micro.ErrorHeader),
-		Now:     now,
+	e := &api.Error{
+		Reason:     api.Reason(m.Header.Get(bus.HeaderReason)),
+		Message:    m.Header.Get(micro.ErrorHeader),
+		ServerTime: now,
 	}
 	if e.Reason == "" {
-		e.Reason = lifecycle.ReasonInternal
+		e.Reason = api.ErrInternalError
 	}
 	if ms, err := strconv.Atoi(m.Header.Get(bus.HeaderRetryAfter)); err == nil {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
@@ -138,12 +138,12 @@ func Refusal(m *nats.Msg) error {
 // Retryable reports whether the same request may succeed later, and was not
 // carried out or may be repeated by its command id.
 func Retryable(err error) bool {
-	var e *lifecycle.Error
+	var e *api.Error
 	if !errors.As(err, &e) {
 		return false
 	}
 	switch e.Reason {
-	case lifecycle.ReasonNotReady, lifecycle.ReasonOverloaded, lifecycle.ReasonTimeout:
+	case api.ErrServiceUnavailable, api.ErrTooManyRequests, api.ErrTimeout:
 		return true
 	}
 	return e.RetryAfter > 0
@@ -155,8 +155,18 @@ const (
 	longestPause = time.Second
 )
 
-// Retry calls do until it succeeds, fails for good, or ctx ends; each attempt
-// has at most the timeout. It returns the last error.
+// Ended returns the error of a request that ctx has ended: it matches both the
+// error of the last attempt and that of the context.
+func Ended(ctx context.Context, last error) error {
+	if err := ctx.Err(); err != nil && !errors.Is(last, err) {
+		return fmt.Errorf("%w; %w", last, err)
+	}
+	return last
+}
+
+// Retry calls do until it succeeds, fails with an error that is not Retryable, or
+// ctx ends; each attempt has at most the timeout. It returns the last error. If the
+// context ends first, the error also matches ctx.Err().
 func Retry(ctx context.Context, timeout time.Duration, do func(ctx context.Context) error) error {
 	pause := firstPause
 	for {
@@ -166,14 +176,14 @@ func Retry(ctx context.Context, timeout time.Duration, do func(ctx context.Conte
 		if err == nil || !Retryable(err) {
 			return err
 		}
-		var e *lifecycle.Error
+		var e *api.Error
 		wait := pause
 		if errors.As(err, &e) {
 			wait = max(wait, min(e.RetryAfter, longestPause))
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return Ended(ctx, err)
 		case <-time.After(wait):
 		}
 		pause = min(2*pause, longestPause)

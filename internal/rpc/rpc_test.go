@@ -70,7 +70,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("the details are lost: %+v", e)
 	}
 	_, err = b.call(b.ctx, &coppicev1.ListRequest{Continue: strings.Repeat("x", 1<<16)})
-	is(t, err, lifecycle.ReasonTooLarge, false, "takes messages of up to 65536")
+	is(t, err, lifecycle.ReasonRequestEntityTooLarge, false, "takes messages of up to 65536")
 }
 
 // Nobody who answers, and no answer in time, are different things: of the
@@ -79,7 +79,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	_, err := b.call(b.ctx, &coppicev1.ListRequest{})
-	is(t, err, lifecycle.ReasonNotReady, true, `no graph service answers for realm "default"`)
+	is(t, err, lifecycle.ReasonServiceUnavailable, true, `no graph service answers for realm "default"`)
 	sub, err := b.graph.SubscribeSync(subject)
 	if err == nil {
 		err = b.graph.Flush()
@@ -107,7 +107,7 @@ func TestRefusal(t *testing.T) {
 	if err := rpc.Refusal(header(bus.HeaderContentType, bus.ContentProtobuf)); err != nil {
 		t.Errorf("a reply: %v", err)
 	}
-	is(t, rpc.Refusal(header(micro.ErrorCodeHeader, "500", micro.ErrorHeader, "oops")), lifecycle.ReasonInternal, false, "oops")
+	is(t, rpc.Refusal(header(micro.ErrorCodeHeader, "500", micro.ErrorHeader, "oops")), lifecycle.ReasonInternalError, false, "oops")
 	full := rpc.Refusal(header(micro.ErrorCodeHeader, "409", micro.ErrorHeader, "later", bus.HeaderReason, "Conflict", bus.HeaderRetryAfter, "1500"))
 	is(t, full, lifecycle.ReasonConflict, true, "later")
 	var e *lifecycle.Error
@@ -121,7 +121,7 @@ func TestRefusal(t *testing.T) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	later := &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "later"}
+	later := &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "later"}
 	never := &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: "never"}
 	for name, c := range map[string]struct {
 		outcomes []error
@@ -148,7 +148,7 @@ func TestRetry(t *testing.T) {
 		n++
 		return later
 	})
-	if !errors.Is(err, lifecycle.ReasonNotReady) || n < 2 {
+	if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || n < 2 {
 		t.Errorf("without end: %v after %d attempts", err, n)
 	}
 }

@@ -22,7 +22,7 @@ func TestRefusedConsumer(t *testing.T) {
 		attempts := 0
 		c.Ensure = func(context.Context) (time.Duration, error) {
 			if attempts++; attempts < 3 {
-				return 0, &lifecycle.Error{Reason: lifecycle.ReasonNotReady}
+				return 0, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}
 			}
 			return 0, &lifecycle.Error{Reason: reason}
 		}

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	Durable string
 	// Ensure creates the consumer if it does not exist, and returns its ack wait. If
 	// Ensure is nil, Run waits for a consumer with AckWait. An error of
-	// lifecycle.ReasonBadRequest or lifecycle.ReasonConflict ends Run.
+	// api.ErrBadRequest or api.ErrConflict ends Run.
 	Ensure func(ctx context.Context) (ackWait time.Duration, err error)
 	// AckWait is the time after which the server delivers a message again that is
 	// neither acknowledged nor in progress. The default is bus.WorkAckWait.
@@ -125,11 +125,11 @@ func Run(ctx context.Context, c Config) error {
 			err = work(ctx, &c, first, ackWait)
 			c.Opened(false)
 		}
-		var refusal *lifecycle.Error
+		var refusal *api.Error
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // ctx has ended
-		case errors.As(err, &refusal) && (refusal.Reason == lifecycle.ReasonBadRequest || refusal.Reason == lifecycle.ReasonConflict):
+		case errors.As(err, &refusal) && (refusal.Reason == api.ErrBadRequest || refusal.Reason == api.ErrConflict):
 			return err
 		case err != nil && err.Error() != said:
 			said = err.Error()

@@ -39,13 +39,13 @@ func start(ctx context.Context, t *testing.T, c allinone.Config) *allinone.Stack
 	return s
 }
 
-func objects(t *testing.T, s *allinone.Stack, realm string) *client.Objects {
+func objects(t *testing.T, s *allinone.Stack, realm string) client.ResourceClient {
 	t.Helper()
 	nc, err := s.Conn(bus.LocalUser)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.New(nc, client.WithRealm(realm)).Objects(client.Resource{Plural: "configmaps"}, "shop")
+	return client.New(nc, client.WithRealm(realm)).Resource(client.Resource{Plural: "configmaps"}, "shop")
 }
 
 func named(name string) *coppicev1.Object {
@@ -58,7 +58,7 @@ func TestRestart(t *testing.T) {
 	ctx := testkit.Context(t)
 	c := allinone.Config{Dir: t.TempDir(), Realms: []string{"one", "two"}, Processors: 2}
 	s := start(ctx, t, c)
-	created, err := objects(t, s, "one").Create(ctx, named("a"), client.WriteOptions{})
+	created, err := objects(t, s, "one").Create(ctx, named("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +72,10 @@ func TestRestart(t *testing.T) {
 
 	s = start(ctx, t, c)
 	found, err := objects(t, s, "one").Get(ctx, "a")
-	if err != nil || found.GetMetadata().GetUid() != created.Object.GetMetadata().GetUid() {
+	if err != nil || found.GetMetadata().GetUid() != created.GetMetadata().GetUid() {
 		t.Errorf("after the restart there is %v, %v", found, err)
 	}
-	if _, err := objects(t, s, "two").Get(ctx, "a"); !errors.Is(err, client.NotFound) {
+	if _, err := objects(t, s, "two").Get(ctx, "a"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("the other realm: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestServiceFails(t *testing.T) {
 	ctx := testkit.Context(t)
 	dir := t.TempDir()
 	s := start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+	if _, err := objects(t, s, bus.DefaultRealm).Create(ctx, named("a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Stop(); err != nil {
@@ -155,7 +155,7 @@ func TestLocalUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := client.New(nc).Objects(client.Resource{Plural: "configmaps"}, "shop").Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+	if _, err := client.New(nc).Resource(client.Resource{Plural: "configmaps"}, "shop").Create(ctx, named("a")); err != nil {
 		t.Error(err)
 	}
 	log := bus.LogStream(bus.DefaultRealm)

@@ -25,7 +25,7 @@ import (
 type load struct {
 	t       *testing.T
 	ctx     context.Context
-	objects *client.Objects
+	objects client.ResourceClient
 	names   []string
 	n       int
 }
@@ -38,7 +38,7 @@ func (l *load) create(within time.Duration) error {
 	o := named(fmt.Sprintf("o-%05d", l.n))
 	o.Spec = []byte(`"` + strings.Repeat("x", 4000) + `"`)
 	l.n++
-	_, err := l.objects.Create(ctx, o, client.WriteOptions{})
+	_, err := l.objects.Create(ctx, o)
 	if err == nil {
 		l.names = append(l.names, o.GetMetadata().GetName())
 	}
@@ -50,7 +50,7 @@ func (l *load) create(within time.Duration) error {
 func (l *load) kept(s *allinone.Stack) {
 	l.t.Helper()
 	there := map[string]bool{}
-	for o, err := range l.objects.List(l.ctx, client.ListOptions{}) {
+	for o, err := range l.objects.List(l.ctx) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func (l *load) kept(s *allinone.Stack) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	v, err := client.New(nc).Verify(l.ctx, nil)
+	v, err := client.New(nc).Operations().Verify(l.ctx)
 	if err != nil || v.GetDifference() != "" || v.GetSequence() == 0 {
 		l.t.Errorf("the state is not the fold of the log: %v, %v", v, err)
 	}
@@ -116,7 +116,7 @@ func TestStartOnSmallDisk(t *testing.T) {
 	for _, name := range []string{"first", "again"} {
 		s := start(ctx, t, c)
 		for _, realm := range c.Realms {
-			if _, err := objects(t, s, realm).Create(ctx, named(name), client.WriteOptions{}); err != nil {
+			if _, err := objects(t, s, realm).Create(ctx, named(name)); err != nil {
 				t.Errorf("realm %s: %v", realm, err)
 			}
 		}

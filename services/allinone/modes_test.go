@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -19,7 +18,7 @@ func TestDataIsPrivate(t *testing.T) {
 	ctx := testkit.Context(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	s := start(ctx, t, allinone.Config{Dir: dir})
-	if _, err := objects(t, s, "default").Create(ctx, named("a"), client.WriteOptions{}); err != nil {
+	if _, err := objects(t, s, "default").Create(ctx, named("a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Stop(); err != nil { // flushes the state, so that tables are there too

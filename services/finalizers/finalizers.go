@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/worker"
+	"github.com/coppice-gc/coppice/internal/worker/workermetrics"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 // Service answers the built-in finalizers.
 type Service struct {
 	c       Config
-	metrics *worker.Metrics
+	metrics *workermetrics.Metrics
 }
 
 // New returns a service that Run runs.
@@ -58,7 +59,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{c: c, metrics: worker.NewMetrics(c.Registry, "finalizers")}, nil
+	return &Service{c: c, metrics: workermetrics.New(c.Registry, "finalizers")}, nil
 }
 
 // Run works until ctx ends.

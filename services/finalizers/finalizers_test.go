@@ -169,7 +169,7 @@ func TestWaits(t *testing.T) {
 	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
 			if calls.Add(1) < 3 {
-				return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "not the writer any more", RetryAfter: time.Millisecond}
+				return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "not the writer any more", RetryAfter: time.Millisecond}
 			}
 			return &coppicev1.FinishReply{Finished: 1}, nil
 		})

@@ -21,8 +21,8 @@ func (s *stepped) step(by time.Duration) { s.by.Store(int64(by)) }
 func (s *stepped) use(c *graph.Config)   { c.Now = s.now }
 func (s *stepped) now() time.Time        { return time.Now().Add(time.Duration(s.by.Load())) }
 func (s *stepped) ahead(c *graph.Config) { c.Now, c.MaxClockSkew = s.now, 48*time.Hour }
-func created(o client.Result) time.Time {
-	return o.Object.GetMetadata().GetCreationTimestamp().AsTime()
+func created(o *client.Object) time.Time {
+	return o.GetMetadata().GetCreationTimestamp().AsTime()
 }
 func nearNow(t time.Time) bool { return time.Since(t).Abs() < testkit.Timeout }
 
@@ -42,9 +42,9 @@ func TestClockIsWrong(t *testing.T) {
 			clock.step(by)
 			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 			defer cancel()
-			_, err := c.Objects(configMaps, "a").Create(short, configMap("never"), client.WriteOptions{})
+			_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
 			var refused *client.Error
-			if !errors.As(err, &refused) || refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+			if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
 				t.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
 			}
 			if s.Writing() {
@@ -56,7 +56,7 @@ func TestClockIsWrong(t *testing.T) {
 			}
 			clock.step(0)
 			s.writing(ctx)
-			o, err := c.Objects(configMaps, "a").Create(ctx, configMap("behind"), client.WriteOptions{})
+			o, err := c.Resource(configMaps, "a").Create(ctx, configMap("behind"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,9 +83,9 @@ func TestMaxClockSkew(t *testing.T) {
 	clock.step(90 * time.Second)
 	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	_, err := c.Objects(configMaps, "a").Create(short, configMap("never"), client.WriteOptions{})
+	_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
 	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Reason != client.NotReady && refused.Reason != client.Timeout {
+	if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
 		t.Errorf("beyond the limit: %v, want a retryable error", err)
 	}
 	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "more than 1m0s; synchronize both") {
@@ -107,7 +107,7 @@ func TestClockFailover(t *testing.T) {
 	second := serve(t, graphConn(t, server), t.TempDir(), nil)
 	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
 	clock.step(24 * time.Hour)
-	o, err := application(t, server).Objects(configMaps, "a").Create(ctx, configMap("a"), client.WriteOptions{})
+	o, err := application(t, server).Resource(configMaps, "a").Create(ctx, configMap("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestLogIsAhead(t *testing.T) {
 		t.Helper()
 		var at time.Time
 		testkit.WaitFor(t, ctx, what, func() bool {
-			o, err := c.Objects(configMaps, "a").Create(ctx, configMap(fmt.Sprint("o-", n)), client.WriteOptions{})
+			o, err := c.Resource(configMaps, "a").Create(ctx, configMap(fmt.Sprint("o-", n)))
 			if err != nil {
 				t.Fatal(err)
 			}

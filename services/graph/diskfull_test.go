@@ -199,11 +199,11 @@ func load(ctx context.Context, t *testing.T, n *natsd.Server, p *process) (names
 		<-p.ended
 		stop()
 	}()
-	objects := application(t, n).Objects(configMaps, "a")
+	objects := application(t, n).Resource(configMaps, "a")
 	for i := 0; loading.Err() == nil; i++ {
 		o := configMap(fmt.Sprintf("n-%06d", i))
 		o.Spec = []byte(`"` + strings.Repeat("x", 2000) + `"`)
-		_, err := objects.Create(loading, o, client.WriteOptions{})
+		_, err := objects.Create(loading, o)
 		if err == nil {
 			names = append(names, o.GetMetadata().GetName())
 		}
@@ -216,7 +216,7 @@ func load(ctx context.Context, t *testing.T, n *natsd.Server, p *process) (names
 func hasAll(ctx context.Context, t *testing.T, c *client.Client, names []string) {
 	t.Helper()
 	got := map[string]bool{}
-	for o, err := range c.Objects(configMaps, "a").List(ctx, client.ListOptions{}) {
+	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}

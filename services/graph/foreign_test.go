@@ -188,7 +188,7 @@ func warned(ctx context.Context, t *testing.T, n *natsd.Server) {
 func listed(ctx context.Context, t *testing.T, n *natsd.Server, a *attacker) {
 	t.Helper()
 	log := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
-	for _, of := range []client.LogRange{{From: 1, Skipped: true}, {From: 1, Skipped: true, Name: "n1"}, {From: 1}} {
+	for _, of := range []client.LogOptions{{FromSequence: 1, Skipped: true}, {FromSequence: 1, Skipped: true, Name: "n1"}, {FromSequence: 1}} {
 		skipped, at := 0, uint64(0)
 		for c, err := range log.Read(ctx, of) {
 			if err != nil {

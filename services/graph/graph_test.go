@@ -115,7 +115,7 @@ func configMap(name string) *coppicev1.Object {
 func create(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if _, err := c.Objects(configMaps, "a").Create(ctx, configMap(n), client.WriteOptions{}); err != nil {
+		if _, err := c.Resource(configMaps, "a").Create(ctx, configMap(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func create(ctx context.Context, t *testing.T, c *client.Client, names ...string
 func has(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
 	t.Helper()
 	var got []string
-	for o, err := range c.Objects(configMaps, "a").List(ctx, client.ListOptions{}) {
+	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func has(ctx context.Context, t *testing.T, c *client.Client, names ...string) {
 func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.VerifyReply {
 	t.Helper()
 	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-	reply, err := c.Verify(ctx, nil)
+	reply, err := c.Operations().Verify(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 	for i := range objects {
 		batch = append(batch, configMap(fmt.Sprint("n-", i)))
 		if len(batch) == 3000 {
-			if _, err := c.Objects(configMaps, "a").CreateAll(ctx, batch, client.WriteOptions{}); err != nil {
+			if _, err := c.Resource(configMaps, "a").CreateBatch(ctx, batch); err != nil {
 				t.Fatal(err)
 			}
 			batch = nil
@@ -250,15 +250,15 @@ func TestCopiedDirectory(t *testing.T) {
 	for last := uint64(0); last < 500; {
 		o := configMap("a")
 		o.Metadata.Labels = map[string]string{"n": fmt.Sprint(last)}
-		written, err := c.Objects(configMaps, "a").Update(ctx, o, client.WriteOptions{})
+		written, err := c.Resource(configMaps, "a").Update(ctx, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read, err := c.Objects(configMaps, "a").Get(ctx, "a")
+		read, err := c.Resource(configMaps, "a").Get(ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last = written.Object.GetMetadata().GetResourceVersion(); read.GetMetadata().GetResourceVersion() < last {
+		if last = written.GetMetadata().GetResourceVersion(); read.GetMetadata().GetResourceVersion() < last {
 			t.Fatalf("read revision %d after revision %d was written", read.GetMetadata().GetResourceVersion(), last)
 		}
 		if !first.Writing() || second.Writing() {

@@ -62,7 +62,7 @@ func TestFullDiskOfNATS(t *testing.T) {
 				o := configMap(fmt.Sprintf("o-%04d", attempt))
 				o.Spec = []byte(`"` + strings.Repeat("x", 4000) + `"`)
 				attempt++
-				_, err := c.Objects(configMaps, "a").Create(short, o, client.WriteOptions{})
+				_, err := c.Resource(configMaps, "a").Create(short, o)
 				if err == nil {
 					names = append(names, o.GetMetadata().GetName())
 				}
@@ -103,7 +103,7 @@ func TestFullDiskOfNATS(t *testing.T) {
 func hasAcknowledged(ctx context.Context, t *testing.T, c *client.Client, names []string) {
 	t.Helper()
 	there := map[string]bool{}
-	for o, err := range c.Objects(configMaps, "a").List(ctx, client.ListOptions{}) {
+	for o, err := range c.Resource(configMaps, "a").List(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func TestNotReadyWhileAnAppendWaits(t *testing.T) {
 	created := make(chan error, 1)
 	c := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
 	go func() {
-		_, err := c.Objects(configMaps, "a").Create(ctx, configMap("one"), client.WriteOptions{})
+		_, err := c.Resource(configMaps, "a").Create(ctx, configMap("one"))
 		created <- err
 	}()
 	testkit.WaitFor(t, ctx, "the append to be overdue", func() bool {

@@ -61,7 +61,7 @@ func TestStopUnderLoad(t *testing.T) {
 			go func() {
 				defer func() { done <- struct{}{} }()
 				c := client.New(testkit.Conn(t, server, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
-				objects := c.Objects(configMaps, "a")
+				objects := c.Resource(configMaps, "a")
 				answered := func(what string, err, want error) {
 					if load.Err() == nil && !errors.Is(err, want) {
 						t.Errorf("%s: %v, want %v", what, err, want)
@@ -69,12 +69,12 @@ func TestStopUnderLoad(t *testing.T) {
 				}
 				for load.Err() == nil {
 					_, err := objects.Get(load, "nobody")
-					answered("get", err, client.NotFound)
-					_, err = objects.Resolve(load, []string{"nobody"}, client.GraphOptions{})
-					answered("resolve", err, client.NotFound)
-					_, err = objects.Page(load, client.ListOptions{}, "")
+					answered("get", err, client.ErrNotFound)
+					_, err = objects.Resolve(load, []string{"nobody"})
+					answered("resolve", err, client.ErrNotFound)
+					_, err = objects.ListPage(load)
 					answered("list", err, nil)
-					_, err = objects.Create(load, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{GenerateName: "n-"}}, client.WriteOptions{})
+					_, err = objects.Create(load, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{GenerateName: "n-"}})
 					answered("create", err, nil)
 					select {
 					case requests <- struct{}{}:

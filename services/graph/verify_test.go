@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
@@ -39,7 +38,7 @@ func TestVerifyIsNoSlowConsumer(t *testing.T) {
 		_, _ = random.Read(text)
 		o := configMap(fmt.Sprintf("c-%03d", i))
 		o.Spec = fmt.Appendf(nil, `{"text":%q}`, hex.EncodeToString(text))
-		if _, err := c.Objects(configMaps, "a").Create(ctx, o, client.WriteOptions{}); err != nil {
+		if _, err := c.Resource(configMaps, "a").Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}

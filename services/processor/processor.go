@@ -26,6 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/internal/worker"
+	"github.com/coppice-gc/coppice/internal/worker/workermetrics"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -47,7 +48,7 @@ type Config struct {
 // Service is a garbage processor.
 type Service struct {
 	c       Config
-	metrics *worker.Metrics
+	metrics *workermetrics.Metrics
 }
 
 // New returns a service that Run runs.
@@ -64,7 +65,7 @@ func New(c Config) (*Service, error) {
 	if c.Before == nil {
 		c.Before = func(context.Context) {}
 	}
-	return &Service{c: c, metrics: worker.NewMetrics(c.Registry, "processor")}, nil
+	return &Service{c: c, metrics: workermetrics.New(c.Registry, "processor")}, nil
 }
 
 // Run works until ctx ends.

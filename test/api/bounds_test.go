@@ -29,20 +29,20 @@ func TestLargeSelectors(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var wg sync.WaitGroup
 	for i := range 16 {
-		objects := r.Objects(pods, "shop")
+		objects := r.Resource(pods, "shop")
 		wg.Go(func() {
 			var err error
 			switch i % 4 {
 			case 0:
-				_, err = objects.Page(r.ctx, client.ListOptions{LabelSelector: selector}, "")
+				_, err = objects.ListPage(r.ctx, client.LabelSelector(selector))
 			case 1:
-				_, err = objects.DeleteCollection(r.ctx, selector, nil)
+				_, err = objects.DeleteCollection(r.ctx, selector)
 			default:
-				for _, fail := range objects.Watch(r.ctx, client.WatchOptions{LabelSelector: selector}) {
+				for _, fail := range objects.Watch(r.ctx, client.LabelSelector(selector)) {
 					err = fail
 				}
 			}
-			if !errors.Is(err, client.TooLarge) || !strings.Contains(err.Error(), "at most 65536") {
+			if !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "at most 65536") {
 				t.Errorf("a selector of %d bytes: %v", len(selector), err)
 			}
 		})
@@ -76,7 +76,7 @@ func TestLargeGet(t *testing.T) {
 	defer cancel()
 	var reply coppicev1.ObjectsReply
 	err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names}, &reply)
-	if !errors.Is(err, client.TooLarge) {
+	if !errors.Is(err, client.ErrRequestEntityTooLarge) {
 		t.Errorf("10,000 times 1 MiB: %v, %d results", err, len(reply.GetResults()))
 	}
 	if err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names[:3]}, &reply); err != nil || len(reply.GetResults()) != 3 {

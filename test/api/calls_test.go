@@ -26,7 +26,7 @@ var queuedCalls = flag.Int("calls", 2000, "how many calls of a finalizer without
 // held creates objects with finalizers, and deletes them.
 func (r *realm) held(namespace string, finalizers []string, count int, body string) {
 	r.t.Helper()
-	objects := r.Objects(client.Resource{Plural: "configmaps"}, namespace)
+	objects := r.Resource(client.Resource{Plural: "configmaps"}, namespace)
 	const batch = 500
 	for from := 0; from < count; from += batch {
 		var list []*coppicev1.Object
@@ -42,7 +42,7 @@ func (r *realm) held(namespace string, finalizers []string, count int, body stri
 			}
 			list, names = append(list, o), append(names, name)
 		}
-		results, err := objects.CreateAll(r.ctx, list, client.WriteOptions{})
+		results, err := objects.CreateBatch(r.ctx, list)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func (r *realm) held(namespace string, finalizers []string, count int, body stri
 				r.t.Fatal(result.Err)
 			}
 		}
-		if _, err := objects.DeleteAll(r.ctx, names, nil); err != nil {
+		if _, err := objects.DeleteBatch(r.ctx, names); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
 		ended <- r.RunFinalizer(ctx, finalizer, func(context.Context, *client.Call) error {
 			calls.Add(1)
 			return nil
-		}, nil)
+		})
 	}()
 	return calls, func() {
 		cancel()
@@ -81,7 +81,7 @@ func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
 func (r *realm) emptied(namespace string) {
 	r.t.Helper()
 	testkit.WaitFor(r.t, r.ctx, "everything in "+namespace+" to be gone", func() bool {
-		page, err := r.Objects(client.Resource{Plural: "configmaps"}, namespace).Page(r.ctx, client.ListOptions{Limit: 1}, "")
+		page, err := r.Resource(client.Resource{Plural: "configmaps"}, namespace).ListPage(r.ctx, client.Limit(1))
 		return err == nil && len(page.Objects) == 0
 	})
 }
@@ -192,9 +192,9 @@ func TestStaleCalls(t *testing.T) {
 	const count = 150
 	r.held("stale", []string{"example.com/stale"}, count, "")
 	testkit.WaitFor(t, r.ctx, "the calls to wait", func() bool { return r.calls().Msgs == count })
-	objects := r.Objects(client.Resource{Plural: "configmaps"}, "stale")
+	objects := r.Resource(client.Resource{Plural: "configmaps"}, "stale")
 	for i := range count - 10 { // the others need theirs
-		if _, err := objects.RemoveFinalizer(r.ctx, fmt.Sprintf("o-%d", i), "example.com/stale", "the controller is gone", nil); err != nil {
+		if _, err := objects.RemoveFinalizer(r.ctx, fmt.Sprintf("o-%d", i), "example.com/stale", client.Note("the controller is gone")); err != nil {
 			t.Fatal(err)
 		}
 	}

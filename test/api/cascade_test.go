@@ -13,9 +13,9 @@ import (
 
 func asError(err error, e **client.Error) bool { return errors.As(err, e) }
 
-func (r *realm) delete(resource client.Resource, namespace, name, policy string) client.Result {
+func (r *realm) delete(resource client.Resource, namespace, name, policy string) *client.DeleteResult {
 	r.t.Helper()
-	result, err := r.Objects(resource, namespace).Delete(r.ctx, name, &client.DeleteOptions{PropagationPolicy: policy})
+	result, err := r.Resource(resource, namespace).Delete(r.ctx, name, client.PropagationPolicy(policy))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestOrphan(t *testing.T) {
 	root := r.create(deployments, "shop", named("web"))
 	set := r.create(replicasets, "shop", named("web-1", root))
 	r.create(pods, "shop", named("pod", set))
-	if res := r.delete(deployments, "shop", "web", "Orphan"); res.Code != 202 {
-		t.Errorf("code %d, want 202: it waits for its finalizer", res.Code)
+	if res := r.delete(deployments, "shop", "web", "Orphan"); res.State != client.Pending {
+		t.Errorf("%s, want Pending: it waits for its finalizer", res.State)
 	}
 	r.gone(deployments, "shop", "web")
 	if refs := r.get(replicasets, "shop", "web-1").GetMetadata().GetOwnerReferences(); len(refs) != 0 {
@@ -84,7 +84,7 @@ func TestForegroundWaits(t *testing.T) {
 	if o := r.get(deployments, "shop", "web"); o.GetMetadata().GetDeletionTimestamp() == nil {
 		t.Errorf("the owner is not terminating: %v", o)
 	}
-	if _, err := r.Objects(pods, "shop").RemoveFinalizer(r.ctx, "pod", "example.com/x", "by hand", nil); err != nil {
+	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.ctx, "pod", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	r.gone(pods, "shop", "pod")
@@ -138,11 +138,11 @@ func TestImportInAnyOrder(t *testing.T) {
 			{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"},
 		},
 	}}
-	if _, err := r.Objects(pods, "shop").ImportAll(r.ctx, session, []*coppicev1.Object{pod, lost}, false, client.WriteOptions{}); err != nil {
+	if _, err := r.Resource(pods, "shop").ImportBatch(r.ctx, session, []*coppicev1.Object{pod, lost}); err != nil {
 		t.Fatal(err)
 	}
 	classes := func(name string) (coppicev1.OwnerClass, *coppicev1.GraphOwner) {
-		reply, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{name}, client.GraphOptions{})
+		reply, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestImportInAnyOrder(t *testing.T) {
 		t.Errorf("before its owner comes: %v", o)
 	}
 	web := &coppicev1.Object{ApiVersion: "apps/v1", Kind: "Deployment", Metadata: &coppicev1.ObjectMeta{Name: "web", Uid: "web-uid"}}
-	if _, err := r.Objects(deployments, "shop").ImportAll(r.ctx, session, []*coppicev1.Object{web}, true, client.WriteOptions{}); err != nil {
+	if _, err := r.Resource(deployments, "shop").ImportBatch(r.ctx, session, []*coppicev1.Object{web}, client.CloseSession(true)); err != nil {
 		t.Fatal(err)
 	}
 	if class, o := classes("pod"); class != coppicev1.OwnerClass_OWNER_CLASS_SOLID {
@@ -175,19 +175,19 @@ func TestOwnerGrace(t *testing.T) {
 	lost := named("lost")
 	lost.Metadata.Uid = "lost-uid"
 	lost.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "apps/v1", Kind: "Deployment", Name: "nobody", Uid: "nobody-uid"}}
-	if _, err := r.Objects(pods, "shop").ImportAll(r.ctx, "22222222-2222-2222-2222-222222222222", []*coppicev1.Object{lost}, true, client.WriteOptions{}); err != nil {
+	if _, err := r.Resource(pods, "shop").ImportBatch(r.ctx, "22222222-2222-2222-2222-222222222222", []*coppicev1.Object{lost}, client.CloseSession(true)); err != nil {
 		t.Fatal(err)
 	}
 	set := func(grace string) {
 		t.Helper()
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: fmt.Appendf(nil, `{"ownerGrace":%q}`, grace)}
-		if _, err := r.Objects(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.ctx, o, client.WriteOptions{}); err != nil {
+		if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	until := func() int64 {
 		t.Helper()
-		reply, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{"lost"}, client.GraphOptions{})
+		reply, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{"lost"})
 		if err != nil {
 			t.Fatal(err)
 		}

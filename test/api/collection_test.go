@@ -21,7 +21,7 @@ func (r *realm) many(namespace string, count int) []string {
 		names = append(names, fmt.Sprintf("pod-%04d", i))
 		objects = append(objects, named(names[i]))
 	}
-	results, err := r.Objects(pods, namespace).CreateAll(r.ctx, objects, client.WriteOptions{})
+	results, err := r.Resource(pods, namespace).CreateBatch(r.ctx, objects)
 	if err != nil || len(results) != count {
 		r.t.Fatalf("%d of %d created: %v", len(results), count, err)
 	}
@@ -56,10 +56,10 @@ func TestDeleteCollection(t *testing.T) {
 	}
 
 	names = r.many("watched", 3)
-	events, ready := r.watched(r.Objects(pods, "watched"), client.WatchOptions{})
+	events, ready := r.watched(r.Resource(pods, "watched"), client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
 	r.expect(events, "ADDED "+names[0], "ADDED "+names[1], "ADDED "+names[2])
-	if _, err := r.Objects(pods, "watched").DeleteWholeCollection(r.ctx, nil); err != nil {
+	if _, err := r.Resource(pods, "watched").DeleteEverything(r.ctx); err != nil {
 		t.Fatal(err)
 	}
 	// C078: watchers see each object go.
@@ -75,7 +75,7 @@ func TestCollectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range fails {
 		group.Go(func() {
-			results, err := r.Objects(pods, "shop").DeleteWholeCollection(r.ctx, nil)
+			results, err := r.Resource(pods, "shop").DeleteEverything(r.ctx)
 			for _, result := range results {
 				err = errors.Join(err, result.Err)
 			}

@@ -45,7 +45,7 @@ func TestRepeatedCommands(t *testing.T) {
 	if again := r.request("create", "_.pods.shop", body, id...); string(again.Data) != string(created.Data) {
 		t.Errorf("create again, after a restart:\n%s\nwant\n%s", again.Data, created.Data)
 	}
-	if _, err := r.Objects(pods, "shop").Get(r.ctx, "web"); err == nil {
+	if _, err := r.Resource(pods, "shop").Get(r.ctx, "web"); err == nil {
 		t.Error("the repetition has created the object")
 	}
 }
@@ -53,27 +53,27 @@ func TestRepeatedCommands(t *testing.T) {
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	r.create(pods, "shop", named("b"))
 	batch := func() []*coppicev1.Object { return []*coppicev1.Object{named("a"), named("b"), named("c")} }
 
-	_, err := shop.CreateAll(r.ctx, batch(), client.WriteOptions{Atomic: true})
+	_, err := shop.CreateBatch(r.ctx, batch(), client.Atomic(true))
 	var e *client.Error
-	if !asError(err, &e) || e.Reason != client.AlreadyExists || e.Index != 1 {
+	if !asError(err, &e) || e.Reason != client.ErrAlreadyExists || e.Index != 1 {
 		t.Fatalf("atomic: %v", err)
 	}
 	if _, err := shop.Get(r.ctx, "a"); err == nil {
 		t.Error("a part of an atomic batch that was refused is there")
 	}
-	results, err := shop.CreateAll(r.ctx, batch(), client.WriteOptions{DryRun: true})
-	if err != nil || results[0].Code != 201 || results[1].Err == nil || results[2].Code != 201 {
+	results, err := shop.CreateBatch(r.ctx, batch(), client.DryRun(true))
+	if err != nil || !results[0].Created || results[1].Err == nil || !results[2].Created {
 		t.Fatalf("dry run: %+v, %v", results, err)
 	}
 	if _, err := shop.Get(r.ctx, "c"); err == nil {
 		t.Error("a dry run has created an object")
 	}
-	results, err = shop.CreateAll(r.ctx, batch(), client.WriteOptions{})
-	if err != nil || results[0].Code != 201 || !asError(results[1].Err, &e) || e.Reason != client.AlreadyExists || results[2].Code != 201 {
+	results, err = shop.CreateBatch(r.ctx, batch())
+	if err != nil || !results[0].Created || !asError(results[1].Err, &e) || e.Reason != client.ErrAlreadyExists || !results[2].Created {
 		t.Fatalf("batch: %+v, %v", results, err)
 	}
 	if got := results[2].Object.GetMetadata(); got.GetUid() != r.get(pods, "shop", "c").GetMetadata().GetUid() {
@@ -93,7 +93,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 		objects = append(objects, o)
 	}
 	for range 2 { // 7 MiB twice: the second fits as well, in a commit of its own
-		results, err := r.Objects(pods, "shop").CreateAll(r.ctx, objects, client.WriteOptions{})
+		results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, objects)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 		}
 	}
 	found := 0
-	for o, err := range r.Objects(pods, "shop").List(r.ctx, client.ListOptions{}) {
+	for o, err := range r.Resource(pods, "shop").List(r.ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,9 +121,9 @@ func TestBatchOfManyCommits(t *testing.T) {
 	}
 	large := named("large")
 	large.Spec = []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
-	_, err := r.Objects(pods, "shop").Create(r.ctx, large, client.WriteOptions{})
+	_, err := r.Resource(pods, "shop").Create(r.ctx, large)
 	var e *client.Error
-	if !asError(err, &e) || e.Reason != client.TooLarge {
+	if !asError(err, &e) || e.Reason != client.ErrRequestEntityTooLarge {
 		t.Errorf("an object of 2 MiB: %v", err)
 	}
 }
@@ -145,13 +145,13 @@ func TestListOfFewAmongMany(t *testing.T) {
 		objects = append(objects, o)
 	}
 	for part := range slices.Chunk(objects, 500) {
-		if _, err := r.Objects(pods, "shop").CreateAll(r.ctx, part, client.WriteOptions{}); err != nil {
+		if _, err := r.Resource(pods, "shop").CreateBatch(r.ctx, part); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, limit := range []int{0, 1, 4, 100} {
 		var found []string
-		for o, err := range r.Objects(pods, "shop").List(r.ctx, client.ListOptions{LabelSelector: "rare=yes", Limit: limit}) {
+		for o, err := range r.Resource(pods, "shop").List(r.ctx, client.LabelSelector("rare=yes"), client.Limit(limit)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,13 +173,13 @@ func TestListAndDeleteCollection(t *testing.T) {
 			o.Metadata.Labels = map[string]string{"odd": []string{"no", "yes"}[i%2]}
 			objects = append(objects, o)
 		}
-		if _, err := r.Objects(pods, ns).CreateAll(r.ctx, objects, client.WriteOptions{}); err != nil {
+		if _, err := r.Resource(pods, ns).CreateBatch(r.ctx, objects); err != nil {
 			t.Fatal(err)
 		}
 	}
 	count := func(ns string, opts client.ListOptions) int {
 		n, last := 0, ""
-		for o, err := range r.Objects(pods, ns).List(r.ctx, opts) {
+		for o, err := range r.Resource(pods, ns).List(r.ctx, opts) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +208,7 @@ func TestListAndDeleteCollection(t *testing.T) {
 		}
 	}
 	// A6.1: what is listed is deleted, and nothing else.
-	results, err := r.Objects(pods, "one").DeleteCollection(r.ctx, "odd=no", nil)
+	results, err := r.Resource(pods, "one").DeleteCollection(r.ctx, "odd=no")
 	if err != nil || len(results) != 15 {
 		t.Fatalf("deletecollection: %d results, %v", len(results), err)
 	}

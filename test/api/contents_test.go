@@ -25,7 +25,7 @@ func (r *realm) createAll(resource client.Resource, namespace string, count int,
 	for i := range objects {
 		objects[i] = of(i)
 	}
-	if _, err := r.Objects(resource, namespace).CreateAll(r.ctx, objects, client.WriteOptions{Atomic: true}); err != nil {
+	if _, err := r.Resource(resource, namespace).CreateBatch(r.ctx, objects, client.Atomic(true)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -33,7 +33,7 @@ func (r *realm) createAll(resource client.Resource, namespace string, count int,
 // left counts the objects of a kind in a namespace.
 func (r *realm) left(resource client.Resource, namespace string) (count int) {
 	r.t.Helper()
-	for _, err := range r.Objects(resource, namespace).List(r.ctx, client.ListOptions{}) {
+	for _, err := range r.Resource(resource, namespace).List(r.ctx) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func (r *realm) left(resource client.Resource, namespace string) (count int) {
 // contents is how many objects are left in a namespace or of a kind.
 func (r *realm) contents(resource client.Resource, name string) uint32 {
 	r.t.Helper()
-	reply, err := r.Objects(resource, "").Resolve(r.ctx, []string{name}, client.GraphOptions{})
+	reply, err := r.Resource(resource, "").Resolve(r.ctx, []string{name})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestNamespace(t *testing.T) {
 	})
 	r.create(pods, "market", named("elsewhere"))
 
-	if res := r.delete(namespaces, "", "shop", ""); res.Code != 202 {
-		t.Errorf("code %d, want 202: it waits for what is in it", res.Code)
+	if res := r.delete(namespaces, "", "shop", ""); res.State != client.Pending {
+		t.Errorf("%s, want Pending: it waits for what is in it", res.State)
 	}
-	_, err := r.Objects(pods, "shop").Create(r.ctx, named("late"), client.WriteOptions{})
-	if !errors.Is(err, client.Forbidden) {
+	_, err := r.Resource(pods, "shop").Create(r.ctx, named("late"))
+	if !errors.Is(err, client.ErrForbidden) {
 		t.Fatalf("created in a namespace that is being deleted: %v", err)
 	}
 	contains(t, "the refusal", err.Error(), `pods "late"`, "unable to create new content in namespace shop because it is being terminated")
@@ -91,7 +91,7 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("%d replicasets are left, want %d", n, held)
 	}
 	for i := range held {
-		if _, err := r.Objects(replicasets, "shop").RemoveFinalizer(r.ctx, fmt.Sprintf("held-%d", i), "example.com/x", "by hand", nil); err != nil {
+		if _, err := r.Resource(replicasets, "shop").RemoveFinalizer(r.ctx, fmt.Sprintf("held-%d", i), "example.com/x", client.Note("by hand")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,18 +137,18 @@ func TestKindTwice(t *testing.T) {
 		testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool {
 			return r.contents(client.KindsResource, "buckets.example.com") == 1 && r.left(configmaps, "shop") == 1 && r.left(configmaps, "market") == 0
 		})
-		if _, err := r.Objects(buckets, "shop").Create(r.ctx, named("late"), client.WriteOptions{}); !errors.Is(err, client.MethodNotAllowed) {
+		if _, err := r.Resource(buckets, "shop").Create(r.ctx, named("late")); !errors.Is(err, client.ErrMethodNotAllowed) {
 			t.Errorf("created of a kind that is being withdrawn: %v", err)
 		}
-		if _, err := r.Objects(client.KindsResource, "").RemoveFinalizer(r.ctx, "buckets.example.com", lifecycle.FinalizerContents, "", nil); !errors.Is(err, client.Conflict) {
+		if _, err := r.Resource(client.KindsResource, "").RemoveFinalizer(r.ctx, "buckets.example.com", lifecycle.FinalizerContents); !errors.Is(err, client.ErrConflict) {
 			t.Errorf("its finalizer was removed while there are objects: %v", err)
 		}
-		if _, err := r.Objects(buckets, "shop").RemoveFinalizer(r.ctx, "held", "example.com/x", "by hand", nil); err != nil {
+		if _, err := r.Resource(buckets, "shop").RemoveFinalizer(r.ctx, "held", "example.com/x", client.Note("by hand")); err != nil {
 			t.Fatal(err)
 		}
 		r.gone(client.KindsResource, "", "buckets.example.com")
 		r.gone(configmaps, "shop", "of-held")
-		if _, err := r.Objects(buckets, "shop").Get(r.ctx, "owner"); !errors.Is(err, client.UnknownKind) {
+		if _, err := r.Resource(buckets, "shop").Get(r.ctx, "owner"); !errors.Is(err, client.ErrUnknownKind) {
 			t.Errorf("the kind is still known: %v", err)
 		}
 		if o := r.get(pods, "shop", "stranger"); o.GetMetadata().GetDeletionTimestamp() != nil {
@@ -171,10 +171,10 @@ func TestUninitializedContents(t *testing.T) {
 	r.create(pods, "shop", held)
 
 	r.delete(namespaces, "", "shop", "")
-	all := r.Objects(pods, "shop").IncludeUninitialized()
-	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.listed(all, client.ListOptions{}) == "[held]" })
+	all := r.Resource(pods, "shop")
+	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.listed(all, client.IncludeUninitialized(true)) == "[held]" })
 	testkit.WaitFor(t, r.ctx, "what is held to be marked", func() bool {
-		o, err := all.Get(r.ctx, "held")
+		o, err := all.Get(r.ctx, "held", client.IncludeUninitialized(true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,11 +182,11 @@ func TestUninitializedContents(t *testing.T) {
 		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // for which it still waits
 	})
 	r.get(namespaces, "", "shop")
-	if _, err := all.RemoveFinalizer(r.ctx, "held", "example.com/x", "by hand", nil); err != nil {
+	if _, err := all.RemoveFinalizer(r.ctx, "held", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	r.gone(namespaces, "", "shop")
-	if _, err := all.Get(r.ctx, "held"); !errors.Is(err, client.NotFound) {
+	if _, err := all.Get(r.ctx, "held", client.IncludeUninitialized(true)); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("held: %v, want NotFound", err)
 	}
 }

@@ -59,19 +59,19 @@ func TestManyCascades(t *testing.T) {
 // family creates an owner with dependents, and deletes the owner, unless the
 // policy is none.
 func (r *realm) family(name string, children int, policy string) error {
-	owner, err := r.Objects(deployments, "shop").Create(r.ctx, named(name), client.WriteOptions{})
+	owner, err := r.Resource(deployments, "shop").Create(r.ctx, named(name))
 	if err != nil {
 		return err
 	}
 	for c := range children {
-		if _, err := r.Objects(pods, "shop").Create(r.ctx, named(fmt.Sprintf("%s-%d", name, c), owner.Object), client.WriteOptions{}); err != nil {
+		if _, err := r.Resource(pods, "shop").Create(r.ctx, named(fmt.Sprintf("%s-%d", name, c), owner)); err != nil {
 			return err
 		}
 	}
 	if policy == "none" {
 		return nil
 	}
-	_, err = r.Objects(deployments, "shop").Delete(r.ctx, name, &client.DeleteOptions{PropagationPolicy: policy})
+	_, err = r.Resource(deployments, "shop").Delete(r.ctx, name, client.PropagationPolicy(policy))
 	return err
 }
 
@@ -112,7 +112,7 @@ func TestForeignOwners(t *testing.T) {
 func (r *realm) names(resource client.Resource, namespace string) []string {
 	r.t.Helper()
 	var names []string
-	for o, err := range r.Objects(resource, namespace).List(r.ctx, client.ListOptions{}) {
+	for o, err := range r.Resource(resource, namespace).List(r.ctx) {
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -18,9 +18,9 @@ func (r *realm) own(resource client.Resource, namespace, name string, owners ...
 	r.t.Helper()
 	o := r.get(resource, namespace, name)
 	for _, owner := range owners {
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, true))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
 	}
-	if _, err := r.Objects(resource, namespace).Update(r.ctx, o, client.WriteOptions{}); err != nil {
+	if _, err := r.Resource(resource, namespace).Update(r.ctx, o); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func TestCircle(t *testing.T) {
 			t.Errorf("%s is %v", name, o)
 		}
 	}
-	if _, err := r.Objects(pods, "shop").RemoveFinalizer(r.ctx, "c", "example.com/x", "by hand", nil); err != nil {
+	if _, err := r.Resource(pods, "shop").RemoveFinalizer(r.ctx, "c", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b", "c", "outside"} {
@@ -75,7 +75,7 @@ func TestUnreachableCycle(t *testing.T) {
 			options := &coppicev1.Object{
 				Metadata: &coppicev1.ObjectMeta{Name: lifecycle.OptionsName}, Spec: []byte(`{"unreachableCycles":"` + policy + `"}`),
 			}
-			if _, err := r.Objects(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.ctx, options, client.WriteOptions{}); err != nil {
+			if _, err := r.Resource(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.ctx, options); err != nil {
 				t.Fatal(err)
 			}
 			root := r.create(pods, "shop", named("root"))

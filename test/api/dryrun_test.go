@@ -13,7 +13,7 @@ import (
 func TestDryRuns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	free := r.create(pods, "shop", named("free"))
 	held := named("held")
 	held.Metadata.Finalizers = []string{"example.com/x"}
@@ -26,29 +26,30 @@ func TestDryRuns(t *testing.T) {
 	}
 
 	// A1.15: a creation.
-	if result, err := shop.Create(r.ctx, named("never"), client.WriteOptions{DryRun: true}); err != nil || result.Code != 201 {
-		t.Errorf("create: %+v, %v", result, err)
+	var reply client.Reply
+	if result, err := shop.Create(r.ctx, named("never"), client.DryRun(true), client.ReplyInto(&reply)); err != nil || !reply.Created {
+		t.Errorf("create: %+v, %+v, %v", result, reply, err)
 	}
 	if _, err := shop.Get(r.ctx, "never"); err == nil {
 		t.Error("a dry run has created an object")
 	}
-	if _, err := shop.Create(r.ctx, named("free"), client.WriteOptions{DryRun: true}); err == nil {
+	if _, err := shop.Create(r.ctx, named("free"), client.DryRun(true)); err == nil {
 		t.Error("a name that is taken was not refused")
 	}
 
 	for _, tc := range []struct {
 		object *coppicev1.Object
 		policy string
-		code   int
+		state  client.DeleteState
 		marked int64 // the generation of what would be stored
 	}{
-		{free, "Background", 200, 1}, {free, "Foreground", 202, 2},
-		{held, "Background", 202, 2}, {held, "Orphan", 202, 2},
+		{free, "Background", client.Removed, 1}, {free, "Foreground", client.Pending, 2},
+		{held, "Background", client.Pending, 2}, {held, "Orphan", client.Pending, 2},
 	} {
 		// C090, A5.3: a deletion, of what goes at once and of what is held.
 		what := tc.policy + " of " + tc.object.GetMetadata().GetName()
-		result, err := shop.Delete(r.ctx, tc.object.GetMetadata().GetName(), &client.DeleteOptions{PropagationPolicy: tc.policy, DryRun: []string{"All"}})
-		if err != nil || result.Code != tc.code || result.Object.GetMetadata().GetGeneration() != tc.marked {
+		result, err := shop.Delete(r.ctx, tc.object.GetMetadata().GetName(), client.PropagationPolicy(tc.policy), client.DryRun(true))
+		if err != nil || result.State != tc.state || result.Object.GetMetadata().GetGeneration() != tc.marked {
 			t.Errorf("%s: %+v, %v", what, result, err)
 		}
 		unchanged(what, tc.object)
@@ -59,7 +60,7 @@ func TestDryRuns(t *testing.T) {
 	last := proto.Clone(marked).(*coppicev1.Object)
 	last.Metadata.Finalizers = nil
 	// C085: an update that would remove the object.
-	if result, err := shop.Update(r.ctx, last, client.WriteOptions{DryRun: true}); err != nil || result.Code != 200 {
+	if result, err := shop.Update(r.ctx, last, client.DryRun(true)); err != nil {
 		t.Errorf("update: %+v, %v", result, err)
 	}
 	unchanged("the update", marked)

@@ -21,7 +21,7 @@ import (
 func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
 	for _, owner := range owners {
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, false))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner))
 	}
 	return o
 }
@@ -94,7 +94,7 @@ func TestForegroundUnknown(t *testing.T) {
 			r.delete(deployments, "shop", "owner", "Foreground")
 			created.Metadata.OwnerReferences = loosely("last", other).Metadata.OwnerReferences
 			created.Metadata.ResourceVersion = 0
-			if _, err := r.Objects(pods, "shop").Update(r.ctx, created, client.WriteOptions{}); err != nil {
+			if _, err := r.Resource(pods, "shop").Update(r.ctx, created); err != nil {
 				r.t.Fatal(err)
 			}
 		},
@@ -132,19 +132,19 @@ func TestForegroundCrowded(t *testing.T) {
 		for k := i; k < min(i+batch, lifecycle.MaxExamined+1); k++ {
 			list = append(list, unheard(loosely(fmt.Sprintf("kept-%d", k), owner)))
 		}
-		if _, err := r.Objects(pods, "shop").CreateAll(r.ctx, list, client.WriteOptions{}); err != nil {
+		if _, err := r.Resource(pods, "shop").CreateBatch(r.ctx, list); err != nil {
 			t.Fatal(err)
 		}
 	}
-	options := &client.DeleteOptions{PropagationPolicy: "Foreground"}
-	p, err := r.Objects(deployments, "shop").Plan(r.ctx, []string{"owner"}, options, r.Revision())
+	options := client.Foreground
+	p, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"owner"}, options, client.MinRevision(r.Revision()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(p.GetObjects(), func(o *coppicev1.PlannedObject) bool { return o.GetName() == "owner" })
-	if o := p.GetObjects()[i]; o.GetOutcome() != coppicev1.PlanOutcome_PLAN_OUTCOME_HELD ||
-		!slices.ContainsFunc(o.GetHolders(), func(h *coppicev1.PlanHolder) bool {
-			return h.GetType() == coppicev1.PlanHolder_TYPE_UNEXAMINED && h.GetCount() == lifecycle.MaxExamined+1
+	if o := p.GetObjects()[i]; o.GetOutcome() != coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED ||
+		!slices.ContainsFunc(o.GetBlockers(), func(h *coppicev1.PlanBlocker) bool {
+			return h.GetType() == coppicev1.PlanBlocker_TYPE_UNEXAMINED && h.GetCount() == lifecycle.MaxExamined+1
 		}) {
 		t.Errorf("the plan of the owner is %v", o)
 	}

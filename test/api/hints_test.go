@@ -52,11 +52,11 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 	if err := each(func(ctx context.Context, i int) error {
 		owner := named(name(i))
 		owner.Metadata.Finalizers = []string{hold}
-		created, err := r.Objects(deployments, "shop").Create(ctx, owner, client.WriteOptions{})
+		created, err := r.Resource(deployments, "shop").Create(ctx, owner)
 		for k := 0; k < 3 && err == nil; k++ {
-			dependent, blocks := named(fmt.Sprintf("%s-%d", name(i), k), created.Object), k > 0
+			dependent, blocks := named(fmt.Sprintf("%s-%d", name(i), k), created), k > 0
 			dependent.Metadata.OwnerReferences[0].BlockOwnerDeletion = &blocks
-			_, err = r.Objects(replicasets, "shop").Create(ctx, dependent, client.WriteOptions{})
+			_, err = r.Resource(replicasets, "shop").Create(ctx, dependent)
 		}
 		return err
 	}).Wait(); err != nil {
@@ -76,7 +76,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 				case 1:
 					policy = lifecycle.Background
 				}
-				if _, err := r.Objects(deployments, "shop").Delete(ctx, name(i), &client.DeleteOptions{PropagationPolicy: policy}); err != nil {
+				if _, err := r.Resource(deployments, "shop").Delete(ctx, name(i), client.PropagationPolicy(policy)); err != nil {
 					return fmt.Errorf("%s: %w", name(i), err)
 				}
 			}
@@ -91,7 +91,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 		}
 		// So does the completion of the external finalizer, which comes last.
 		testkit.WaitFor(t, ctx, fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
-			for o, err := range r.Objects(deployments, "shop").List(ctx, client.ListOptions{}) {
+			for o, err := range r.Resource(deployments, "shop").List(ctx) {
 				if err != nil || !slices.Equal(o.GetMetadata().GetFinalizers(), []string{hold}) {
 					return false
 				}
@@ -100,13 +100,13 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 		})
 	}
 	for i := range owners {
-		if _, err := r.Objects(deployments, "shop").RemoveFinalizer(ctx, name(i), hold, "done", nil); err != nil {
+		if _, err := r.Resource(deployments, "shop").RemoveFinalizer(ctx, name(i), hold, client.Note("done")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	testkit.WaitFor(t, ctx, "the owners to be removed", func() bool { return len(r.names(deployments, "shop")) == 0 })
 	testkit.WaitFor(t, ctx, "the dependents to be removed or to have no owner", func() bool {
-		for o, err := range r.Objects(replicasets, "shop").List(ctx, client.ListOptions{}) {
+		for o, err := range r.Resource(replicasets, "shop").List(ctx) {
 			if err != nil || len(o.GetMetadata().GetOwnerReferences()) > 0 {
 				return false
 			}

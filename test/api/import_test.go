@@ -39,14 +39,14 @@ func TestSessionClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := r.create(deployments, "default", named("web"))
-	if _, err := r.Objects(deployments, "default").Delete(r.ctx, "web", nil); err != nil {
+	if _, err := r.Resource(deployments, "default").Delete(r.ctx, "web"); err != nil {
 		t.Fatal(err)
 	}
 	pod := named("web-1", web)
 	pod.Metadata.Uid = uuid.NewString()
 	session := uuid.NewString()
-	imports := r.Objects(pods, "default")
-	if _, err := imports.ImportAll(r.ctx, session, []*coppicev1.Object{pod}, false, client.WriteOptions{}); err != nil {
+	imports := r.Resource(pods, "default")
+	if _, err := imports.ImportBatch(r.ctx, session, []*coppicev1.Object{pod}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WaitFor(t, r.ctx, "the processor to have judged the dependent", func() bool {
@@ -54,7 +54,7 @@ func TestSessionClosed(t *testing.T) {
 		return err == nil && info.State.Msgs == 0 && judged.Load() > 0
 	})
 	r.get(pods, "default", "web-1")
-	if _, err := imports.ImportAll(r.ctx, session, nil, true, client.WriteOptions{}); err != nil {
+	if _, err := imports.ImportBatch(r.ctx, session, nil, client.CloseSession(true)); err != nil {
 		t.Fatal(err)
 	}
 	r.gone(pods, "default", "web-1")
@@ -67,13 +67,13 @@ func TestImportOfDeleted(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *realm, session string){
 		"closed": func(r *realm, session string) {
-			if _, err := r.Objects(pods, "default").ImportAll(r.ctx, session, nil, true, client.WriteOptions{}); err != nil {
+			if _, err := r.Resource(pods, "default").ImportBatch(r.ctx, session, nil, client.CloseSession(true)); err != nil {
 				r.t.Fatal(err)
 			}
 		},
 		"expired": func(r *realm, _ string) {
 			options := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: []byte(`{"importIdle":"1s"}`)}
-			if _, err := r.Objects(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(r.ctx, options, client.WriteOptions{}); err != nil {
+			if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(r.ctx, options); err != nil {
 				r.t.Fatal(err)
 			}
 		},
@@ -131,7 +131,7 @@ func TestImportOfDeleted(t *testing.T) {
 func (r *realm) imported(resource client.Resource, session string, o *coppicev1.Object) *coppicev1.Object {
 	r.t.Helper()
 	o.Metadata.Uid = uuid.NewString()
-	if _, err := r.Objects(resource, "default").ImportAll(r.ctx, session, []*coppicev1.Object{o}, false, client.WriteOptions{}); err != nil {
+	if _, err := r.Resource(resource, "default").ImportBatch(r.ctx, session, []*coppicev1.Object{o}); err != nil {
 		r.t.Fatal(err)
 	}
 	return r.get(resource, "default", o.GetMetadata().GetName())

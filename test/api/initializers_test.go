@@ -22,10 +22,10 @@ func waiting(name string, initializers ...string) *coppicev1.Object {
 
 // initialized does what the first initializer of an object does: it removes
 // itself, or says why it failed.
-func (r *realm) initialized(resource client.Resource, namespace, name, failure string) client.Result {
+func (r *realm) initialized(resource client.Resource, namespace, name, failure string) *client.Object {
 	r.t.Helper()
-	objects := r.Objects(resource, namespace).IncludeUninitialized()
-	o, err := objects.Get(r.ctx, name)
+	objects := r.Resource(resource, namespace)
+	o, err := objects.Get(r.ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (r *realm) initialized(resource client.Resource, namespace, name, failure s
 	if failure != "" {
 		in.Result = &coppicev1.Status{Status: "Failure", Message: failure}
 	}
-	result, err := objects.Update(r.ctx, o, client.WriteOptions{})
+	result, err := objects.Update(r.ctx, o)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -42,10 +42,10 @@ func (r *realm) initialized(resource client.Resource, namespace, name, failure s
 }
 
 // listed are the names of a list.
-func (r *realm) listed(o *client.Objects, opts client.ListOptions) string {
+func (r *realm) listed(o client.ResourceClient, opts ...client.ListOption) string {
 	r.t.Helper()
 	var names []string
-	for object, err := range o.List(r.ctx, opts) {
+	for object, err := range o.List(r.ctx, opts...) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -59,30 +59,29 @@ func (r *realm) listed(o *client.Objects, opts client.ListOptions) string {
 func TestInitializersHide(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
-	all := shop.IncludeUninitialized()
+	shop := r.Resource(pods, "shop")
 
 	r.create(pods, "shop", named("before"))
 	r.create(pods, "shop", waiting("waits", "a.example.com", "b.example.com"))
 	seen, ready := r.watched(shop, client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
-	told, allReady := r.watched(all, client.WatchOptions{})
+	told, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
 	testkit.Receive(t, r.ctx, "the first state", allReady)
 	r.expect(seen, "ADDED before")
 	r.expect(told, "ADDED before", "ADDED waits")
 
 	hidden := func() {
 		t.Helper()
-		if _, err := shop.Get(r.ctx, "waits"); !errors.Is(err, client.NotFound) {
+		if _, err := shop.Get(r.ctx, "waits"); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("get: %v, want NotFound", err)
 		}
-		if _, err := all.Get(r.ctx, "waits"); err != nil {
+		if _, err := shop.Get(r.ctx, "waits", client.IncludeUninitialized(true)); err != nil {
 			t.Errorf("get, asked for: %v", err)
 		}
-		if got := r.listed(shop, client.ListOptions{}); got != "[before]" {
+		if got := r.listed(shop); got != "[before]" {
 			t.Errorf("listed are %s", got)
 		}
-		if got := r.listed(all, client.ListOptions{Limit: 1}); got != "[before waits]" {
+		if got := r.listed(shop, client.Limit(1), client.IncludeUninitialized(true)); got != "[before waits]" {
 			t.Errorf("listed, asked for, are %s", got)
 		}
 	}
@@ -97,8 +96,8 @@ func TestInitializersHide(t *testing.T) {
 	r.expect(told, "DELETED between")
 
 	result := r.initialized(pods, "shop", "waits", "")
-	if result.Object.GetMetadata().GetInitializers() != nil {
-		t.Errorf("initialized, and replied as %v", result.Object)
+	if result.GetMetadata().GetInitializers() != nil {
+		t.Errorf("initialized, and replied as %v", result)
 	}
 	r.expect(seen, "ADDED waits")
 	r.expect(told, "MODIFIED waits")
@@ -137,15 +136,15 @@ func TestInitializersAsJSON(t *testing.T) {
 func TestInitializationFails(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	seen, ready := r.watched(shop, client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
-	told, allReady := r.watched(shop.IncludeUninitialized(), client.WatchOptions{})
+	told, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
 	testkit.Receive(t, r.ctx, "the first state", allReady)
 
 	r.create(pods, "shop", waiting("goes", "a.example.com", "b.example.com"))
 	result := r.initialized(pods, "shop", "goes", "no vaccine")
-	if why := result.Object.GetMetadata().GetInitializers().GetResult().GetMessage(); why != "no vaccine" {
+	if why := result.GetMetadata().GetInitializers().GetResult().GetMessage(); why != "no vaccine" {
 		t.Errorf("replied is the result %q", why)
 	}
 	r.expect(told, "ADDED goes", "MODIFIED goes", "DELETED goes")
@@ -155,10 +154,10 @@ func TestInitializationFails(t *testing.T) {
 	r.create(pods, "shop", held)
 	r.initialized(pods, "shop", "held", "no vaccine")
 	r.expect(told, "ADDED held", "MODIFIED held", "MODIFIED held")
-	if _, err := shop.Get(r.ctx, "held"); !errors.Is(err, client.NotFound) {
+	if _, err := shop.Get(r.ctx, "held"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("get: %v, want NotFound", err)
 	}
-	if _, err := shop.RemoveFinalizer(r.ctx, "held", "example.com/x", "", nil); err != nil {
+	if _, err := shop.RemoveFinalizer(r.ctx, "held", "example.com/x"); err != nil {
 		t.Fatal(err)
 	}
 	r.expect(told, "DELETED held")
@@ -175,11 +174,11 @@ func TestInitializationFailsDry(t *testing.T) {
 	o := r.create(pods, "shop", held)
 	revision := o.GetMetadata().GetResourceVersion()
 	o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure"}
-	result, err := r.Objects(pods, "shop").Update(r.ctx, o, client.WriteOptions{DryRun: true})
+	result, err := r.Resource(pods, "shop").Update(r.ctx, o, client.DryRun(true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := result.Object.GetMetadata(); m.GetDeletionTimestamp() == nil || m.GetResourceVersion() != revision {
+	if m := result.GetMetadata(); m.GetDeletionTimestamp() == nil || m.GetResourceVersion() != revision {
 		t.Errorf("dry run: %v, want it deleted at revision %d", m, revision)
 	}
 }
@@ -190,7 +189,7 @@ func TestUninitializedGo(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.create(pods, "shop", waiting("a", "a.example.com"))
-	results, err := r.Objects(pods, "shop").DeleteWholeCollection(r.ctx, nil)
+	results, err := r.Resource(pods, "shop").DeleteEverything(r.ctx)
 	if err != nil || len(results) != 1 {
 		t.Fatalf("deleted %v, %v", results, err)
 	}
@@ -200,6 +199,6 @@ func TestUninitializedGo(t *testing.T) {
 	r.create(pods, "shop", below)
 	r.delete(deployments, "shop", "web", "")
 	testkit.WaitFor(t, r.ctx, "the end of what waited", func() bool {
-		return r.listed(r.Objects(pods, "shop").IncludeUninitialized(), client.ListOptions{}) == "[]"
+		return r.listed(r.Resource(pods, "shop"), client.IncludeUninitialized(true)) == "[]"
 	})
 }

@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-var foreground = &client.DeleteOptions{PropagationPolicy: lifecycle.Foreground}
+var foreground = client.Foreground
 
 // planned creates a deployment above a replicaset above pods, of which the first
 // has a finalizer that nobody answers.
@@ -33,7 +32,7 @@ func (r *realm) planned(podNames ...string) *coppicev1.Object {
 
 func (r *realm) plan(names ...string) *client.Plan {
 	r.t.Helper()
-	p, err := r.Objects(deployments, "shop").Plan(r.ctx, names, foreground, 0)
+	p, err := r.Resource(deployments, "shop").Plan(r.ctx, names, foreground)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func (r *realm) plan(names ...string) *client.Plan {
 // revision is the realm's.
 func (r *realm) revision() uint64 {
 	r.t.Helper()
-	page, err := r.Objects(pods, "shop").Page(r.ctx, client.ListOptions{}, "")
+	page, err := r.Resource(pods, "shop").ListPage(r.ctx)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -64,19 +63,19 @@ func TestPlanned(t *testing.T) {
 	if again := r.plan("web"); again.GetPlan() != p.GetPlan() {
 		t.Errorf("the plan was %s, and then %s", p.GetPlan(), again.GetPlan())
 	}
-	if _, err := r.Objects(pods, "shop").Resolve(r.ctx, []string{"a"}, client.GraphOptions{Owners: true}); err != nil {
+	if _, err := r.Resource(pods, "shop").Resolve(r.ctx, []string{"a"}, client.FollowOwners(true)); err != nil {
 		t.Fatal(err)
 	}
 	// S13: neither a plan nor an explanation has a revision.
 	if after := r.revision(); after != before {
 		t.Errorf("the revision was %d, and then %d", before, after)
 	}
-	results, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, p.GetPlan())
-	if err != nil || len(results) != 1 || results[0].Code != 202 {
+	results, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
+	if err != nil || len(results) != 1 || results[0].State != client.Pending {
 		t.Fatalf("%v, %v", results, err)
 	}
 	r.gone(pods, "shop", "b")
-	if _, err := r.Objects(pods, "shop").Delete(r.ctx, "a", nil); err != nil {
+	if _, err := r.Resource(pods, "shop").Delete(r.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	// What remains of the plan is another plan.
@@ -96,9 +95,9 @@ func TestPlanChanged(t *testing.T) {
 	late.Metadata.OwnerReferences[0].BlockOwnerDeletion = nil
 	r.create(pods, "shop", late)
 	for _, name := range []string{p.GetPlan(), p.GetHash()} {
-		_, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, name)
+		_, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(name))
 		var e *client.Error
-		if !asError(err, &e) || e.Reason != client.Conflict || len(e.Causes) == 0 {
+		if !asError(err, &e) || e.Reason != client.ErrConflict || len(e.Causes) == 0 {
 			t.Fatalf("with plan %s: %v", name, err)
 		}
 		if e.Causes[0].Field != "pods/late (shop)" {
@@ -109,7 +108,7 @@ func TestPlanChanged(t *testing.T) {
 	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("it was done all the same: %v", m)
 	}
-	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, r.plan("web").GetPlan()); err != nil {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(r.plan("web").GetPlan())); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,10 +127,10 @@ func TestPlanOfSeveral(t *testing.T) {
 	if c := both.GetCounts(); c.GetRemoved() != 3 {
 		t.Errorf("of both: %v", c)
 	}
-	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, both.GetPlan()); !errors.Is(err, client.Conflict) {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(both.GetPlan())); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("one, with the plan of both: %v", err)
 	}
-	if _, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web", "api"}, foreground, both.GetPlan()); err != nil {
+	if _, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web", "api"}, foreground, client.ByPlan(both.GetPlan())); err != nil {
 		t.Error(err)
 	}
 	r.gone(pods, "shop", "shared")
@@ -140,17 +139,17 @@ func TestPlanOfSeveral(t *testing.T) {
 func TestPlanRefused(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	_, err := r.Objects(deployments, "shop").Plan(r.ctx, []string{"nope"}, nil, 0)
-	if !errors.Is(err, client.NotFound) {
+	_, err := r.Resource(deployments, "shop").Plan(r.ctx, []string{"nope"})
+	if !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("what is not there: %v", err)
 	}
-	_, err = r.Objects(deployments, "shop").Plan(r.ctx, nil, nil, 0)
-	if !errors.Is(err, client.BadRequest) {
+	_, err = r.Resource(deployments, "shop").Plan(r.ctx, nil)
+	if !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("nothing: %v", err)
 	}
 	r.create(deployments, "shop", named("web"))
-	_, err = r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, nil, "nonsense")
-	if !errors.Is(err, client.BadRequest) {
+	_, err = r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, client.ByPlan("nonsense"))
+	if !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("no plan: %v", err)
 	}
 	reply := r.request("plan", "apps.deployments.shop", `{"delete": {"names": ["web"], "options": {"propagationPolicy": "Foreground"}}}`)
@@ -182,9 +181,9 @@ func TestLargePlan(t *testing.T) {
 	if len(p.GetObjects()) != n+1 || p.GetCounts().GetRemovedLater() != n+1 {
 		t.Fatalf("the plan has %d objects, and counts %v", len(p.GetObjects()), p.GetCounts())
 	}
-	_, err := r.Objects(deployments, "shop").DeletePlanned(r.ctx, []string{"web"}, foreground, p.GetPlan())
+	_, err := r.Resource(deployments, "shop").DeleteBatch(r.ctx, []string{"web"}, foreground, client.ByPlan(p.GetPlan()))
 	var e *client.Error
-	if !asError(err, &e) || e.Reason != client.TooLarge {
+	if !asError(err, &e) || e.Reason != client.ErrRequestEntityTooLarge {
 		t.Fatalf("the writer was asked to plan %d objects: %v", n, err)
 	}
 	contains(t, "the refusal", e.Message, "400 objects", "nothing was done")

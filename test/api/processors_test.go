@@ -31,7 +31,7 @@ func TestProcessors(t *testing.T) {
 				r.create(pods, "shop", named(held, a, c))
 				gone, stay = append(gone, both), append(stay, held)
 			}
-			told, ready := r.watched(r.Objects(pods, "shop"), client.WatchOptions{})
+			told, ready := r.watched(r.Resource(pods, "shop"), client.WatchOptions{})
 			testkit.Receive(t, r.ctx, "the first state", ready)
 			r.delete(deployments, "shop", "a", "Foreground")
 			r.delete(deployments, "shop", "b", "Background")

@@ -111,17 +111,17 @@ func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
 // create creates an object with the SDK.
 func (r *realm) create(resource client.Resource, namespace string, o *coppicev1.Object) *coppicev1.Object {
 	r.t.Helper()
-	result, err := r.Objects(resource, namespace).Create(r.ctx, o, client.WriteOptions{})
+	result, err := r.Resource(resource, namespace).Create(r.ctx, o)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return result.Object
+	return result
 }
 
 func named(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
 	for _, owner := range owners {
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, true))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
 	}
 	return o
 }
@@ -130,15 +130,15 @@ func named(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 func (r *realm) gone(resource client.Resource, namespace, name string) {
 	r.t.Helper()
 	testkit.WaitFor(r.t, r.ctx, fmt.Sprintf("the end of %s/%s", resource, name), func() bool {
-		_, err := r.Objects(resource, namespace).Get(r.ctx, name)
-		return errors.Is(err, client.NotFound)
+		_, err := r.Resource(resource, namespace).Get(r.ctx, name)
+		return errors.Is(err, client.ErrNotFound)
 	})
 }
 
 // get returns an object that is there.
 func (r *realm) get(resource client.Resource, namespace, name string) *coppicev1.Object {
 	r.t.Helper()
-	o, err := r.Objects(resource, namespace).Get(r.ctx, name)
+	o, err := r.Resource(resource, namespace).Get(r.ctx, name)
 	if err != nil {
 		r.t.Fatal(err)
 	}

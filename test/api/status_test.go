@@ -12,18 +12,19 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	all := r.Objects(pods, "shop")
-	created, err := all.Create(r.ctx, &coppicev1.Object{
+	all := r.Resource(pods, "shop")
+	var created client.Reply
+	_, err := all.Create(r.ctx, &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod",
 		Metadata: &coppicev1.ObjectMeta{Name: "a", Namespace: "shop", Finalizers: []string{"example.com/hold"}},
-	}, client.WriteOptions{})
+	}, client.ReplyInto(&created))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if created.Revision == 0 || r.Revision() != created.Revision {
 		t.Errorf("the creation names revision %d, the client has seen %d", created.Revision, r.Revision())
 	}
-	deleted, err := all.Delete(r.ctx, "a", nil)
+	deleted, err := all.Delete(r.ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func TestStatus(t *testing.T) {
 	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetSort() != "finalize" {
 		t.Errorf("an object waits for its finalizer: %v", status)
 	}
-	if _, err := all.RemoveFinalizer(r.ctx, "a", "example.com/hold", "", nil); err != nil {
+	if _, err := all.RemoveFinalizer(r.ctx, "a", "example.com/hold"); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WaitFor(t, r.ctx, "the realm to be idle", func() bool {

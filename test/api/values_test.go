@@ -91,9 +91,7 @@ func TestResolveOfNamespace(t *testing.T) {
 	mine := r.create(pods, "shop", named("mine", node))
 	uids := []string{node.GetMetadata().GetUid(), secret.GetMetadata().GetUid(), mine.GetMetadata().GetUid()}
 	for namespace, want := range map[string][]string{"shop": {"mine"}, "secret": {"elsewhere"}, "": {"node", "elsewhere", "mine"}} {
-		reply, err := r.Objects(pods, namespace).ResolveUIDs(r.ctx, uids, client.GraphOptions{
-			Owners: true, Dependents: true, MinRevision: mine.GetMetadata().GetResourceVersion(),
-		})
+		reply, err := r.Resource(pods, namespace).ResolveUIDs(r.ctx, uids, client.FollowOwners(true), client.FollowDependents(true), client.MinRevision(mine.GetMetadata().GetResourceVersion()))
 		if err != nil {
 			t.Fatal(err)
 		}

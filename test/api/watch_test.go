@@ -13,7 +13,7 @@ import (
 )
 
 // watched collects what a watch tells, in a goroutine of its own.
-func (r *realm) watched(o *client.Objects, opts client.WatchOptions) (events <-chan string, ready <-chan struct{}) {
+func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (events <-chan string, ready <-chan struct{}) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
 	told, first := make(chan string, 100), make(chan struct{})
@@ -31,7 +31,7 @@ func (r *realm) watched(o *client.Objects, opts client.WatchOptions) (events <-c
 			case err != nil:
 				told <- "error: " + err.Error()
 			case e.Object != nil:
-				told <- fmt.Sprintf("%s %s", e.Type.String()[len("TYPE_"):], e.Object.GetMetadata().GetName())
+				told <- fmt.Sprintf("%s %s", e.Type, e.Object.GetMetadata().GetName())
 			case !started:
 				started = true
 				close(first)
@@ -53,10 +53,10 @@ func (r *realm) expect(events <-chan string, want ...string) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	label := func(name, value string) {
 		t.Helper()
-		_, err := shop.Patch(r.ctx, name, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, value), nil, client.WriteOptions{})
+		_, err := shop.Patch(r.ctx, name, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, value))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,14 +88,14 @@ func TestWatch(t *testing.T) {
 func TestWatchFromRevision(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	first := r.create(pods, "shop", named("a"))
 	r.create(pods, "shop", named("b"))
 	old, _ := r.watched(shop, client.WatchOptions{FromRevision: first.GetMetadata().GetResourceVersion()})
 	if got := testkit.Receive(t, r.ctx, "a refusal", old); got[:6] != "error:" {
 		t.Fatalf("a watch from before anybody watched tells %q", got)
 	}
-	page, err := shop.Page(r.ctx, client.ListOptions{}, "")
+	page, err := shop.ListPage(r.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestWatchFromRevision(t *testing.T) {
 func TestWatchRemoval(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	shop := r.Objects(pods, "shop")
+	shop := r.Resource(pods, "shop")
 	events := make(chan client.WatchEvent, 10)
 	ready := make(chan struct{})
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -123,7 +123,7 @@ func TestWatchRemoval(t *testing.T) {
 	go func() {
 		defer close(done)
 		first := true
-		for e, err := range shop.Watch(ctx, client.WatchOptions{}) {
+		for e, err := range shop.Watch(ctx) {
 			switch {
 			case err != nil:
 				return
@@ -143,7 +143,7 @@ func TestWatchRemoval(t *testing.T) {
 	last := r.get(pods, "shop", "held")
 	update := proto.Clone(last).(*coppicev1.Object)
 	update.Metadata.Finalizers, update.Metadata.Labels = nil, map[string]string{"app": "web"}
-	if _, err := shop.Update(r.ctx, update, client.WriteOptions{}); err != nil {
+	if _, err := shop.Update(r.ctx, update); err != nil {
 		t.Fatal(err)
 	}
 	r.create(pods, "shop", named("next"))
@@ -153,10 +153,10 @@ func TestWatchRemoval(t *testing.T) {
 	}
 	var types []string
 	for _, e := range told {
-		types = append(types, e.Type.String()+" "+e.Object.GetMetadata().GetName())
+		types = append(types, string(e.Type)+" "+e.Object.GetMetadata().GetName())
 	}
 	// A2.15: marked is not removed, and removed is told once.
-	if got, want := fmt.Sprint(types), "[TYPE_ADDED held TYPE_MODIFIED held TYPE_DELETED held TYPE_ADDED next]"; got != want {
+	if got, want := fmt.Sprint(types), "[ADDED held MODIFIED held DELETED held ADDED next]"; got != want {
 		t.Fatalf("the watch tells %s, want %s", got, want)
 	}
 	removed := proto.Clone(told[2].Object).(*coppicev1.Object)

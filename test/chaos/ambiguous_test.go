@@ -247,7 +247,7 @@ func (a *auditor) checkOutcomes(t *testing.T, commands []command, lists ...[][]o
 		}
 		done := a.commands[c.id]
 		if first.err != nil {
-			if !errors.Is(first.err, client.AlreadyExists) || len(done) > 0 {
+			if !errors.Is(first.err, client.ErrAlreadyExists) || len(done) > 0 {
 				t.Errorf("command %d: %v; in the log it has %d effects", i, first.err, len(done))
 			}
 			continue

@@ -45,7 +45,7 @@ func TestFencing(t *testing.T) {
 	}
 	operations := h.operations(log)
 	t.Logf("%d operations, %d of them with an answer that came late or never; %d commits, %d epochs", len(operations), h.late.Load(), log.sequence, log.epoch)
-	for _, kind := range []client.Reason{"", client.NotFound, client.AlreadyExists, client.Conflict} {
+	for _, kind := range []client.Reason{"", client.ErrNotFound, client.ErrAlreadyExists, client.ErrConflict} {
 		if !slices.ContainsFunc(operations, func(o porcupine.Operation) bool { return o.Output.(told).refusal == kind }) {
 			t.Errorf("no operation has the outcome %q", kind)
 		}

@@ -150,9 +150,9 @@ func (h *history) run(e entry) entry {
 		e.told = told{value: valueOf(o), revision: o.GetMetadata().GetResourceVersion()}
 	case errors.As(err, &refusal):
 		switch refusal.Reason {
-		case client.NotFound, client.AlreadyExists, client.Conflict:
+		case client.ErrNotFound, client.ErrAlreadyExists, client.ErrConflict:
 			e.answered, e.told.refusal = true, refusal.Reason
-		case client.NotReady, client.TooManyRequests, client.Timeout:
+		case client.ErrServiceUnavailable, client.ErrTooManyRequests, client.ErrTimeout:
 		default:
 			h.t.Errorf("%+v: %v", e.ask, err)
 		}

@@ -27,7 +27,7 @@ func load(ctx context.Context, l *ledger, number int) error {
 			func(*coppicev1.Object) command { return creation(configMaps, clients, owner) },
 			func(made *coppicev1.Object) command {
 				return creation(configMaps, clients, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
-					Name: fmt.Sprintf("dependent-%d-%06d", number, i), OwnerReferences: []*coppicev1.OwnerReference{client.OwnerReferenceOf(made, false, true)},
+					Name: fmt.Sprintf("dependent-%d-%06d", number, i), OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(made, client.WithBlockOwnerDeletion(true))},
 				}})
 			},
 			func(*coppicev1.Object) command {

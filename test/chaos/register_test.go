@@ -59,11 +59,11 @@ var registers = porcupine.Model{
 func (r register) step(q ask, a told) (bool, any) {
 	there := r.value != ""
 	switch a.refusal {
-	case client.NotFound:
+	case client.ErrNotFound:
 		return !there && q.verb != bus.VerbCreate, r
-	case client.AlreadyExists:
+	case client.ErrAlreadyExists:
 		return there && q.verb == bus.VerbCreate, r
-	case client.Conflict:
+	case client.ErrConflict:
 		return there && q.verb == bus.VerbUpdate && q.expected != 0 && q.expected != r.revision, r
 	case "":
 	default:

@@ -99,7 +99,7 @@ func (p *planned) left() (owners []string, stays bool) {
 func (p *planned) object() *coppicev1.Object {
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: p.name}}
 	for _, owner := range p.owners {
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner.made, false, true))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner.made, client.WithBlockOwnerDeletion(true)))
 	}
 	return o
 }
@@ -158,7 +158,7 @@ func (s *stage) check(ctx context.Context, c *client.Client) error {
 	}
 	found := 0
 	for _, r := range []client.Resource{deployments, replicaSets, pods} {
-		for o, err := range c.Objects(r, s.ns).List(ctx, client.ListOptions{}) {
+		for o, err := range c.Resource(r, s.ns).List(ctx) {
 			if err != nil {
 				return err
 			}

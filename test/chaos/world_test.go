@@ -156,7 +156,7 @@ func (w *world) cascade(t *testing.T, p *process, o order) {
 func (w *world) verify(t *testing.T) {
 	t.Helper()
 	ctx := testkit.Context(t)
-	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Verify(ctx, nil)
+	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Operations().Verify(ctx)
 	switch {
 	case err != nil:
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func (w *world) settle() {
 	c := client.New(w.nc, client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout/2))
 	// A commit is in the log before it is in the state, which lists are read from.
 	testkit.WaitFor(t, ctx, "the state to have what is in the log", func() bool {
-		page, err := c.Objects(deployments, w.namespace()).Page(ctx, client.ListOptions{Limit: 1}, "")
+		page, err := c.Resource(deployments, w.namespace()).ListPage(ctx, client.Limit(1))
 		return err == nil && page.Revision >= w.log.revision
 	})
 	for _, s := range w.stages {

@@ -302,11 +302,11 @@ func (b *background) says(t *testing.T, pattern string) []string {
 // ensure has an object be there, that is not being deleted.
 func (p *player) ensure(t *testing.T, r client.Resource, o *coppicev1.Object) {
 	t.Helper()
-	objects := p.admin.Objects(r, "shop")
+	objects := p.admin.Resource(r, "shop")
 	testkit.WaitFor(t, p.ctx, "an object to be there", func() bool {
-		created, err := objects.Create(p.ctx, o, client.WriteOptions{})
+		created, err := objects.Create(p.ctx, o)
 		if err == nil {
-			p.objects[r.Plural] = created.Object
+			p.objects[r.Plural] = created
 			return true
 		}
 		is, getErr := objects.Get(p.ctx, o.GetMetadata().GetName())
@@ -314,7 +314,7 @@ func (p *player) ensure(t *testing.T, r client.Resource, o *coppicev1.Object) {
 		case getErr == nil && is.GetMetadata().GetDeletionTimestamp() == nil:
 			p.objects[r.Plural] = is
 			return true
-		case getErr == nil, errors.Is(getErr, client.NotFound):
+		case getErr == nil, errors.Is(getErr, client.ErrNotFound):
 			return false
 		}
 		t.Fatal(err, getErr)
@@ -341,7 +341,7 @@ func calledPod(t *testing.T, p *player) {
 		return
 	}
 	p.ensure(t, pods, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{bus.ExampleFinalizer}}})
-	if _, err := p.admin.Objects(pods, "shop").Delete(p.ctx, "web-1", nil); err != nil {
+	if _, err := p.admin.Resource(pods, "shop").Delete(p.ctx, "web-1", nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -349,8 +349,8 @@ func calledPod(t *testing.T, p *player) {
 func podGone(t *testing.T, p *player, _ string) {
 	t.Helper()
 	testkit.WaitFor(t, p.ctx, "the pod to be removed", func() bool {
-		_, err := p.admin.Objects(pods, "shop").Get(p.ctx, "web-1")
-		return errors.Is(err, client.NotFound)
+		_, err := p.admin.Resource(pods, "shop").Get(p.ctx, "web-1")
+		return errors.Is(err, client.ErrNotFound)
 	})
 }
 

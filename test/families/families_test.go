@@ -121,7 +121,7 @@ func start(t *testing.T) *client.Client {
 	}
 	r := client.New(nc, client.WithActor("families"))
 	go func() {
-		served <- r.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
+		served <- r.RunFinalizer(ctx, lifecycletest.ServedFinalizer, func(context.Context, *client.Call) error { return nil })
 	}()
 	return r
 }
@@ -147,8 +147,8 @@ func (p *played) play(ctx context.Context) error {
 	}
 	root := p.family.Members[p.family.Root]
 	objects := p.objects(root)
-	options := &client.DeleteOptions{PropagationPolicy: p.family.Policy}
-	plan, err := objects.Plan(ctx, []string{root.Name}, options, p.realm.Revision())
+	options := client.PropagationPolicy(p.family.Policy)
+	plan, err := objects.Plan(ctx, []string{root.Name}, options, client.MinRevision(p.realm.Revision()))
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (p *played) play(ctx context.Context) error {
 		return err
 	}
 	p.foretold(before)
-	if _, err := objects.DeletePlanned(ctx, []string{root.Name}, options, plan.GetPlan()); err != nil {
+	if _, err := objects.DeleteBatch(ctx, []string{root.Name}, options, client.ByPlan(plan.GetPlan())); err != nil {
 		return err
 	}
 	var is lifecycletest.Settled
@@ -179,25 +179,25 @@ func (p *played) play(ctx context.Context) error {
 	return nil
 }
 
-func (p *played) objects(m lifecycletest.Member) *client.Objects {
-	return p.realm.Objects(client.ParseResource(m.Resource), fmt.Sprintf("family-%d", p.seed))
+func (p *played) objects(m lifecycletest.Member) client.ResourceClient {
+	return p.realm.Resource(client.ParseResource(m.Resource), fmt.Sprintf("family-%d", p.seed))
 }
 
 // create creates the members, and then adds references to later ones.
 func (p *played) create(ctx context.Context) error {
 	uids := make([]string, len(p.family.Members))
 	for i, m := range p.family.Members {
-		created, err := p.objects(m).Create(ctx, p.family.Object(i, uids), client.WriteOptions{})
+		created, err := p.objects(m).Create(ctx, p.family.Object(i, uids))
 		if err != nil {
 			return err
 		}
-		uids[i] = created.Object.GetMetadata().GetUid()
+		uids[i] = created.GetMetadata().GetUid()
 	}
 	for i, m := range p.family.Members {
 		if !p.family.Late(i) {
 			continue
 		}
-		if _, err := p.objects(m).Update(ctx, p.family.Object(i, uids), client.WriteOptions{}); err != nil {
+		if _, err := p.objects(m).Update(ctx, p.family.Object(i, uids)); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (p *played) foretold(before lifecycletest.Settled) {
 		switch o.GetOutcome() {
 		case coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED, coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER:
 			p.said[o.GetName()] = ""
-		case coppicev1.PlanOutcome_PLAN_OUTCOME_HELD:
+		case coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED:
 			p.said[o.GetName()] = "terminating"
 		default:
 			lost[o.GetName()] = o
@@ -275,7 +275,7 @@ func (p *played) left(ctx context.Context) (lifecycletest.Settled, error) {
 			continue
 		}
 		listed[m.Resource] = true
-		for o, err := range p.objects(m).List(ctx, client.ListOptions{}) {
+		for o, err := range p.objects(m).List(ctx) {
 			if err != nil {
 				return nil, err
 			}

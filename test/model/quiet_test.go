@@ -151,10 +151,10 @@ func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list 
 	for _, o := range list {
 		names = append(names, o.name)
 	}
-	objects := client.New(s.w.nc, client.WithActor(s.tag)).Objects(client.Resource{Group: k.Group, Plural: k.Plural}, ns).IncludeUninitialized()
+	objects := client.New(s.w.nc, client.WithActor(s.tag)).Resource(client.Resource{Group: k.Group, Plural: k.Plural}, ns)
 	if ns != "" {
 		var there []string
-		for p, err := range objects.List(ctx, client.ListOptions{}) {
+		for p, err := range objects.List(ctx, client.IncludeUninitialized(true)) {
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list 
 	}
 	var reply *coppicev1.ResolveObjectsReply
 	err := rpc.Retry(ctx, attempt, func(ctx context.Context) (err error) {
-		reply, err = objects.Resolve(ctx, names, client.GraphOptions{MinRevision: m.revision})
+		reply, err = objects.Resolve(ctx, names, client.MinRevision(m.revision))
 		return err
 	})
 	if err != nil {
@@ -230,7 +230,7 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	}
 	say("dependents", n.GetDependents(), len(m.valid(o, false)))
 	say("blocking dependents", n.GetBlockingDependents(), len(m.valid(o, true)))
-	w := n.GetOwed()
+	w := n.GetPending()
 	external := slices.ContainsFunc(o.finalizers, func(f string) bool {
 		return f != orphanFinalizer && f != foregroundFinalizer && f != contentsFinalizer
 	})
@@ -249,7 +249,7 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 		}
 	}
 	say("owed: finish", w.GetFinish(), finish)
-	say("owed: examine", w.GetExamine(), examine)
+	say("owed: examine", w.GetUnexamined(), examine)
 	say("owed: orphan", w.GetOrphan(), now < ended && m.parts(o, ended) && len(m.valid(o, false)) > 0)
 	if len(wrong) == 0 {
 		return ""
@@ -299,7 +299,7 @@ func (s *script) plan(ctx context.Context, words []string) error {
 			Delete: &coppicev1.DeleteRequest{Names: []string{t.name}, Options: &coppicev1.DeleteOptions{PropagationPolicy: parseArguments(words[2:])["policy"]}},
 		}, &reply)
 	})
-	if err != nil && there && !errors.Is(err, client.NotFound) {
+	if err != nil && there && !errors.Is(err, client.ErrNotFound) {
 		return err
 	}
 	return nil

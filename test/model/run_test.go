@@ -266,7 +266,7 @@ func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1
 	case bus.VerbDeleteCollection:
 		return s.deleteCollection(ctx, at, &coppicev1.DeleteCollectionRequest{LabelSelector: it.name, All: it.name == "", Options: options})
 	case bus.VerbRemoveFinalizer:
-		request = &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerHolder{{Name: it.name, Preconditions: pre}}, Reason: "the script says so"}
+		request = &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerTarget{{Name: it.name, Preconditions: pre}}, Reason: "the script says so"}
 	case bus.VerbPatch:
 		request = &coppicev1.PatchRequest{Patches: []*coppicev1.Patch{{Name: it.name, Patch: patchOf(c.resource.group, &it), Preconditions: pre}}, DryRun: c.dry}
 	case bus.VerbImport:

@@ -282,13 +282,13 @@ func (w *world) serve(tb testing.TB, ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := c.RunFinalizer(ctx, servedFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
+		err := c.RunFinalizer(ctx, servedFinalizer, func(context.Context, *client.Call) error { return nil })
 		if err != nil && ctx.Err() == nil {
 			w.fail(err)
 		}
 	})
 	wg.Go(func() {
-		err := c.RunAgent(ctx, client.Resource{Group: "test.example.com", Plural: "engines"}, func(context.Context, *client.Termination) error { return nil }, nil)
+		err := c.RunAgent(ctx, client.Resource{Group: "test.example.com", Plural: "engines"}, func(context.Context, *client.Termination) error { return nil })
 		if err != nil && ctx.Err() == nil {
 			w.fail(err)
 		}
@@ -387,7 +387,7 @@ func (w *world) atRest(tb testing.TB) {
 
 // verify compares the state with a fold of the log (S11).
 func (w *world) verify(ctx context.Context) error {
-	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Verify(ctx, nil)
+	reply, err := client.New(w.nc, client.WithActor(bus.RoleOperator)).Operations().Verify(ctx)
 	if err == nil && reply.GetDifference() != "" {
 		err = fmt.Errorf("S11: the state is not the fold of the log: %s", reply.GetDifference())
 	}

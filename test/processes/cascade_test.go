@@ -80,12 +80,12 @@ func TestProcessesCascade(t *testing.T) {
 func (tr *tree) held() {
 	tr.d.t.Helper()
 	const elsewhere = "warehouse"
-	objects := tr.client.Objects(pods, elsewhere)
-	if _, err := objects.Create(tr.d.ctx, heldObject("held"), client.WriteOptions{}); err != nil {
+	objects := tr.client.Resource(pods, elsewhere)
+	if _, err := objects.Create(tr.d.ctx, heldObject("held")); err != nil {
 		tr.d.t.Fatal(err)
 	}
-	if r, err := objects.Delete(tr.d.ctx, "held", nil); err != nil || r.Code != 202 {
-		tr.d.t.Fatalf("delete: code %d, %v", r.Code, err)
+	if r, err := objects.Delete(tr.d.ctx, "held"); err != nil || r.State != client.Pending {
+		tr.d.t.Fatalf("delete: %+v, %v", r, err)
 	}
 }
 
@@ -111,7 +111,7 @@ func (tr *tree) measured(graph *service) {
 	testkit.WaitFor(t, tr.d.ctx, "the count of what is owed", func() bool {
 		return graph.metrics()[`coppice_graph_owed_rows{realm="default",sort="finalize"}`] == 1
 	})
-	page, err := tr.client.Objects(pods, namespace).Page(tr.d.ctx, client.ListOptions{Limit: 1}, "")
+	page, err := tr.client.Resource(pods, namespace).ListPage(tr.d.ctx, client.Limit(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -34,10 +33,10 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 	const lease = 2 * time.Second
 	writer := d.instance("writer", bus.RoleGraph, "--data", filepath.Join(d.dir, "writer"), "--lease", lease.String())
 	writer.ready()
-	objects := d.application().Objects(configMaps, "shop")
+	objects := d.application().Resource(configMaps, "shop")
 	create := func(name string) {
 		t.Helper()
-		if _, err := objects.Create(d.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}, client.WriteOptions{}); err != nil {
+		if _, err := objects.Create(d.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}

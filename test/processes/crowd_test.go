@@ -17,9 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -47,7 +46,7 @@ func TestWatchesBeginAtOnce(t *testing.T) {
 	d.nats()
 	graph := d.graph()
 	graph.ready()
-	app := d.application().Objects(configMaps, "shop")
+	app := d.application().Resource(configMaps, "shop")
 	const size = 8 << 10
 	count := *crowdMiB << 20 / size
 	for from := 0; from < count; from += 256 {
@@ -55,7 +54,7 @@ func TestWatchesBeginAtOnce(t *testing.T) {
 		for i := range batch {
 			batch[i] = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprintf("c-%05d", from+i), Annotations: map[string]string{"text": strings.Repeat("x", size)}}}
 		}
-		for _, r := range must(app.CreateAll(ctx, batch, client.WriteOptions{}))(t) {
+		for _, r := range must(app.CreateBatch(ctx, batch))(t) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -146,7 +145,7 @@ func watchOnce(ctx context.Context, nc *nats.Conn, m *nats.Msg) (got int, retry 
 				return got, 0, err
 			}
 			if b.GetError() != nil {
-				refusal = lifecycle.ErrorOf(b.GetError())
+				refusal = api.ErrorOf(b.GetError())
 			}
 		}
 		if refusal != nil {

@@ -135,8 +135,8 @@ func (p *purge) purge() {
 func (p *purge) left(prefix string) (names []string) {
 	p.d.t.Helper()
 	for _, r := range []client.Resource{deployments, replicasets, pods} {
-		for o, err := range p.client.Objects(r, namespace).List(p.d.ctx, client.ListOptions{}) {
-			if errors.Is(err, client.UnknownKind) {
+		for o, err := range p.client.Resource(r, namespace).List(p.d.ctx) {
+			if errors.Is(err, client.ErrUnknownKind) {
 				break // it was withdrawn, after its last object
 			}
 			if err != nil {

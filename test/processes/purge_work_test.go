@@ -26,7 +26,7 @@ func (p *purge) halfCollected() {
 	processor.terminate()
 	p.queued("coppice.default.work.>", 0)
 
-	if _, err := p.d.operator().Objects(replicasets, namespace).RemoveFinalizer(p.d.ctx, "second", bus.ExampleFinalizer, "by hand", nil); err != nil {
+	if _, err := p.d.operator().Resource(replicasets, namespace).RemoveFinalizer(p.d.ctx, "second", bus.ExampleFinalizer, client.Note("by hand")); err != nil {
 		p.d.t.Fatal(err)
 	}
 	p.gone("second")
@@ -91,7 +91,7 @@ func (p *purge) youngerKind() {
 // withdraw deletes a kind, which an application may not.
 func (p *purge) withdraw(kind string) {
 	p.d.t.Helper()
-	if _, err := p.d.operator().Objects(client.KindsResource, "").Delete(p.d.ctx, kind, nil); err != nil {
+	if _, err := p.d.operator().Resource(client.KindsResource, "").Delete(p.d.ctx, kind); err != nil {
 		p.d.t.Fatal(err)
 	}
 }
@@ -111,7 +111,7 @@ func (p *purge) externalFinalizer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, nil)
+		ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 	}()
 	p.d.t.Cleanup(func() {
 		cancel()

@@ -59,7 +59,7 @@ func (d *deployment) plant(sets, podsEach, kept int) *tree {
 // remove deletes an object.
 func (d *deployment) remove(c *client.Client, r client.Resource, name, policy string) {
 	d.t.Helper()
-	if _, err := c.Objects(r, namespace).Delete(d.ctx, name, &client.DeleteOptions{PropagationPolicy: policy}); err != nil {
+	if _, err := c.Resource(r, namespace).Delete(d.ctx, name, client.PropagationPolicy(policy)); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -67,7 +67,7 @@ func (d *deployment) remove(c *client.Client, r client.Resource, name, policy st
 func object(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
 	for _, owner := range owners {
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(owner, false, true))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
 	}
 	return o
 }
@@ -86,7 +86,7 @@ func (d *deployment) create(c *client.Client, r client.Resource, objects ...*cop
 	var created []*coppicev1.Object
 	for len(objects) > 0 {
 		n := min(batch, len(objects))
-		results, err := c.Objects(r, namespace).CreateAll(d.ctx, objects[:n], client.WriteOptions{})
+		results, err := c.Resource(r, namespace).CreateBatch(d.ctx, objects[:n])
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func (tr *tree) references() (all []*coppicev1.OwnerReference) {
 // left are the objects of a resource, limit of them at the most.
 func (tr *tree) left(r client.Resource, limit int) []*coppicev1.Object {
 	tr.d.t.Helper()
-	page, err := tr.client.Objects(r, namespace).Page(tr.d.ctx, client.ListOptions{Limit: limit}, "")
+	page, err := tr.client.Resource(r, namespace).ListPage(tr.d.ctx, client.Limit(limit))
 	if err != nil {
 		tr.d.t.Fatal(err)
 	}

@@ -50,9 +50,9 @@ func (i *informer) pause(after int) (paused <-chan struct{}, resume func()) {
 }
 
 // run watches until ctx ends.
-func (i *informer) run(ctx context.Context, objects *client.Objects) {
+func (i *informer) run(ctx context.Context, objects client.ResourceClient) {
 	// Heartbeats come every five seconds.
-	for e, err := range objects.Watch(ctx, client.WatchOptions{Silence: 6 * time.Second}) {
+	for e, err := range objects.Watch(ctx, client.IdleTimeout(6*time.Second)) {
 		if err != nil {
 			i.t.Errorf("the watch ended: %v", err)
 			return
@@ -80,17 +80,17 @@ func (i *informer) apply(e client.WatchEvent) (resume <-chan struct{}) {
 	key := m.GetNamespace() + "/" + m.GetName()
 	was, had := i.cache[key]
 	switch e.Type {
-	case coppicev1.WatchEvent_TYPE_ADDED:
+	case client.Added:
 		if had {
 			i.t.Errorf("%s is added, and was there", key)
 		}
 		i.cache[key] = version(e.Object)
-	case coppicev1.WatchEvent_TYPE_MODIFIED:
+	case client.Modified:
 		if uid, _, _ := strings.Cut(was, "@"); uid != m.GetUid() {
 			i.t.Errorf("%s with uid %s is modified, and %q was there", key, m.GetUid(), was)
 		}
 		i.cache[key] = version(e.Object)
-	case coppicev1.WatchEvent_TYPE_DELETED:
+	case client.Deleted:
 		if uid, _, _ := strings.Cut(was, "@"); uid != m.GetUid() {
 			i.t.Errorf("%s with uid %s is deleted, and %q was there", key, m.GetUid(), was)
 		}
@@ -108,9 +108,9 @@ func version(o *coppicev1.Object) string {
 }
 
 // agrees reports whether the cache is what a list returns.
-func (i *informer) agrees(ctx context.Context, objects *client.Objects) bool {
+func (i *informer) agrees(ctx context.Context, objects client.ResourceClient) bool {
 	list := map[string]string{}
-	for o, err := range objects.List(ctx, client.ListOptions{}) {
+	for o, err := range objects.List(ctx) {
 		if err != nil {
 			i.t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestProcessesWatch(t *testing.T) {
 		return g
 	}
 	graph := begin()
-	app := d.application().Objects(configMaps, "shop")
+	app := d.application().Resource(configMaps, "shop")
 	name := func(i int) string { return fmt.Sprintf("c-%05d", i) }
 	object := func(i int, text string) *coppicev1.Object {
 		return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name(i), Annotations: map[string]string{"text": text}}}
@@ -153,7 +153,7 @@ func TestProcessesWatch(t *testing.T) {
 		for i := range batch {
 			batch[i] = object(from+i, strings.Repeat("x", size))
 		}
-		for _, r := range must(app.CreateAll(d.ctx, batch, client.WriteOptions{}))(t) {
+		for _, r := range must(app.CreateBatch(d.ctx, batch))(t) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -167,7 +167,7 @@ func TestProcessesWatch(t *testing.T) {
 		for range 100 {
 			names = append(names, name(random.IntN(next)))
 		}
-		must(app.DeleteAll(ctx, names, nil))(t)
+		must(app.DeleteBatch(ctx, names))(t)
 		var again []*coppicev1.Object
 		for _, n := range names[:30] {
 			again = append(again, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: n}})
@@ -176,12 +176,12 @@ func TestProcessesWatch(t *testing.T) {
 			again = append(again, object(next, "new"))
 			next++
 		}
-		must(app.CreateAll(ctx, again, client.WriteOptions{}))(t)
+		must(app.CreateBatch(ctx, again))(t)
 		var updates []*coppicev1.Object
 		for range 30 {
 			updates = append(updates, object(random.IntN(next), "updated"))
 		}
-		must(app.UpdateAll(ctx, updates, client.WriteOptions{}))(t)
+		must(app.UpdateBatch(ctx, updates))(t)
 	}
 	for round := range 3 {
 		ctx := testkit.Context(t)

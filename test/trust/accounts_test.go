@@ -28,13 +28,13 @@ func TestAccounts(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for e, err := range c.Objects(secrets, "shop").Watch(watching, client.WatchOptions{}) {
+		for e, err := range c.Resource(secrets, "shop").Watch(watching) {
 			if err == nil && e.Object != nil {
 				events <- e
 			}
 		}
 	}()
-	owner, err := c.Objects(secrets, "shop").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}}, client.WriteOptions{})
+	owner, err := c.Resource(secrets, "shop").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +42,17 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("the watch delivers %v", e)
 	}
 	dependent := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
-		Name: "dependent", OwnerReferences: []*coppicev1.OwnerReference{client.OwnerReferenceOf(owner.Object, false, true)},
+		Name: "dependent", OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))},
 	}}
-	if _, err := c.Objects(secrets, "shop").Create(r.ctx, dependent, client.WriteOptions{}); err != nil {
+	if _, err := c.Resource(secrets, "shop").Create(r.ctx, dependent); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Objects(secrets, "shop").Delete(r.ctx, "owner", &client.DeleteOptions{PropagationPolicy: "Foreground"}); err != nil {
+	if _, err := c.Resource(secrets, "shop").Delete(r.ctx, "owner", client.Foreground); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WaitFor(t, r.ctx, "the cascade", func() bool {
-		_, err := c.Objects(secrets, "shop").Get(r.ctx, "owner")
-		return errors.Is(err, client.NotFound)
+		_, err := c.Resource(secrets, "shop").Get(r.ctx, "owner")
+		return errors.Is(err, client.ErrNotFound)
 	})
 	stop()
 	testkit.Receive(t, r.ctx, "the end of the watch", ended)

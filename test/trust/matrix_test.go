@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -143,7 +142,7 @@ func (r *realm) world(js jetstream.JetStream) world {
 		}
 		w.streams[info.Config.Name] = state
 	}
-	for _, err := range r.owner.Objects(secrets, "prod").List(r.ctx, client.ListOptions{}) {
+	for _, err := range r.owner.Resource(secrets, "prod").List(r.ctx) {
 		if err != nil {
 			r.t.Fatal(err)
 		}

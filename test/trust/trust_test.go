@@ -54,7 +54,7 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 	r.owner = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	for i := range 10 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("s", i)}}
-		if _, err := r.owner.Objects(secrets, "prod").Create(r.ctx, o, client.WriteOptions{}); err != nil {
+		if _, err := r.owner.Resource(secrets, "prod").Create(r.ctx, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,12 +88,12 @@ func (r *realm) unharmed(fences ...func()) {
 		for _, f := range fences {
 			f()
 		}
-		if _, err := r.owner.Objects(secrets, "elsewhere").DeleteWholeCollection(r.ctx, nil); err != nil {
+		if _, err := r.owner.Resource(secrets, "elsewhere").DeleteEverything(r.ctx); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	n := 0
-	for _, err := range r.owner.Objects(secrets, "prod").List(r.ctx, client.ListOptions{}) {
+	for _, err := range r.owner.Resource(secrets, "prod").List(r.ctx) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	fence := func() {
-		if _, err := reader.Objects(secrets, "nowhere").Page(r.ctx, client.ListOptions{}, ""); err != nil {
+		if _, err := reader.Resource(secrets, "nowhere").ListPage(r.ctx); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -121,7 +121,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 			var wg sync.WaitGroup
 			synced, events, commits := make(chan struct{}, 100), make(chan string, 100), make(chan uint64, 100)
 			wg.Go(func() {
-				for e, err := range reader.Objects(secrets, "new").Watch(ctx, client.WatchOptions{}) {
+				for e, err := range reader.Resource(secrets, "new").Watch(ctx) {
 					switch {
 					case err != nil:
 						t.Errorf("the watch ended: %v", err)
@@ -133,7 +133,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				for c, err := range log.Read(ctx, client.LogRange{From: last + 1, Follow: true}) {
+				for c, err := range log.Read(ctx, client.FromSequence(last+1), client.Follow(true)) {
 					if err != nil {
 						t.Errorf("the log ended: %v", err)
 						return
@@ -145,7 +145,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 			begun := time.Now()
 			for i := 0; i < 20 || time.Since(begun) < 500*time.Millisecond; i++ {
 				name := fmt.Sprint("n", i)
-				if _, err := r.owner.Objects(secrets, "new").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}, client.WriteOptions{}); err != nil {
+				if _, err := r.owner.Resource(secrets, "new").Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}); err != nil {
 					t.Fatal(err)
 				}
 				if got := testkit.Receive(t, r.ctx, "the creation of "+name, events); got != name {

@@ -90,14 +90,14 @@ func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
 	answering, cancel := context.WithCancel(ctx)
 	answered := make(chan error, 1)
 	go func() {
-		answered <- c.d.Client.RunFinalizer(answering, finalizer, func(context.Context, *client.Call) error { return nil }, &client.FinalizerOptions{Concurrency: 64})
+		answered <- c.d.Client.RunFinalizer(answering, finalizer, func(context.Context, *client.Call) error { return nil }, client.Concurrency(64))
 	}()
 	stop = func() error {
 		cancel()
 		return <-answered
 	}
 	err = poll.Until(ctx, func() (bool, error) {
-		reply, err := c.d.Client.Consumers(ctx, []string{finalizer}, nil)
+		reply, err := c.d.Client.Operations().Consumers(ctx, client.OfFinalizers{finalizer})
 		return err == nil && reply.GetConsumers()[0].GetExists(), err
 	})
 	if err != nil {
@@ -111,8 +111,8 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	deployments := c.d.Client.Objects(deployments, c.namespace)
-	if _, err := deployments.Delete(ctx, c.root.GetMetadata().GetName(), &client.DeleteOptions{PropagationPolicy: c.policy}); err != nil {
+	deployments := c.d.Client.Resource(deployments, c.namespace)
+	if _, err := deployments.Delete(ctx, c.root.GetMetadata().GetName(), client.PropagationPolicy(c.policy)); err != nil {
 		return err
 	}
 	// It was over when a list, which takes its time, shows that it was. What
@@ -171,12 +171,12 @@ func (c *cascade) await(ctx context.Context) error {
 		if idle, err := idle(); err != nil || !idle {
 			return false, err
 		}
-		_, err := c.d.Client.Objects(deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
-		if !errors.Is(err, client.NotFound) {
+		_, err := c.d.Client.Resource(deployments, c.namespace).Get(ctx, c.root.GetMetadata().GetName())
+		if !errors.Is(err, client.ErrNotFound) {
 			return false, err
 		}
 		if c.policy != orphan {
-			page, err := c.d.Client.Objects(pods, c.namespace).Page(ctx, client.ListOptions{LabelSelector: fate + "=" + collected, Limit: 1}, "")
+			page, err := c.d.Client.Resource(pods, c.namespace).ListPage(ctx, client.LabelSelector(fate+"="+collected), client.Limit(1))
 			if err != nil || len(page.Objects) > 0 {
 				return false, err
 			}
@@ -189,7 +189,7 @@ func (c *cascade) await(ctx context.Context) error {
 // just the references that should be left.
 func (c *cascade) check(ctx context.Context) error {
 	left := 0
-	for o, err := range c.d.Client.Objects(pods, c.namespace).List(ctx, client.ListOptions{}) {
+	for o, err := range c.d.Client.Resource(pods, c.namespace).List(ctx) {
 		if err != nil {
 			return err
 		}
@@ -225,11 +225,11 @@ func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
 	want := c.f.n - c.f.survivors()
 	after := make([]time.Duration, 0, want)
 	sequence := m.firstSequence()
-	for commit, err := range log.Follow(ctx, sequence) {
+	for commit, err := range log.Read(ctx, client.FromSequence(max(sequence, 1)), client.Follow(true)) {
 		if err != nil {
 			return err
 		}
-		for _, e := range client.Events(commit, func(string, string) string { return "" }) {
+		for _, e := range client.Events(commit.Commit, func(string, string) string { return "" }) {
 			if e.Namespace == c.namespace && e.Type == "ObjectDeleted" && e.Name != c.root.GetMetadata().GetName() {
 				if e.Cause == 0 && e.Verb != bus.VerbRemoveFinalizer {
 					return fmt.Errorf("wrong outcome: pod %s was removed without a cause", e.Name)

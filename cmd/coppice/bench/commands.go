@@ -23,14 +23,14 @@ type Create struct {
 // Run makes the objects.
 func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if b.Apart {
-		d.Client = client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor(d.Client.Actor()), client.WithApart())
+		d.Client = client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor(d.Client.Actor()), client.WithoutBatching())
 	}
-	return commands{"create", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
+	return commands{"create", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
 		if len(list) == 1 {
-			_, err := objects.Create(ctx, list[0], client.WriteOptions{})
+			_, err := objects.Create(ctx, list[0])
 			return err
 		}
-		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+		return firstError(objects.CreateBatch(ctx, list))
 	}, nil)
 }
 
@@ -39,13 +39,13 @@ type Update struct{ Objects, Callers, Batch int }
 
 // Run makes the objects, and updates each of them once.
 func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	return commands{"update", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
+	return commands{"update", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
 		for _, o := range list {
 			o.Metadata.Labels["updated"] = "yes"
 		}
-		return firstError(objects.UpdateAll(ctx, list, client.WriteOptions{}))
-	}, func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error {
-		return firstError(objects.CreateAll(ctx, list, client.WriteOptions{}))
+		return firstError(objects.UpdateBatch(ctx, list))
+	}, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
+		return firstError(objects.CreateBatch(ctx, list))
 	})
 }
 
@@ -56,7 +56,7 @@ type commands struct {
 	objects, callers, batch int
 }
 
-type call func(ctx context.Context, objects *client.Objects, list []*coppicev1.Object) error
+type call func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error
 
 // run measures calls. What prepare does with the same objects is not measured.
 func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call) (*Result, error) {
@@ -151,7 +151,7 @@ func (b commands) each(ctx context.Context, d *Deployment, what string, names []
 // count checks how many objects a list shows.
 func (d *Deployment) count(ctx context.Context, namespace string, want int) error {
 	n := 0
-	for _, err := range d.Client.Objects(pods, namespace).List(ctx, client.ListOptions{}) {
+	for _, err := range d.Client.Resource(pods, namespace).List(ctx) {
 		if err != nil {
 			return err
 		}

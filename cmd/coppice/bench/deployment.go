@@ -198,7 +198,7 @@ func (d *Deployment) awaitProcesses(ctx context.Context) error {
 				return false, err
 			}
 		}
-		reply, err := d.Client.Consumers(ctx, nil, nil)
+		reply, err := d.Client.Operations().Consumers(ctx)
 		if err != nil {
 			return false, nil //nolint:nilerr // not there yet
 		}

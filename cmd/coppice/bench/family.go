@@ -83,7 +83,7 @@ func identityOf(o *coppicev1.Object) identity {
 
 // member is the manifest of one below the root. ids are those of its owners.
 func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *coppicev1.Object {
-	owner := client.OwnerReferenceOf(root, true, true)
+	owner := client.NewOwnerReference(root, client.WithController(true), client.WithBlockOwnerDeletion(true))
 	if p := f.owner(i); p != 0 {
 		owner.ApiVersion, owner.Kind, owner.Name, owner.Uid = "v1", "Pod", ids[p].name, ids[p].uid
 	}
@@ -91,7 +91,7 @@ func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *
 	switch {
 	case survivor(i):
 		o.Metadata.Labels[fate] = kept
-		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.OwnerReferenceOf(keeper, false, true))
+		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(keeper, client.WithBlockOwnerDeletion(true)))
 	case holder(i):
 		o.Metadata.Finalizers = []string{finalizer}
 	}
@@ -103,7 +103,7 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 	if f.generations == nil {
 		return f.bring(ctx, d, namespace, root, keeper)
 	}
-	objects := d.Client.Objects(pods, namespace)
+	objects := d.Client.Resource(pods, namespace)
 	last := f.generations[len(f.generations)-2]
 	ids := make([]identity, last) // of all but the last generation
 	for g := range len(f.generations) - 1 {
@@ -113,7 +113,7 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 			for i := first + from; i < first+to; i++ {
 				list = append(list, f.member(i, ids, root, keeper))
 			}
-			results, err := objects.CreateAll(ctx, list, client.WriteOptions{})
+			results, err := objects.CreateBatch(ctx, list)
 			if err := firstError(results, err); err != nil || first == last {
 				return err
 			}
@@ -131,7 +131,7 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 // bring imports the members: their uids are known beforehand, so that it takes
 // no round trip for each generation.
 func (f *family) bring(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
-	objects := d.Client.Objects(pods, namespace)
+	objects := d.Client.Resource(pods, namespace)
 	session := "bench-" + randomName()
 	ids := make([]identity, f.n+1)
 	for i := range ids {
@@ -144,10 +144,10 @@ func (f *family) bring(ctx context.Context, d *Deployment, namespace string, roo
 			o.Metadata.Name, o.Metadata.Uid = ids[i].name, ids[i].uid
 			list = append(list, o)
 		}
-		return firstError(objects.ImportAll(ctx, session, list, false, client.WriteOptions{}))
+		return firstError(objects.ImportBatch(ctx, session, list))
 	})
 	if err != nil {
 		return err
 	}
-	return firstError(objects.ImportAll(ctx, session, nil, true, client.WriteOptions{}))
+	return firstError(objects.ImportBatch(ctx, session, nil, client.CloseSession(true)))
 }

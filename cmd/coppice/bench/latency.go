@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/coppice-gc/coppice/client"
 )
 
 // Latency is one client that makes one object after the other.
@@ -51,7 +49,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	for range b.Objects {
 		o := p.dependent()
 		start := time.Now()
-		if _, err := p.objects.Create(ctx, o, client.WriteOptions{}); err != nil {
+		if _, err := p.objects.Create(ctx, o); err != nil {
 			return nil, err
 		}
 		commands = append(commands, time.Since(start))

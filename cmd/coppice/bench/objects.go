@@ -44,15 +44,15 @@ const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3"
 
 // createOwner makes an object that owns others.
 func createOwner(ctx context.Context, c *client.Client, namespace string) (*coppicev1.Object, error) {
-	r, err := c.Objects(deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}}, client.WriteOptions{})
-	return r.Object, err
+	r, err := c.Resource(deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}})
+	return r, err
 }
 
 // place is a namespace of its own, with an object that owns what is made there.
 type place struct {
 	namespace string
 	owner     *coppicev1.Object
-	objects   *client.Objects
+	objects   client.ResourceClient
 	sample    *sample
 }
 
@@ -84,14 +84,14 @@ func (d *Deployment) check(ctx context.Context, p place) error {
 func (d *Deployment) place(ctx context.Context) (p place, err error) {
 	p.namespace = "bench-" + randomName()
 	p.sample = &sample{}
-	p.objects = d.Client.Objects(pods, p.namespace)
+	p.objects = d.Client.Resource(pods, p.namespace)
 	p.owner, err = createOwner(ctx, d.Client, p.namespace)
 	return p, err
 }
 
 // dependent is an object that the owner owns.
 func (p place) dependent() *coppicev1.Object {
-	return dependent(kept, client.OwnerReferenceOf(p.owner, true, true))
+	return dependent(kept, client.NewOwnerReference(p.owner, client.WithController(true), client.WithBlockOwnerDeletion(true)))
 }
 
 // dependent is an object with two labels, and owned by others.
@@ -143,6 +143,6 @@ func (d *Deployment) populate(ctx context.Context, p place, n int) error {
 			list = append(list, p.dependent())
 		}
 		p.sample.add(list[0].Metadata.Name)
-		return firstError(p.objects.CreateAll(ctx, list, client.WriteOptions{}))
+		return firstError(p.objects.CreateBatch(ctx, list))
 	})
 }

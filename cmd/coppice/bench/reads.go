@@ -38,7 +38,7 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	listed, next := 0, ""
 	for {
 		start := time.Now()
-		page, err := p.objects.Page(ctx, client.ListOptions{Limit: batch}, next)
+		page, err := p.objects.ListPage(ctx, client.Limit(batch), client.Continue(next))
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}
 	// All of them watch before it begins: each has been told of something.
 	err = poll.Until(running, func() (bool, error) {
-		_, err := p.objects.Create(ctx, p.dependent(), client.WriteOptions{})
+		_, err := p.objects.Create(ctx, p.dependent())
 		return int(w.watching.Load()) == b.Watchers, err
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 				list[i] = p.dependent()
 				w.sent.Store(list[i].GetMetadata().GetName(), time.Now())
 			}
-			return firstError(p.objects.CreateAll(ctx, list, client.WriteOptions{}))
+			return firstError(p.objects.CreateBatch(ctx, list))
 		})
 	})
 	if err := g.Wait(); err != nil {
@@ -127,13 +127,13 @@ type watchers struct {
 }
 
 // watch is the i-th, until it has been told of all.
-func (w *watchers) watch(ctx context.Context, objects *client.Objects, i int) error {
+func (w *watchers) watch(ctx context.Context, objects client.ResourceClient, i int) error {
 	watching := false
-	for e, err := range objects.Watch(ctx, client.WatchOptions{}) {
+	for e, err := range objects.Watch(ctx) {
 		switch {
 		case err != nil:
 			return err
-		case e.Type != coppicev1.WatchEvent_TYPE_ADDED:
+		case e.Type != client.Added:
 			continue
 		}
 		if !watching {

@@ -271,7 +271,7 @@ func (a *aside) populate(ctx context.Context, n int) error {
 // takes longer than what is measured.
 func (a *aside) check(ctx context.Context) error {
 	d, p := a.deployment(), a.place
-	p.objects = d.Client.Objects(pods, p.namespace)
+	p.objects = d.Client.Resource(pods, p.namespace)
 	return d.check(ctx, p)
 }
 

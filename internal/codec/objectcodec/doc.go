@@ -17,7 +17,7 @@ const (
 	requestObjects  = 1
 	requestAtomic   = 2
 	requestDryRun   = 3
-	requestWhole    = 4
+	requestReturn   = 4
 	requestProtocol = 15
 
 	replyResults  = 1

@@ -123,7 +123,7 @@ func TestAgreesWithGeneratedCode(t *testing.T) {
 
 func agreeRequests(t *rapid.T) {
 	m := &coppicev1.ObjectsRequest{
-		Objects: rapid.SliceOfN(object, 0, 3).Draw(t, "objects"), Atomic: rapid.Bool().Draw(t, "atomic"), DryRun: rapid.Bool().Draw(t, "dry run"), Whole: rapid.Bool().Draw(t, "whole"),
+		Objects: rapid.SliceOfN(object, 0, 3).Draw(t, "objects"), Atomic: rapid.Bool().Draw(t, "atomic"), DryRun: rapid.Bool().Draw(t, "dry run"), ReturnObjects: rapid.Bool().Draw(t, "return objects"),
 		Protocol: rapid.Uint32().Draw(t, "protocol"),
 	}
 	agree(t, m, &coppicev1.ObjectsRequest{DryRun: true}, &coppicev1.ObjectsRequest{})

@@ -67,8 +67,8 @@ func (r *reader) request(b []byte, m *coppicev1.ObjectsRequest) {
 			m.Atomic = protowire.DecodeBool(f.value)
 		case requestDryRun<<number | asInt:
 			m.DryRun = protowire.DecodeBool(f.value)
-		case requestWhole<<number | asInt:
-			m.Whole = protowire.DecodeBool(f.value)
+		case requestReturn<<number | asInt:
+			m.ReturnObjects = protowire.DecodeBool(f.value)
 		case requestProtocol<<number | asInt:
 			m.Protocol = uint32(f.value)
 		default:

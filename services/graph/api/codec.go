@@ -91,7 +91,7 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 		data, fail := q.encode(m)
 		switch {
 		case fail != nil:
-			err = &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the reply cannot be encoded: " + fail.Error()}
+			err = &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "the reply cannot be encoded: " + fail.Error()}
 		case len(data) > q.maxPayload-replyMargin:
 			err = errReplyTooLarge()
 		default:
@@ -99,15 +99,15 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 			return
 		}
 	}
-	err = err.Truncated(q.maxError())
+	err = lifecycle.Truncate(err, q.maxError())
 	data, _ := q.encode(err.Status())
 	header := nats.Header{
 		micro.ErrorCodeHeader: []string{strconv.Itoa(int(err.Reason.Code()))},
 		micro.ErrorHeader:     []string{oneLine(err.Message)},
 		bus.HeaderReason:      []string{string(err.Reason)},
 	}
-	if err.Now != 0 {
-		header[bus.HeaderTime] = []string{strconv.FormatInt(err.Now.Time().UnixMilli(), 10)}
+	if !err.ServerTime.IsZero() {
+		header[bus.HeaderTime] = []string{strconv.FormatInt(err.ServerTime.UnixMilli(), 10)}
 	}
 	if err.RetryAfter > 0 {
 		header[bus.HeaderRetryAfter] = []string{strconv.FormatInt(err.RetryAfter.Milliseconds(), 10)}
@@ -116,7 +116,7 @@ func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 }
 
 func errReplyTooLarge() *lifecycle.Error {
-	return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
+	return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 }
 
 // maxError is how many bytes of text an error has at most. Escaped as JSON it may

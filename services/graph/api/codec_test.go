@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -138,7 +139,7 @@ func TestErrorHeaders(t *testing.T) {
 	t.Parallel()
 	b := serve(t, func(_ *server, q *request) {
 		q.answer(nil, &lifecycle.Error{
-			Reason: lifecycle.ReasonOverloaded, Message: "two\nlines\x00", RetryAfter: 1500 * time.Millisecond,
+			Reason: lifecycle.ReasonTooManyRequests, Message: "two\nlines\x00", RetryAfter: 1500 * time.Millisecond,
 			Resource: "pods", Name: "a", Causes: []lifecycle.Cause{{Field: "metadata.name", Message: "no"}},
 		})
 	})
@@ -146,7 +147,7 @@ func TestErrorHeaders(t *testing.T) {
 	if got := m.Header.Get(bus.HeaderRetryAfter); got != "1500" {
 		t.Errorf("retry after %q", got)
 	}
-	refused(t, m, bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "two")
+	refused(t, m, bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "two")
 	if got := m.Header.Get(micro.ErrorHeader); strings.ContainsAny(got, "\n\x00") {
 		t.Errorf("the header has %q", got)
 	}
@@ -154,7 +155,7 @@ func TestErrorHeaders(t *testing.T) {
 	if err := proto.Unmarshal(m.Data, &status); err != nil {
 		t.Fatal(err)
 	}
-	e := lifecycle.ErrorOf(&status)
+	e := api.ErrorOf(&status)
 	if e.Name != "a" || len(e.Causes) != 1 || e.Causes[0].Field != "metadata.name" {
 		t.Errorf("the body is %+v", e)
 	}
@@ -169,7 +170,7 @@ func TestReplyTooLarge(t *testing.T) {
 	if m := b.request(bus.ContentJSON, make([]byte, 32<<10)); m.Header.Get(micro.ErrorCodeHeader) != "" {
 		t.Errorf("what fits is refused: %v", m.Header)
 	}
-	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", lifecycle.ReasonTooLarge, "ask for less")
+	refused(t, b.request(bus.ContentJSON, make([]byte, 63<<10+100)), bus.ContentJSON, "413", lifecycle.ReasonRequestEntityTooLarge, "ask for less")
 }
 
 // An error that does not fit into a message is truncated: the client gets its
@@ -216,7 +217,7 @@ func TestTooManyReads(t *testing.T) {
 		}
 		testkit.Receive(t, b.ctx, "a read to begin", begun)
 	}
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "too many reads")
 	close(release)
 	for range actorReads {
 		if m := testkit.Receive(t, b.ctx, "a reply", replies); m.Header.Get(micro.ErrorCodeHeader) != "" {

@@ -59,8 +59,8 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 	if err == nil {
 		err = q.read(&r)
 	}
-	if err == nil && len(r.GetHolder()) > maxHolder {
-		err = lifecycle.ErrBadRequest("holder: it has %d bytes, at most %d", len(r.GetHolder()), maxHolder)
+	if err == nil && len(r.GetProcess()) > maxHolder {
+		err = lifecycle.ErrBadRequest("process: it has %d bytes, at most %d", len(r.GetProcess()), maxHolder)
 	}
 	if fail := bus.CheckActor(at.Actor); err == nil && fail != nil {
 		err = lifecycle.ErrBadRequest("%v", fail)
@@ -69,7 +69,7 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 		q.answer(nil, err)
 		return
 	}
-	holder := r.GetHolder()
+	holder := r.GetProcess()
 	if holder == "" {
 		holder = at.Actor
 	}
@@ -138,7 +138,7 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 	case list.Err() != nil:
 		return s.jetStream("consumers", list.Err())
 	case own >= maxConsumersActor || all >= maxConsumers:
-		return &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Minute, Message: fmt.Sprintf(
+		return &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Minute, Message: fmt.Sprintf(
 			"actor %q has %d consumers of finalizers and agents, and the realm %d; at most %d and %d; one without pull requests for %s is deleted",
 			actor, own, all, maxConsumersActor, maxConsumers, bus.CallInactive)}
 	}
@@ -147,9 +147,9 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 
 // jetStream is the refusal of what JetStream has not done.
 func (s *server) jetStream(what string, err error) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
+	e := &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
 	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry || errors.Is(err, jetstream.ErrNoStreamResponse) {
-		e.Reason, e.RetryAfter = lifecycle.ReasonNotReady, 250*time.Millisecond
+		e.Reason, e.RetryAfter = lifecycle.ReasonServiceUnavailable, 250*time.Millisecond
 	}
 	return e
 }
@@ -228,7 +228,7 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 
 // fill fills in the state of a consumer that exists.
 func fill(c *coppicev1.ConsumerState, i *jetstream.ConsumerInfo) {
-	c.Exists, c.Holder = true, i.Config.Metadata[bus.MetaHolder]
+	c.Exists, c.Process = true, i.Config.Metadata[bus.MetaHolder]
 	c.Pending, c.Unacknowledged, c.Pulling = i.NumPending, uint64(i.NumAckPending), uint32(i.NumWaiting)
 	for _, at := range []*time.Time{i.Delivered.Last, i.AckFloor.Last} {
 		if at != nil && !at.IsZero() {

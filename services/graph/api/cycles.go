@@ -25,7 +25,7 @@ func (s *writerServer) unreachable(q *request) {
 		return
 	}
 	if !s.looking.TryLock() {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "a search for cycles is under way; try again later", RetryAfter: retrySearch})
 		return
 	}
 	if !s.start(func() {
@@ -45,7 +45,7 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 	for _, members := range found {
 		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
 		if err != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, RetryAfter: retrySearch, Message: err.Error()}
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
 		}
 		reply.Collected += m.(*coppicev1.CyclesReply).GetCollected()
 	}

@@ -57,7 +57,7 @@ func TestFailedState(t *testing.T) {
 	if err := s.Sync(); err == nil {
 		t.Fatal("the state has not failed")
 	}
-	refused(t, read(), "application/protobuf", "503", lifecycle.ReasonNotReady, "try again")
+	refused(t, read(), "application/protobuf", "503", lifecycle.ReasonServiceUnavailable, "try again")
 	if err := rpc.Refusal(read()); !rpc.Retryable(err) {
 		t.Errorf("%v is not retryable", err)
 	}

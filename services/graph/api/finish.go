@@ -67,7 +67,7 @@ func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifec
 		}
 	}
 	if err = errors.Join(err, snap.Err(), snap.Close()); err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "the dependents of owners cannot be examined: " + err.Error() + "; try again"}
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "the dependents of owners cannot be examined: " + err.Error() + "; try again"}
 	}
 	return kept, nil
 }

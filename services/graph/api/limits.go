@@ -58,7 +58,7 @@ const (
 // labelsOf reads a label selector.
 func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 	if len(text) > maxSelector {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: fmt.Sprintf(
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
 			"label_selector: %d bytes; at most %d: select by fewer values, or in several requests", len(text), maxSelector)}
 	}
 	labels, err := selector.Parse(text)
@@ -66,7 +66,7 @@ func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 		return nil, lifecycle.ErrBadRequest("label_selector: %v", err)
 	}
 	if len(labels) > maxRequirements {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: fmt.Sprintf(
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
 			"label_selector: %d requirements; at most %d", len(labels), maxRequirements)}
 	}
 	return labels, nil
@@ -91,7 +91,7 @@ func (s *server) background(q *request, answer func(ctx context.Context) (proto.
 // which it waits; nil for none.
 func (s *server) within(places *admission.Limiter, q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
 	if n := len(q.Data()); n > maxReadRequest {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
 		return
 	}
 	user := q.user()
@@ -123,7 +123,7 @@ func (s *server) overloaded(ctx context.Context) *lifecycle.Error {
 		return s.stopping()
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonOverloaded, RetryAfter: 50 * time.Millisecond,
+		Reason: lifecycle.ReasonTooManyRequests, RetryAfter: 50 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
 	}
 }

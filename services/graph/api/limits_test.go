@@ -33,7 +33,7 @@ func TestSelectorLimits(t *testing.T) {
 		switch {
 		case c.says == "" && (err != nil || len(labels) != maxRequirements):
 			t.Errorf("%d bytes: %v", len(c.selector), err)
-		case c.says != "" && (err == nil || err.Reason != lifecycle.ReasonTooLarge || !strings.Contains(err.Message, c.says)):
+		case c.says != "" && (err == nil || err.Reason != lifecycle.ReasonRequestEntityTooLarge || !strings.Contains(err.Message, c.says)):
 			t.Errorf("%d bytes: %v, want a refusal that says %q", len(c.selector), err, c.says)
 		}
 	}
@@ -91,7 +91,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Receive(t, b.ctx, "a read to begin", begun)
-	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "too many reads")
+	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "too many reads")
 	if !places.Try("another") {
 		t.Error("one actor has taken the places of all")
 	}

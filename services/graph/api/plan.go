@@ -72,9 +72,9 @@ func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.D
 		defer snap.Close()
 		now, err := plan.Compute(ctx, snap, d, on.Ctx.Now, limit)
 		switch {
-		case err != nil && (err.Reason == lifecycle.ReasonTooLarge || err.Reason == lifecycle.ReasonTimeout):
+		case err != nil && (err.Reason == lifecycle.ReasonRequestEntityTooLarge || err.Reason == lifecycle.ReasonTimeout):
 			return &lifecycle.Error{
-				Reason: lifecycle.ReasonTooLarge, Resource: d.Resource, Namespace: d.Namespace,
+				Reason: lifecycle.ReasonRequestEntityTooLarge, Resource: d.Resource, Namespace: d.Namespace,
 				Message: fmt.Sprintf("a deletion is held against its plan up to %d objects and %v; this one takes more, and nothing was done: delete without a plan, or something further down", limit, most),
 			}
 		case err != nil:

@@ -41,7 +41,7 @@ func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Mess
 
 func (s *writerServer) notWriter() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this is not the writer any more; try again", s.Realm),
 	}
 }

@@ -292,7 +292,7 @@ func TestVerifyHeartbeats(t *testing.T) {
 	testkit.Receive(t, r.ctx, "the verification", begun)
 	second := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
 	var refusal *lifecycle.Error
-	if _, _, err := second.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonOverloaded {
+	if _, _, err := second.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
 		t.Errorf("a second verification: %v", err)
 	}
 	if _, more, err := second.next(&coppicev1.VerifyBatch{}); more || err != nil {
@@ -344,7 +344,7 @@ func TestReadersLeave(t *testing.T) {
 		open = append(open, p)
 	}
 	var refusal *lifecycle.Error
-	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonOverloaded {
+	if _, _, err := follow().next(&coppicev1.LogBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
 		t.Fatalf("one reader more than an actor may have: %v", err)
 	}
 	if err := open[0].sub.Unsubscribe(); err != nil {

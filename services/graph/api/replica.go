@@ -110,7 +110,7 @@ func (s *replicaServer) readAtLeast(
 		defer cancel()
 		if err := s.r.Reached(wait, revision); err != nil {
 			return nil, &lifecycle.Error{
-				Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+				Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 				Message: fmt.Sprintf("realm %s: this replica has not reached revision %d yet; try again", s.Realm, revision),
 			}
 		}

@@ -152,17 +152,17 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 		return s.stopping()
 	}
 	if s.State.Failure() == nil {
-		return &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()}
+		return &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()}
 	}
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this process cannot read its state any more, and ends; try again", s.Realm),
 	}
 }
 
 func (s *server) stopping() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason: lifecycle.ReasonNotReady, RetryAfter: 250 * time.Millisecond,
+		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", s.Realm),
 	}
 }

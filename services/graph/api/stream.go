@@ -32,7 +32,7 @@ func (o *sender) send(m proto.Message) error {
 		return err
 	}
 	if len(data) > o.q.maxPayload-replyMargin {
-		return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: fmt.Sprintf("a part of the reply has %d bytes and does not fit into a message", len(data))}
+		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("a part of the reply has %d bytes and does not fit into a message", len(data))}
 	}
 	if len(data) == 0 {
 		return fmt.Errorf("a %s without content would end the reply", m.ProtoReflect().Descriptor().Name())
@@ -76,7 +76,7 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 			}
 		})
 		if err != nil {
-			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
+			q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()})
 			return
 		}
 		defer func() { _ = gone.Unsubscribe() }()
@@ -101,13 +101,13 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 	case errors.As(err, &refusal):
 		return refusal
 	case s.ctx.Err() != nil:
-		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
+		return &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "this replica is shutting down; ask again", RetryAfter: 100 * time.Millisecond}
 	case ctx.Err() != nil:
 		return nil //nolint:nilerr // the client is gone
 	}
 	s.Log.Warn("a streamed reply failed", "realm", s.Realm, "subject", q.Subject(), "error", err)
 	if bus.IsNotReady(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-		return &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
+		return &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
 	}
 	return s.unreadable(err)
 }
@@ -147,7 +147,7 @@ func (u *quota) enter(actor string) (leave func(), err *lifecycle.Error) {
 	defer u.mu.Unlock()
 	if u.open[actor] >= u.each || u.total >= u.of {
 		return nil, &lifecycle.Error{
-			Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second,
+			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
 			Message: fmt.Sprintf("%d %s are open, %d of them as actor %q; at most %d may be, and %d for one actor; close some, or try again later",
 				u.total, u.what, u.open[actor], actor, u.of, u.each),
 		}

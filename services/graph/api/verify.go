@@ -22,7 +22,7 @@ func (s *replicaServer) verify(q *request) {
 		err = q.read(&coppicev1.VerifyRequest{})
 	}
 	if err == nil && !s.verifying.TryLock() {
-		err = &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "a verification is under way; try again later", RetryAfter: time.Second}
+		err = &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "a verification is under way; try again later", RetryAfter: time.Second}
 	}
 	if err != nil {
 		q.answer(nil, err)

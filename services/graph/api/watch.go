@@ -120,7 +120,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		}
 	})
 	if err != nil {
-		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: err.Error()})
+		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()})
 		return
 	}
 	defer func() { _ = gone.Unsubscribe() }()
@@ -155,12 +155,12 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 	var refusal *lifecycle.Error
 	switch {
 	case errors.As(err, &refusal):
-		_ = send(&coppicev1.WatchBatch{Error: refusal.Truncated(q.maxError()).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: lifecycle.Truncate(refusal, q.maxError()).Status()})
 	case ctx.Err() == nil && limited.Err() != nil: // the client watches again
 	case ctx.Err() == nil:
 		s.Log.Warn("watch ended", "realm", s.Realm, "resource", resource(at), "error", err)
-		_ = send(&coppicev1.WatchBatch{Error: s.unreadable(err).Truncated(q.maxError()).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: lifecycle.Truncate(s.unreadable(err), q.maxError()).Status()})
 	case s.ctx.Err() != nil:
-		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "this replica is shutting down; watch again"}).Status()})
+		_ = send(&coppicev1.WatchBatch{Error: (&lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "this replica is shutting down; watch again"}).Status()})
 	}
 }

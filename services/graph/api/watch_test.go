@@ -34,7 +34,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
 			if !places.Try(actor) {
-				return nil, &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, Message: "no place", RetryAfter: time.Second}
+				return nil, &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "no place", RetryAfter: time.Second}
 			}
 			return func() { places.Release(actor) }, nil
 		},
@@ -71,7 +71,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, reply, bus.ContentProtobuf, "429", lifecycle.ReasonOverloaded, "no place")
+		refused(t, reply, bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "no place")
 	}
 	if len(begun) != 0 {
 		t.Errorf("%d watches were begun without a place", len(begun))

@@ -144,7 +144,7 @@ func checkCount(n int, what string) *lifecycle.Error {
 	case n == 0:
 		return lifecycle.ErrBadRequest("the request names no %s", what)
 	case n > maxBatch:
-		return &lifecycle.Error{Reason: lifecycle.ReasonTooLarge, Message: "a request has at most 10,000 objects"}
+		return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "a request has at most 10,000 objects"}
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*reques
 			return err
 		}
 		return s.submit(q, at, &command.Objects{
-			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), Whole: r.GetWhole(),
+			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), Whole: r.GetReturnObjects(),
 			Decide: by(r.GetObjects()),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
@@ -316,7 +316,7 @@ func (s *writerServer) redrive(q *request) {
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.w.Redrive(ctx, &r)
 		if err != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonNotReady, Message: "redrive: " + err.Error()}
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "redrive: " + err.Error()}
 		}
 		return reply, nil
 	})

@@ -78,7 +78,7 @@ func say(c *coppicev1.PlanCounts) string {
 		n    uint32
 		what string
 	}{
-		{c.GetRemoved() + c.GetRemovedLater(), "removes"}, {c.GetHeld(), "marks and does not remove"}, {c.GetOrphaned(), "orphans"},
+		{c.GetRemoved() + c.GetRemovedLater(), "removes"}, {c.GetBlocked(), "marks and does not remove"}, {c.GetOrphaned(), "orphans"},
 		{c.GetStripped(), "strips"}, {c.GetKept(), "keeps"},
 	} {
 		if part.n > 0 {

@@ -33,7 +33,7 @@ type Outcome = coppicev1.PlanOutcome
 const (
 	Removed      = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED
 	RemovedLater = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER
-	Held         = coppicev1.PlanOutcome_PLAN_OUTCOME_HELD
+	Held         = coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED
 	Orphaned     = coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED
 	Stripped     = coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED
 	Kept         = coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT
@@ -64,7 +64,7 @@ type Object struct {
 
 // Holder is who has to do something before an object goes, or why it stays.
 type Holder struct {
-	Type coppicev1.PlanHolder_Type
+	Type coppicev1.PlanBlocker_Type
 	Name string
 	// Owner is the uid of an unknown owner, and Until when it counts as absent.
 	Owner uid.UID
@@ -110,7 +110,7 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 	}
 	r.markOrder()
 	if err := tx.Err(); err != nil {
-		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()}
+		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()}
 	}
 	slices.SortFunc(r.order, func(a, b *Object) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node.Namespace, b.Node.Namespace), cmp.Compare(a.Node.Name, b.Node.Name))
@@ -151,7 +151,7 @@ func (r *run) conclude(o *Object) {
 		for i := range n.Owners {
 			ref := &n.Owners[i]
 			if c := lifecycle.Classify(r.tx, n, ref, r.rules.Now); c.Class == lifecycle.Unknown {
-				o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
+				o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
 			}
 		}
 	}
@@ -181,20 +181,20 @@ func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 	case n.Waiting():
 		count = of.Blocking
 		if examine := lifecycle.OwedBy(v, n.UID, n).Examine; examine > lifecycle.MaxExamined {
-			o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_UNEXAMINED, Count: examine})
+			o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_UNEXAMINED, Count: examine})
 		}
 	}
 	if count > 0 {
-		o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_DEPENDENTS, Count: count})
+		o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_DEPENDENTS, Count: count})
 	}
 	if n.Evicting() {
-		o.hold(Holder{Type: coppicev1.PlanHolder_TYPE_CONTENTS})
+		o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_CONTENTS})
 	}
 }
 
 func tooLarge(max int) *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason:  lifecycle.ReasonTooLarge,
+		Reason:  lifecycle.ReasonRequestEntityTooLarge,
 		Message: fmt.Sprintf("the plan has more than %d objects; plan the deletion of something further down", max),
 	}
 }

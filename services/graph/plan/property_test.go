@@ -168,7 +168,7 @@ func (w *world) check(t *rapid.T, policy string, exactly bool) {
 	said := map[string]bool{}
 	for _, o := range p.Objects {
 		for _, h := range o.Holders {
-			if h.Type == coppicev1.PlanHolder_TYPE_FINALIZER || h.Type == coppicev1.PlanHolder_TYPE_AGENT {
+			if h.Type == coppicev1.PlanBlocker_TYPE_FINALIZER || h.Type == coppicev1.PlanBlocker_TYPE_AGENT {
 				said[o.Node.UID.String()+" "+holder(h)] = true
 			}
 		}

@@ -48,7 +48,7 @@ func (p *Plan) Hash() string {
 // inPlan reports whether the holder stands for other objects of the plan.
 func (h Holder) inPlan() bool {
 	switch h.Type {
-	case coppicev1.PlanHolder_TYPE_DEPENDENTS, coppicev1.PlanHolder_TYPE_CONTENTS, coppicev1.PlanHolder_TYPE_UNEXAMINED:
+	case coppicev1.PlanBlocker_TYPE_DEPENDENTS, coppicev1.PlanBlocker_TYPE_CONTENTS, coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return true
 	}
 	return false
@@ -95,7 +95,7 @@ func (p *Plan) Counts() *coppicev1.PlanCounts {
 		case RemovedLater:
 			c.RemovedLater++
 		case Held:
-			c.Held++
+			c.Blocked++
 		case Orphaned:
 			c.Orphaned++
 		case Stripped:
@@ -137,7 +137,7 @@ func (o *Object) message() *coppicev1.PlannedObject {
 		m.References = lifecycle.Object{Node: &lifecycle.Node{Owners: o.Lost}}.API().GetMetadata().GetOwnerReferences()
 	}
 	for _, h := range o.Holders {
-		m.Holders = append(m.Holders, &coppicev1.PlanHolder{Type: h.Type, Name: h.Name, Until: int64(h.Until), Count: uint32(h.Count)})
+		m.Blockers = append(m.Blockers, &coppicev1.PlanBlocker{Type: h.Type, Name: h.Name, Until: int64(h.Until), Count: uint32(h.Count)})
 	}
 	return m
 }

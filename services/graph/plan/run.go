@@ -70,7 +70,7 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 		}
 		r.revision++
 		if _, err := r.tx.Apply(e, r.revision, nil); err != nil {
-			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternal, Message: "plan: " + err.Error()})
+			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()})
 			return
 		}
 		after := r.tx.Node(e.UID)

@@ -150,11 +150,11 @@ func outcome(o plan.Outcome) string {
 
 func holder(h plan.Holder) string {
 	switch h.Type {
-	case coppicev1.PlanHolder_TYPE_DEPENDENTS:
+	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
 		return fmt.Sprintf("waits for %d", h.Count)
-	case coppicev1.PlanHolder_TYPE_OWNER:
+	case coppicev1.PlanBlocker_TYPE_OWNER:
 		return "unknown owner " + h.Name
-	case coppicev1.PlanHolder_TYPE_FINALIZER:
+	case coppicev1.PlanBlocker_TYPE_FINALIZER:
 		return "finalizer " + h.Name
 	}
 	return strings.ToLower(strings.TrimPrefix(h.Type.String(), "TYPE_"))

@@ -110,13 +110,13 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	if ends := lifecycle.BeginsAfter(g.snap, n); ends > g.o.Now {
 		node.ImportEnds = int64(ends)
 	}
-	owed := func(u uid.UID) *coppicev1.Owed {
+	owed := func(u uid.UID) *coppicev1.ObjectWork {
 		if !requested {
 			return nil
 		}
 		return g.owed(u)
 	}
-	node.Owed = owed(u)
+	node.Pending = owed(u)
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
 	for i := range n.Owners {
@@ -126,7 +126,7 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
 			owner.Why = "the uid belongs to another object, which is not in this namespace"
 		} else {
-			owner.Why, owner.Owed = c.Why(g.snap, n, r), owed(r.UID)
+			owner.Why, owner.Pending = c.Why(g.snap, n, r), owed(r.UID)
 		}
 		node.Owners = append(node.Owners, owner)
 	}
@@ -146,16 +146,16 @@ func (g *grapher) visible(n *lifecycle.Node) bool {
 }
 
 // owed is what has still to happen because of a uid, nil if nothing.
-func (g *grapher) owed(u uid.UID) *coppicev1.Owed {
+func (g *grapher) owed(u uid.UID) *coppicev1.ObjectWork {
 	row, ok := g.snap.Owed(u)
 	if !ok {
 		return nil
 	}
-	o := &coppicev1.Owed{
-		Since: int64(row.Since), Judge: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Examine: row.Examine, Terminate: row.Terminate, Finalize: row.Finalize,
+	o := &coppicev1.ObjectWork{
+		Since: int64(row.Since), Evaluate: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Unexamined: row.Examine, Terminate: row.Terminate, Finalize: row.Finalize,
 	}
 	if at := int64(row.JudgeAt); row.Judge && row.JudgeAt != lifecycle.Never {
-		o.JudgeAt = &at
+		o.EvaluateAt = &at
 	}
 	return o
 }

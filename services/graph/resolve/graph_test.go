@@ -121,16 +121,16 @@ func TestGraphTellsOwed(t *testing.T) {
 	r.Delete("deployments/api", lifecycle.Background)
 	reply := graph(t, r, resolve.GraphOptions{Owners: true}, "web", "b")
 	web, b := reply.GetNodes()[0], reply.GetNodes()[1]
-	if o := web.GetOwed(); !o.GetJudge() || o.JudgeAt == nil || o.GetJudgeAt() != 0 || o.GetSince() != int64(r.Clock) {
+	if o := web.GetPending(); !o.GetEvaluate() || o.EvaluateAt == nil || o.GetEvaluateAt() != 0 || o.GetSince() != int64(r.Clock) {
 		t.Errorf("because of web, which waits, is owed %v", o)
 	}
-	if o := b.GetOwners()[1].GetOwed(); !o.GetJudge() {
+	if o := b.GetOwners()[1].GetPending(); !o.GetEvaluate() {
 		t.Errorf("because of api, which is gone, is owed %v", o)
 	}
-	if o := b.GetOwners()[0].GetOwed(); o != nil || b.GetOwed() != nil {
-		t.Errorf("because of b and rs is owed %v, %v", b.GetOwed(), o)
+	if o := b.GetOwners()[0].GetPending(); o != nil || b.GetPending() != nil {
+		t.Errorf("because of b and rs is owed %v, %v", b.GetPending(), o)
 	}
-	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetOwed() != nil {
+	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetPending() != nil {
 		t.Errorf("rs was not asked for, and is told with %v", rs)
 	}
 }
@@ -191,7 +191,7 @@ func TestGraphOfNamespace(t *testing.T) {
 		}
 	}
 	owner := graph(t, r, in("default"), "stray").GetNodes()[0].GetOwners()[0]
-	if strings.Contains(owner.GetWhy(), "shop") || strings.Contains(owner.GetWhy(), "elsewhere") || owner.GetClass() != lifecycle.Dangling || owner.GetOwed() != nil {
+	if strings.Contains(owner.GetWhy(), "shop") || strings.Contains(owner.GetWhy(), "elsewhere") || owner.GetClass() != lifecycle.Dangling || owner.GetPending() != nil {
 		t.Errorf("in the namespace the owner is %v", owner)
 	}
 	if owner := graph(t, r, both, "stray").GetNodes()[0].GetOwners()[0]; !strings.Contains(owner.GetWhy(), "shop") {

@@ -199,7 +199,7 @@ func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		err := watch.NewHub(7, time.Now, watch.Limits{}).Serve(t.Context(), nil, watch.Target{Resource: "pods", From: 8, Heartbeat: time.Hour})
-		if !errors.Is(err, lifecycle.ReasonNotReady) || !strings.Contains(err.Error(), "has not reached revision 8") {
+		if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !strings.Contains(err.Error(), "has not reached revision 8") {
 			t.Errorf("got %v", err)
 		}
 	})

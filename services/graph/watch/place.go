@@ -67,7 +67,7 @@ func (h *Hub) admit(in *interest, t *Target) (*place, error) {
 
 // tooMany is the refusal of one watch more.
 func (h *Hub) tooMany(actor string) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second}
+	e := &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
 	open, its := h.watches.Used(actor)
 	if most, each := h.watches.Limits(); its >= each {
 		e.Message = fmt.Sprintf("actor %q has %d watches open at this replica, as many as one may have; end one, or try again later", actor, its)

@@ -68,7 +68,7 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonNotReady, RetryAfter: 100 * time.Millisecond,
+			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 100 * time.Millisecond,
 			Message: fmt.Sprintf("this replica has not reached revision %d yet; watch again", max(t.From, t.MinRevision)),
 		}
 	case errors.Is(err, errExpired):
@@ -162,7 +162,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 		return ctx.Err()
 	case err != nil:
 		return &lifecycle.Error{
-			Reason: lifecycle.ReasonOverloaded, RetryAfter: time.Second,
+			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
 			Message: "too many watches begin at once with the objects as they are; watch again later",
 		}
 	}

@@ -82,7 +82,7 @@ func TestAheadOfNothing(t *testing.T) {
 	b.log.set(func(l *log) { l.fail = eventlog.ErrFenced })
 	release()
 	for _, from := range []<-chan answer{first, second} {
-		if a := testkit.Receive(t, b.ctx, "the answer", from); !errors.Is(a.err, lifecycle.ReasonNotReady) {
+		if a := testkit.Receive(t, b.ctx, "the answer", from); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 			t.Errorf("fenced: %v, %v", a.reply, a.err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestAheadIsBounded(t *testing.T) {
 	for range 4 {
 		answers = append(answers, b.submit(told(create("taken"), decided)))
 	}
-	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonOverloaded) {
+	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
 		t.Errorf("beyond the bound: %v", a)
 	}
 	if n := len(decided); n > 0 {

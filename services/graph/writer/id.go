@@ -51,10 +51,10 @@ func (w *Writer) ahead(r *Request) bool {
 func ErrCommandID(now lifecycle.Time, format string, args ...any) *lifecycle.Error {
 	what := fmt.Sprintf(format, args...)
 	return &lifecycle.Error{
-		Reason:  lifecycle.ReasonInvalid,
-		Message: what + "; send the command with a UUIDv7 of the server's time, " + now.Time().Format(time.RFC3339Nano),
-		Causes:  []lifecycle.Cause{{Reason: "FieldValueInvalid", Field: "Coppice-Command", Message: what}},
-		Now:     now,
+		Reason:     lifecycle.ReasonInvalid,
+		Message:    what + "; send the command with a UUIDv7 of the server's time, " + now.Time().Format(time.RFC3339Nano),
+		Causes:     []lifecycle.Cause{{Reason: "FieldValueInvalid", Field: "Coppice-Command", Message: what}},
+		ServerTime: now.Time(),
 	}
 }
 
@@ -66,6 +66,6 @@ func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 		Message: fmt.Sprintf("the command was not carried out now, and may have been before: its id is of %s, and commands are recognised for %s; "+
 			"if it was sent for the first time, send it with a new id, otherwise read what became of it",
 			t.Time().Format(time.RFC3339Nano), state.KeepCommands),
-		Now: now,
+		ServerTime: now.Time(),
 	}
 }

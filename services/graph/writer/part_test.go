@@ -72,7 +72,7 @@ func TestBatchGoesOnAfterFailOver(t *testing.T) {
 				}
 				// What is begun is not refused as if it had changed nothing.
 				if a := testkit.Receive(t, b.ctx, "an answer", lost); parts > 0 && !errors.Is(a.err, lifecycle.ReasonTimeout) ||
-					parts == 0 && !errors.Is(a.err, lifecycle.ReasonNotReady) && !errors.Is(a.err, lifecycle.ReasonTimeout) {
+					parts == 0 && !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) && !errors.Is(a.err, lifecycle.ReasonTimeout) {
 					t.Errorf("the first attempt: %v", a.err)
 				}
 				b.log.set(func(l *log) { l.room = 0 })

@@ -37,7 +37,7 @@ func TestClockIsChecked(t *testing.T) {
 	refused = append(refused, b.submit(create("z")))
 	for i, from := range refused {
 		a := testkit.Receive(t, b.ctx, "a refusal", from)
-		if !errors.Is(a.err, lifecycle.ReasonNotReady) || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, wrong.Error()) {
+		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, wrong.Error()) {
 			t.Errorf("command %d: %v, %v; want a retryable error with the reason", i, a.reply, a.err)
 		}
 	}

@@ -225,7 +225,7 @@ func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 
 func (w *Writer) overloaded() *lifecycle.Error {
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonOverloaded,
+		Reason:     lifecycle.ReasonTooManyRequests,
 		Message:    fmt.Sprintf("realm %s: too many commands are queued; try again later", w.c.Realm),
 		RetryAfter: 50 * time.Millisecond,
 	}
@@ -237,7 +237,7 @@ func (w *Writer) notWriter() *lifecycle.Error {
 		why = (*skew).Error()
 	}
 	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonNotReady,
+		Reason:     lifecycle.ReasonServiceUnavailable,
 		Message:    fmt.Sprintf("realm %s: %s; another takes over; try again", w.c.Realm, why),
 		RetryAfter: 250 * time.Millisecond,
 	}

@@ -83,7 +83,7 @@ func TestQueueIsBounded(t *testing.T) {
 			r := create("too-many")
 			r.Size = c.size
 			a := b.do(r)
-			if !errors.Is(a.err, lifecycle.ReasonOverloaded) || a.err.RetryAfter == 0 {
+			if !errors.Is(a.err, lifecycle.ReasonTooManyRequests) || a.err.RetryAfter == 0 {
 				t.Errorf("beyond the bound: %v", a)
 			}
 			release()
@@ -175,12 +175,12 @@ func TestTooLarge(t *testing.T) {
 		return o
 	}
 	b := start(t, small)
-	if a := b.do(&writer.Request{Work: creation(large("x", 100<<10))}); !errors.Is(a.err, lifecycle.ReasonTooLarge) {
+	if a := b.do(&writer.Request{Work: creation(large("x", 100<<10))}); !errors.Is(a.err, lifecycle.ReasonRequestEntityTooLarge) {
 		t.Errorf("an object: %v", a)
 	}
 	work := creation(large("x", 50<<10), large("y", 50<<10), large("z", 50<<10))
 	work.Atomic = true
-	if a := b.do(&writer.Request{Work: work}); !errors.Is(a.err, lifecycle.ReasonTooLarge) {
+	if a := b.do(&writer.Request{Work: work}); !errors.Is(a.err, lifecycle.ReasonRequestEntityTooLarge) {
 		t.Errorf("an atomic batch: %v", a)
 	}
 	// One that only needs a commit of its own gets it.
@@ -340,16 +340,16 @@ func TestLeaseLost(t *testing.T) {
 	}
 	select {
 	case a := <-read:
-		if !errors.Is(a.err, lifecycle.ReasonNotReady) {
+		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 			t.Errorf("without the lease a refusal was answered: %v, %v", a.reply, a.err)
 		}
 	default:
 	}
 	// X15: nor does it say that anything is not there.
-	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, lifecycle.ReasonNotReady) {
+	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 		t.Errorf("without the lease: %v, %v", a.reply, a.err)
 	}
-	if a := b.do(create("y")); !errors.Is(a.err, lifecycle.ReasonNotReady) {
+	if a := b.do(create("y")); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 		t.Errorf("submitted behind the end: %v", a)
 	}
 }
@@ -361,7 +361,7 @@ func TestLeaseLostWhileIdle(t *testing.T) {
 	b.lease.lose()
 	testkit.WaitFor(t, b.ctx, "the writer's end", func() bool {
 		a := b.do(create("y"))
-		return errors.Is(a.err, lifecycle.ReasonNotReady)
+		return errors.Is(a.err, lifecycle.ReasonServiceUnavailable)
 	})
 	if err := b.end(); !errors.Is(err, writer.ErrLeaseLost) {
 		t.Errorf("the writer ended with %v", err)
@@ -384,7 +384,7 @@ func TestUnsettled(t *testing.T) {
 	}
 	none(t, "a command in doubt", doubtful)
 	_ = repetition // it queued behind, or with the first: see below
-	if a := testkit.Receive(t, b.ctx, "an answer", queued); !errors.Is(a.err, lifecycle.ReasonNotReady) {
+	if a := testkit.Receive(t, b.ctx, "an answer", queued); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 		t.Errorf("what was queued: %v", a)
 	}
 	if len(b.there()) != 0 {
@@ -403,7 +403,7 @@ func TestFenced(t *testing.T) {
 	}
 	select {
 	case a := <-fenced:
-		if !errors.Is(a.err, lifecycle.ReasonNotReady) {
+		if !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 			t.Errorf("a fenced command was answered: %v, %v", a.reply, a.err)
 		}
 	default:

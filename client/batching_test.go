@@ -28,9 +28,9 @@ func TestTogether(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, c := range map[string]*client.Client{
-		"together": client.New(s.nc), "apart": client.New(s.nc, client.WithApart()),
+		"together": client.New(s.nc), "apart": client.New(s.nc, client.WithoutBatching()),
 	} {
-		objects := c.Objects(configMaps, name)
+		objects := c.Resource(configMaps, name)
 		var (
 			wg      sync.WaitGroup
 			mu      sync.Mutex
@@ -40,20 +40,21 @@ func TestTogether(t *testing.T) {
 			wg.Go(func() {
 				for i := range 10 {
 					name := fmt.Sprintf("x-%d-%d", caller/2, i) // two callers want each
+					var reply client.Reply
 					r, err := objects.Create(s.ctx, &coppicev1.Object{
 						Metadata: &coppicev1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
 						Spec:     fmt.Appendf(nil, `{"n":%d}`, i),
-					}, client.WriteOptions{})
+					}, client.ReplyInto(&reply))
 					var e *client.Error
 					switch {
 					case err == nil:
-						if got, err := objects.Get(s.ctx, name); err != nil || !proto.Equal(got, r.Object) || r.Code != 201 {
-							t.Errorf("%s was answered with %d and\n%v\nand is (%v)\n%v", name, r.Code, r.Object, err, got)
+						if got, err := objects.Get(s.ctx, name); err != nil || !proto.Equal(got, r) || !reply.Created || reply.Revision < r.GetMetadata().GetResourceVersion() {
+							t.Errorf("%s: the reply is %+v with\n%v\nand the object (%v)\n%v", name, reply, r, err, got)
 						}
 						mu.Lock()
 						created[name]++
 						mu.Unlock()
-					case !errors.As(err, &e) || e.Reason != client.AlreadyExists || e.Index != 0 || !strings.Contains(e.Message, name):
+					case !errors.As(err, &e) || e.Reason != client.ErrAlreadyExists || e.Index != 0 || !strings.Contains(e.Message, name):
 						t.Errorf("%s: %v", name, err)
 					}
 				}
@@ -112,7 +113,7 @@ func (g *graph) answer(m *nats.Msg, r *coppicev1.ObjectsRequest) {
 	for i, o := range r.GetObjects() {
 		result := &coppicev1.Result{Code: 201, Object: o}
 		if strings.HasPrefix(o.GetMetadata().GetName(), "refused") {
-			e := &lifecycle.Error{Reason: client.Invalid, Message: o.GetMetadata().GetName(), Index: i}
+			e := &lifecycle.Error{Reason: client.ErrInvalid, Message: o.GetMetadata().GetName(), Index: i}
 			result = &coppicev1.Result{Code: e.Reason.Code(), Error: e.Status()}
 		}
 		reply.Results = append(reply.Results, result)
@@ -130,9 +131,9 @@ func (g *graph) answer(m *nats.Msg, r *coppicev1.ObjectsRequest) {
 func (g *graph) create(ctx context.Context, c *client.Client, name string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		r, err := c.Objects(configMaps, "a").Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}, client.WriteOptions{})
-		if err == nil && r.Object.GetMetadata().GetName() != name {
-			err = fmt.Errorf("%s was answered with %v", name, r.Object)
+		r, err := c.Resource(configMaps, "a").Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}})
+		if err == nil && r.GetMetadata().GetName() != name {
+			err = fmt.Errorf("%s was answered with %v", name, r)
 		}
 		done <- err
 	}()
@@ -153,7 +154,7 @@ func (g *graph) flying(c *client.Client) (answer func()) {
 	for i := range 4 {
 		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("alone-", i)))
 		m, r := g.request()
-		if len(r.GetObjects()) != 1 || r.GetWhole() {
+		if len(r.GetObjects()) != 1 || r.GetReturnObjects() {
 			g.t.Fatalf("the request of one caller is %v", r)
 		}
 		messages, requests = append(messages, m), append(requests, r)
@@ -197,8 +198,8 @@ func TestGoTogether(t *testing.T) {
 	carried := map[int][]string{} // by how many
 	for range 2 {
 		m, r := g.request()
-		if !r.GetWhole() || r.GetAtomic() || m.Header.Get(bus.HeaderCommand) == "" {
-			t.Errorf("a request is whole: %t, atomic: %t, %v", r.GetWhole(), r.GetAtomic(), m.Header)
+		if !r.GetReturnObjects() || r.GetAtomic() || m.Header.Get(bus.HeaderCommand) == "" {
+			t.Errorf("a request is whole: %t, atomic: %t, %v", r.GetReturnObjects(), r.GetAtomic(), m.Header)
 		}
 		for _, o := range r.GetObjects() {
 			carried[len(r.GetObjects())] = append(carried[len(r.GetObjects())], o.GetMetadata().GetName())
@@ -211,7 +212,7 @@ func TestGoTogether(t *testing.T) {
 	for i, done := range callers {
 		err := g.done(names[i], done)
 		var e *client.Error
-		if i == 0 && (!errors.As(err, &e) || e.Message != names[0] || e.Reason != client.Invalid) || i > 0 && err != nil {
+		if i == 0 && (!errors.As(err, &e) || e.Message != names[0] || e.Reason != client.ErrInvalid) || i > 0 && err != nil {
 			t.Errorf("%s: %v", names[i], err)
 		}
 	}
@@ -227,7 +228,7 @@ func TestLeave(t *testing.T) {
 	brief, cancel := context.WithTimeout(g.ctx, 10*time.Millisecond)
 	defer cancel()
 	err := g.done("who has no time", g.create(brief, c, "unsent"))
-	if !errors.Is(err, client.Timeout) || !strings.Contains(err.Error(), "not sent in time") {
+	if !errors.Is(err, client.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not sent") {
 		t.Errorf("who has no time: %v", err)
 	}
 	g.waiting(c, 0)
@@ -283,14 +284,14 @@ func TestLeaveRetried(t *testing.T) {
 	answer()
 	m, _ := g.request()
 	refusal := &nats.Msg{Header: nats.Header{
-		micro.ErrorCodeHeader: []string{"429"}, micro.ErrorHeader: []string{"too much"}, bus.HeaderReason: []string{string(client.TooManyRequests)},
+		micro.ErrorCodeHeader: []string{"429"}, micro.ErrorHeader: []string{"too much"}, bus.HeaderReason: []string{string(client.ErrTooManyRequests)},
 	}}
 	if err := m.RespondMsg(refusal); err != nil {
 		t.Fatal(err)
 	}
 	m, r := g.request()
 	close(ctx.passed)
-	if err := g.done("who leaves", leaves); !errors.Is(err, client.TooManyRequests) {
+	if err := g.done("who leaves", leaves); !errors.Is(err, client.ErrTooManyRequests) {
 		t.Errorf("who leaves: %v", err)
 	}
 	g.answer(m, r)
@@ -360,7 +361,7 @@ func TestLostFlights(t *testing.T) {
 	answer := g.flying(c)
 	late := g.create(g.ctx, c, "late")
 	m, r := g.request()
-	if len(r.GetObjects()) != 1 || r.GetObjects()[0].GetMetadata().GetName() != "late" || r.GetWhole() {
+	if len(r.GetObjects()) != 1 || r.GetObjects()[0].GetMetadata().GetName() != "late" || r.GetReturnObjects() {
 		t.Errorf("what waited sent %v", r)
 	}
 	g.answer(m, r)
@@ -378,12 +379,12 @@ func TestWhyNotTogether(t *testing.T) {
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
 	ctx, cancel := context.WithTimeout(testkit.Context(t), 2*time.Second)
 	defer cancel()
-	for user, reason := range map[string]client.Reason{bus.LocalUser: client.NotReady, bus.RoleProcessor: client.Forbidden} {
-		objects := client.New(testkit.Conn(t, server, user), client.WithTimeout(100*time.Millisecond)).Objects(configMaps, "a")
+	for user, reason := range map[string]client.Reason{bus.LocalUser: client.ErrServiceUnavailable, bus.RoleProcessor: client.ErrForbidden} {
+		objects := client.New(testkit.Conn(t, server, user), client.WithTimeout(100*time.Millisecond)).Resource(configMaps, "a")
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() {
-				_, err := objects.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("x-", i)}}, client.WriteOptions{})
+				_, err := objects.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("x-", i)}})
 				if !errors.Is(err, reason) {
 					t.Errorf("as %s: %v, want %s", user, err, reason)
 				}
@@ -397,7 +398,7 @@ func TestWhyNotTogether(t *testing.T) {
 func TestApart(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks, client.WithApart())
+	c := client.New(g.asks, client.WithoutBatching())
 	var callers []<-chan error
 	for i := range 10 {
 		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("apart-", i)))

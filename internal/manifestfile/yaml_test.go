@@ -1,4 +1,4 @@
-package manifest_test
+package manifestfile_test
 
 import (
 	"fmt"
@@ -8,10 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 )
 
 // show writes what Read returned, one line for each entry.
-func show(entries []manifest.Entry, err error) string {
+func show(entries []manifestfile.Entry, err error) string {
 	var b strings.Builder
 	for _, e := range entries {
 		if e.Err != nil {
@@ -152,7 +153,7 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if got := show(manifest.Read("f", []byte(tc.in))); got != tc.want {
+			if got := show(manifestfile.Read("f", []byte(tc.in))); got != tc.want {
 				t.Errorf("read as\n%swant\n%s", got, tc.want)
 			}
 		})
@@ -167,7 +168,7 @@ func TestReadBoundsAliases(t *testing.T) {
 	for i := range 12 {
 		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 10))
 	}
-	got := show(manifest.Read("f", []byte(b.String())))
+	got := show(manifestfile.Read("f", []byte(b.String())))
 	if !strings.Contains(got, "aliases repeat too much") {
 		t.Errorf("read as %.200s", got)
 	}
@@ -209,14 +210,14 @@ spec:
   "no": null
   t: true
 `
-	got, err := manifest.ToYAML(o)
+	got, err := manifestfile.ToYAML(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != want {
 		t.Errorf("written as\n%s\nwant\n%s", got, want)
 	}
-	item, err := manifest.ToYAMLItem(o)
+	item, err := manifestfile.ToYAMLItem(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"x"},"data":{"a":"12:30"}}]}`))
 	f.Add([]byte("a: !!binary aGk=\nb: !!timestamp 2024-01-01\nc: |\n  x\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		entries, _ := manifest.Read("f", in)
+		entries, _ := manifestfile.Read("f", in)
 		for _, e := range entries {
 			if e.Err != nil {
 				continue
@@ -242,16 +243,16 @@ func FuzzRead(f *testing.F) {
 			if e.At.Line < 1 || e.At.Line > 1+len(strings.Join(breaks, "")) {
 				t.Fatalf("line %d of %q", e.At.Line, in)
 			}
-			enc, err := manifest.ToYAML(e.Object)
+			enc, err := manifestfile.ToYAML(e.Object)
 			if err != nil {
 				continue // text that JSON has and YAML has not
 			}
-			again, err := manifest.Read("f", enc)
+			again, err := manifestfile.Read("f", enc)
 			if err != nil || len(again) != 1 || again[0].Err != nil {
 				t.Fatalf("%q became\n%s\nwhich is read as %v, %v", in, enc, again, err)
 			}
 			// The order of members is not kept.
-			a, errA := manifest.ToYAML(again[0].Object)
+			a, errA := manifestfile.ToYAML(again[0].Object)
 			if errA != nil || string(a) != string(enc) || !proto.Equal(again[0].Object.GetMetadata(), e.Object.GetMetadata()) {
 				t.Fatalf("%q became\n%s\nand then\n%s", in, enc, a)
 			}

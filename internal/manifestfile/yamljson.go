@@ -1,4 +1,4 @@
-package manifest
+package manifestfile
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"math"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coppice-gc/coppice/internal/manifest"
 )
 
 // nodeError is what keeps a node of YAML from being JSON.
@@ -176,7 +178,7 @@ func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 }
 
 func (c *converter) text(s string) error {
-	b, err := encode(s)
+	b, err := manifest.EncodeJSON(s)
 	if err != nil {
 		return err
 	}
@@ -224,7 +226,7 @@ func (c *converter) decoded(n *yaml.Node, into any) error {
 	if err := n.Decode(into); err != nil {
 		return &nodeError{n.Line, fmt.Sprintf("%q is not a %s", n.Value, n.ShortTag()[2:])}
 	}
-	b, err := encode(into)
+	b, err := manifest.EncodeJSON(into)
 	if err != nil {
 		return &nodeError{n.Line, err.Error()}
 	}

@@ -1,4 +1,4 @@
-package manifest
+package manifestfile
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -47,27 +48,11 @@ func encodeYAML(n *yaml.Node) ([]byte, error) {
 }
 
 func yamlNode(o *coppicev1.Object) (*yaml.Node, error) {
-	v, err := Generic(o)
+	v, err := manifest.Generic(o)
 	if err != nil {
 		return nil, err
 	}
 	return nodeOf(v), nil
-}
-
-// Generic is the manifest of an object as encoding/json reads it, with numbers
-// as they are spelled.
-func Generic(o *coppicev1.Object) (any, error) {
-	raw, err := ToJSON(o)
-	if err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	return v, nil
 }
 
 func nodeOf(v any) *yaml.Node {

@@ -1,4 +1,4 @@
-package manifest
+package manifestfile
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -153,7 +154,7 @@ func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
 	}
 	var o *coppicev1.Object
 	if err == nil {
-		o, err = FromJSON(raw)
+		o, err = manifest.FromJSON(raw)
 	}
 	if err != nil {
 		r.fail(line, err)

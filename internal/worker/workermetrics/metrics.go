@@ -1,4 +1,6 @@
-package worker
+// Package workermetrics counts what workers do, for Prometheus. It is apart from package
+// worker so that the SDK, which uses workers, does not import Prometheus.
+package workermetrics
 
 import (
 	"errors"
@@ -6,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/coppice-gc/coppice/internal/worker"
 )
 
 // Metrics are the metrics of a service that handles work messages.
@@ -16,8 +20,8 @@ type Metrics struct {
 	working     atomic.Bool
 }
 
-// NewMetrics registers the metrics of a service.
-func NewMetrics(r prometheus.Registerer, service string) *Metrics {
+// New registers the metrics of a service.
+func New(r prometheus.Registerer, service string) *Metrics {
 	if r == nil {
 		r = prometheus.NewRegistry()
 	}
@@ -39,12 +43,12 @@ const (
 
 // Of returns an observer of the messages of a queue. It creates the queue's counters at
 // once: if a counter appeared with its first count, rate() would miss that count.
-func (m *Metrics) Of(realm, queue string) func(Outcome) {
+func (m *Metrics) Of(realm, queue string) func(worker.Outcome) {
 	for _, outcome := range []string{outcomeDone, outcomeFailed, outcomeParked} {
 		m.messages.WithLabelValues(realm, queue, outcome)
 	}
 	m.redelivered.WithLabelValues(realm, queue)
-	return func(o Outcome) {
+	return func(o worker.Outcome) {
 		outcome := outcomeDone
 		switch {
 		case o.Parked:

@@ -1,4 +1,4 @@
-package manifest_test
+package manifestfile_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -33,7 +34,7 @@ func roundTrip(t *testing.T, text string) {
 	}
 	compare := func(how, text string, data []byte) {
 		t.Helper()
-		entries, err := manifest.Read("x.yaml", data)
+		entries, err := manifestfile.Read("x.yaml", data)
 		if err != nil || len(entries) != 1 || entries[0].Err != nil {
 			t.Fatalf("%s: %q was written as\n%s\nwhich is read as %v, %v", how, text, data, entries, err)
 		}
@@ -45,12 +46,12 @@ func roundTrip(t *testing.T, text string) {
 			t.Fatalf("%s: %q was written as\n%s\nand became\n%s\nwant\n%s", how, text, data, a, b)
 		}
 	}
-	data, err := manifest.ToYAML(o)
+	data, err := manifestfile.ToYAML(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	compare("an object", text, data)
-	item, err := manifest.ToYAMLItem(o)
+	item, err := manifestfile.ToYAMLItem(o)
 	if err != nil {
 		t.Fatal(err)
 	}

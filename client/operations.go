@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client/api"
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// operationsClient is the OperationsClient of a Client.
+type operationsClient struct{ c *Client }
+
+func (p *operationsClient) call(ctx context.Context, verb string, request, reply proto.Message) error {
+	return p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, verb), false, request, reply)
+}
+
+func (p *operationsClient) Consumers(ctx context.Context, opts ...ConsumersOption) (*Consumers, error) {
+	o := collect(opts, ConsumersOption.ApplyToConsumers)
+	q := &coppicev1.ListConsumersRequest{Finalizers: o.Finalizers}
+	for _, a := range o.Agents {
+		q.Agents = append(q.Agents, a.String())
+	}
+	var reply Consumers
+	if err := p.call(ctx, bus.VerbListConsumers, q, &reply); err != nil {
+		return nil, err
+	}
+	return &reply, nil
+}
+
+func (p *operationsClient) ListParked(ctx context.Context, opts ...ParkedOption) (*ParkedPage, error) {
+	o := collect(opts, ParkedOption.ApplyToParked)
+	var reply ParkedPage
+	if err := p.call(ctx, bus.VerbListParked, &coppicev1.ListParkedRequest{
+		After: o.After, Limit: uint32(o.Limit), Ids: o.IDs, Content: o.Content, Subject: o.Subject,
+	}, &reply); err != nil {
+		return nil, err
+	}
+	return &reply, nil
+}
+
+func (p *operationsClient) RetryParked(ctx context.Context, ids []uint64) ([]error, error) {
+	return p.eachParked(ctx, bus.VerbRetryParked, ids)
+}
+
+func (p *operationsClient) DropParked(ctx context.Context, ids []uint64) ([]error, error) {
+	return p.eachParked(ctx, bus.VerbDropParked, ids)
+}
+
+func (p *operationsClient) eachParked(ctx context.Context, verb string, ids []uint64) ([]error, error) {
+	var reply coppicev1.ParkedReply
+	if err := p.call(ctx, verb, &coppicev1.ParkedRequest{Ids: ids}, &reply); err != nil {
+		return nil, err
+	}
+	if n := len(reply.GetResults()); n != len(ids) {
+		return nil, errResults(n, len(ids))
+	}
+	failed := make([]error, len(ids))
+	for i, r := range reply.GetResults() {
+		if r.GetError() != nil {
+			failed[i] = api.ErrorOf(r.GetError())
+		}
+	}
+	return failed, nil
+}
+
+func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error) {
+	o := collect(opts, VerifyOption.ApplyToVerify)
+	var result *VerifyResult
+	request := func() proto.Message { return &coppicev1.VerifyRequest{} }
+	err := p.c.streamed(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbVerify), request, func(data []byte) (done bool, err error) {
+		var b coppicev1.VerifyBatch
+		if err := proto.Unmarshal(data, &b); err != nil {
+			return false, fmt.Errorf("not a VerifyBatch: %w", err)
+		}
+		if o.OnProgress != nil {
+			o.OnProgress(b.GetSequence(), b.GetLast())
+		}
+		if b.GetError() != nil {
+			return false, api.ErrorOf(b.GetError())
+		}
+		result = b.GetResult()
+		return result != nil, nil
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return result, nil
+}

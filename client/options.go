@@ -1,0 +1,233 @@
+package client
+
+import (
+	"log/slog"
+	"time"
+)
+
+// The options of calls. Each is a named type with a value, such as
+// DryRun(true) or Limit(10), and has an Apply method for each call that takes it.
+// The option structs and the Apply methods are exported for other implementations
+// of the interfaces, such as fakes and wrappers. A struct is an option too: it replaces
+// the options before it, for programs that compute their options.
+
+// WriteOptions are the options of Create, CreateBatch, Update, UpdateBatch,
+// UpdateStatus and Apply.
+type WriteOptions struct {
+	DryRun bool
+	Atomic bool
+	Reply  *Reply
+}
+
+// WriteOption is an option of a call that writes objects: DryRun, Atomic or ReplyInto.
+type WriteOption interface{ ApplyToWrite(o *WriteOptions) }
+
+// PatchOptions are the options of Patch.
+type PatchOptions struct {
+	DryRun          bool
+	UID             string
+	ResourceVersion uint64
+	Reply           *Reply
+}
+
+// PatchOption is an option of Patch: DryRun, IfUID, IfResourceVersion or ReplyInto.
+type PatchOption interface{ ApplyToPatch(o *PatchOptions) }
+
+// RemoveFinalizerOptions are the options of RemoveFinalizer.
+type RemoveFinalizerOptions struct {
+	UID             string
+	ResourceVersion uint64
+	Note            string
+	Reply           *Reply
+}
+
+// RemoveFinalizerOption is an option of RemoveFinalizer: IfUID,
+// IfResourceVersion, Note or ReplyInto.
+type RemoveFinalizerOption interface {
+	ApplyToRemoveFinalizer(o *RemoveFinalizerOptions)
+}
+
+// ImportOptions are the options of ImportBatch.
+type ImportOptions struct {
+	DryRun       bool
+	CloseSession bool
+	Reply        *Reply
+}
+
+// ImportOption is an option of ImportBatch: DryRun, CloseSession or ReplyInto.
+type ImportOption interface{ ApplyToImport(o *ImportOptions) }
+
+// DeleteOptions are the options of Delete, DeleteBatch, DeleteCollection and
+// DeleteEverything.
+type DeleteOptions struct {
+	// Propagation is empty if the object's finalizers and its kind decide.
+	Propagation     PropagationPolicy
+	GracePeriod     *time.Duration
+	UID             string
+	ResourceVersion uint64
+	DryRun          bool
+	// Plan is not allowed in DeleteCollection and DeleteEverything.
+	Plan  string
+	Reply *Reply
+}
+
+// DeleteOption is an option of a deletion: a PropagationPolicy, GracePeriod,
+// IfUID, IfResourceVersion, DryRun, ByPlan or ReplyInto.
+type DeleteOption interface{ ApplyToDelete(o *DeleteOptions) }
+
+// PlanOptions are the options of Plan: the deletion's, and the plan's own.
+type PlanOptions struct {
+	Propagation     PropagationPolicy
+	GracePeriod     *time.Duration
+	UID             string
+	ResourceVersion uint64
+	MinRevision     uint64
+	Reply           *Reply
+}
+
+// PlanOption is an option of Plan: a PropagationPolicy, GracePeriod, IfUID,
+// IfResourceVersion, MinRevision or ReplyInto.
+type PlanOption interface{ ApplyToPlan(o *PlanOptions) }
+
+// GetOptions are the options of Get.
+type GetOptions struct {
+	IncludeUninitialized bool
+	Reply                *Reply
+}
+
+// GetOption is an option of Get: IncludeUninitialized or ReplyInto.
+type GetOption interface{ ApplyToGet(o *GetOptions) }
+
+// ListOptions are the options of List and ListPage.
+type ListOptions struct {
+	LabelSelector        string
+	Limit                int
+	Continue             string
+	MinRevision          uint64
+	IncludeUninitialized bool
+	Reply                *Reply
+}
+
+// ListOption is an option of List and ListPage: LabelSelector, Limit, Continue,
+// MinRevision, IncludeUninitialized or ReplyInto.
+type ListOption interface{ ApplyToList(o *ListOptions) }
+
+// WatchOptions are the options of Watch.
+type WatchOptions struct {
+	LabelSelector        string
+	FromRevision         uint64
+	IncludeUninitialized bool
+	IdleTimeout          time.Duration
+	OnError              func(error)
+}
+
+// WatchOption is an option of Watch: LabelSelector, FromRevision,
+// IncludeUninitialized, IdleTimeout or OnError.
+type WatchOption interface{ ApplyToWatch(o *WatchOptions) }
+
+// GraphOptions are the options of Resolve and ResolveUIDs.
+type GraphOptions struct {
+	Owners      bool
+	Dependents  bool
+	Limit       int
+	MinRevision uint64
+	Reply       *Reply
+}
+
+// GraphOption is an option of Resolve and ResolveUIDs: FollowOwners,
+// FollowDependents, Limit, MinRevision or ReplyInto.
+type GraphOption interface{ ApplyToGraph(o *GraphOptions) }
+
+// LogOptions are the options of LogClient.Read.
+type LogOptions struct {
+	FromSequence uint64
+	FromRevision uint64
+	ToSequence   uint64
+	Follow       bool
+	Limit        int
+	UIDs         []string
+	Name         string
+	Namespace    string
+	Skipped      bool
+	OnError      func(error)
+}
+
+// LogOption is an option of LogClient.Read: FromSequence, FromRevision, ToSequence,
+// Follow, Limit, ForUIDs, ForName, ForNamespace, WithSkipped or OnError.
+type LogOption interface{ ApplyToLog(o *LogOptions) }
+
+// WorkerOptions are the options of RunFinalizer, RunAgent and RunInUseFinalizer.
+type WorkerOptions struct {
+	// Concurrency is the number of objects that are handled at the same time; 8 by default.
+	Concurrency int
+	// ParkAfter is the number of attempts after which a call that fails with a
+	// Permanent error is parked; 5 by default.
+	ParkAfter int
+	// Backoff is the pause between attempts; 200 ms to 1 minute by default.
+	Backoff Backoff
+	OnError func(error)
+	Logger  *slog.Logger
+}
+
+// WorkerOption is an option of RunFinalizer, RunAgent and RunInUseFinalizer:
+// Concurrency, ParkAfter, Backoff, OnError or WithLogger.
+type WorkerOption interface{ ApplyToWorker(o *WorkerOptions) }
+
+// CallOptions are the options of calls that have no others.
+type CallOptions struct{ Reply *Reply }
+
+// CallOption is an option of calls that have no others: ReplyInto.
+type CallOption interface{ ApplyToCall(o *CallOptions) }
+
+// ApplyToWrite replaces all options by o.
+func (o WriteOptions) ApplyToWrite(to *WriteOptions) { *to = o }
+
+// ApplyToPatch replaces all options by o.
+func (o PatchOptions) ApplyToPatch(to *PatchOptions) { *to = o }
+
+// ApplyToRemoveFinalizer replaces all options by o.
+func (o RemoveFinalizerOptions) ApplyToRemoveFinalizer(to *RemoveFinalizerOptions) { *to = o }
+
+// ApplyToImport replaces all options by o.
+func (o ImportOptions) ApplyToImport(to *ImportOptions) { *to = o }
+
+// ApplyToDelete replaces all options by o.
+func (o DeleteOptions) ApplyToDelete(to *DeleteOptions) { *to = o }
+
+// ApplyToPlan replaces all options by o.
+func (o PlanOptions) ApplyToPlan(to *PlanOptions) { *to = o }
+
+// ApplyToGet replaces all options by o.
+func (o GetOptions) ApplyToGet(to *GetOptions) { *to = o }
+
+// ApplyToList replaces all options by o.
+func (o ListOptions) ApplyToList(to *ListOptions) { *to = o }
+
+// ApplyToWatch replaces all options by o.
+func (o WatchOptions) ApplyToWatch(to *WatchOptions) { *to = o }
+
+// ApplyToGraph replaces all options by o.
+func (o GraphOptions) ApplyToGraph(to *GraphOptions) { *to = o }
+
+// ApplyToLog replaces all options by o.
+func (o LogOptions) ApplyToLog(to *LogOptions) { *to = o }
+
+// ApplyToWorker replaces all options by o.
+func (o WorkerOptions) ApplyToWorker(to *WorkerOptions) { *to = o }
+
+// ApplyToPlan replaces the options of the planned deletion by o.
+func (o DeleteOptions) ApplyToPlan(to *PlanOptions) {
+	to.Propagation, to.GracePeriod, to.UID, to.ResourceVersion = o.Propagation, o.GracePeriod, o.UID, o.ResourceVersion
+}
+
+// collect returns the options that a call was given. It does not allocate for none.
+func collect[S any, O any](opts []O, apply func(O, *S)) (s S) {
+	if len(opts) == 0 {
+		return s
+	}
+	all := new(S)
+	for _, o := range opts {
+		apply(o, all)
+	}
+	return *all
+}
