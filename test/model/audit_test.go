@@ -153,8 +153,8 @@ func (a *auditor) violation(tag, format string, args ...any) {
 	}
 }
 
-// apply takes an event as it is, and holds it against what must hold of every
-// event, whatever it is for (S3 to S6, S10, S14).
+// apply applies an event, and checks the properties that every event must have (S3 to S6,
+// S10, S14).
 func (a *auditor) apply(e *step) *object {
 	before := a.m.objects[e.uid]
 	created := e.what == "created"
@@ -196,7 +196,7 @@ func cmpOr(a, b *object) *object {
 	return b
 }
 
-// breaks names the safety property that a change breaks, whoever makes it.
+// breaks returns the safety property that a change breaks, "" if none.
 func (a *auditor) breaks(before, after *object, e *step) string {
 	switch {
 	case before == nil:

@@ -244,7 +244,7 @@ func (m *model) collect(o *object, foreground bool, now int64) []effect {
 	return m.deletion(o, policy, o.version, nil, now)
 }
 
-// strip removes the references that do not hold an object which another holds (A12.7).
+// strip removes the dangling and waiting references of an object with a solid owner (A12.7).
 func (m *model) strip(o *object, now int64) []effect {
 	next := *o
 	next.owners = nil

@@ -1,44 +1,43 @@
-// Package model holds the services against a model of what they are to do: maps,
-// and the rules of docs/semantics.md, without any of the code that it judges. Its
-// tests draw scripts of commands and run them against real graph services,
-// processors, finalizers and a scanner on a real JetStream, while services are
-// restarted, come and go.
+// Package model compares the services with a model of their behaviour: maps, and the rules
+// of docs/semantics.md, without any of the code under test. Its tests generate random
+// scripts of commands and run them against real graph services, processors, finalizers and
+// a scanner on a real JetStream, while services are started, stopped and restarted.
 //
 //	script ──► commands ──► services ──► log ──► auditor: folds it into the model, and
 //	   │                                           │      holds each event against it
 //	   └── answers, and what is there at rest ─────┘
 //
-// The model does not guess who is first: the log says. Each event is held against
-// the state just before it.
+// The model takes the order of events from the log. It checks each event against the state
+// just before it.
 //
-//	a command       has just the effects, and the answer, that the model decides
+//	a command       has exactly the effects and the reply that the model decides
 //	the collector   does what the model finds to be right at that state (S1, S2, S7, S8, S9)
-//	any event       breaks none of what holds always (S3 to S6, S10, S14)
+//	any event       keeps the properties that are always true (S3 to S6, S10, S14)
 //	nothing else    is in the log: no dry run, no no-op, nothing twice (S12, S13, S15)
 //
-// At the end of a script, and where it says "settle", the test waits until the
-// model finds nothing left to do (L1 to L5, L7, L8). Then what the API tells of
-// objects, of their owners' classes and of what is owed is held against the model
-// (S11); and the outcome against those to which the model's own rules lead from
-// what the last command left, in orders that are drawn (R1). When all scripts have
-// ended, all work has to be acknowledged (L6), and the state to equal its log.
+// At the end of a script, and at its command "settle", the test waits until the model
+// finds no pending work (L1 to L5, L7, L8). Then it compares the API's objects, the classes
+// of their owners and the pending work with the model (S11), and the outcome with those
+// that the model's own rules reach from the state after the last command, in random orders
+// of work (R1). When all scripts have ended, all work must be acknowledged (L6), and the
+// state must equal the fold of its log.
 //
-// Scripts run beside each other, each in two namespaces of its own; a kind may be
-// its own as well. What they share are the cluster's kinds, the realm's options and
-// the services: a script that changes or stops these does so to all.
+// Scripts run concurrently, each in two namespaces of its own; a kind may be its own as
+// well. They share the cluster's kinds, the realm settings and the services: a script that
+// changes or stops these does so for all.
 //
 //	make model OPS=2000000                            for hours
 //	go test ./test/model -run TestScripts -script=f   a script that a failure printed
 //
 // # What is drawn
 //
-// Commands of every verb, with owners that are right, wrong in each way, repeated,
-// in circles or their own; finalizers, built-in, external, and one that is
-// answered; preconditions, old resourceVersions, dry runs, repeated commands, two
-// commands at once; initializers; grace periods, with and without an agent; kinds
-// that observe generations, that come and go; namespaces that go; imports in any
-// order; options of the realm; work and proposals that nothing calls for; services
-// that stop, start, and make their state anew.
+// Commands of every verb, with owners that are right, wrong in each way, repeated, in
+// cycles or their own; finalizers, built-in, external, and one that is answered;
+// preconditions, old resourceVersions, dry runs, repeated commands, two commands at once;
+// initializers; grace periods, with and without an agent; kinds that observe generations,
+// that are registered and withdrawn; namespaces that are deleted; imports in any order;
+// realm settings; needless work messages and proposals; services that stop, start, and
+// rebuild their state.
 //
 // # What is not
 //

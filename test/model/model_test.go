@@ -39,31 +39,31 @@ func TestMain(m *testing.M) {
 const (
 	longest = 40
 	workers = 8
-	// perWorld is after how many operations the world is made anew.
+	// perWorld is the number of operations after which the world is created again.
 	perWorld = 5000
 )
 
 // TestModel draws scripts, and runs them in a world of services and in the model.
 //
-// S1, S2: what the collector deletes has, at the state just before, no owner that
-// holds it or of which nothing is known.
-// S3, S4, S5: what is being deleted goes only when nothing holds it, stays on its
-// way, and gets no finalizers.
+// S1, S2: what the collector deletes has, at the state just before, no solid and no unknown
+// owner.
+// S3, S4, S5: a terminating object is removed only when nothing blocks that, stays
+// terminating, and gets no finalizers.
 // S6: a uid that was another object's is refused.
 // S7, S8: foregroundDeletion goes only when no dependent with a valid reference blocks.
 // S9: an object is parted only from an owner that orphans it, and is not deleted
 // because of it.
 // S10: no object ever has both built-in finalizers.
-// S11: what the API tells of objects, and of what is owed, is what its log says.
-// S12: what is done twice, asked again or told late, is in the log once.
+// S11: the objects and the pending work that the API returns follow from its log.
+// S12: what is done twice, requested again or answered late, is in the log once.
 // S13: dry runs and plans are not in the log.
 // S14: which of the services acts does not show, while they stop and start.
 // S15: a command that changes nothing is not in the log.
 //
 // L1, L2, L3: in the end the model finds nothing left to collect, to strip or to finish.
-// L4, L5: nor circles that wait, or that the realm wants collected.
+// L4, L5: nor cycles that wait, or that the realm settings have collected.
 // L6: in the end all work is acknowledged, also where owners are unknown.
-// L7: kinds that come and go stop no others.
+// L7: kinds that are registered and withdrawn stop no others.
 // L8: services that were stopped or rebuilt in the middle do not show in the end.
 //
 // R1: the outcome is one to which the rules lead in some order of work; the only

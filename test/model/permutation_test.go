@@ -87,9 +87,8 @@ func (w *world) imported(t *rapid.T, lines []string) (*arrival, error) {
 	return r, nil
 }
 
-// same tells whether two imports came to the same end. Where the rules lead to
-// several from where the session of one ended, they have to lead to that of the
-// other as well.
+// same reports whether two imports have the same outcome. If the rules allow several
+// outcomes from the end of one session, those of the other must be among them.
 func (r *arrival) same(o *arrival) bool { return r.left == o.left || r.mayEndAs(o) && o.mayEndAs(r) }
 
 func (r *arrival) mayEndAs(o *arrival) bool {

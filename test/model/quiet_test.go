@@ -117,7 +117,7 @@ func (s *script) confluent(is *model) error {
 	return nil
 }
 
-// told holds what the API tells of the script's objects against the model.
+// told compares what the API returns of the script's objects with the model.
 func (s *script) told(ctx context.Context, m *model) error {
 	// The log is read sooner than the writer answers by it.
 	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbList, Plural: "pods", Namespace: s.tag}

@@ -129,7 +129,7 @@ func (m *model) settle(now int64, draw *rand.Rand) error {
 	return fmt.Errorf("it does not come to an end")
 }
 
-// final is what there is, as far as it does not depend on who was first.
+// final prints the state without what depends on the order of work.
 func (m *model) final() string {
 	var b strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {

@@ -50,7 +50,7 @@ type world struct {
 
 	operations, slow, confluent, racy, disturbed atomic.Int64
 
-	first sync.Once // tells of the first script that failed
+	first sync.Once // reports the first script that failed
 
 	mu     sync.Mutex
 	graphs [2]*service

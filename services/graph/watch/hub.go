@@ -134,7 +134,7 @@ func (h *Hub) Commit(revision uint64, changes []state.Change) {
 	h.end()
 }
 
-// Abort says that all that began came to nothing.
+// Abort records that all commits that began have failed.
 func (h *Hub) Abort() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,7 +41,7 @@ func startWith(t *testing.T, limits watch.Limits) *bench {
 	return b
 }
 
-// watcher is a watch of pods. What it is told is in batches.
+// watcher is a watch of pods. It receives batches.
 type watcher struct {
 	b       *bench
 	batches chan *coppicev1.WatchBatch
@@ -120,8 +120,8 @@ func labelled(value string) *coppicev1.ObjectMeta {
 	return &coppicev1.ObjectMeta{Labels: map[string]string{"app": value}}
 }
 
-// Without a revision a watch begins with what is there, and goes on with what
-// happens, in order.
+// Without a revision a watch begins with the existing objects, and continues with changes,
+// in order.
 func TestStateThenChanges(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -174,7 +174,7 @@ func TestResume(t *testing.T) {
 	now.expect("ADDED d@104 to 104")
 }
 
-// A watch from a revision that the hub was not told of yet begins behind that.
+// A watch from a revision that the hub has not reached yet begins behind it.
 func TestBeginsAhead(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -194,7 +194,7 @@ func TestBeginsAhead(t *testing.T) {
 	}
 }
 
-// A watch from a revision that does not come is told to try again.
+// A watch from a revision that is not reached in time fails with a retryable error.
 func TestNeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestNeverReached(t *testing.T) {
 	})
 }
 
-// What happened before anybody watched is not remembered. Who is told so lists
-// and watches from there, which succeeds.
+// Changes from before the first watch are not kept. The client gets an error, lists, and
+// watches from the list's revision, which succeeds.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -219,8 +219,8 @@ func TestExpired(t *testing.T) {
 	w.expect("ADDED c@103 to 103")
 }
 
-// A watch that does not take what it is told holds up nobody, and ends when it
-// has fallen behind what is remembered.
+// A watch whose client does not receive delays no other, and ends when it has fallen behind
+// the changes that are kept.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -253,8 +253,8 @@ func TestSlowWatcher(t *testing.T) {
 	slow.expired()
 }
 
-// What is being applied may come to nothing. Then it was not, and whoever
-// begins to watch meanwhile misses nothing.
+// A commit that is being applied may fail. Then its changes are dropped, and a watch that
+// begins meanwhile misses nothing.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -273,8 +273,8 @@ func TestAbort(t *testing.T) {
 	w.expect("ADDED a@102 to 102")
 }
 
-// Where one thing begins before another is committed, who begins to watch is told
-// from what was recorded first.
+// If a commit begins before another has ended, a watch that begins meanwhile gets the
+// changes from the first recorded commit on.
 func TestOneBeginsBeforeAnotherEnds(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -310,7 +310,7 @@ func TestNobodyWatches(t *testing.T) {
 	b.hub.Abort()
 }
 
-// Who waits for a revision is woken when it is there.
+// A caller that waits for a revision is woken when it is reached.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -192,7 +192,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 		}
 		e := &coppicev1.WatchEvent{Type: coppicev1.WatchEvent_TYPE_ADDED, Object: o.API()}
 		if size += proto.Size(e); len(events) > 0 && size > w.t.MaxBytes || len(events) >= batchSize {
-			// Not the whole state yet: nothing is told up to a revision.
+			// The state is incomplete: the batch has no revision.
 			fail = w.t.Send(&coppicev1.WatchBatch{Events: events})
 			events, size = nil, proto.Size(e)
 		}
@@ -231,12 +231,12 @@ func (w *session) sendChanges(changes []record, revision uint64) error {
 	return w.send(events, revision)
 }
 
-// sees reports whether the watch is told of an object, by its initialization (A8).
+// sees reports whether the watch includes an object, by its initialization (A8).
 func (t *Target) sees(n *lifecycle.Node) bool { return t.Uninitialized || !n.Uninitialized() }
 
-// event is what a change means to this watch, nil if nothing. An object that
-// leaves the selector is told as deleted, with what it was (A9); one whose last
-// initializer has gone as added (A8).
+// event returns the event of a change for this watch, nil if it has none. An object that
+// does not match the selector any more is deleted, with its previous content (A9). An object
+// whose last initializer was removed is added (A8).
 func (w *session) event(c *record) *coppicev1.WatchEvent {
 	n := c.after
 	if n == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// A watch of a namespace and of labels is told what concerns it: what leaves
-// the selector is deleted for it, what comes in is added.
+// A watch of a namespace and of labels gets the changes of matching objects: an object that
+// stops matching is deleted for it, one that starts matching is added.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -55,7 +55,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // Batches are no larger than they may be, of the state as well as of changes.
-// Until the whole state is told, nothing is told up to a revision.
+// No batch has a revision until the state is complete.
 func TestLargeBatches(t *testing.T) {
 	t.Parallel()
 	b := start(t)
