@@ -24,7 +24,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Whatever becomes of an append that is not acknowledged, and whoever is the
+// Whatever the outcome of an append that is not acknowledged, and whichever process is the
 // writer afterwards: each command has one outcome, in the log at most once, and
 // its repetition gets it again.
 func TestAmbiguous(t *testing.T) {

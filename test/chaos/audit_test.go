@@ -272,13 +272,13 @@ func (a *auditor) owner(d *object, r *coppicev1.NodeOwner) *object {
 	return o
 }
 
-// solid reports whether a reference holds the object.
+// solid reports whether the owner of a reference keeps the object.
 func (a *auditor) solid(d *object, r *coppicev1.NodeOwner) bool {
 	o := a.owner(d, r)
 	return o != nil && (!o.terminating || !slices.Contains(o.finalizers, foreground))
 }
 
-// mayCollect objects to the collection of what is held by an owner, or has none.
+// mayCollect reports a violation if a collected object has a solid owner, or no owner.
 func (a *auditor) mayCollect(o *object, why coppicev1.Reason) {
 	if why != coppicev1.Reason_REASON_OWNER_ABSENT && why != coppicev1.Reason_REASON_OWNER_WAITING {
 		return

@@ -151,7 +151,7 @@ type trap struct {
 	left int
 }
 
-// order is what a trap is told, as a line of the standard input.
+// order is an instruction for a trap, as a line of the standard input.
 type order struct {
 	Step string
 	Pass int // the first pass is 1

@@ -65,7 +65,7 @@ func TestFencing(t *testing.T) {
 // stops is how often the writer is stopped.
 const stops = 6
 
-// stopWriter stops whoever is the writer, until another is, and wakes it.
+// stopWriter suspends the writer until another process is the writer, and resumes it.
 // Every other time it is woken when the other has just got the lease and may
 // still have to append.
 func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {

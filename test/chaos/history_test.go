@@ -24,7 +24,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// history is what clients ask and are told, all at once.
+// history has the requests of concurrent clients and the replies.
 type history struct {
 	t      *testing.T
 	nc     *nats.Conn

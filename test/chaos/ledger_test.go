@@ -60,13 +60,13 @@ func (c command) do(ctx context.Context, nc *nats.Conn, actor string) (reply *co
 	return reply, err
 }
 
-// acknowledged is a command that was, and what was told of it.
+// acknowledged is a command that was acknowledged, and its reply.
 type acknowledged struct {
 	command
 	reply *coppicev1.ObjectsReply
 }
 
-// ledger is what a client has been told. It is safe for concurrent use.
+// ledger has the replies that a client has received. It is safe for concurrent use.
 type ledger struct {
 	nc    *nats.Conn
 	actor string
@@ -97,8 +97,8 @@ func (l *ledger) take() []acknowledged {
 	return told
 }
 
-// check looks up in the log what was told: each command is there, and has done
-// to each object what its result says.
+// check compares the replies with the log: each command is there, and has changed each
+// object as its result says.
 func (a *auditor) check(t *testing.T, told []acknowledged) {
 	t.Helper()
 	for _, k := range told {

@@ -18,7 +18,7 @@ type ask struct {
 	expected uint64
 }
 
-// told is what it was told: a refusal, or what the object is then.
+// told is the reply: a refusal, or the object.
 type told struct {
 	refusal  client.Reason // empty if it was done
 	value    string

@@ -24,9 +24,9 @@ const (
 	soon = time.Second
 )
 
-// settle waits until nothing is left to do by itself among the script's objects
-// (L1 to L5, L7), and holds what there is then against the model: what the API
-// tells (S11), what is still owed, and whether the rules lead there (R1).
+// settle waits until no work is left for the services among the script's objects (L1 to L5,
+// L7), and compares the result with the model: the objects that the API returns (S11), the
+// pending work, and whether the rules lead to this state (R1).
 func (s *script) settle(ctx context.Context) error {
 	s.w.restore()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -236,7 +236,7 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	})
 	say("owed: finalize", w.GetFinalize(), o.terminating() && external)
 	say("owed: terminate", w.GetTerminate(), o.ending())
-	// What is only held back by an import is owed.
+	// Work that only waits for the end of an import is pending.
 	finish, examine, ended := "", 0, m.expires(o.session)
 	if now < ended {
 		if m.finishable(o, orphanFinalizer, ended) {

@@ -76,7 +76,7 @@ func TestProcessesCascade(t *testing.T) {
 	server.terminate()
 }
 
-// held makes a Pod that is deleted, and held by a finalizer that nobody answers.
+// held creates a Pod and deletes it. A finalizer that no program answers blocks it.
 func (tr *tree) held() {
 	tr.d.t.Helper()
 	const elsewhere = "warehouse"

@@ -12,8 +12,8 @@ import (
 // The sorts of work: how each is left outstanding, who does it, and how there
 // is more of it.
 
-// halfCollected is a cascade in the background that stops half-way: at a
-// ReplicaSet that a finalizer holds, and that goes when no processor is there.
+// halfCollected is a background cascade that stops half-way: a finalizer blocks a
+// ReplicaSet, which is removed when no processor runs.
 func (p *purge) halfCollected() {
 	processor := p.d.service(bus.RoleProcessor)
 	root := p.create(deployments, object("web"))[0]
@@ -103,8 +103,8 @@ func (p *purge) toBeFinalized() {
 	p.queued("coppice.default.finalize.>", 1)
 }
 
-// externalFinalizer lets go of everything that it is called for, until the test
-// ends.
+// externalFinalizer removes the finalizer of every object that it is called for, until the
+// test ends.
 func (p *purge) externalFinalizer() {
 	p.d.t.Helper()
 	c := client.New(p.d.conn(bus.RoleFinalizer, nil), client.WithActor(bus.RoleFinalizer))

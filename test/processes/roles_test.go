@@ -219,7 +219,7 @@ var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscript
 // try publishes and subscribes under a role, and returns what was refused.
 func (d *deployment) try(role string, publish, subscribe []string) (publishing, subscribing map[string]bool) {
 	d.t.Helper()
-	// Nobody may publish this: when it is refused, everything before it is told.
+	// No role may publish this: when it is refused, all earlier refusals have arrived.
 	const last = "the.last"
 	told := make(chan struct{})
 	publishing, subscribing = map[string]bool{}, map[string]bool{}

@@ -72,7 +72,7 @@ func object(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	return o
 }
 
-// heldObject is an object that an external finalizer holds.
+// heldObject returns an object with an external finalizer.
 func heldObject(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := object(name, owners...)
 	o.Metadata.Finalizers = []string{bus.ExampleFinalizer}

@@ -20,8 +20,8 @@ import (
 
 var configMaps = client.Resource{Plural: "configmaps"}
 
-// informer keeps a cache out of the events of a watch, as those of client-go do, and
-// stops at the event that it is told to until it may go on.
+// informer maintains a cache from the events of a watch, as informers of client-go do. It
+// stops at a given event until it may continue.
 type informer struct {
 	t *testing.T
 
