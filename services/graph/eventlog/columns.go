@@ -1,11 +1,16 @@
 package eventlog
 
 import (
+	"cmp"
+	"errors"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
 	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -168,4 +173,65 @@ func appendColumn(b []byte, field protowire.Number, c *column) []byte {
 		return wire.AppendBytes(b, field, c.b)
 	}
 	return wire.AppendBytes(b, field, protowire.AppendVarint(nil, c.first))
+}
+
+func (r *run) decodeColumns(m []byte) error {
+	e := &r.event
+	fields := wire.Read(m)
+	for f, ok := fields.Next(); ok; f, ok = fields.Next() {
+		switch {
+		case f.Number == columnObjects:
+			if err := r.decodeIdentities(f.Bytes(m)); err != nil {
+				return err
+			}
+		case e.Type == lifecycle.DeletionMarked:
+			decodeMark(&e.Mark, f, m)
+		case f.Number == columnShared && e.Type == lifecycle.OwnerReferencesRemoved:
+			o, err := nodecodec.DecodeOwner(f.Bytes(m), string(f.Bytes(m)))
+			if err != nil {
+				return err
+			}
+			e.References = append(e.References, o)
+		case f.Number == columnShared:
+			e.Finalizers = append(e.Finalizers, string(f.Bytes(m)))
+		}
+	}
+	switch {
+	case fields.Err() != nil:
+		return fields.Err()
+	case len(r.causes) > 0 && len(r.causes) != len(r.uids):
+		return errors.New("columns of different length")
+	case e.Type == lifecycle.FinalizerRemoved && len(e.Finalizers) != 1:
+		return errors.New("no finalizer")
+	}
+	return nil
+}
+
+func decodeMark(m *lifecycle.Mark, f wire.Field, b []byte) {
+	switch f.Number {
+	case markTime:
+		m.Time = lifecycle.Time(f.Value)
+	case markGrace:
+		grace := int64(f.Value)
+		m.GracePeriod = &grace
+	case markGeneration:
+		m.Generation = int64(f.Value)
+	case markFinalizers:
+		m.Finalizers = append(m.Finalizers, string(f.Bytes(b)))
+	case markAwaited:
+		m.AwaitedGeneration = int64(f.Value)
+	}
+}
+
+func (r *run) decodeIdentities(m []byte) (err error) {
+	fields := wire.Read(m)
+	for f, ok := fields.Next(); ok && err == nil; f, ok = fields.Next() {
+		switch f.Number {
+		case idUIDs:
+			r.uids, err = uid.Unpack(slices.Grow(r.uids, (f.End-f.Start)/uid.PackedUUID), f.Bytes(m))
+		case idCauses:
+			r.causes, err = wire.Varints(slices.Grow(r.causes, f.End-f.Start), f.Bytes(m))
+		}
+	}
+	return cmp.Or(err, fields.Err())
 }
