@@ -7,7 +7,7 @@
 //	     ▼
 //	 api ──► writer ──► eventlog ──► coppice.<realm>.log
 //	          │  ▲          │
-//	lifecycle ┘  │ Tx       │ fold (replicas, and before writing)
+//	lifecycle ┘  │ Tx       │ replay (replicas, and before writing)
 //	             ▼          ▼
 //	           state  ◄─────┘
 //	             │
@@ -15,5 +15,6 @@
 //	             └──► watch ──► inboxes
 //
 // Every process is a replica of its realms: it folds the log into a state. One
-// of them has the lease, and is the writer. realm.go has this life.
+// of them has the lease, and is the writer. realm.go has this life:
+// open.go, follow.go and write.go its parts.
 package graph

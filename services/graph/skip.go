@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -9,8 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coppice-gc/coppice/internal/uid"
-	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // reportSkips is how often skipped messages are reported, at most.
@@ -102,19 +99,4 @@ func (r *realm) reportSkipped(s skipped) {
 	}
 	r.warner.Skipped(uid.FromUUID(id), fmt.Sprintf("skipped %d messages in the log that are no commits of the realm, the last at sequence %d: %s; %s",
 		s.messages, s.last, s.why, advice))
-}
-
-// located is the log for a writer, which knows commits by their sequences.
-type located struct {
-	*eventlog.Log
-	state *state.State
-}
-
-// Get reads the commit of a sequence.
-func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
-	position, err := l.state.Position(sequence)
-	if err != nil {
-		return nil, err
-	}
-	return l.Log.Get(ctx, position)
 }

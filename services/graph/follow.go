@@ -1,0 +1,135 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/clock"
+	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// follow folds the log until this process has the lease and has caught up. It
+// calls serve when it has caught up for the first time.
+func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := r.folder()
+	defer r.hub.Abort()
+	r.stalled.Store(nil)
+
+	start := time.Now()
+	if err := r.catchUp(ctx, f); err != nil {
+		return nil, err
+	}
+	if f.Events() > 0 {
+		r.log.Info("caught up with the log", "sequence", f.Sequence(), "revision", f.Revision(), "events", f.Events(), "seconds", time.Since(start).Seconds())
+	}
+	if err := serve(); err != nil {
+		return nil, err
+	}
+	r.enter(phaseStandby)
+
+	type result struct {
+		lease *lease.Lease
+		err   error
+	}
+	acquired := make(chan result, 1)
+	stop, stopFollowing := context.WithCancel(ctx)
+	defer stopFollowing()
+	go func() {
+		if err := r.awaitClock(ctx); err != nil {
+			acquired <- result{nil, err}
+			stopFollowing()
+			return
+		}
+		l, err := lease.Acquire(ctx, r.js, lease.Config{
+			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Process: r.c.process, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
+			Attempted: r.attempted,
+		})
+		acquired <- result{l, err}
+		stopFollowing()
+	}()
+	err := f.Follow(stop, r.events)
+	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
+		cancel()
+		if got := <-acquired; got.lease != nil {
+			_ = got.lease.Release(context.WithoutCancel(ctx))
+		}
+		return nil, err
+	}
+	got := <-acquired
+	if got.err != nil {
+		return nil, got.err
+	}
+	// What the writer before us appended last, also while we waited.
+	if err := r.catchUp(ctx, f); err != nil {
+		_ = got.lease.Release(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return got.lease, nil
+}
+
+// folder folds the log into the state.
+func (r *realm) folder() *replay.Folder {
+	f := replay.NewFolder(r.state, r.events.Created(), r.keys)
+	f.Begin = r.hub.Begin
+	f.Flushed = func(revision uint64, changes []state.Change) {
+		r.hub.Commit(revision, changes)
+		r.metrics.applied(revision)
+	}
+	f.Skipped = r.skip
+	return f
+}
+
+// awaitClock waits until the clock is near the NATS server's time. Until then another
+// process, whose clock is, should have the lease.
+func (r *realm) awaitClock(ctx context.Context) error {
+	reported := ""
+	for {
+		err := r.clock.Check()
+		if err == nil {
+			return nil
+		}
+		var skew *clock.SkewError
+		if errors.As(err, &skew) && skew.Ahead != 0 && reported == "" {
+			reported = err.Error()
+			r.log.Error("standing by until the clock is right", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(clockPause):
+		}
+	}
+}
+
+// clockPause is how often the clock is looked at by a process that waits for it.
+const clockPause = 50 * time.Millisecond
+
+// catchUp folds the log as far as it goes now.
+func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
+	var last uint64
+	if err := r.await(ctx, func(ctx context.Context) (err error) {
+		last, _, err = r.events.Last(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { r.logEnd = f.Position() }()
+	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
+		r.log.Info("the state is made from the log", "commits", last)
+		return f.FoldFromEmpty(ctx, r.events, last)
+	}
+	return f.FoldTo(ctx, r.events, last)
+}
+
+// verify compares the state, as it is now, with its log.
+func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+	snap := r.state.Snapshot()
+	v, err := replay.Verify(ctx, snap, r.events, r.keys, progress)
+	return v, errors.Join(err, snap.Close())
+}

@@ -1,0 +1,155 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// openLog opens the log and makes sure that the other streams are there. It
+// creates the log of a new realm only: a state that has seen one waits for
+// whoever restores it.
+func (r *realm) openLog(ctx context.Context) error {
+	seen := r.seen.GetSequence()
+	return r.await(ctx, func(ctx context.Context) (err error) {
+		if seen > 0 {
+			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name, r.keys)
+		} else {
+			r.events, err = eventlog.Open(ctx, r.js, r.name, r.c.Replicas, r.keys)
+		}
+		switch {
+		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
+			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), What: fmt.Sprintf("the stream of the log, %s, is gone, and the state has seen %d commits of it", bus.LogStream(r.name), seen)}
+		case err != nil:
+			return err
+		}
+		r.events.Report(r.log)
+		if err = bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas); err != nil {
+			return err
+		}
+		r.parkedStream, err = r.js.Stream(ctx, bus.ParkedStream(r.name))
+		return err
+	})
+}
+
+// await does what needs NATS, and waits for NATS, for JetStream and for a
+// leader: until it succeeds, or fails for what waiting does not cure.
+func (r *realm) await(ctx context.Context, do func(context.Context) error) error {
+	said := ""
+	for {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			return do(ctx)
+		}()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !bus.IsNotReady(err) && !errors.Is(err, replay.ErrBehind):
+			return err
+		case err.Error() != said:
+			said = err.Error()
+			r.log.Info("waiting for JetStream", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// openState opens the state. One that cannot be read is thrown away: it is a
+// cache of the log. One that was not finished stays until it is known that its
+// log is still there: then resetState is called.
+func (r *realm) openState() error {
+	s, err := state.Open(r.dir(), r.c.State)
+	var unfinished *state.UnfinishedError
+	switch {
+	case errors.As(err, &unfinished):
+		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		r.seen = unfinished.Checkpoint
+		return nil
+	case errors.Is(err, state.ErrSchema), errors.Is(err, pebble.ErrCorruption):
+		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		return r.resetState()
+	case errors.Is(err, state.ErrLocked):
+		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
+	case err != nil:
+		return r.failure(err)
+	}
+	r.state, r.seen = s, s.Checkpoint()
+	return nil
+}
+
+// resetState throws the state away, which is not open, and begins an empty one.
+func (r *realm) resetState() error {
+	if err := state.Remove(r.dir()); err != nil {
+		return err
+	}
+	s, err := state.Open(r.dir(), r.c.State)
+	if err != nil {
+		return r.failure(err)
+	}
+	r.state, r.seen = s, s.Checkpoint()
+	return nil
+}
+
+// failure says what to do about a state that cannot be written.
+func (r *realm) failure(err error) error {
+	what := "make room, or mend the disk, and start again"
+	if errors.Is(err, pebble.ErrCorruption) {
+		what = "end this process, make the state anew with `coppice rebuild`, and start again"
+	}
+	return fmt.Errorf("realm %s: %w; the log is unharmed: %s", r.name, err, what)
+}
+
+// whenFailed calls end when the state has failed, until it is stopped.
+func (r *realm) whenFailed(end func()) (stop func()) {
+	if r.state == nil {
+		return func() {}
+	}
+	stopped, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-r.state.Failed():
+			end()
+		case <-stopped:
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-done
+	}
+}
+
+// closeState closes the state, after everything that uses it has ended, and
+// returns why that was: that the state has failed, if it has, rather than what
+// came of it.
+func (r *realm) closeState(why error) error {
+	if r.state == nil {
+		return why
+	}
+	if why == nil {
+		if err := r.state.Sync(); err != nil {
+			r.log.Warn("what was folded last is folded again at the next start", "error", err)
+		}
+	}
+	err := r.state.Close()
+	if fail := r.state.Failure(); fail != nil {
+		return r.failure(fail)
+	}
+	return errors.Join(why, err)
+}

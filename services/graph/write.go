@@ -1,0 +1,120 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/oklog/run"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// write is the writer until ctx ends, the lease is lost, or another writer was
+// first.
+func (r *realm) write(ctx context.Context, l *lease.Lease) error {
+	var (
+		g       run.Group
+		prop    *propagator.Propagator
+		kinds   = r.state.Kinds()
+		options = r.state.Options()
+		stopper api.Stopper
+		ready   = make(chan struct{})
+	)
+	var w *writer.Writer
+	w = writer.New(writer.Config{
+		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
+		Now: r.time.Now, CheckClock: r.clock.Check, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
+		Ready: func() { close(ready) },
+		Committed: func(c writer.Committed) {
+			r.hub.Commit(c.Revision, c.Changes)
+			r.metrics.committed(c)
+			if c.Skipped > 0 {
+				r.skipAll(c.Position-1, c.Skipped, "they came between two commits")
+			}
+			r.metrics.queue(w.Queued())
+			prop.Notify(c.Owed)
+			if c.SessionClosed {
+				prop.SessionClosed()
+			}
+			if k, o := r.state.Kinds(), r.state.Options(); k != kinds || o != options {
+				kinds, options = k, o
+				prop.Reconsider()
+			}
+		},
+	})
+	r.time.NotBefore(lifecycle.Time(r.state.Checkpoint().GetTime()))
+	prop = propagator.New(r.propagatorConfig(w))
+	writing, stopWriting := context.WithCancel(ctx)
+	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
+
+	propagating, stopPropagating := context.WithCancel(ctx)
+	g.Add(func() error {
+		select {
+		case <-ready:
+		case <-propagating.Done():
+			return nil
+		}
+		return prop.Run(propagating)
+	}, func(error) { stopPropagating() })
+
+	serving, stopServing := context.WithCancel(ctx)
+	g.Add(func() (err error) {
+		select {
+		case <-ready:
+		case <-serving.Done():
+			return nil
+		}
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Republish, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
+		if err != nil {
+			return err
+		}
+		r.enter(phaseWriter)
+		r.log.Info("this is the writer", "epoch", r.state.Checkpoint().GetEpoch(), "revision", r.state.Checkpoint().GetRevision())
+		<-serving.Done()
+		r.enter(phaseStandby)
+		return stopper.Stop()
+	}, func(error) { stopServing() })
+
+	watching, stopWatching := context.WithCancel(ctx)
+	g.Add(func() error {
+		tick := time.NewTicker(10 * time.Second)
+		defer tick.Stop()
+		for {
+			owed, err := prop.Count()
+			if err != nil {
+				return err
+			}
+			r.metrics.owed(owed.GetOwed(), r.time.Now())
+			r.metrics.queue(w.Queued())
+			r.countWork(watching)
+			select {
+			case <-watching.Done():
+				return nil
+			case <-tick.C:
+			}
+		}
+	}, func(error) { stopWatching() })
+
+	return g.Run()
+}
+
+// located is the log for a writer, which knows commits by their sequences.
+type located struct {
+	*eventlog.Log
+	state *state.State
+}
+
+// Get reads the commit of a sequence.
+func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
+	position, err := l.state.Position(sequence)
+	if err != nil {
+		return nil, err
+	}
+	return l.Log.Get(ctx, position)
+}
