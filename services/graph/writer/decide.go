@@ -2,12 +2,8 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -35,8 +31,8 @@ func (w *Writer) begin() (*commit, error) {
 		}
 	}
 	var tx *state.Tx
-	if n := len(w.flights); n > 0 {
-		tx = w.flights[n-1].d.Tx.Next()
+	if n := len(w.inFlight); n > 0 {
+		tx = w.inFlight[n-1].d.Tx.Next()
 	} else {
 		tx = w.c.State.Begin()
 	}
@@ -45,7 +41,7 @@ func (w *Writer) begin() (*commit, error) {
 		Tx:      tx,
 		id:      id,
 		limit:   w.limit,
-		above:   len(w.flights) > 0,
+		above:   len(w.inFlight) > 0,
 		watched: w.c.Begin(),
 		Ctx: &lifecycle.Context{
 			View: tx, Now: now, NewUID: uid.New, NewSuffix: newSuffix, MaxObject: w.maxObject,
@@ -56,13 +52,6 @@ func (w *Writer) begin() (*commit, error) {
 			Sequence: w.chain.Sequence + 1, Key: w.chain.Key.Number,
 		}),
 	}}, nil
-}
-
-// outcome is the result of a request, which is sent once the commit is in the log.
-type outcome struct {
-	r     *Request
-	reply proto.Message
-	err   *lifecycle.Error
 }
 
 // decideAll decides requests in the open commit, as many as fit.
@@ -125,7 +114,7 @@ func (w *Writer) close(ctx context.Context) error {
 		return fmt.Errorf("writer: %w", err)
 	}
 	if !c.d.Empty() {
-		if err := w.launch(ctx, c); err != nil {
+		if err := w.append(ctx, c); err != nil {
 			return err
 		}
 		w.open = nil
@@ -144,17 +133,6 @@ func (w *Writer) close(ctx context.Context) error {
 		w.answer(o)
 	}
 	return nil
-}
-
-// refuse answers requests whose commit is not in the log.
-func (w *Writer) refuse(outcomes []outcome) {
-	for _, o := range outcomes {
-		if o.r.recorded == 0 {
-			w.answer(outcome{r: o.r, err: w.notWriter()})
-		} else {
-			w.abandon(o.r)
-		}
-	}
 }
 
 // do lets one request decide, and reports whether it came to its end.
@@ -196,179 +174,4 @@ func (w *Writer) endPart(d *Decision, r *Request) {
 		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
 	}
 	r.recorded = w.chain.Sequence + 1 // that of the open commit
-}
-
-// kept is the encoding of the reply, or of a part of it, as it is kept for a repetition
-// of the command, nil if its events tell it.
-func kept(d *Decision, r *Request, reply proto.Message) []byte {
-	if r.Work.Told() {
-		return nil
-	}
-	enc, err := proto.Marshal(reply)
-	if err != nil {
-		d.fail(err)
-	}
-	return enc
-}
-
-// flight is a commit that is being appended to the log or written to the state.
-type flight struct {
-	*commit
-	size     int            // in bytes
-	chain    eventlog.Chain // with it
-	sent     time.Time
-	settle   func(context.Context) (position uint64, err error) // waits for the log
-	expected uint64                                             // the position of the last message before that was known
-	position uint64                                             // in the stream; once it is in the log
-	appended chan struct{}                                      // closed when it is in the log
-	took     time.Duration                                      // to append; once landed is closed
-	queued   int                                                // number of commands that had arrived before it was answered
-	landed   chan struct{}                                      // closed when it is in the state, or has failed
-	err      error                                              // why it has failed; once landed is closed
-}
-
-// largeCommit is from which size on, in bytes, a commit does not wait until the one
-// before is in the state: to write that takes a while. Smaller ones wait, as they
-// grow meanwhile, and cost less together.
-const largeCommit = 32 << 10
-
-// clear reports whether the open commit can be sent: the commit before it is in the log
-// and, unless this one is large, in the state, and the commit delay is over.
-func (w *Writer) clear() bool {
-	switch len(w.flights) {
-	case 0:
-		return w.open.full || w.open.d.Empty() || w.large() || !w.gather.waits(time.Now(), w.queue.ever())
-	case 1:
-		select {
-		case <-w.flights[0].appended:
-			return w.large()
-		default:
-		}
-	}
-	return false
-}
-
-func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= largeCommit }
-
-// errNotWritten is why a commit that is in the log does not get into the state.
-var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
-
-// launch seals a commit and sends it to the log. It is answered and applied in the
-// background, while the next is decided.
-func (w *Writer) launch(ctx context.Context, c *commit) error {
-	d := c.d
-	chain := w.chain
-	chain.Sequence++
-	chain.Revision = d.Revision()
-	chain.Time = d.Ctx.Now
-	message := d.b.Bytes()
-	chain.Checksum = eventlog.Checksum(message)
-	d.Tx.EndCommit(state.Commit{
-		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
-		RealmID: chain.RealmID[:], Commands: CommandsOf(d.b.Commands()), StreamCreated: w.c.Log.Created(),
-		Key: chain.Key.Number, KeyFingerprint: chain.Key.Fingerprint[:],
-	})
-	if err := d.Tx.Err(); err != nil {
-		return fmt.Errorf("writer: %w", err)
-	}
-	var before *flight
-	if len(w.flights) > 0 {
-		before = w.flights[len(w.flights)-1]
-	}
-	f := &flight{
-		commit: c, size: len(message), chain: chain, sent: time.Now(),
-		appended: make(chan struct{}), landed: make(chan struct{}),
-	}
-	w.c.Failpoint(FailDecided)
-	if before != nil { // which is in the log
-		w.end = before.position
-	}
-	f.expected = w.end
-	f.settle = w.c.Log.Send(w.end, d.id, message)
-	// Let the goroutine that writes to the connection run first.
-	runtime.Gosched()
-	w.flights = append(w.flights, f)
-	w.chain = chain
-	w.crew.Go(func() {
-		defer close(f.landed)
-		f.err = w.fly(ctx, f, before)
-		d.b.Free()
-	})
-	return nil
-}
-
-// fly waits until a commit is in the log, and for the one before to land, and
-// answers and applies it.
-func (w *Writer) fly(ctx context.Context, f, before *flight) error {
-	d := f.d
-	prepared := make(chan error, 1)
-	prepare := func() { prepared <- d.Tx.Prepare() }
-	if f.size < largeCommit {
-		prepare()
-	} else {
-		w.crew.Go(prepare) // the next may be sent before it is done
-	}
-	position, err := f.settle(ctx)
-	if err == nil {
-		f.position = position
-		close(f.appended)
-	}
-	fail := <-prepared
-	w.c.Failpoint(FailAppended)
-	if err != nil {
-		if errors.Is(err, eventlog.ErrFenced) {
-			w.refuse(f.outcomes)
-		}
-		return err
-	}
-	w.c.Failpoint(FailAcked)
-	if fail != nil {
-		return fail
-	}
-	f.took = time.Since(f.sent)
-	if before != nil {
-		<-before.landed
-		if before.err != nil {
-			return errNotWritten
-		}
-	}
-	d.Tx.Place(f.position)
-	var apply time.Time
-	owed, err := d.Tx.FlushTelling(func() {
-		f.queued = w.queue.ever()
-		for _, o := range f.outcomes {
-			w.answer(o)
-		}
-		apply = time.Now()
-		if f.size < largeCommit {
-			runtime.Gosched() // let the goroutine that writes the replies run first
-		}
-	})
-	if err != nil {
-		return err
-	}
-	w.c.Failpoint(FailApplied)
-	w.c.Committed(Committed{
-		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
-		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
-		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
-	})
-	return nil
-}
-
-// land removes the oldest commit, which has ended, and returns why it has failed.
-func (w *Writer) land() error {
-	f := w.flights[0]
-	w.flights = w.flights[1:]
-	if f.err == nil {
-		w.end = f.position
-	}
-	if f.err == nil && f.size < largeCommit {
-		callers := 0
-		for _, o := range f.outcomes {
-			callers += o.r.callers()
-		}
-		w.gather.answered(time.Now(), f.took, f.queued, callers)
-	}
-	return f.err
 }

@@ -2,7 +2,7 @@ package writer
 
 import "time"
 
-// A gathering is the adaptive commit delay: the time for which the next commit waits for
+// A commitDelay is the adaptive commit delay: the time for which the next commit waits for
 // commands of the callers of the last one. A caller that sends one command at a time sends
 // the next as soon as it has the reply. Without the delay such callers would form two
 // cohorts, each of which waits while the commit of the other is in flight: each command
@@ -13,10 +13,10 @@ import "time"
 // If appends are fast, the cores are the bottleneck, and are used better while a commit is
 // in flight: commits are not delayed. Neither is the commit of a single caller. If most
 // callers do not send another command, commits are delayed only for an occasional trial.
-type gathering struct {
+type commitDelay struct {
 	quick  time.Duration // estimate of how long an undisturbed append takes
 	from   int           // number of commands that had arrived when the last commit was answered
-	enough int           // number of commands to wait for since then
+	wanted int           // number of commands to wait for since then
 	until  time.Time     // when the delay ends, zero for none
 	most   time.Duration // maximum delay
 	timer  *time.Timer   // fires at until
@@ -26,20 +26,20 @@ type gathering struct {
 }
 
 const (
-	slowAppend   = time.Millisecond // duration of an append from which on commits are delayed
-	mostPatience = 25 * time.Millisecond
-	mostSkips    = 64
+	slowAppend     = time.Millisecond // duration of an append from which on commits are delayed
+	maxCommitDelay = 25 * time.Millisecond
+	mostSkips      = 64
 )
 
-func newGathering() gathering {
+func newCommitDelay() commitDelay {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return gathering{timer: timer, most: mostPatience}
+	return commitDelay{timer: timer, most: maxCommitDelay}
 }
 
 // answered starts the delay after a commit of a number of callers, whose append took so
 // long. from is the number of commands that had arrived before the replies were sent.
-func (g *gathering) answered(now time.Time, took time.Duration, from, callers int) {
+func (g *commitDelay) answered(now time.Time, took time.Duration, from, callers int) {
 	if took < g.quick {
 		g.quick -= (g.quick - took) / 2
 	} else { // it may have waited for a core, or for a server that restarted
@@ -51,25 +51,25 @@ func (g *gathering) answered(now time.Time, took time.Duration, from, callers in
 	case g.skip > 0:
 		g.skip--
 	default:
-		patience := min(g.quick/2, g.most)
-		g.from, g.enough, g.until = from, callers-callers/8, now.Add(patience)
-		g.timer.Reset(patience)
+		delay := min(g.quick/2, g.most)
+		g.from, g.wanted, g.until = from, callers-callers/8, now.Add(delay)
+		g.timer.Reset(delay)
 	}
 }
 
 // waits reports whether to delay the commit further. came is the number of commands that
 // have arrived until now.
-func (g *gathering) waits(now time.Time, came int) bool {
+func (g *commitDelay) waits(now time.Time, came int) bool {
 	if g.until.IsZero() {
 		return false
 	}
 	came -= g.from
 	switch {
-	case came >= g.enough:
+	case came >= g.wanted:
 		g.skips = 0
 	case now.Before(g.until):
 		return true
-	case came < g.enough/2:
+	case came < g.wanted/2:
 		g.skips = min(max(2*g.skips, 1), mostSkips)
 		g.skip = g.skips
 	}

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// gatherer is a gathering with the clock of a test.
-type gatherer struct {
+// delayed is a commitDelay with the clock of a test.
+type delayed struct {
 	*testing.T
-	gathering
+	commitDelay
 	now    time.Time
 	queued int
 }
 
-func newGatherer(t *testing.T, append time.Duration) *gatherer {
+func newDelayed(t *testing.T, append time.Duration) *delayed {
 	t.Helper()
 	t.Parallel()
-	g := &gatherer{T: t, gathering: newGathering(), now: time.Now()}
+	g := &delayed{T: t, commitDelay: newCommitDelay(), now: time.Now()}
 	g.quick = append
 	return g
 }
 
-// landed is a commit of 100 callers whose append took as long as they usually do.
-func (g *gatherer) landed() { g.answered(g.now, g.quick, g.queued, 100) }
+// completed is a commit of 100 callers whose append took as long as they usually do.
+func (g *delayed) completed() { g.answered(g.now, g.quick, g.queued, 100) }
 
 // came lets commands arrive, after a while.
-func (g *gatherer) came(after time.Duration, callers int) {
+func (g *delayed) came(after time.Duration, callers int) {
 	g.now = g.now.Add(after)
 	g.queued += callers
 }
 
-func (g *gatherer) wants(waits bool) {
+func (g *delayed) wants(waits bool) {
 	g.Helper()
 	if got := g.waits(g.now, g.queued); got != waits {
 		g.Errorf("waits: %t, want %t", got, waits)
@@ -38,24 +38,24 @@ func (g *gatherer) wants(waits bool) {
 }
 
 // A commit is delayed until almost all callers of the last one have sent a command.
-func TestGathers(t *testing.T) {
-	g := newGatherer(t, 4*time.Millisecond)
+func TestDelay(t *testing.T) {
+	g := newDelayed(t, 4*time.Millisecond)
 	g.came(0, 1000)
 	g.wants(false)
-	g.landed()
+	g.completed()
 	g.wants(true)
 	g.came(time.Millisecond, 87)
 	g.wants(true)
 	g.came(0, 1)
 	g.wants(false)
-	g.landed()
+	g.completed()
 	g.came(0, 200)
 	g.wants(false)
 }
 
 // The commit of a single caller is not delayed, however many commands it sends.
-func TestGathersAlone(t *testing.T) {
-	g := newGatherer(t, 4*time.Millisecond)
+func TestNoDelayForOneCaller(t *testing.T) {
+	g := newDelayed(t, 4*time.Millisecond)
 	for range 100 {
 		g.answered(g.now, g.quick, g.queued, 1)
 		g.came(0, 1)
@@ -64,21 +64,21 @@ func TestGathersAlone(t *testing.T) {
 }
 
 // The delay is at most half of the time that an append takes.
-func TestGathersNotForLong(t *testing.T) {
-	g := newGatherer(t, 4*time.Millisecond)
-	g.landed()
+func TestDelayIsBounded(t *testing.T) {
+	g := newDelayed(t, 4*time.Millisecond)
+	g.completed()
 	g.came(2*time.Millisecond-1, 60)
 	g.wants(true)
 	g.came(1, 0)
 	g.wants(false)
-	g.landed()
+	g.completed()
 	g.wants(true) // most have come
 }
 
 // If appends are fast, commits are not delayed.
-func TestGathersWhereSlow(t *testing.T) {
-	g := newGatherer(t, slowAppend-1)
-	g.landed()
+func TestDelaysSlowAppends(t *testing.T) {
+	g := newDelayed(t, slowAppend-1)
+	g.completed()
 	g.wants(false)
 	for range 100 {
 		g.answered(g.now, 2*slowAppend, g.queued, 100)
@@ -92,25 +92,25 @@ func TestGathersWhereSlow(t *testing.T) {
 
 // A fast disk does not count as slow because a server was unavailable for a while, and no
 // commit is delayed for that long.
-func TestGathersAfterStall(t *testing.T) {
-	g := newGatherer(t, slowAppend/10)
+func TestDelayAfterStall(t *testing.T) {
+	g := newDelayed(t, slowAppend/10)
 	g.answered(g.now, time.Minute, g.queued, 100)
 	g.wants(false)
 	for range 1000 {
 		g.answered(g.now, time.Minute, g.queued, 100)
 	}
 	g.wants(true)
-	g.came(mostPatience, 0)
+	g.came(maxCommitDelay, 0)
 	g.wants(false)
 }
 
 // If callers do not send another command, fewer and fewer commits are delayed.
-func TestGathersNobody(t *testing.T) {
-	g := newGatherer(t, 4*time.Millisecond)
+func TestNoDelayWithoutReturns(t *testing.T) {
+	g := newDelayed(t, 4*time.Millisecond)
 	const commits = 1000
 	waited := 0
 	for range commits {
-		g.landed()
+		g.completed()
 		if g.waits(g.now, g.queued) {
 			waited++
 			g.came(2*time.Millisecond, 43)
@@ -122,11 +122,11 @@ func TestGathersNobody(t *testing.T) {
 		t.Errorf("%d of %d commits waited", waited, commits)
 	}
 	for range mostSkips + 1 {
-		g.landed()
+		g.completed()
 	}
 	g.wants(true)
 	g.came(0, 100)
 	g.wants(false)
-	g.landed()
+	g.completed()
 	g.wants(true) // as they have come again
 }

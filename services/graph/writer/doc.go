@@ -1,40 +1,73 @@
 // Package writer decides commands and appends them to the log. A realm has one
 // writer at a time, and it alone changes anything.
 //
-// # Group commit
+// # The commit pipeline
 //
-// The writer decides all queued requests together, each against the state and the
-// changes of the requests before it. It appends the events as one message, waits for
-// the acknowledgement, which means that the message is on disk, replies to the clients,
-// and applies the commit to the state. Readers that start after the replies wait until
-// the commit is applied.
+//	queue      Submit puts a request into a bounded queue (queue.go). A full queue refuses
+//	           it as overloaded.
+//	decide     The open commit takes all queued requests. Each decides on a Decision: the
+//	           state with the changes of the requests before it (decide.go, decision.go).
+//	append     The commit is sealed and sent to the log as one message: it is in flight
+//	           (append.go). The log acknowledges it when it is on disk.
+//	answer     The replies are sent to the clients (pending.go).
+//	apply      The commit is written to the state, as one Pebble batch with the checkpoint.
 //
-// While one commit is in flight, the next is decided on top of it. It accepts requests
-// until it can be sent: when the commit before it has been applied to the state, or is
-// large and has been appended to the log. If appends are slow (1 ms or more), it also
-// waits for the next requests of the clients of the last commit: the adaptive commit
-// delay.
+// Run's goroutine queues, decides and appends. Each commit in flight has a goroutine of
+// the worker pool, which answers and applies it (complete). At most two commits are in
+// flight, and one is open on top of them:
 //
-//	Submit -> queue -> Work.Do on a Decision ─┐
-//	                                          └─► Log.Send -> Done -> Tx.Flush
+//	commit 1   decide │ append ───────────────► answer │ apply ──────►
+//	commit 2          │ decide ─────────────────────── │ append ──────────────► answer │ apply
+//	commit 3          │                                │ decide ──────────────────────────── ...
 //
-// If a commit cannot be appended, the commits that were decided on top of it are dropped
-// too; none of their clients has received a reply. If a commit is in the log and cannot
-// be written to the state, the writer stops: it sends no further replies and serves no
-// further reads. A client that repeats its command gets the outcome from the next writer.
+// The open commit takes requests until it can be appended (canAppend):
 //
-// A request that does not fit into the open commit is decided in the next one. If its
-// parts are independent of each other, the first of them stay in the open commit.
+//   - when no commit is in flight, and the commit delay is over;
+//   - if it is large (32 KiB or more), when the one commit in flight is in the log. It
+//     need not be in the state, because to write a large commit takes long. Small commits
+//     wait until it is: they grow meanwhile, and cost less together.
 //
-// # What it promises
+// # The adaptive commit delay
 //
+// If an append takes 1 ms or more, the open commit waits for the next commands of the
+// callers of the last commit, for at most half the time of an append and at most 25 ms
+// (delay.go). This is what commit_delay and commit_siblings are for in PostgreSQL, with
+// measured values instead of settings. docs/design/0023-latency-of-a-command.md has the
+// measurements.
+//
+// # Invariants
+//
+//   - Only Run's goroutine decides and appends. So commits are decided, appended and
+//     numbered in one order.
+//   - A commit names the sequence and the checksum of the one before, and its message the
+//     position in the stream that it expects. If another writer has appended, the log
+//     refuses the message (fencing).
+//   - Replies are sent, and commits applied, in the order of the log: complete waits for
+//     the commit before.
+//   - A reply that depends on events is sent only when these events are in the log. A
+//     reply that depends on none (not found, conflict, nothing to do) is sent only when
+//     the writer knows that it was still the writer after it had read the state: by an
+//     acknowledged append, or by its lease.
+//   - If a commit cannot be appended, the commits that were decided on top of it are
+//     dropped; none of their clients has received a reply. If it is unknown whether a
+//     commit was appended, nobody receives a reply.
+//   - If a commit is in the log and cannot be written to the state, the writer stops: it
+//     sends no further replies and serves no further reads. A client that repeats its
+//     command gets the outcome from the next writer.
+//   - Readers that start after a reply wait until its commit is applied (state.Tx).
 //   - Done is called at most once for every request. If it is not called, the outcome is
 //     unknown, and the client's request times out.
-//   - The writer sends a reply that depends on events only when these events are in the
-//     log. It sends a reply that depends on none (not found, conflict, nothing to do)
-//     only when it knows that it was still the writer after it had read the state: by an
-//     acknowledged append, or by its lease.
-//   - A repeated command whose id is still stored gets the outcome of its first attempt;
-//     if the log has only the first parts of it, the writer completes it. A command
-//     whose id may already have been deleted is refused.
+//
+// # Large commands and repetitions
+//
+// A request that does not fit into the open commit is decided in the next one. If its
+// parts are independent of each other (Partial), the first of them stay in the open
+// commit, and the log records where the command continues.
+//
+// A repeated command whose id is still stored gets the outcome of its first attempt
+// (recall.go, reply.go). If the log has only the first parts of it, the writer completes
+// it. A command whose id may already have been deleted is refused (id.go).
+//
+// A new writer begins with a commit that starts its epoch. The first of a realm also
+// registers the built-in kinds (epoch.go).
 package writer

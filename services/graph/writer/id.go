@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -68,4 +69,22 @@ func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 			t.Time().Format(time.RFC3339Nano), state.KeepCommands),
 		ServerTime: now.Time(),
 	}
+}
+
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// suffixLetters are those of Kubernetes' generated names: no vowels, so that
+// no words come about, and nothing that looks like something else.
+const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
+
+func newSuffix() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:])
+	for i := range b {
+		b[i] = suffixLetters[int(b[i])%len(suffixLetters)]
+	}
+	return string(b[:])
 }

@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -122,15 +121,15 @@ type Writer struct {
 
 	recalling sync.WaitGroup // the recalls under way, for which Run waits
 
-	open    *commit    // that is being decided, nil for none
-	flights []*flight  // commits that are being appended or written to the state, the oldest first
-	gather  gathering  // what the open commit waits for when none is
-	crew    *crew.Crew // what they run in
+	open     *commit           // that is being decided, nil for none
+	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
+	delay    commitDelay       // of the open commit, when no commit is in flight
+	crew     *crew.Crew        // what they run in
 
 	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
 	mu      sync.Mutex
-	pending map[state.CommandKey]*inFlight
+	pending map[state.CommandKey]*pendingCommand
 }
 
 // New returns a writer that goes on where the state is. The caller has made
@@ -172,9 +171,9 @@ func New(c Config) *Writer {
 		end:       max(chain.Position, c.LogEnd),
 		limit:     limit,
 		maxObject: min(largestObject, limit/2),
-		pending:   map[state.CommandKey]*inFlight{},
+		pending:   map[state.CommandKey]*pendingCommand{},
 		recalls:   make(chan struct{}, 64),
-		gather:    newGathering(),
+		delay:     newCommitDelay(),
 	}
 }
 
@@ -257,9 +256,9 @@ func (w *Writer) Run(ctx context.Context) error {
 	defer w.crew.Dismiss()
 	running, stop := context.WithCancel(ctx)
 	err := w.run(running)
-	for len(w.flights) > 0 {
-		<-w.flights[0].landed
-		err = errors.Join(err, w.land())
+	for len(w.inFlight) > 0 {
+		<-w.inFlight[0].completed
+		err = errors.Join(err, w.completed())
 	}
 	if w.open != nil {
 		w.refuse(w.open.outcomes)
@@ -289,24 +288,24 @@ func (w *Writer) run(ctx context.Context) error {
 		if w.open == nil || !w.open.full {
 			ready = w.queue.ready(len(w.rest) > 0)
 		}
-		var landed, appended <-chan struct{}
-		if len(w.flights) > 0 {
-			landed = w.flights[0].landed
+		var completed, appended <-chan struct{}
+		if len(w.inFlight) > 0 {
+			completed = w.inFlight[0].completed
 		}
-		if len(w.flights) == 1 && w.large() {
-			appended = w.flights[0].appended
+		if len(w.inFlight) == 1 && w.large() {
+			appended = w.inFlight[0].appended
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.c.Lease.Lost():
 			return ErrLeaseLost
-		case <-landed:
-			if err := w.land(); err != nil {
+		case <-completed:
+			if err := w.completed(); err != nil {
 				return err
 			}
 		case <-appended:
-		case <-w.gather.timer.C:
+		case <-w.delay.timer.C:
 		case <-ready:
 			requests := slices.Concat(w.rest, w.queue.take())
 			w.rest = nil
@@ -314,58 +313,10 @@ func (w *Writer) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if w.open != nil && w.clear() {
+		if w.open != nil && w.canAppend() {
 			if err := w.close(ctx); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// beginEpoch appends the commit that makes this the writer. In a new realm it
-// is the first, and registers the kinds that are known from the start.
-func (w *Writer) beginEpoch(ctx context.Context) error {
-	w.chain.Epoch++
-	verb := "epoch"
-	if w.chain.RealmID == ([16]byte{}) {
-		verb = "genesis"
-		if _, err := rand.Read(w.chain.RealmID[:]); err != nil {
-			return err
-		}
-	}
-	key := w.chain.Key
-	newest := w.c.NewestKey(w.chain.RealmID)
-	if verb == "genesis" {
-		w.chain.Key = newest // which the first commit both names and has
-	}
-	c, err := w.begin()
-	if err != nil {
-		return err
-	}
-	d := c.d
-	defer d.Tx.Drop()
-	if newest.Number > key.Number {
-		d.b.NewKey(newest)
-		w.chain.Key = newest
-	}
-	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
-	d.beginCommand()
-	if verb == "genesis" {
-		kind := d.Ctx.Kinds().Of(lifecycle.Group, "Kind")
-		for _, spec := range lifecycle.BuiltinKinds() {
-			out, err := lifecycle.Create(d.Ctx, lifecycle.Key{Kind: kind}, registration(spec))
-			if err != nil {
-				return fmt.Errorf("writer: genesis: %w", err)
-			}
-			if _, ok := d.Apply(out.Events, 0); !ok {
-				return fmt.Errorf("writer: the bus takes messages of %d bytes, which is too little for a realm's first commit", w.c.MaxPayload)
-			}
-		}
-	}
-	d.b.End(eventlog.CommandRef{}, nil)
-	if err := w.launch(ctx, c); err != nil {
-		return err
-	}
-	<-w.flights[0].landed
-	return w.land()
 }

@@ -1,0 +1,175 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// inFlightCommit is a commit that is being appended to the log or written to the state.
+type inFlightCommit struct {
+	*commit
+	size      int            // in bytes
+	chain     eventlog.Chain // with it
+	sent      time.Time
+	settle    func(context.Context) (position uint64, err error) // waits for the log
+	expected  uint64                                             // the position of the last message before that was known
+	position  uint64                                             // in the stream; once it is in the log
+	appended  chan struct{}                                      // closed when it is in the log
+	took      time.Duration                                      // to append; once completed is closed
+	queued    int                                                // number of commands that had arrived before it was answered
+	completed chan struct{}                                      // closed when it is in the state, or has failed
+	err       error                                              // why it has failed; once completed is closed
+}
+
+// largeCommit is the size in bytes from which on a commit does not wait until the one
+// before is in the state, because writing that takes long. Smaller ones wait: they grow
+// meanwhile, and cost less together.
+const largeCommit = 32 << 10
+
+// canAppend reports whether the open commit can be appended: the commit before it is in
+// the log and, unless this one is large, in the state, and the commit delay is over.
+func (w *Writer) canAppend() bool {
+	switch len(w.inFlight) {
+	case 0:
+		return w.open.full || w.open.d.Empty() || w.large() || !w.delay.waits(time.Now(), w.queue.ever())
+	case 1:
+		select {
+		case <-w.inFlight[0].appended:
+			return w.large()
+		default:
+		}
+	}
+	return false
+}
+
+func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= largeCommit }
+
+// errNotWritten is why a commit that is in the log does not get into the state.
+var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
+
+// append seals a commit and sends it to the log. It is completed in the background, while
+// the next is decided.
+func (w *Writer) append(ctx context.Context, c *commit) error {
+	d := c.d
+	chain := w.chain
+	chain.Sequence++
+	chain.Revision = d.Revision()
+	chain.Time = d.Ctx.Now
+	message := d.b.Bytes()
+	chain.Checksum = eventlog.Checksum(message)
+	d.Tx.EndCommit(state.Commit{
+		Sequence: chain.Sequence, Epoch: chain.Epoch, Time: chain.Time, Checksum: chain.Checksum,
+		RealmID: chain.RealmID[:], Commands: CommandsOf(d.b.Commands()), StreamCreated: w.c.Log.Created(),
+		Key: chain.Key.Number, KeyFingerprint: chain.Key.Fingerprint[:],
+	})
+	if err := d.Tx.Err(); err != nil {
+		return fmt.Errorf("writer: %w", err)
+	}
+	var before *inFlightCommit
+	if len(w.inFlight) > 0 {
+		before = w.inFlight[len(w.inFlight)-1]
+	}
+	f := &inFlightCommit{
+		commit: c, size: len(message), chain: chain, sent: time.Now(),
+		appended: make(chan struct{}), completed: make(chan struct{}),
+	}
+	w.c.Failpoint(FailDecided)
+	if before != nil { // which is in the log
+		w.end = before.position
+	}
+	f.expected = w.end
+	f.settle = w.c.Log.Send(w.end, d.id, message)
+	// Let the goroutine that writes to the connection run first.
+	runtime.Gosched()
+	w.inFlight = append(w.inFlight, f)
+	w.chain = chain
+	w.crew.Go(func() {
+		defer close(f.completed)
+		f.err = w.complete(ctx, f, before)
+		d.b.Free()
+	})
+	return nil
+}
+
+// complete waits until a commit is in the log and the one before is completed, then sends
+// the replies and applies the commit to the state.
+func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error {
+	d := f.d
+	prepared := make(chan error, 1)
+	prepare := func() { prepared <- d.Tx.Prepare() }
+	if f.size < largeCommit {
+		prepare()
+	} else {
+		w.crew.Go(prepare) // the next may be sent before it is done
+	}
+	position, err := f.settle(ctx)
+	if err == nil {
+		f.position = position
+		close(f.appended)
+	}
+	fail := <-prepared
+	w.c.Failpoint(FailAppended)
+	if err != nil {
+		if errors.Is(err, eventlog.ErrFenced) {
+			w.refuse(f.outcomes)
+		}
+		return err
+	}
+	w.c.Failpoint(FailAcked)
+	if fail != nil {
+		return fail
+	}
+	f.took = time.Since(f.sent)
+	if before != nil {
+		<-before.completed
+		if before.err != nil {
+			return errNotWritten
+		}
+	}
+	d.Tx.Place(f.position)
+	var apply time.Time
+	owed, err := d.Tx.FlushTelling(func() {
+		f.queued = w.queue.ever()
+		for _, o := range f.outcomes {
+			w.answer(o)
+		}
+		apply = time.Now()
+		if f.size < largeCommit {
+			runtime.Gosched() // let the goroutine that writes the replies run first
+		}
+	})
+	if err != nil {
+		return err
+	}
+	w.c.Failpoint(FailApplied)
+	w.c.Committed(Committed{
+		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
+		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
+		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
+	})
+	return nil
+}
+
+// completed removes the oldest commit in flight, which is completed, and returns why it
+// has failed. It starts the commit delay.
+func (w *Writer) completed() error {
+	f := w.inFlight[0]
+	w.inFlight = w.inFlight[1:]
+	if f.err == nil {
+		w.end = f.position
+	}
+	if f.err == nil && f.size < largeCommit {
+		callers := 0
+		for _, o := range f.outcomes {
+			callers += o.r.callers()
+		}
+		w.delay.answered(time.Now(), f.took, f.queued, callers)
+	}
+	return f.err
+}

@@ -1,0 +1,69 @@
+package writer
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// beginEpoch appends the commit that makes this the writer. In a new realm it
+// is the first, and registers the kinds that are known from the start.
+func (w *Writer) beginEpoch(ctx context.Context) error {
+	w.chain.Epoch++
+	verb := "epoch"
+	if w.chain.RealmID == ([16]byte{}) {
+		verb = "genesis"
+		if _, err := rand.Read(w.chain.RealmID[:]); err != nil {
+			return err
+		}
+	}
+	key := w.chain.Key
+	newest := w.c.NewestKey(w.chain.RealmID)
+	if verb == "genesis" {
+		w.chain.Key = newest // which the first commit both names and has
+	}
+	c, err := w.begin()
+	if err != nil {
+		return err
+	}
+	d := c.d
+	defer d.Tx.Drop()
+	if newest.Number > key.Number {
+		d.b.NewKey(newest)
+		w.chain.Key = newest
+	}
+	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
+	d.beginCommand()
+	if verb == "genesis" {
+		kind := d.Ctx.Kinds().Of(lifecycle.Group, "Kind")
+		for _, spec := range lifecycle.BuiltinKinds() {
+			out, err := lifecycle.Create(d.Ctx, lifecycle.Key{Kind: kind}, registration(spec))
+			if err != nil {
+				return fmt.Errorf("writer: genesis: %w", err)
+			}
+			if _, ok := d.Apply(out.Events, 0); !ok {
+				return fmt.Errorf("writer: the bus takes messages of %d bytes, which is too little for a realm's first commit", w.c.MaxPayload)
+			}
+		}
+	}
+	d.b.End(eventlog.CommandRef{}, nil)
+	if err := w.append(ctx, c); err != nil {
+		return err
+	}
+	<-w.inFlight[0].completed
+	return w.completed()
+}
+
+// registration is the object that registers a kind.
+func registration(spec lifecycle.KindSpec) *coppicev1.Object {
+	return &coppicev1.Object{
+		ApiVersion: lifecycle.APIVersion,
+		Kind:       "Kind",
+		Metadata:   &coppicev1.ObjectMeta{Name: lifecycle.ResourceName(spec.Group, spec.Plural)},
+		Spec:       spec.JSON(),
+	}
+}

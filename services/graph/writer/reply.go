@@ -1,0 +1,79 @@
+package writer
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// readPart adds to a reply that of a command of a commit: what was kept with the
+// command, or what its events tell.
+func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
+	kept, err := c.Reply(command)
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		return proto.UnmarshalOptions{Merge: true}.Unmarshal(kept, reply)
+	}
+	on, ok := work.(ObjectsWork)
+	if !ok {
+		return fmt.Errorf("no reply was kept with the command")
+	}
+	objects := reply.(*coppicev1.ObjectsReply)
+	return c.Each(func(e *eventlog.Entry) error {
+		if e.Command != command {
+			return nil
+		}
+		o := lifecycle.Object{Node: e.After(nil, e.Revision), Body: &coppicev1.Body{}}
+		if err := proto.Unmarshal(e.Body, o.Body); err != nil {
+			return err
+		}
+		r := &coppicev1.Result{Code: CodeOf(e.Type)}
+		if on.Brief() {
+			r.Object = o.Brief()
+		} else {
+			r.Object = o.API()
+		}
+		objects.Results = append(objects.Results, r)
+		objects.Revision = e.Revision
+		return nil
+	})
+}
+
+// CommandsOf are the commands of a commit that can be repeated, as the state keeps them.
+func CommandsOf(refs []eventlog.CommandRef) []state.Command {
+	list := make([]state.Command, 0, len(refs))
+	for i := range refs {
+		if id := state.CommandID(refs[i].ID); id != (state.CommandID{}) {
+			list = append(list, state.Command{CommandKey: state.CommandKey{Actor: refs[i].Actor, ID: id}, Unfinished: refs[i].Unfinished})
+		}
+	}
+	return list
+}
+
+// CodeOf is the code of a result that an event tells.
+func CodeOf(t lifecycle.EventType) uint32 {
+	if t == lifecycle.ObjectCreated {
+		return 201
+	}
+	return 200
+}
+
+// kept is the encoding of the reply, or of a part of it, as it is kept for a repetition
+// of the command, nil if its events tell it.
+func kept(d *Decision, r *Request, reply proto.Message) []byte {
+	if r.Work.Told() {
+		return nil
+	}
+	enc, err := proto.Marshal(reply)
+	if err != nil {
+		d.fail(err)
+	}
+	return enc
+}
