@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nats-io/nats.go"
@@ -76,7 +75,8 @@ func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	n := testkit.NATS(t)
-	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), State: s, Log: slog.New(slog.DiscardHandler)}, Replica{
+	answers := testkit.Conn(t, n, bus.RoleAnswers)
+	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Log: slog.New(slog.DiscardHandler)}, Replica{
 		Reached:   func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
 		Heartbeat: heartbeat, Log: log, Verify: verify, JS: testkit.JetStream(t, n, bus.RoleGraph), Now: time.Now,
 	})
@@ -88,6 +88,9 @@ func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(
 			t.Error(err)
 		}
 	})
+	if err := answers.Flush(); err != nil { // the server knows who answers
+		t.Fatal(err)
+	}
 	return &readers{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
 }
 
