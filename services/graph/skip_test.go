@@ -36,16 +36,16 @@ func TestSkipsAreReported(t *testing.T) {
 		add(6, 1, 1, "second")
 		add(9, 5, 3, "third") // of which some were counted
 		reports("within the interval")
-		time.Sleep(reportSkips)
+		<-time.After(reportSkips) // of the bubble
 		reports("after it", skipped{4, 9, "third"})
-		time.Sleep(reportSkips)
+		<-time.After(reportSkips) // of the bubble
 		reports("after a quiet interval")
 		add(10, 1, 1, "fourth")
 		reports("at once again", skipped{1, 10, "fourth"})
 		add(11, 1, 1, "fifth")
 		s.stop()
 		reports("at the end", skipped{1, 11, "fifth"})
-		time.Sleep(reportSkips)
+		<-time.After(reportSkips) // of the bubble
 		reports("after the end")
 	})
 }
