@@ -19,7 +19,7 @@ type logClient struct{ c *Client }
 // LogCommit is a commit and its sequence in the log.
 type LogCommit struct {
 	Sequence uint64
-	// Commit is nil for a message that is no commit; see Skipped.
+	// Commit is nil for a message that is no commit; see WithSkipped.
 	*Commit
 	// Skipped says why the message is no commit of the realm; empty for a commit.
 	Skipped string

@@ -232,14 +232,14 @@ func (w *watcher) next(ctx context.Context, sub *nats.Subscription) (*coppicev1.
 	wait, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
 	m, err := sub.NextMsgWithContext(wait)
-	if denied := rpc.DeniedBy(ctx); err != nil && denied != nil {
+	denied := rpc.DeniedBy(ctx)
+	switch {
+	case err != nil && denied != nil:
 		return nil, denied
-	}
-	if err != nil {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, &Error{Reason: ErrServiceUnavailable, Message: fmt.Sprintf("watch: no graph service serves realm %q: there is no such realm, or it is just starting", w.r.c.realm)}
+	case err != nil:
 		return nil, err
-	}
-	if m.Header.Get("Status") == "503" {
-		return nil, &Error{Reason: ErrServiceUnavailable, Message: "watch: no graph service serves the realm yet"}
 	}
 	if err := rpc.Refusal(m); err != nil {
 		return nil, err

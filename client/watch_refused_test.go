@@ -1,0 +1,40 @@
+package client_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// A watch that the NATS user may not begin ends at once, with the reason; with a retry
+// timeout, so does one that no graph service serves for that long. Without, it waits
+// for one.
+func TestWatchRefused(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	ctx := testkit.Context(t)
+	for _, c := range []struct {
+		user   string
+		retry  time.Duration
+		reason client.Reason
+	}{
+		{bus.RoleProcessor, 0, client.ErrForbidden},
+		{bus.RoleProcessor, time.Hour, client.ErrForbidden},
+		{bus.RoleReader, 50 * time.Millisecond, client.ErrServiceUnavailable},
+	} {
+		cl := client.New(testkit.Conn(t, server, c.user), client.WithActor(c.user), client.WithRetryTimeout(c.retry))
+		n := 0
+		for _, err := range cl.Resource(configMaps, "shop").Watch(ctx) {
+			if n++; !errors.Is(err, c.reason) {
+				t.Errorf("as %s, with a retry timeout of %s: %v, want %s", c.user, c.retry, err, c.reason)
+			}
+		}
+		if n != 1 {
+			t.Errorf("as %s, with a retry timeout of %s: %d events", c.user, c.retry, n)
+		}
+	}
+}
