@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -74,5 +77,37 @@ func TestForbidden(t *testing.T) {
 	} {
 		_, err := c.Resource(configMaps, "shop").Get(s.ctx, "a")
 		refused(t, what, err, client.ErrBadRequest, "is not the name of")
+	}
+}
+
+// A call that the context ends matches the reason of the last attempt and the error of
+// the context: for requests, for streamed replies, and with a retry timeout.
+func TestContextEnds(t *testing.T) {
+	t.Parallel()
+	nc := testkit.Conn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), bus.LocalUser) // without services
+	unserved, limited := client.New(nc), client.New(nc, client.WithRetryTimeout(50*time.Millisecond))
+	ctx := testkit.Context(t)
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	ended, end := context.WithCancel(ctx)
+	end()
+	for what, call := range map[string]func() error{
+		"get": func() error { _, err := unserved.Resource(configMaps, "shop").Get(brief, "a"); return err },
+		"create": func() error {
+			_, err := unserved.Resource(configMaps, "shop").Create(brief, &client.Object{Metadata: &client.ObjectMeta{Name: "a"}})
+			return err
+		},
+		"verify":                func() error { _, err := unserved.Operations().Verify(brief); return err },
+		"get, retry timeout":    func() error { _, err := limited.Resource(configMaps, "shop").Get(ctx, "a"); return err },
+		"verify, retry timeout": func() error { _, err := limited.Operations().Verify(ctx); return err },
+	} {
+		err := call()
+		var e *client.Error
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) {
+			t.Errorf("%s: %v, want an *Error that matches context.DeadlineExceeded", what, err)
+		}
+	}
+	if _, err := unserved.Resource(configMaps, "shop").Get(ended, "a"); !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("canceled: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, v
 				Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or it is just starting", a.Realm)}
 		case errors.Is(err, nats.ErrSlowConsumer):
 			return errSlow
-		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded):
 			return &Error{Reason: ErrTimeout, Message: fmt.Sprintf("%s: no reply for %s", a.Verb, wait)}
 		case err != nil:
 			return err
