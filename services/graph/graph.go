@@ -158,7 +158,7 @@ func New(c Config) (*Service, error) {
 	for _, name := range c.Realms {
 		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
 		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
-		r.skips.report = r.reportSkipped
+		r.skips.Report = r.reportSkipped
 		r.enter(phaseWaiting)
 		r.metrics.watching(func() (held watch.Held) {
 			if h := r.shown.Load(); h != nil {

@@ -43,7 +43,7 @@ type realm struct {
 	events *eventlog.Log
 	hub    *watch.Hub
 	shown  atomic.Pointer[watch.Hub] // hub, for metrics
-	skips  skips
+	skips  replay.Skips
 
 	keys *eventlog.Keys
 	// logEnd is the last position of the log that this replica has caught up with.
@@ -71,7 +71,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	defer func() {
 		stop()
 		cancel()
-		r.skips.stop()
+		r.skips.Stop()
 		err = r.closeState(err)
 	}()
 	if err := r.openLog(ctx); err != nil {

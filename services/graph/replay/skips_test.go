@@ -1,4 +1,4 @@
-package graph
+package replay
 
 import (
 	"slices"
@@ -12,9 +12,9 @@ import (
 func TestSkipsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var got []skipped
-		s := skips{report: func(k skipped) { got = append(got, k) }}
-		reports := func(when string, want ...skipped) {
+		var got []Skipped
+		s := Skips{Report: func(k Skipped) { got = append(got, k) }}
+		reports := func(when string, want ...Skipped) {
 			t.Helper()
 			synctest.Wait()
 			s.mu.Lock()
@@ -26,25 +26,25 @@ func TestSkipsAreReported(t *testing.T) {
 		}
 		add := func(position, n, counts uint64, why string) {
 			t.Helper()
-			if is := s.add(position, n, why); is != counts {
+			if is := s.Add(position, n, why); is != counts {
 				t.Errorf("%d messages up to %d: counted %d, want %d", n, position, is, counts)
 			}
 		}
 		add(5, 1, 1, "first")
-		reports("at once", skipped{1, 5, "first"})
+		reports("at once", Skipped{1, 5, "first"})
 		add(5, 1, 0, "again")
 		add(6, 1, 1, "second")
 		add(9, 5, 3, "third") // of which some were counted
 		reports("within the interval")
 		<-time.After(reportSkips) // of the bubble
-		reports("after it", skipped{4, 9, "third"})
+		reports("after it", Skipped{4, 9, "third"})
 		<-time.After(reportSkips) // of the bubble
 		reports("after a quiet interval")
 		add(10, 1, 1, "fourth")
-		reports("at once again", skipped{1, 10, "fourth"})
+		reports("at once again", Skipped{1, 10, "fourth"})
 		add(11, 1, 1, "fifth")
-		s.stop()
-		reports("at the end", skipped{1, 11, "fifth"})
+		s.Stop()
+		reports("at the end", Skipped{1, 11, "fifth"})
 		<-time.After(reportSkips) // of the bubble
 		reports("after the end")
 	})
