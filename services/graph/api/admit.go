@@ -30,6 +30,10 @@ const (
 	// mapped is how a server spells the reply subject of a request that comes from
 	// another account: it leads to the client's inbox, and nowhere else.
 	mapped = "_R_."
+	// maxReply is how many bytes a reply subject has at most. The NATS server ends a
+	// connection that sends a line of more than 4 KiB: the messages of a stream have
+	// this subject and one more.
+	maxReply = 1 << 10
 )
 
 // Headers that NATS servers add.
@@ -53,7 +57,7 @@ type endpoint struct {
 // answerable reports whether a reply subject is one that this service answers
 // to at all. Others are not even told why they are refused.
 func answerable(reply string) bool {
-	return strings.HasPrefix(reply, inboxes) || strings.HasPrefix(reply, mapped)
+	return len(reply) <= maxReply && (strings.HasPrefix(reply, inboxes) || strings.HasPrefix(reply, mapped))
 }
 
 // admit checks that a message with an answerable reply subject is a request of an

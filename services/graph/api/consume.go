@@ -167,6 +167,13 @@ func (s *replicaServer) listConsumers(q *request) {
 	if n := len(r.GetFinalizers()) + len(r.GetAgents()); err == nil && n > maxConsumerNames {
 		err = lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
 	}
+	// They become subjects. The NATS server ends a connection that publishes to one of
+	// more than 4 KiB, and this one writes the log.
+	for _, a := range r.GetAgents() {
+		if err == nil {
+			err = lifecycle.CheckResource(a)
+		}
+	}
 	if err != nil {
 		q.answer(nil, err)
 		return

@@ -106,7 +106,7 @@ func (s *replicaServer) parkedByID(ctx context.Context, p *parkedPage, ids []uin
 		return err
 	}
 	for _, id := range ids {
-		m, err := stream.GetMsg(ctx, id)
+		m, err := parkedMessage(ctx, stream, id)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -118,6 +118,14 @@ func (s *replicaServer) parkedByID(ctx context.Context, p *parkedPage, ids []uin
 		}
 	}
 	return nil
+}
+
+// parkedMessage reads parked work. No message has the sequence zero.
+func parkedMessage(ctx context.Context, stream jetstream.Stream, id uint64) (*jetstream.RawStreamMsg, error) {
+	if id == 0 {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return stream.GetMsg(ctx, id)
 }
 
 // retryParked publishes parked work again where it came from.
@@ -166,7 +174,7 @@ func (s *replicaServer) eachParked(q *request, do func(context.Context, *jetstre
 func (s *replicaServer) oneParked(
 	ctx context.Context, stream jetstream.Stream, id uint64, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error,
 ) *lifecycle.Error {
-	m, err := stream.GetMsg(ctx, id)
+	m, err := parkedMessage(ctx, stream, id)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return &lifecycle.Error{Reason: lifecycle.ReasonNotFound, Message: fmt.Sprintf("nothing is parked under %d", id)}
 	}
@@ -181,7 +189,7 @@ func (s *replicaServer) oneParked(
 		return nil
 	}
 	// Work that is parked again takes the place of what was parked before.
-	if _, gone := stream.GetMsg(ctx, id); errors.Is(gone, jetstream.ErrMsgNotFound) {
+	if _, gone := parkedMessage(ctx, stream, id); errors.Is(gone, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	return s.jetStream(fmt.Sprintf("parked work %d", id), err)
