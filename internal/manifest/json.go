@@ -220,6 +220,9 @@ func (m *meta) proto() *coppicev1.ObjectMeta {
 }
 
 func metaOf(p *coppicev1.ObjectMeta) *meta {
+	if p == nil {
+		p = &coppicev1.ObjectMeta{}
+	}
 	m := &meta{
 		Name:                       p.GetName(),
 		GenerateName:               p.GetGenerateName(),
@@ -236,6 +239,9 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 		Initializers:               initializersOf(p.GetInitializers()),
 	}
 	for _, r := range p.GetOwnerReferences() {
+		if r == nil {
+			r = &coppicev1.OwnerReference{}
+		}
 		m.OwnerReferences = append(m.OwnerReferences, ownerReference{
 			APIVersion: r.GetApiVersion(), Kind: r.GetKind(), Name: r.GetName(), UID: r.GetUid(),
 			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,

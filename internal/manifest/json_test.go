@@ -37,6 +37,20 @@ func TestObjectSurvivesJSON(t *testing.T) {
 	}
 }
 
+// An object without metadata, or with an element that is missing, is written.
+func TestToJSONOfMissingParts(t *testing.T) {
+	t.Parallel()
+	for _, o := range []*coppicev1.Object{{}, {Metadata: &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{nil}}}} {
+		got, err := manifest.ToJSON(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := manifest.FromJSON(got); err != nil {
+			t.Errorf("%s cannot be read: %v", got, err)
+		}
+	}
+}
+
 func TestFromJSONRefuses(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
