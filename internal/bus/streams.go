@@ -229,6 +229,9 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 			AckWait:       WorkAckWait,
 			MaxDeliver:    -1,
 			MaxAckPending: maxWork,
+			// Workers ask for one message at a time. Of a pull request that nobody waits for
+			// any more, and that names no end, one message is delayed by the AckWait, not all.
+			MaxRequestBatch: 1,
 		})
 	}
 	return list
