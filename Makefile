@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches demo up ci
+.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches odd demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -62,6 +62,12 @@ calls:
 # A thousand watches that begin at once on 16 MiB of objects, and the memory that takes.
 watches:
 	go test ./test/processes -count=1 -timeout 0 -v -run TestWatchesBeginAtOnce -watches=1000 -watched=16
+
+# A million odd requests of all roles: nothing crashes, and nothing changes that a
+# role may not change.
+ODD ?= 1000000
+odd:
+	go test ./test/trust -count=1 -timeout 0 -v -run TestOddRequests -odd=$(ODD)
 
 demo:
 	go run ./cmd/coppice demo

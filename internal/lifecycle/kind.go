@@ -102,16 +102,6 @@ func SplitResource(resource string) (group, plural string) {
 	return group, plural
 }
 
-// CheckResource refuses what cannot be the name of a resource.
-func CheckResource(resource string) *Error {
-	const longest = 63 + 1 + 253 // a label and a subdomain
-	group, plural := SplitResource(resource)
-	if len(resource) > longest || !isLabel(plural) || group != "" && !isSubdomain(group) {
-		return ErrBadRequest("%.80q is not the name of a resource, as \"pods\" or \"deployments.apps\"", resource)
-	}
-	return nil
-}
-
 type groupKind struct{ group, kind string }
 
 // Kinds is an immutable registry of kinds.

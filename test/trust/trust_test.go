@@ -28,6 +28,8 @@ type realm struct {
 	ctx   context.Context
 	stack *allinone.Stack
 	owner *client.Client // operator
+	// connect connects as an attacker does, who is refused much.
+	connect func(role string, opts ...nats.Option) (*nats.Conn, error)
 }
 
 func start(t *testing.T) *realm {
@@ -51,23 +53,40 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 	if err := r.stack.Await(r.ctx); err != nil {
 		t.Fatal(err)
 	}
+	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {
+		return nats.Connect(r.stack.Server().URL(), append(r.stack.Server().Options(role), opts...)...)
+	}
+	r.populate()
+	return r
+}
+
+// populate creates the objects that an attacker would delete.
+func (r *realm) populate() {
+	r.t.Helper()
 	r.owner = client.New(r.conn(bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	for i := range 10 {
 		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("s", i)}}
 		if _, err := r.owner.Resource(secrets, "prod").Create(r.ctx, o); err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
 	}
-	return r
 }
 
+// conn connects with a role.
 func (r *realm) conn(role string) *nats.Conn {
 	r.t.Helper()
-	nc, err := r.stack.Conn(role)
+	nc, err := r.connect(role, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.t.Cleanup(nc.Close)
 	return nc
+}
+
+// wait waits until a condition holds.
+func (r *realm) wait(what string, holds func() bool) {
+	r.t.Helper()
+	testkit.WaitFor(r.t, r.ctx, what, holds)
 }
 
 // publish publishes what a role may publish, with a reply subject of the

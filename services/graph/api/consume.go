@@ -171,7 +171,7 @@ func (s *replicaServer) listConsumers(q *request) {
 	// more than 4 KiB, and this one writes the log.
 	for _, a := range r.GetAgents() {
 		if err == nil {
-			err = lifecycle.CheckResource(a)
+			err = lifecycle.CheckResource(lifecycle.SplitResource(a))
 		}
 	}
 	if err != nil {

@@ -1,0 +1,288 @@
+package trust_test
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
+)
+
+// The NATS server does not take what a role may not publish, however it is spelled.
+func TestDeniedSubjects(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	work, finalize := bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)
+	other := bus.FinalizerDurable("example.com/other") // its name can be guessed
+	for role, subjects := range map[string][]string{
+		bus.RoleApplication: {
+			// Kinds are not deleted, realms not changed, and no other actor is asked in place of this one.
+			"coppice.default.api.application.delete.coppice_dev.kinds._", "coppice.default.api.application.deletecollection.coppice_dev.kinds._",
+			"coppice.default.api.application.delete.coppice_dev.kinds.x", "coppice.*.api.application.delete.coppice_dev.kinds._", "coppice.>.api.application.delete.coppice_dev.kinds._",
+			"coppice.default.api.application.update.coppice_dev.realms._", "coppice.default.api.application.create.coppice_dev.realms._",
+			"coppice.default.api.application.>", "coppice.default.api.*.delete._.secrets.prod",
+			"coppice.default.api.operator.delete._.secrets.prod", "coppice.default.api.application.readlog._._._", "coppice.default.internal.propose",
+		},
+		bus.RoleReader: {
+			"coppice.default.api.reader.delete._.secrets.prod", "coppice.default.api.reader.create._.secrets.prod", "coppice.default.api.reader.verify._._._",
+			"coppice.default.api.reader.list._.secrets.prod.x", "$JS.API.DIRECT.GET." + bus.LogStream(bus.DefaultRealm), "$JS.API.STREAM.MSG.GET." + bus.LogStream(bus.DefaultRealm), "$SRV.PING",
+		},
+		bus.RoleFinalizer: {
+			"$JS.API.CONSUMER.MSG.NEXT." + finalize + "." + other, "$JS.ACK." + finalize + "." + other + ".1.1.1.1.0",
+			"$JS.ACK._.h." + finalize + "." + other + ".1.1.1.1.0.x", "$JS.ACK._.h." + work + ".processors.1.1.1.1.0",
+			"coppice.default.api.finalizer.consumefinalizer._._._.example.com/other", "coppice.default.api.finalizer.consumefinalizer._._._.>",
+			"coppice.default.api.finalizer.removefinalizer._.secrets.prod.example.com/other", "coppice.default.api.finalizer.removefinalizer._.secrets.prod.*.com/bucket",
+			"coppice.default.parked.work.dirty.1", "coppice.default.parked.finalize._.secrets.u.example.com/other", "coppice.default.finalize._.secrets.u." + bus.ExampleFinalizer,
+		},
+		bus.RoleAgent: {
+			"coppice.default.api.agent.delete._.secrets.prod", "coppice.default.api.agent.delete.*.pods.prod", "coppice.default.api.agent.consumeagent._.secrets._", "coppice.default.api.agent.consumeagent._.*._",
+		},
+		bus.RoleScanner:   {"coppice.default.work.orphan", "coppice.default.work.dirty.x", "coppice.default.internal.propose", "coppice.default.log"},
+		bus.RoleProcessor: {"coppice.default.work.dirty", "coppice.default.internal.finish", "coppice.default.parked.work.orphan.1", "$JS.API.CONSUMER.MSG.NEXT." + work + "." + bus.DurableOrphan},
+	} {
+		var denied atomic.Int64
+		nc, err := r.connect(role, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				denied.Add(1)
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, subject := range subjects {
+			data, err := rpc.Encode(&coppicev1.DeleteCollectionRequest{All: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.publish(nc, subject, nc.NewInbox(), header(subject), data)
+			r.wait(role+" to be denied "+subject, func() bool { return denied.Load() == int64(i+1) })
+		}
+		nc.Close()
+	}
+	r.unharmed()
+}
+
+// Requests that a role may make, with content that asks for more than the role may
+// have or that nothing can be made of, are refused or find nothing.
+func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	operator, reader := r.conn(bus.RoleOperator), r.conn(bus.RoleReader)
+	of := func(actor, verb, finalizer string) string {
+		a := bus.API{Realm: bus.DefaultRealm, Actor: actor, Verb: verb, Finalizer: finalizer}
+		if verb == bus.VerbRemoveFinalizer {
+			a.Plural, a.Namespace = "secrets", markers
+		}
+		return a.Subject()
+	}
+	for _, c := range []struct {
+		name    string
+		nc      *nats.Conn
+		subject string
+		request proto.Message
+		reason  client.Reason // none: it is answered
+	}{
+		{"the consumer of all finalizers", operator, of(bus.RoleOperator, bus.VerbConsumeFinalizer, ">"), &coppicev1.ConsumeRequest{}, client.ErrBadRequest},
+		{"the consumer of any finalizer", operator, of(bus.RoleOperator, bus.VerbConsumeFinalizer, "*"), &coppicev1.ConsumeRequest{}, client.ErrBadRequest},
+		{"the consumer of a group's finalizers", operator, of(bus.RoleOperator, bus.VerbConsumeFinalizer, "example.com/*"), &coppicev1.ConsumeRequest{}, client.ErrBadRequest},
+		{"the consumer of a built-in finalizer", operator, of(bus.RoleOperator, bus.VerbConsumeFinalizer, "orphan"), &coppicev1.ConsumeRequest{}, client.ErrBadRequest},
+		{"the removal of all finalizers", operator, of(bus.RoleOperator, bus.VerbRemoveFinalizer, ">"), &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerTarget{{Name: "s0"}}}, ""},
+		{"consumers by wildcards", reader, of(bus.RoleReader, bus.VerbListConsumers, ""), &coppicev1.ListConsumersRequest{Finalizers: []string{"*", ">", ""}, Agents: []string{"*", ">", "", "a b", "*.*"}}, client.ErrBadRequest},
+		{"parked work by wildcards", reader, of(bus.RoleReader, bus.VerbListParked, ""), &coppicev1.ListParkedRequest{Subject: "coppice.default.finalize.>"}, client.ErrBadRequest},
+		{"parked work of another stream", reader, of(bus.RoleReader, bus.VerbListParked, ""), &coppicev1.ListParkedRequest{Subject: bus.LogSubject(bus.DefaultRealm)}, client.ErrBadRequest},
+		{"parked work behind the last", reader, of(bus.RoleReader, bus.VerbListParked, ""), &coppicev1.ListParkedRequest{After: math.MaxUint64, Limit: math.MaxUint32}, ""},
+		{"parked work of no id", reader, of(bus.RoleReader, bus.VerbListParked, ""), &coppicev1.ListParkedRequest{Ids: []uint64{0, math.MaxUint64}}, ""},
+		{"a retry of no id", operator, of(bus.RoleOperator, bus.VerbRetryParked, ""), &coppicev1.ParkedRequest{Ids: []uint64{0, math.MaxUint64}}, ""},
+		{"the log to its end", reader, of(bus.RoleReader, bus.VerbReadLog, ""), &coppicev1.ReadLogRequest{FromSequence: 1, ToSequence: math.MaxUint64, Limit: math.MaxUint32, MaxBytes: math.MaxUint64}, ""},
+		{"the log behind its end", reader, of(bus.RoleReader, bus.VerbReadLog, ""), &coppicev1.ReadLogRequest{FromSequence: math.MaxUint64, FromRevision: math.MaxUint64}, ""},
+		{"the log of nothing", reader, of(bus.RoleReader, bus.VerbReadLog, ""), &coppicev1.ReadLogRequest{Uids: []string{""}}, client.ErrBadRequest},
+	} {
+		m, sub := r.ask(c.nc, c.subject, c.request)
+		if got := client.Reason(m.Header.Get(bus.HeaderReason)); got != c.reason {
+			t.Errorf("%s: answered with %q (%s), want %q", c.name, got, m.Header.Get(micro.ErrorHeader), c.reason)
+		}
+		_ = sub.Unsubscribe()
+	}
+	r.unharmed()
+}
+
+// A client that says in a header which account it has is believed on no server: one
+// with accounts replaces the header, and one without has no reason to set it.
+func TestForgedAccount(t *testing.T) {
+	t.Parallel()
+	data, err := rpc.Encode(&coppicev1.ListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, auth := range map[string]bool{"with accounts": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startWith(t, allinone.Config{Auth: auth})
+			nc := r.conn(bus.RoleReader)
+			list := subject(bus.RoleReader, bus.VerbList, "secrets", markers)
+			h := header(list)
+			h.Set("Nats-Request-Info", `{"acc":"`+bus.RoleOperator+`"}`)
+			m, err := nc.RequestMsgWithContext(r.ctx, &nats.Msg{Subject: list, Header: h, Data: data})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := client.ErrForbidden
+			if auth { // the header says reader, as the subject does
+				want = ""
+			}
+			if got := client.Reason(m.Header.Get(bus.HeaderReason)); got != want {
+				t.Errorf("answered with %q (%s), want %q", got, m.Header.Get(micro.ErrorHeader), want)
+			}
+		})
+	}
+}
+
+// A message that lacks what makes it a request, or has what stored messages have, is
+// refused.
+func TestNoRequests(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	nc := r.conn(bus.RoleOperator)
+	data, err := rpc.Encode(&coppicev1.DeleteCollectionRequest{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unversioned, err := proto.Marshal(&coppicev1.DeleteCollectionRequest{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		header nats.Header
+		data   []byte
+	}{
+		"no verb":               {nats.Header{}, data},
+		"another verb":          {nats.Header{bus.HeaderRequest: {bus.VerbList}}, data},
+		"no body":               {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}}, nil},
+		"no version":            {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}}, unversioned},
+		"null":                  {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, bus.HeaderContentType: {bus.ContentJSON}}, []byte("null")},
+		"everything by mistake": {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, bus.HeaderContentType: {bus.ContentJSON}}, []byte(`{"protocol":1}`)},
+		"a stored message":      {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Stream": {"x"}}, data},
+		"a sequence":            {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Sequence": {"1"}}, data},
+		"a status":              {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Service-Error-Code": {"400"}}, data},
+	} {
+		m, err := nc.RequestMsgWithContext(r.ctx, &nats.Msg{Subject: everything, Header: c.header, Data: c.data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := client.Reason(m.Header.Get(bus.HeaderReason)); got != client.ErrBadRequest {
+			t.Errorf("%s: answered with %q (%s)", name, got, m.Header.Get(micro.ErrorHeader))
+		}
+	}
+	r.unharmed()
+}
+
+// Work that is parked under one subject and says that it came from another is not
+// published there.
+func TestForgedParkedWork(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	nc := r.conn(bus.RoleProcessor)
+	forged, err := proto.Marshal(&coppicev1.Parked{Subject: bus.LogSubject(bus.DefaultRealm), Message: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
+	if m, err := nc.RequestWithContext(r.ctx, parked, forged); err != nil || strings.Contains(string(m.Data), "error") {
+		t.Fatalf("%v, %v", m, err)
+	}
+	before, err := r.owner.Log().Last(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.owner.Operations().ListParked(r.ctx)
+	if err != nil || len(list.Parked) != 1 {
+		t.Fatalf("parked: %v, %v", list, err)
+	}
+	failed, err := r.owner.Operations().RetryParked(r.ctx, []uint64{list.Parked[0].GetId()})
+	if err != nil || !errors.Is(failed[0], client.ErrInvalid) {
+		t.Errorf("retried: %v, %v", failed, err)
+	}
+	if last, err := r.owner.Log().Last(r.ctx); err != nil || last != before {
+		t.Errorf("the log ends at %d, and did at %d: %v", last, before, err)
+	}
+}
+
+// A pull request for many messages of the work stream, which could be left behind
+// for good, is refused.
+func TestLargePulls(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	pull := bus.PullSubject(bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
+	m, err := r.conn(bus.RoleProcessor).RequestWithContext(r.ctx, pull, []byte(`{"batch":1000000}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := m.Header.Get("Status"); status != "409" {
+		t.Errorf("answered with %v, want status 409", m.Header)
+	}
+}
+
+// A client that leaves while its verification runs does not keep others from theirs.
+func TestAbandonedVerification(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	for range 3 {
+		_, sub := r.ask(r.conn(bus.RoleOperator), bus.RealmAPI(bus.DefaultRealm, bus.RoleOperator, bus.VerbVerify).Subject(), &coppicev1.VerifyRequest{})
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := r.owner.Operations().Verify(r.ctx); err != nil || v.GetDifference() != "" {
+			t.Errorf("verification: %v, %v", v, err)
+		}
+	}
+}
+
+// Names and reply subjects of several KiB do not become subjects of the graph
+// service: the NATS server would end its connections.
+func TestLongSubjects(t *testing.T) {
+	t.Parallel()
+	for name, auth := range map[string]bool{"with accounts": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failures := &failureLog{Handler: slog.DiscardHandler}
+			r := startWith(t, allinone.Config{Auth: auth, Log: slog.New(failures)})
+			nc := r.conn(bus.RoleReader)
+			long := strings.Repeat("x", 5000)
+			for _, request := range []*coppicev1.ListConsumersRequest{{Agents: []string{long}}, {Agents: []string{"pods." + long}}, {Finalizers: []string{long}}} {
+				m, _ := r.ask(nc, bus.RealmAPI(bus.DefaultRealm, bus.RoleReader, bus.VerbListConsumers).Subject(), request)
+				if len(request.GetAgents()) > 0 && m.Header.Get(bus.HeaderReason) != string(client.ErrBadRequest) {
+					t.Errorf("an agent of %d bytes is answered with %v", len(request.GetAgents()[0]), m.Header)
+				}
+			}
+			data, err := rpc.Encode(&coppicev1.WatchRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			watch := subject(bus.RoleReader, bus.VerbWatch, "secrets", markers)
+			for n := 900; n <= 4000; n += 10 {
+				r.publish(nc, watch, bus.InboxPrefix(bus.RoleReader)+"."+strings.Repeat("y", n), header(watch), data)
+			}
+			for range 2 {
+				m, _ := r.ask(nc, watch, &coppicev1.WatchRequest{})
+				if why := m.Header.Get(micro.ErrorHeader); why != "" {
+					t.Errorf("a watch is refused: %s", why)
+				}
+			}
+			r.unharmed()
+			for _, line := range failures.list() {
+				t.Errorf("a service has failed: %s", line)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package trust_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsconf"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// startCluster starts three NATS servers with an account for each actor, and a graph
+// service with streams of three replicas. Connections go to the servers in turn.
+func startCluster(t *testing.T) *realm {
+	t.Helper()
+	const size = 3
+	var conf strings.Builder
+	password := func(role string) string { return "secret-of-" + role }
+	if err := natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + password(role) + `"` }); err != nil {
+		t.Fatal(err)
+	}
+	ports := freePorts(t, size)
+	routes := make([]string, size)
+	for i, port := range ports {
+		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
+	}
+	var servers []*server.Server
+	for i, port := range ports {
+		opts := &server.Options{
+			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), MaxPayload: natsd.MaxPayload, DisableJetStreamBanner: true,
+			Cluster: server.ClusterOpts{Name: "trust", Host: "127.0.0.1", Port: port},
+			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
+		}
+		if err := opts.ProcessConfigString(conf.String()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		})
+		servers = append(servers, s)
+	}
+	r := &realm{t: t, ctx: testkit.Context(t)}
+	r.wait("the servers to elect a leader", func() bool {
+		for _, s := range servers {
+			if s.JetStreamIsLeader() {
+				return s.NumRoutes() > 0
+			}
+		}
+		return false
+	})
+	var turn atomic.Int64
+	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {
+		s := servers[turn.Add(1)%size]
+		return nats.Connect(s.ClientURL(), append([]nats.Option{
+			nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		}, opts...)...)
+	}
+	g, err := graph.New(graph.Config{
+		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r.wait("the graph service to write", func() bool { return g.Writing() && g.Ready() == nil })
+	r.populate()
+	return r
+}
+
+// freePorts are ports of the loopback interface on which nothing listens.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }() // not before all are drawn
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

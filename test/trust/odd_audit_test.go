@@ -1,0 +1,249 @@
+package trust_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const (
+	// markers is the namespace of the objects that no role changes: the requests of roles
+	// that may write there name it only in reads.
+	markers = "prod"
+	// guard is a finalizer that only the operator may remove.
+	guard = "example.com/guard"
+)
+
+// mark creates the markers: owners and dependents, one that waits for a finalizer,
+// and one that waits for its dependent.
+func (r *realm) mark() []*coppicev1.Object {
+	r.t.Helper()
+	create := func(name string, finalizers []string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
+		r.t.Helper()
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Finalizers: finalizers, OwnerReferences: owners}}
+		created, err := r.owner.Resource(secrets, markers).Create(r.ctx, o)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return created
+	}
+	owner := create("owner", nil)
+	create("dependent", nil, client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true)))
+	create("guarded", []string{guard})
+	waiting := create("waiting", nil)
+	create("waited-for", []string{guard}, client.NewOwnerReference(waiting, client.WithBlockOwnerDeletion(true)))
+	for name, policy := range map[string]client.PropagationPolicy{"guarded": client.Background, "waiting": client.Foreground} {
+		if _, err := r.owner.Resource(secrets, markers).Delete(r.ctx, name, policy); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.wait("the dependent to be deleted", func() bool {
+		o, err := r.owner.Resource(secrets, markers).Get(r.ctx, "waited-for")
+		return err == nil && o.GetMetadata().GetDeletionTimestamp() != nil
+	})
+	return r.objects(secrets, markers)
+}
+
+// objects are those of a resource in a namespace.
+func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Object {
+	r.t.Helper()
+	var list []*coppicev1.Object
+	for o, err := range r.owner.Resource(of, namespace).List(r.ctx) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// audit holds what has happened against what the roles may cause that have sent
+// requests.
+type audit struct {
+	r       *realm
+	js      jetstream.JetStream // as the administrator
+	markers []*coppicev1.Object
+	streams map[string]string
+	next    uint64 // the first commit of the log that has not been looked at
+	by      map[string]int
+}
+
+func newAudit(r *realm) *audit {
+	r.t.Helper()
+	js, err := jetstream.New(r.conn(bus.RoleAdmin))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a := &audit{r: r, js: js, markers: r.mark(), by: map[string]int{}}
+	last, err := r.owner.Log().Last(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a.next = last + 1
+	a.streams = a.configurations()
+	return a
+}
+
+// configurations are those of all streams and leases, and the consumers of services.
+func (a *audit) configurations() map[string]string {
+	a.r.t.Helper()
+	m := map[string]string{}
+	list := a.js.ListStreams(a.r.ctx)
+	for info := range list.Info() {
+		config, err := json.Marshal(info.Config)
+		if err != nil {
+			a.r.t.Fatal(err)
+		}
+		m[info.Config.Name] = string(config)
+	}
+	if err := list.Err(); err != nil {
+		a.r.t.Fatal(err)
+	}
+	stream, err := a.js.Stream(a.r.ctx, bus.WorkStream(bus.DefaultRealm))
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	consumers := stream.ListConsumers(a.r.ctx)
+	for info := range consumers.Info() {
+		m["consumer "+info.Name] = fmt.Sprintf("filter %s, paused %t", info.Config.FilterSubject, info.Paused)
+	}
+	if err := consumers.Err(); err != nil {
+		a.r.t.Fatal(err)
+	}
+	m["lease"] = a.r.lease(a.js)
+	return m
+}
+
+// lease is the process that holds the writer's lease.
+func (r *realm) lease(js jetstream.JetStream) string {
+	r.t.Helper()
+	kv, err := js.KeyValue(r.ctx, bus.LeaseBucket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	entry, err := kv.Get(r.ctx, bus.LeaseKey(bus.DefaultRealm))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(entry.Value())
+}
+
+// check reports what has changed since the last check beyond what these roles may
+// cause.
+func (a *audit) check(senders ...string) (violations []string) {
+	a.r.t.Helper()
+	bad := func(format string, args ...any) {
+		if len(violations) < 20 {
+			violations = append(violations, fmt.Sprintf(format, args...))
+		}
+	}
+	for c, err := range a.r.owner.Log().Read(a.r.ctx, client.FromSequence(a.next)) {
+		if err != nil {
+			a.r.t.Fatal(err)
+		}
+		a.next = c.Sequence + 1
+		for _, command := range c.GetCommands() {
+			a.by[command.GetActor()]++
+			if !a.mayCommand(command, senders) {
+				bad("commit %d has a command %s of actor %q", c.Sequence, command.GetVerb(), command.GetActor())
+			}
+		}
+		for _, e := range client.Events(c.Commit, resourceOf) {
+			if why := a.objection(e); why != "" {
+				bad("commit %d: %s %s/%s in namespace %q by actor %q, verb %s: %s", c.Sequence, e.Type, e.Resource, e.Name, e.Namespace, e.Actor, e.Verb, why)
+			}
+		}
+	}
+	now := a.r.objects(secrets, markers)
+	if !slices.EqualFunc(now, a.markers, func(x, y *coppicev1.Object) bool { return proto.Equal(x, y) }) {
+		bad("the objects in namespace %s are %v, and were %v", markers, now, a.markers)
+	}
+	configurations := a.configurations()
+	for name, was := range a.streams {
+		if configurations[name] != was {
+			bad("%s is %q, and was %q", name, configurations[name], was)
+		}
+	}
+	for name := range configurations {
+		if _, ok := a.streams[name]; !ok {
+			bad("%s is new", name)
+		}
+	}
+	return violations
+}
+
+// mayCommand reports whether a command of the log may be there.
+func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
+	internal := map[string][]string{
+		bus.RoleProcessor: {bus.OpPropose}, bus.RoleFinalizers: {bus.OpOrphan, bus.OpFinish, bus.OpEvict}, bus.RoleScanner: {bus.OpCycles},
+	}
+	actor, verb := c.GetActor(), c.GetVerb()
+	if actor == bus.RoleGraph {
+		return true
+	}
+	if verbs, ok := internal[actor]; ok {
+		return slices.Contains(verbs, verb)
+	}
+	if !slices.Contains(senders, actor) {
+		return false
+	}
+	for _, role := range bus.Roles(bus.DefaultRealm) {
+		if role.Name == actor {
+			return slices.ContainsFunc(role.Publish, func(p string) bool { return bus.RequestName(p) == verb })
+		}
+	}
+	return false
+}
+
+// objection says why an event may not be there, and nothing if it may.
+func (a *audit) objection(e client.LogEvent) string {
+	if e.Namespace == markers && slices.ContainsFunc(a.markers, func(o *coppicev1.Object) bool { return o.GetMetadata().GetUid() == e.UID }) {
+		return "nobody may change it"
+	}
+	removal := e.Type == "DeletionMarked" || e.Type == "ObjectDeleted"
+	switch e.Actor {
+	case bus.RoleReader:
+		return "a reader changes nothing"
+	case bus.RoleAgent:
+		if !removal || e.Resource != "pods" {
+			return "an agent of pods only deletes pods"
+		}
+	case bus.RoleFinalizer:
+		if removal && strings.HasSuffix(e.Detail, bus.ExampleFinalizer) || e.Type == "FinalizerRemoved" && e.Detail == bus.ExampleFinalizer {
+			return ""
+		}
+		return "an external finalizer removes its own finalizer"
+	case bus.RoleApplication:
+		if removal && e.Resource == "kinds.coppice.dev" {
+			return "an application deletes no kind"
+		}
+		if e.Resource == "realms.coppice.dev" {
+			return "an application does not change the settings of a realm"
+		}
+	case bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner:
+		if e.Type == "ObjectCreated" || e.Type == "ObjectUpdated" {
+			return "a service creates and updates no objects"
+		}
+	}
+	return ""
+}
+
+func resourceOf(apiVersion, kind string) string {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		group = ""
+	}
+	name := strings.ToLower(kind) + "s"
+	if group == "" {
+		return name
+	}
+	return name + "." + group
+}

@@ -1,0 +1,326 @@
+package trust_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// `make odd` runs TestOddRequests with 1,000,000.
+var (
+	oddRequests = flag.Int("odd", 20_000, "how many requests TestOddRequests sends")
+	oddSeed     = flag.Uint64("oddseed", 0, "the seed of TestOddRequests; 0 draws one")
+)
+
+// Requests of all roles with odd subjects, headers, reply subjects and bodies crash
+// nothing and change nothing beyond what their role may: the log has no other
+// commands, the objects in one namespace stay as they are, streams and leases too.
+// Every request that its role may make is answered, and with no internal error.
+// Afterwards state and log agree, and a cascade works.
+func TestOddRequests(t *testing.T) {
+	t.Parallel()
+	seed := *oddSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	reproduce := fmt.Sprintf("go test ./test/trust -count=1 -run TestOddRequests -odd=%d -oddseed=%d", *oddRequests, seed)
+	fmt.Fprintln(os.Stderr, reproduce) // also if a service panics
+	failures := &failureLog{Handler: slog.DiscardHandler}
+	t.Cleanup(func() {
+		for _, line := range failures.list() {
+			t.Errorf("a service has failed: %s", line)
+		}
+		if t.Failed() {
+			t.Log(reproduce)
+		}
+	})
+	r := startWith(t, allinone.Config{Auth: true, Log: slog.New(failures), Graph: func(c *graph.Config) { c.Heartbeat = 500 * time.Millisecond }})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Timeout+time.Duration(*oddRequests)*10*time.Millisecond)
+	defer cancel()
+	r.ctx = ctx
+	f := &fuzz{r: r, seed: seed, roles: bus.Actors(bus.Roles(bus.AnyRealm)), sent: map[string]int{}, accepted: map[string]int{}, audit: newAudit(r)}
+
+	// Each role alone: then what has happened is its doing, or that of the services.
+	for _, role := range f.roles {
+		f.phase(*oddRequests/2/len(f.roles), role)
+	}
+	f.phase(*oddRequests/2, f.roles...)
+
+	if err := r.stack.Ready(); err != nil {
+		t.Errorf("the services are not ready any more: %v", err)
+	}
+	v, err := r.owner.Operations().Verify(ctx)
+	if err != nil || v.GetDifference() != "" {
+		t.Errorf("verification: %v, %v", v, err)
+	}
+	// Without this the test would not show much.
+	for _, role := range f.roles {
+		if n := f.accepted[role.Name]; n < *oddRequests/1000 {
+			t.Errorf("only %d requests of %s were accepted", n, role.Name)
+		}
+	}
+	for _, actor := range []string{bus.RoleApplication, bus.RoleOperator} {
+		if f.audit.by[actor] == 0 {
+			t.Errorf("the log has no command of %s", actor)
+		}
+	}
+	r.cascades()
+}
+
+// fuzz sends odd requests.
+type fuzz struct {
+	r     *realm
+	seed  uint64
+	roles []bus.Role
+	audit *audit
+	sent  map[string]int // by role
+
+	mu       sync.Mutex
+	accepted map[string]int // by role
+	failed   int
+}
+
+// phase sends requests of some roles at the same time, and then looks at what has
+// changed.
+func (f *fuzz) phase(count int, roles ...bus.Role) {
+	known := slices.Clone(f.audit.markers)
+	for _, of := range []client.Resource{secrets, {Plural: "configmaps"}, {Plural: "pods"}, {Group: "apps", Plural: "deployments"}} {
+		list := f.r.objects(of, "odd")
+		known = append(known, list[:min(len(list), 50)]...)
+	}
+	var wg sync.WaitGroup
+	var senders []string
+	begun := time.Now()
+	defer func() {
+		f.r.t.Logf("%d requests of %v took %v", count, senders, time.Since(begun).Round(time.Millisecond))
+	}()
+	for _, role := range roles {
+		senders = append(senders, role.Name)
+		from := f.sent[role.Name]
+		f.sent[role.Name] += count / len(roles)
+		wg.Go(func() { f.send(role, from, count/len(roles), known) })
+	}
+	wg.Wait()
+	f.fence()
+	for _, v := range f.audit.check(senders...) {
+		f.r.t.Errorf("after requests of %v: %s", senders, v)
+	}
+	if f.r.t.Failed() {
+		f.r.t.FailNow()
+	}
+}
+
+// fence waits until every command has been decided that was published before: those
+// of an endpoint are taken in order, and the writer decides in that order.
+func (f *fuzz) fence() {
+	f.r.t.Helper()
+	for _, verb := range []string{
+		bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbPatch, bus.VerbImport, bus.VerbDelete, bus.VerbRemoveFinalizer, bus.VerbDeleteCollection,
+	} {
+		a := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: verb, Plural: "secrets", Namespace: "odd"}
+		if bus.NamesFinalizer(verb) {
+			a.Finalizer = guard
+		}
+		var refused *client.Error
+		if err := rpc.Send(f.r.ctx, f.r.owner.Conn(), a.Subject(), nil, nil, &coppicev1.ObjectsReply{}); !errors.As(err, &refused) || refused.Reason != client.ErrBadRequest {
+			f.r.t.Fatalf("%s with an empty body: %v", verb, err)
+		}
+	}
+	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "fence"}}
+	if _, err := f.r.owner.Resource(secrets, "odd").Create(f.r.ctx, o, client.DryRun(true)); err != nil {
+		f.r.t.Fatal(err)
+	}
+}
+
+// batch is how many requests wait for their answers at once.
+const batch = 200
+
+func (f *fuzz) send(role bus.Role, from, count int, known []*coppicev1.Object) {
+	nc, err := f.r.connect(role.Name, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if err != nil {
+			f.fail("%s: disconnected: %v", role.Name, err)
+		}
+	}))
+	if err != nil {
+		f.fail("%s: %v", role.Name, err)
+		return
+	}
+	defer nc.Close()
+	for at := from; at < from+count; at += batch {
+		if !f.sendBatch(nc, role, at, min(batch, from+count-at), known) {
+			return
+		}
+	}
+	if err := nc.FlushWithContext(f.r.ctx); err != nil {
+		f.fail("%s: %v", role.Name, err)
+	}
+}
+
+// sendBatch sends some requests, and waits until those are answered that must be.
+func (f *fuzz) sendBatch(nc *nats.Conn, role bus.Role, from, count int, known []*coppicev1.Object) bool {
+	requests := make([]*oddRequest, count)
+	waiting := 0
+	for i := range requests {
+		requests[i] = draw(f.seed, from+i, role, known)
+		if requests[i].answered {
+			waiting++
+		}
+	}
+	inbox := nc.NewInbox()
+	answers := make(chan int, count)
+	seen := make([]bool, count) // of the goroutine of the subscription
+	sub, err := nc.Subscribe(inbox+".*", func(m *nats.Msg) {
+		i, err := strconv.Atoi(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
+		if err != nil || seen[i] {
+			return
+		}
+		seen[i] = true
+		f.answer(role, from+i, requests[i], m)
+		answers <- i
+	})
+	if err != nil {
+		f.fail("%s: %v", role.Name, err)
+		return false
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	_ = sub.SetPendingLimits(-1, -1)
+	for i, o := range requests {
+		m := &nats.Msg{Subject: o.subject, Reply: o.reply, Header: o.header, Data: o.data}
+		if o.answered || o.reply == "" && i%2 == 0 {
+			m.Reply = inbox + "." + strconv.Itoa(i)
+		}
+		if err := nc.PublishMsg(m); errors.Is(err, nats.ErrBadSubject) || errors.Is(err, nats.ErrMaxPayload) {
+			if o.answered {
+				waiting--
+				requests[i].answered = false
+			}
+		} else if err != nil {
+			f.fail("%s: %v: %v", role.Name, o, err)
+			return false
+		}
+	}
+	late := time.NewTimer(testkit.Timeout)
+	defer late.Stop()
+	got := map[int]bool{}
+	for waiting > 0 {
+		select {
+		case i := <-answers:
+			got[i] = true
+			if requests[i].answered {
+				waiting--
+			}
+		case <-late.C:
+			for i, o := range requests {
+				if o.answered && !got[i] {
+					f.fail("request %d of %s is not answered: %v", from+i, role.Name, o)
+				}
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// answer looks at an answer.
+func (f *fuzz) answer(role bus.Role, n int, o *oddRequest, m *nats.Msg) {
+	if !o.answered {
+		return
+	}
+	if m.Header.Get("Status") == "503" {
+		f.fail("request %d of %s: no service answers: %v", n, role.Name, o)
+		return
+	}
+	switch reason := m.Header.Get(bus.HeaderReason); {
+	case m.Header.Get(micro.ErrorCodeHeader) == "":
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.accepted[role.Name]++
+	case reason == string(client.ErrInternalError) || reason == "":
+		f.fail("request %d of %s: %s: %s: %v", n, role.Name, reason, m.Header.Get(micro.ErrorHeader), o)
+	}
+}
+
+func (f *fuzz) fail(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed++; f.failed <= 20 {
+		f.r.t.Errorf(format, args...)
+	}
+}
+
+// cascades has an application delete an owner, in the foreground, and waits until it
+// and its dependents are gone.
+func (r *realm) cascades() {
+	r.t.Helper()
+	objects := client.New(r.conn(bus.RoleApplication), client.WithActor(bus.RoleApplication)).Resource(client.Resource{Plural: "configmaps"}, "afterwards")
+	owner, err := objects.Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "owner"}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range 20 {
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("d", i), OwnerReferences: []*coppicev1.OwnerReference{client.NewOwnerReference(owner, client.WithBlockOwnerDeletion(true))}}}
+		if _, err := objects.Create(r.ctx, o); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if _, err := objects.Delete(r.ctx, "owner", client.Foreground); err != nil {
+		r.t.Fatal(err)
+	}
+	r.wait("the cascade", func() bool { return len(r.objects(client.Resource{Plural: "configmaps"}, "afterwards")) == 0 })
+}
+
+// failureLog keeps what services log as an error, and that they have lost their
+// connection.
+type failureLog struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *failureLog) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
+func (l *failureLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *failureLog) WithGroup(string) slog.Handler      { return l }
+
+func (l *failureLog) Handle(_ context.Context, record slog.Record) error {
+	line := record.Message
+	if record.Level < slog.LevelError && line != "disconnected from NATS" || strings.HasPrefix(line, "parked;") {
+		return nil
+	}
+	record.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+func (l *failureLog) list() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
+}

@@ -1,0 +1,134 @@
+package trust_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// streams are those of a realm, and of the leases.
+func streams() []string {
+	return []string{
+		bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm),
+		bus.ParkedStream(bus.DefaultRealm), bus.WarningStream(bus.DefaultRealm), "KV_" + bus.LeaseBucket,
+	}
+}
+
+// targets are what no answer and no delivery must reach, of each kind.
+func targets() []string {
+	log, work, finalize := bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)
+	durable := bus.FinalizerDurable(bus.ExampleFinalizer)
+	call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject()
+	list := []string{
+		bus.LogSubject(bus.DefaultRealm), "$KV." + bus.LeaseBucket + "." + bus.LeaseKey(bus.DefaultRealm), call,
+		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(),
+		bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", Namespace: "shop", UID: "u", Reason: "x"}.Subject(),
+		bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1), bus.ParkedSubject(bus.DefaultRealm, call, 1),
+		bus.LogSubject("other"), "coppice.other.api.operator.deletecollection._.secrets." + markers,
+		"$JS.ACK." + work + ".processors.1.1.1.1.0", "$JS.ACK." + finalize + "." + durable + ".1.1.1.1.0", "$JS.ACK._.h." + finalize + "." + durable + ".1.1.1.1.0",
+		"$JS.FC." + log + ".x.y", "$SRV.PING", "$SRV.INFO", "$SRV.STATS.coppice-writer", "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT." + bus.CoreAccount + ".CONNZ",
+		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.shadow", "$JS.API.META.LEADER.STEPDOWN", "$JS.API.SERVER.REMOVE",
+		"$JS.API.ACCOUNT.PURGE." + bus.CoreAccount,
+	}
+	for _, stream := range streams() {
+		for _, op := range []string{"INFO", "UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.GET", "MSG.DELETE"} {
+			list = append(list, "$JS.API.STREAM."+op+"."+stream)
+		}
+		list = append(list, "$JS.API.DIRECT.GET."+stream, "$JS.API.CONSUMER.CREATE."+stream, "$JS.API.CONSUMER.CREATE."+stream+".x", "$JS.API.CONSUMER.DURABLE.CREATE."+stream+".x", "$JS.API.CONSUMER.NAMES."+stream)
+	}
+	for consumer, stream := range map[string]string{bus.DurableProcessors: work, durable: finalize} {
+		for _, op := range []string{"INFO", "DELETE", "PAUSE", "UNPIN", "MSG.NEXT"} {
+			list = append(list, "$JS.API.CONSUMER."+op+"."+stream+"."+consumer)
+		}
+	}
+	for _, verb := range bus.Verbs() {
+		a := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: verb, Plural: "secrets", Namespace: markers}
+		if bus.NamesFinalizer(verb) {
+			a.Finalizer = bus.ExampleFinalizer
+		}
+		list = append(list, a.Subject())
+	}
+	for _, op := range []string{bus.OpResolve, bus.OpPropose, bus.OpOrphan, bus.OpFinish, bus.OpEvict, bus.OpWalk, bus.OpRedrive, bus.OpCycles} {
+		list = append(list, bus.InternalSubject(bus.DefaultRealm, op))
+	}
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
+		list = append(list, bus.WorkSubject(bus.DefaultRealm, queue))
+	}
+	return list
+}
+
+// attempt is a request that a role may make.
+type attempt struct {
+	subject string
+	data    []byte
+}
+
+// attempts are the requests that a role may make, one for each pattern. What they
+// ask for changes nothing: dry runs, reads, pulls, acknowledgements that a call is in
+// progress, and requests that are refused. Each is answered.
+func attempts(t *testing.T, role bus.Role) []attempt {
+	t.Helper()
+	dry := &coppicev1.DeleteOptions{DryRun: []string{"All"}}
+	of := map[string]proto.Message{
+		bus.VerbGet: &coppicev1.GetRequest{Names: []string{"s0"}}, bus.VerbDelete: &coppicev1.DeleteRequest{Names: []string{"s0"}, Options: dry},
+		bus.VerbDeleteCollection: &coppicev1.DeleteCollectionRequest{All: true, Options: dry},
+		bus.VerbPlan:             &coppicev1.PlanRequest{Delete: &coppicev1.DeleteRequest{Names: []string{"s0"}}},
+		bus.VerbCreate:           &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{{Metadata: &coppicev1.ObjectMeta{Name: "x"}}}, DryRun: true},
+	}
+	var list []attempt
+	for _, pattern := range role.Imports() {
+		if pattern == "$JS.API.INFO" || strings.Contains(pattern, ".parked.") || strings.Contains(pattern, ".work.") {
+			continue // not among the user's permissions; or it stores what it sends
+		}
+		a := attempt{subject: fill(pattern)}
+		switch name := bus.RequestName(a.subject); {
+		case strings.HasPrefix(a.subject, "$JS.ACK."):
+			a.data = []byte("+WPI")
+		case strings.HasPrefix(a.subject, "$JS.API.CONSUMER.MSG.NEXT."):
+			a.data = []byte(`{"batch":1,"no_wait":true,"deliver_subject":"` + bus.LogSubject(bus.DefaultRealm) + `"}`)
+		case name != "":
+			m := of[name]
+			if m == nil {
+				m = &coppicev1.ListRequest{}
+			}
+			data, err := rpc.Encode(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.data = data
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// fill replaces the wildcards of a pattern.
+func fill(pattern string) string {
+	wild := []string{bus.DefaultRealm, "_", "secrets", markers}
+	rest := bus.ExampleFinalizer
+	if strings.HasPrefix(pattern, "$JS") {
+		wild, rest = []string{bus.FinalizeStream(bus.DefaultRealm)}, "1.1.1.1.0"
+		for _, durable := range []string{bus.DurableProcessors, bus.DurableOrphan, bus.DurableFinish, bus.DurableEvict} {
+			if strings.Contains(pattern, "."+durable) {
+				wild[0] = bus.WorkStream(bus.DefaultRealm)
+			}
+		}
+	}
+	tokens := strings.Split(pattern, ".")
+	n := 0
+	for i, token := range tokens {
+		switch token {
+		case "*":
+			tokens[i] = wild[min(n, len(wild)-1)]
+			n++
+		case ">":
+			tokens[i] = rest
+		}
+	}
+	return strings.Join(tokens, ".")
+}
