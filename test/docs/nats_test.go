@@ -341,7 +341,7 @@ func calledPod(t *testing.T, p *player) {
 		return
 	}
 	p.ensure(t, pods, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{bus.ExampleFinalizer}}})
-	if _, err := p.admin.Resource(pods, "shop").Delete(p.ctx, "web-1", nil); err != nil {
+	if _, err := p.admin.Resource(pods, "shop").Delete(p.ctx, "web-1"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -44,7 +44,7 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 		create(fmt.Sprint("cm-", i))
 	}
 	create("gone")
-	if _, err := objects.Delete(d.ctx, "gone", nil); err != nil {
+	if _, err := objects.Delete(d.ctx, "gone"); err != nil {
 		t.Fatal(err)
 	}
 	d.useUpConsumers()
@@ -87,7 +87,7 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
-	if _, err := objects.Delete(d.ctx, "cm-0", nil); err != nil {
+	if _, err := objects.Delete(d.ctx, "cm-0"); err != nil {
 		t.Errorf("the new writer: %v", err)
 	}
 }
