@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -11,15 +10,21 @@ import (
 	"github.com/coppice-gc/coppice/client"
 )
 
-type applyFlags struct {
+// writeFlags are those of apply, create, replace and import.
+type writeFlags struct {
 	fileFlags
 	namespace string
 	dryRun    string
 }
 
+func (f *writeFlags) flags(c *cobra.Command) {
+	f.fileFlags.flags(c)
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
+	dryRunFlag(c, &f.dryRun)
+}
+
 func (a *app) applyCommand() *cobra.Command {
-	var f applyFlags
-	c := &cobra.Command{
+	return a.writeCommand(&cobra.Command{
 		Use:     "apply -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests, or bring them up to date",
@@ -30,97 +35,102 @@ import' keeps them.
 
 A file that is neither YAML nor JSON is refused before anything is done. An
 object that is refused keeps no other from being applied; the exit code is 1
-then.`,
+then. Objects are sent in batches, in the order of the files except that
+neighbours of one kind and namespace go in one request.`,
 		Example: `  coppice apply -f web.yaml -n shop
   coppice apply -R -f manifests/ --dry-run=server
   kubectl get deploy web -o yaml | coppice apply -f -`,
-		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.apply(ctx, args, f)
-		}),
-	}
+	}, operation{
+		done: "applied",
+		send: client.ResourceClient.ApplyBatch,
+		outcome: func(r client.Result, before uint64) string {
+			switch {
+			case r.Created:
+				return "created"
+			case r.Object.GetMetadata().GetResourceVersion() <= before:
+				return "unchanged"
+			}
+			return "configured"
+		},
+		rehearse: (*session).rehearseApply,
+	})
+}
+
+func (a *app) createCommand() *cobra.Command {
+	return a.writeCommand(&cobra.Command{
+		Use:     "create -f FILE",
+		GroupID: "objects",
+		Short:   "Create objects from manifests",
+		Long: `Create creates the objects of manifests. An object that exists already is an error
+for that object, and keeps no other from being created; the exit code is 1 then.
+uid, resourceVersion and timestamps of a manifest are ignored, and status too.`,
+		Example: `  coppice create -f web.yaml -n shop
+  coppice create -f job.yaml --dry-run=server`,
+	}, operation{
+		done:     "created",
+		send:     client.ResourceClient.CreateBatch,
+		outcome:  func(client.Result, uint64) string { return "created" },
+		rehearse: rehearsed("created"),
+	})
+}
+
+func (a *app) replaceCommand() *cobra.Command {
+	return a.writeCommand(&cobra.Command{
+		Use:     "replace -f FILE",
+		GroupID: "objects",
+		Short:   "Replace objects by manifests",
+		Long: `Replace replaces the objects of manifests: what a manifest does not mention is
+removed from the object, apart from its status. With a resourceVersion in the
+manifest it is refused if the object has changed since. An object that does not
+exist is an error.`,
+		Example: `  coppice get cm/web -o yaml > web.yaml; $EDITOR web.yaml; coppice replace -f web.yaml`,
+	}, operation{
+		done:     "replaced",
+		send:     client.ResourceClient.UpdateBatch,
+		outcome:  func(client.Result, uint64) string { return "replaced" },
+		rehearse: rehearsed("replaced"),
+	})
+}
+
+// writeCommand completes a command that writes the objects of manifests.
+func (a *app) writeCommand(c *cobra.Command, o operation) *cobra.Command {
+	var f writeFlags
+	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+		return s.writeFiles(ctx, args, f, o)
+	})
 	f.flags(c)
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
-	dryRunFlag(c, &f.dryRun)
 	a.clientFlags(c)
 	return c
 }
 
-func dryRunFlag(c *cobra.Command, into *string) {
-	c.Flags().StringVar(into, "dry-run", "none", "server: answer as if, and change nothing; or none")
-	c.Flags().Lookup("dry-run").NoOptDefVal = "server"
+// rehearsed is the outcome of a dry run of an operation that has only one.
+func rehearsed(outcome string) func(*session, context.Context, item, dryMode, operation) (string, error) {
+	return func(_ *session, ctx context.Context, i item, mode dryMode, o operation) (string, error) {
+		if mode == dryClient {
+			return outcome, nil
+		}
+		return outcome, i.send(ctx, o, client.DryRun(true))
+	}
 }
 
-// dryRun reads the flag.
-func dryRun(value string) (bool, error) {
-	switch value {
-	case "server":
-		return true, nil
-	case "none", "":
-		return false, nil
-	}
-	return false, wrong("--dry-run=%s is not known; there are server and none", value)
-}
-
-// suffix marks what was done in a dry run.
-func suffix(dry bool) string {
-	if dry {
-		return " (server dry run)"
-	}
-	return ""
-}
-
-func (s *session) apply(ctx context.Context, args []string, f applyFlags) error {
-	dry, err := dryRun(f.dryRun)
-	if err != nil {
-		return err
-	}
-	entries, err := s.entries(f.fileFlags, args)
-	if err != nil {
-		return err
-	}
-	failed := failures{app: s.app}
-	for _, e := range entries {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		i, err := s.place(e, f.namespace)
-		if err != nil {
-			failed.add(err)
-			continue
-		}
-		done, err := s.applyOne(ctx, i, dry)
-		if err != nil {
-			failed.add(i.failed(err))
-			continue
-		}
-		if _, err := fmt.Fprintf(s.stdout, "%s %s%s\n", printable(i.key()), done, suffix(dry)); err != nil {
-			return err
-		}
-		if registers(e) && !dry {
-			if err := s.relearn(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return failed.err("applied", len(entries))
-}
-
-// applyOne applies an object, and says what became of it.
-func (s *session) applyOne(ctx context.Context, i item, dry bool) (string, error) {
-	objects := s.objects(i.kind, i.namespace)
-	before, err := objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
+// rehearseApply compares an object with what apply would make of it.
+func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, _ operation) (string, error) {
+	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", err
 	}
+	if mode == dryClient {
+		if before == nil {
+			return "created", nil
+		}
+		return "configured", nil
+	}
 	var reply client.Reply
-	r, err := objects.Apply(ctx, i.Object, client.DryRun(dry), client.ReplyInto(&reply))
+	r, err := i.objects.Apply(ctx, i.Object, client.DryRun(true), client.ReplyInto(&reply))
 	if err != nil {
 		return "", err
 	}
 	s.warn(i.At, reply.Warnings)
-	if i.Object.GetMetadata().GetName() == "" {
-		i.Object.Metadata.Name = r.GetMetadata().GetName()
-	}
 	switch {
 	case reply.Created:
 		return "created", nil

@@ -22,6 +22,7 @@ type removal struct {
 	total     int
 	more      string // "+" where more go than are known
 	waiting   string // for what
+	after     string // what happens after the command gave up
 	said      string
 	before    string // what the look before would have said
 }
@@ -36,9 +37,15 @@ const (
 const holdersSaid = 3
 
 // awaitRemoval waits for the objects with these uids to be gone.
+// It prints how many are gone, and what blocks the others.
 func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated bool, timeout time.Duration) error {
+	return s.awaitGone(ctx, uids, truncated, timeout, "; the deletion goes on without this command")
+}
+
+// awaitGone is awaitRemoval. after ends the error of a timeout.
+func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, timeout time.Duration, after string) error {
 	c := s.consumers()
-	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids)}
+	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids), after: after}
 	if truncated {
 		r.more = "+"
 	}
@@ -71,8 +78,8 @@ func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated boo
 			if ctx.Err() != nil {
 				return errors.New("interrupted; the deletion goes on")
 			}
-			return fmt.Errorf("%d of %d are still there after %s%s; the deletion goes on without this command",
-				len(r.remaining), r.total, timeout, prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")))
+			return fmt.Errorf("%d of %d are still there after %s%s%s",
+				len(r.remaining), r.total, timeout, prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after)
 		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
 		}
 	}

@@ -70,7 +70,7 @@ func (a *app) completeEverywhere(c *cobra.Command) {
 		_ = c.RegisterFlagCompletionFunc("namespace", a.completeNamespaces())
 	}
 	if c.Flags().Lookup("dry-run") != nil {
-		completeFlag(c, "dry-run", "server", "none")
+		completeFlag(c, "dry-run", "server", "client", "none")
 	}
 	for _, sub := range c.Commands() {
 		a.completeEverywhere(sub)

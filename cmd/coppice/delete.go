@@ -23,6 +23,7 @@ type deleteFlags struct {
 	every          bool
 	cascade        string
 	grace          int64
+	now, force     bool
 	dryRun         string
 	wait           bool
 	timeout        time.Duration
@@ -61,8 +62,8 @@ does not stop the deletion.`,
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
 	f.policyFlags(c)
 	dryRunFlag(c, &f.dryRun)
-	completeFlag(c, "dry-run", "server", "cascade", "none")
-	c.Flags().Lookup("dry-run").Usage = "server: answer as if, and change nothing; cascade: plan all that would follow; or none"
+	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
+	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; client: only show what it names; cascade: plan all that would follow; or none"
 	c.Flags().StringVar(&f.plan, "plan", "", "delete if that does what this plan says, which 'coppice plan' has shown")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until everything that goes is gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: as long as it takes")
@@ -76,7 +77,23 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 	c.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of dependents: background, foreground or orphan")
 	c.Flags().Lookup("cascade").NoOptDefVal = "background"
 	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds in which an object may end by itself; negative: as it says")
+	c.Flags().BoolVar(&f.now, "now", false, "the same as --grace-period=1")
+	c.Flags().BoolVar(&f.force, "force", false, "the same as --grace-period=0: agents get no time; finalizers still block")
 	completeFlag(c, "cascade", "background", "foreground", "orphan")
+}
+
+// gracePeriod returns the seconds that --grace-period, --now and --force say; negative:
+// what the object says.
+func (f deleteFlags) gracePeriod() (int64, error) {
+	switch {
+	case f.now && f.force, (f.now || f.force) && f.grace > 0, f.now && f.grace == 0:
+		return 0, wrong("--now, --force and --grace-period=%d do not go together", f.grace)
+	case f.now:
+		return 1, nil
+	case f.force:
+		return 0, nil
+	}
+	return f.grace, nil
 }
 
 // options are what the server is told.
@@ -87,12 +104,18 @@ func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 		return o, wrong("--cascade=%s is not known; there are background, foreground and orphan", f.cascade)
 	}
 	o.Propagation = policy
-	if o.DryRun, err = dryRun(f.dryRun); err != nil {
+	mode, err := dryRun(f.dryRun)
+	if err != nil {
 		return o, err
 	}
-	if f.grace >= 0 {
-		grace := time.Duration(min(f.grace, math.MaxInt64/int64(time.Second))) * time.Second
-		o.GracePeriod = &grace
+	o.DryRun = mode.on()
+	grace, err := f.gracePeriod()
+	if err != nil {
+		return o, err
+	}
+	if grace >= 0 {
+		period := time.Duration(min(grace, math.MaxInt64/int64(time.Second))) * time.Second
+		o.GracePeriod = &period
 	}
 	return o, nil
 }
@@ -123,11 +146,11 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 	if err != nil {
 		return err
 	}
-	d := &deletion{session: s, f: f, options: options, failed: failed, dry: options.DryRun}
+	d := &deletion{session: s, f: f, options: options, failed: failed, dry: dryMode(f.dryRun)}
 	if f.plan != "" {
 		return d.planned(ctx, victims)
 	}
-	if f.wait && !d.dry {
+	if f.wait && !d.dry.on() {
 		return d.waiting(ctx, victims)
 	}
 	for _, v := range victims {
@@ -153,9 +176,9 @@ func (s *session) victims(ctx context.Context, args []string, f deleteFlags, fai
 		case len(t.names) > 0 && (f.every || f.selector != ""):
 			return nil, wrong("--all and -l select objects; they do not go with names")
 		case len(t.names) > 0 && f.all:
-			return nil, wrong("-A does not go with names: say in which namespace they are with -n")
+			return nil, wrong("-A does not go with names: name the namespace with -n")
 		case len(t.names) == 0 && !f.every && f.selector == "":
-			return nil, wrong("say which %s: by name, with -l SELECTOR, or --all", client.ResourceOf(t.kind))
+			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
 		case len(t.names) == 0:
 			namespaces, err := s.namespacesOf(ctx, t, f)
 			if err != nil {
@@ -216,7 +239,7 @@ type deletion struct {
 	f       deleteFlags
 	options client.DeleteOptions
 	failed  *failures
-	dry     bool
+	dry     dryMode
 	quiet   bool
 	done    []string // uids
 }
@@ -225,6 +248,9 @@ type deletion struct {
 func (d *deletion) one(ctx context.Context, v victim) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if d.dry == dryClient {
+		return d.show(ctx, v)
 	}
 	objects := d.objects(v.kind, v.namespace)
 	if v.collection {
@@ -246,6 +272,24 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	options.UID = v.uid
 	r, err := objects.Delete(ctx, v.name, options)
 	return d.tell(v, r, err)
+}
+
+// show prints what a victim names, and deletes nothing.
+func (d *deletion) show(ctx context.Context, v victim) error {
+	objects := d.objects(v.kind, v.namespace)
+	if !v.collection {
+		o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
+		return d.tell(v, &client.DeleteResult{State: client.Removed, Object: o}, err)
+	}
+	for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
+		if err != nil {
+			return err
+		}
+		if err := d.tell(v, &client.DeleteResult{State: client.Removed, Object: o}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tell says what became of an object.
@@ -276,7 +320,7 @@ func (d *deletion) tell(v victim, r *client.DeleteResult, err error) error {
 	if r.State == client.Pending {
 		what = "is being deleted" + prefixed("; held by ", strings.Join(m.GetFinalizers(), ", "))
 	}
-	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, suffix(d.dry))
+	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, d.dry.suffix())
 	return err
 }
 

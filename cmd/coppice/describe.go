@@ -48,7 +48,7 @@ func (s *session) describe(ctx context.Context, args []string, w where) error {
 	n := 0
 	for _, t := range targets {
 		if len(t.names) == 0 {
-			return wrong("say which %s: TYPE NAME or TYPE/NAME", client.ResourceOf(t.kind))
+			return wrong("no %s are named: write TYPE NAME or TYPE/NAME", client.ResourceOf(t.kind))
 		}
 		for _, name := range t.names {
 			o, node, err := s.lookAt(ctx, t.kind, w, name)

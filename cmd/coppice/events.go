@@ -18,6 +18,7 @@ import (
 
 type eventsFlags struct {
 	where
+	about  string // TYPE/NAME
 	last   int
 	follow bool
 	output string
@@ -40,10 +41,17 @@ realm, with its sequence: graph services skip it.`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			if f.about != "" {
+				if len(args) > 0 {
+					return wrong("an object is named twice: by --for and by an argument")
+				}
+				args = []string{f.about}
+			}
 			return s.events(ctx, args, f)
 		}),
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "events of objects in this namespace only")
+	c.Flags().StringVar(&f.about, "for", "", "events of this object only: TYPE/NAME, the same as the argument")
 	c.Flags().IntVar(&f.last, "last", 20, "how many events to begin with")
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what happens")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")

@@ -45,7 +45,7 @@ func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, err
 		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
 	}
 	if len(f.files) == 0 {
-		return nil, wrong("say which manifests: -f FILE, -f DIRECTORY or -f -")
+		return nil, wrong("no manifests are named: write -f FILE, -f DIRECTORY or -f -")
 	}
 	var entries []manifestfile.Entry
 	var errs []error
@@ -117,6 +117,7 @@ type item struct {
 	manifestfile.Entry
 	kind      client.Kind
 	namespace string
+	objects   client.ResourceClient // those of the kind in the namespace
 }
 
 // place finds out where an object belongs. An object of a kind with namespaces

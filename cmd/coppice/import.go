@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) importCommand() *cobra.Command {
-	var f applyFlags
+	var f writeFlags
 	c := &cobra.Command{
 		Use:     "import -f FILE",
 		GroupID: "start",
@@ -36,24 +36,19 @@ and may still come.`,
 		}),
 	}
 	f.flags(c)
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
-	dryRunFlag(c, &f.dryRun)
 	a.clientFlags(c)
 	return c
 }
 
-// Limits of a batch. What a batch makes of the log must fit into one message,
-// beside what others ask for.
-const (
-	batchObjects    = 500
-	batchOfMaxBytes = 8 // of a message, one part in so many
-)
-
-func (s *session) importAll(ctx context.Context, args []string, f applyFlags) error {
-	dry, err := dryRun(f.dryRun)
+func (s *session) importAll(ctx context.Context, args []string, f writeFlags) error {
+	mode, err := dryRun(f.dryRun)
 	if err != nil {
 		return err
 	}
+	if mode == dryClient {
+		return wrong("--dry-run=client is not offered by import: the references can be checked by the server only; use --dry-run=server")
+	}
+	dry := mode.on()
 	entries, err := s.entries(f.fileFlags, args)
 	if err != nil {
 		return err
@@ -68,7 +63,7 @@ func (s *session) importAll(ctx context.Context, args []string, f applyFlags) er
 	switch {
 	case len(im.uids) == 0:
 	case dry:
-		_, err = fmt.Fprintf(s.stdout, "%s%s\n", count(len(im.uids), "object"), suffix(dry))
+		_, err = fmt.Fprintf(s.stdout, "%s%s\n", count(len(im.uids), "object"), mode.suffix())
 	default:
 		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
 			s.missing(aboutClasses, err)

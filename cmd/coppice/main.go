@@ -21,8 +21,9 @@ func main() {
 	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Main runs a command, and returns its exit code: 0 when it succeeded, 1 when
-// it failed, 2 when it was called wrongly.
+// Main runs a command, and returns its exit code: 0 when it succeeded, 1 when it
+// failed, 2 when it was called wrongly. diff returns 1 when it found differences, and
+// 2 when it failed.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,9 +34,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		err = root.ExecuteContext(ctx)
 	}
 	var usage *usageError
+	var code *exitError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &code) && code.err == nil:
+		return code.code
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(stderr, "coppice: %v\nSee 'coppice %s--help'.\n", err, usage.command)
 		return 2
@@ -49,8 +53,27 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", describe(e))
 	}
+	if code != nil {
+		return code.code
+	}
 	return 1
 }
+
+// exitError ends the program with an exit code of its own. Without err nothing is
+// printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
 
 // joined are the errors that errors.Join has joined.
 func joined(err error) []error {

@@ -44,7 +44,7 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
 			if all == (len(args) > 0) {
-				return wrong("say which: ID, or --all")
+				return wrong("no parked work is named: write an ID, or --all")
 			}
 			return s.eachParked(ctx, args, "queued again", s.c.Operations().RetryParked)
 		}),

@@ -74,7 +74,7 @@ type request struct {
 // request makes one request of victims.
 func (s *session) request(victims []victim, f deleteFlags) (r request, err error) {
 	if len(victims) == 0 {
-		return r, wrong("say what to delete")
+		return r, wrong("nothing is named: write TYPE NAME, TYPE/NAME or -f FILE")
 	}
 	v := victims[0]
 	r = request{kind: v.kind, objects: s.objects(v.kind, v.namespace)}
@@ -256,7 +256,7 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 			return err
 		}
 	}
-	if d.f.wait && !d.dry {
+	if d.f.wait && !d.dry.on() {
 		for _, uid := range d.done {
 			goes[uid] = true
 		}

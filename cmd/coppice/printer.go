@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -187,7 +186,7 @@ func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 		created = age(p.now().Sub(m.GetCreationTimestamp().AsTime()))
 	}
 	var row []cell
-	for i, text := range p.columns(m.GetNamespace(), name, status, p.s.ownersOf(o), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), labelsOf(o)) {
+	for i, text := range p.columns(m.GetNamespace(), name, status, p.s.ownersOf(o), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), pairsText(m.GetLabels())) {
 		c := cell{text: text}
 		if at := i; p.namespace && at == 2 || !p.namespace && at == 1 {
 			c.colour = colour
@@ -211,19 +210,6 @@ func (p *tablePrinter) columns(all ...string) []string {
 		all = all[1:]
 	}
 	return all
-}
-
-// labelsOf returns the labels of an object: "app=web,tier=db".
-func labelsOf(o *coppicev1.Object) string {
-	labels := o.GetMetadata().GetLabels()
-	if len(labels) == 0 {
-		return "<none>"
-	}
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, name+"="+labels[name])
-	}
-	return strings.Join(list, ",")
 }
 
 func (p *tablePrinter) end() error { return p.t.flush() }

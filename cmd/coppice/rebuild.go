@@ -38,7 +38,7 @@ graph --data'), which replays the log when it starts next.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {
-				return a.usage(c, errors.New("say where the state is: --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
+				return a.usage(c, errors.New("no state is named: write --data DIR of 'coppice up', or --state DIR of 'coppice graph'"))
 			}
 			if err := bus.CheckRealm(f.realm); err != nil {
 				return err

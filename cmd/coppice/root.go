@@ -124,7 +124,7 @@ func (a *app) defaultActor() (string, error) {
 		return name, err
 	}
 	if a.dial.NKey != "" {
-		return "", errors.New("an nkey does not say which user it is of: name the user's actor with --actor, and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
+		return "", errors.New("the user of an nkey is not known: name the user's actor with --actor, and its inbox with --inbox-prefix unless that is _INBOX.<actor>")
 	}
 	if u, err := user.Current(); err == nil {
 		if name := regexp.MustCompile(`[^A-Za-z0-9_-]`).ReplaceAllString(u.Username, "-"); name != "" {

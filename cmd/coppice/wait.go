@@ -11,32 +11,82 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
+type waitFlags struct {
+	modifyFlags
+	idle    bool
+	until   string
+	timeout time.Duration
+}
+
 func (a *app) waitCommand() *cobra.Command {
-	var idle bool
-	var timeout time.Duration
+	var f waitFlags
 	c := &cobra.Command{
-		Use:     "wait --idle",
+		Use:     "wait --idle | wait --for=delete TYPE NAME... | TYPE/NAME...",
 		GroupID: "operate",
-		Short:   "Wait until nothing is left to do in a realm",
-		Long: `Wait --idle returns when the collector, the finalizers and the agents have
+		Short:   "Wait until objects are deleted, or until a realm has no pending work",
+		Long: `Wait --for=delete returns when the named objects do not exist any more. It does
+not delete them, and does not wait for another object that gets the same name.
+
+Wait --idle returns when the collector, the finalizers and the agents have
 nothing left to do: every deletion that was begun has been carried out. Dependents
 whose owners are unknown do not count: they may stay for as long as the owners
 are unknown. An object that waits until its controller reports
 status.observedGeneration does not count either.`,
-		Args: cobra.NoArgs,
+		Example: `  coppice wait --for=delete deploy/web -n shop --timeout=60s
+  coppice wait --idle`,
+		ValidArgsFunction: a.completeTargets(&f.where),
 	}
-	c.RunE = a.in(func(ctx context.Context, s *session, _ []string) error {
-		if !idle {
-			return a.usage(c, errors.New("say what to wait for: --idle"))
+	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+		switch {
+		case f.idle == (f.until != ""):
+			return wrong("name one thing to wait for: --idle or --for=delete")
+		case f.idle && (len(args) > 0 || len(f.files) > 0 || f.every || f.selector != ""):
+			return wrong("--idle waits for the realm; it does not go with objects")
+		case f.idle:
+			return s.waitIdle(ctx, f.timeout)
+		case f.until != "delete":
+			return wrong("--for=%s is not offered; there is --for=delete", f.until)
 		}
-		return s.waitIdle(ctx, timeout)
+		return s.waitDeleted(ctx, args, f)
 	})
-	c.Flags().BoolVar(&idle, "idle", false, "wait until nothing is left to do")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait; 0: without end")
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	c.Flags().BoolVar(&f.idle, "idle", false, "wait until nothing is left to do")
+	c.Flags().StringVar(&f.until, "for", "", "what to wait for: delete")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; 0: without end")
+	completeFlag(c, "for", "delete")
 	a.clientFlags(c)
 	return c
+}
+
+// waitDeleted waits until the objects that exist now are gone. One that does not exist
+// is.
+func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) error {
+	targets, err := s.chosen(args, f.modifyFlags)
+	if err != nil {
+		return err
+	}
+	f.uninitialized = true
+	var uids []string
+	for _, t := range targets {
+		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+			uids = append(uids, o.GetMetadata().GetUid())
+			return nil
+		})
+		if err := errors.Join(ignoring(err, true)...); err != nil {
+			return err
+		}
+	}
+	if len(uids) == 0 {
+		_, err := fmt.Fprintln(s.stdout, "no such objects exist")
+		return err
+	}
+	return s.awaitGone(ctx, uids, false, f.timeout, "")
 }
 
 // waitIdle asks for the status until it is idle, and prints what it waits for

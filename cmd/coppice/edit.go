@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) editCommand() *cobra.Command {
+	var w where
+	c := &cobra.Command{
+		Use:     "edit TYPE NAME | TYPE/NAME",
+		GroupID: "objects",
+		Short:   "Edit an object in an editor",
+		Long: `Edit opens the manifest of an object in an editor, and replaces the object by what
+was saved. It is refused if the object has changed meanwhile. If it is refused
+the edited file is kept, and named. The status of an object is not changed.
+
+The editor is $COPPICE_EDITOR, $KUBE_EDITOR, $VISUAL or $EDITOR, otherwise vi. It
+is run by the shell, and may have arguments.`,
+		Example:           `  EDITOR='code --wait' coppice edit deploy/web -n shop`,
+		ValidArgsFunction: a.completeTargets(&w),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.edit(ctx, args, w)
+		}),
+	}
+	w.flags(c, false)
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) edit(ctx context.Context, args []string, w where) error {
+	k, name, err := s.one(args)
+	if err != nil {
+		return err
+	}
+	objects := s.objects(k, w.of(k))
+	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
+	if err != nil {
+		return err
+	}
+	before, err := manifestfile.ToYAML(o)
+	if err != nil {
+		return err
+	}
+	path, after, err := s.inEditor(ctx, before)
+	if err != nil {
+		return fmt.Errorf("edit %s: %w", key(k, name), err)
+	}
+	done, err := s.replaceEdited(ctx, objects, o, path, before, after)
+	if err != nil {
+		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", key(k, name), err, path)
+	}
+	_ = os.Remove(path)
+	_, err = fmt.Fprintf(s.stdout, "%s %s\n", printable(key(k, name)), done)
+	return err
+}
+
+// inEditor has a text edited, and returns it with the file that has it.
+func (s *session) inEditor(ctx context.Context, text []byte) (path string, edited []byte, err error) {
+	f, err := os.CreateTemp("", "coppice-edit-*.yaml")
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", nil, err
+	}
+	editor := cmp.Or(os.Getenv("COPPICE_EDITOR"), os.Getenv("KUBE_EDITOR"), os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	run := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name())
+	run.Stdin, run.Stdout, run.Stderr = s.stdin, s.stdout, s.stderr
+	if err := run.Run(); err != nil {
+		return "", nil, fmt.Errorf("the editor %q failed: %w; the object is unchanged", editor, err)
+	}
+	edited, err = os.ReadFile(f.Name())
+	return f.Name(), edited, err
+}
+
+// replaceEdited replaces an object by its edited manifest, and says what happened.
+func (s *session) replaceEdited(ctx context.Context, objects client.ResourceClient, o *coppicev1.Object, path string, before, after []byte) (string, error) {
+	if bytes.Equal(before, after) {
+		return "not edited", nil
+	}
+	entries, err := manifestfile.Read(path, after)
+	switch {
+	case err != nil:
+		return "", err
+	case len(entries) != 1:
+		return "", fmt.Errorf("the file has %d objects; it must have the one that was edited", len(entries))
+	case entries[0].Err != nil:
+		return "", entries[0].Err
+	}
+	edited, was := entries[0].Object, o.GetMetadata()
+	is := edited.GetMetadata()
+	if edited.GetKind() != o.GetKind() || is.GetName() != was.GetName() || is.GetNamespace() != was.GetNamespace() {
+		return "", errors.New("kind, name and namespace of an object cannot be edited; create another object")
+	}
+	var reply client.Reply
+	r, err := objects.Update(ctx, edited, client.ReplyInto(&reply))
+	if err != nil {
+		return "", err
+	}
+	s.warn(entries[0].At, reply.Warnings)
+	if r.GetMetadata().GetResourceVersion() == was.GetResourceVersion() {
+		return "not edited", nil
+	}
+	return "edited", nil
+}

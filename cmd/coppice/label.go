@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// pairKind is what label and annotate change: labels or annotations.
+type pairKind struct {
+	verb, noun    string // "label", "label"
+	done, removed string // "labeled", "unlabeled"
+	member        string // of metadata
+	of            func(*coppicev1.ObjectMeta) map[string]string
+}
+
+var (
+	labelPairs = pairKind{
+		verb: "label", noun: "label", done: "labeled", removed: "unlabeled", member: "labels", of: (*coppicev1.ObjectMeta).GetLabels,
+	}
+	annotationPairs = pairKind{
+		verb: "annotate", noun: "annotation", done: "annotated", removed: "annotated", member: "annotations", of: (*coppicev1.ObjectMeta).GetAnnotations,
+	}
+)
+
+type labelFlags struct {
+	modifyFlags
+	overwrite bool
+	list      bool
+}
+
+func (a *app) labelCommand() *cobra.Command {
+	return a.pairsCommand(labelPairs, "  coppice label pods web-1 -n shop tier=front\n  coppice label pods -l app=web -n shop tier- --dry-run=server")
+}
+
+func (a *app) annotateCommand() *cobra.Command {
+	return a.pairsCommand(annotationPairs, "  coppice annotate deploy/web -n shop example.com/owner=ana")
+}
+
+func (a *app) pairsCommand(p pairKind, example string) *cobra.Command {
+	var f labelFlags
+	c := &cobra.Command{
+		Use:     p.verb + " TYPE NAME... | TYPE/NAME... | -f FILE KEY=VALUE... KEY-...",
+		GroupID: "objects",
+		Short:   "Set or remove " + p.noun + "s of objects",
+		Long: fmt.Sprintf(`KEY=VALUE sets the %[1]s KEY of the objects, and KEY- removes it. A %[1]s that has
+another value already is refused without --overwrite. Each object is changed by
+itself: a refusal keeps no other from being changed.`, p.noun),
+		Example:           example,
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.setPairs(ctx, args, f, p)
+		}),
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace values that are there")
+	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
+	a.clientFlags(c)
+	return c
+}
+
+// splitPairs separates the objects from KEY=VALUE and KEY- behind them. nil means
+// that a key is removed.
+func splitPairs(args []string) (objects []string, set map[string]*string, err error) {
+	set = map[string]*string{}
+	for _, a := range args {
+		name, value, has := strings.Cut(a, "=")
+		if !has {
+			name, has = strings.CutSuffix(a, "-")
+			if !has && len(set) > 0 {
+				return nil, nil, wrong("%q is not KEY=VALUE or KEY-: objects are named before them", a)
+			}
+			if !has {
+				objects = append(objects, a)
+				continue
+			}
+		}
+		if name == "" {
+			return nil, nil, wrong("%q has no key: write KEY=VALUE or KEY-", a)
+		}
+		if _, twice := set[name]; twice {
+			return nil, nil, wrong("the key %s is given twice", name)
+		}
+		set[name] = nil
+		if strings.Contains(a, "=") {
+			set[name] = &value
+		}
+	}
+	return objects, set, nil
+}
+
+func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p pairKind) error {
+	objects, set, err := splitPairs(args)
+	switch {
+	case err != nil:
+		return err
+	case f.list && len(set) > 0, !f.list && len(set) == 0:
+		return wrong("write KEY=VALUE or KEY- to change %ss, or --list to print them", p.noun)
+	}
+	if f.list {
+		return s.modify(ctx, objects, f.modifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ dryMode) (string, error) {
+			return pairsText(p.of(o.GetMetadata())), nil
+		})
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{p.member: set}})
+	if err != nil {
+		return err
+	}
+	return s.modify(ctx, objects, f.modifyFlags, p.done, func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+		for attempt := 1; ; attempt++ {
+			if err := p.check(k, o, set, f.overwrite); err != nil {
+				return "", err
+			}
+			changed, err := s.patchObject(ctx, k, o, patch, !f.overwrite, mode)
+			if err == nil {
+				return p.outcome(p.of(o.GetMetadata()), set, changed), nil
+			}
+			if !errors.Is(err, client.ErrConflict) || attempt == patchAttempts {
+				return "", err
+			}
+			m := o.GetMetadata()
+			if o, err = s.objects(k, m.GetNamespace()).Get(ctx, m.GetName(), client.IncludeUninitialized(true)); err != nil {
+				return "", err
+			}
+		}
+	})
+}
+
+// check refuses to replace values without --overwrite.
+func (p pairKind) check(k client.Kind, o *coppicev1.Object, set map[string]*string, overwrite bool) error {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		value, was := set[name], p.of(o.GetMetadata())
+		if have, ok := was[name]; ok && value != nil && have != *value && !overwrite {
+			return &client.Error{Reason: client.ErrConflict, Message: fmt.Sprintf("%s %s: the %s %s has the value %q; --overwrite replaces it",
+				p.verb, key(k, o.GetMetadata().GetName()), p.noun, name, have)}
+		}
+	}
+	return nil
+}
+
+// outcome is the word for what happened to an object that had these pairs.
+func (p pairKind) outcome(was map[string]string, set map[string]*string, changed bool) string {
+	removes := false
+	for name, value := range set {
+		have, ok := was[name]
+		if value != nil && (!ok || have != *value) {
+			return p.done
+		}
+		removes = removes || value == nil && ok
+	}
+	if removes && changed {
+		return p.removed
+	}
+	return "not " + p.done
+}
+
+// pairsText is labels or annotations on one line: "app=web,tier=db".
+func pairsText(of map[string]string) string {
+	if len(of) == 0 {
+		return "<none>"
+	}
+	return strings.Join(pairs(of), ",")
+}

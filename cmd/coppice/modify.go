@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/coppice-gc/coppice/client"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// modifyFlags are those of label, annotate and patch: which objects, and how.
+type modifyFlags struct {
+	where
+	fileFlags
+	selector string
+	every    bool
+	dryRun   string
+}
+
+func (f *modifyFlags) flags(c *cobra.Command) {
+	f.where.flags(c, true)
+	f.fileFlags.flags(c)
+	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
+	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
+	dryRunFlag(c, &f.dryRun)
+}
+
+// chosen returns the objects that arguments and flags name.
+func (s *session) chosen(args []string, f modifyFlags) ([]target, error) {
+	var targets []target
+	var err error
+	if len(f.files) > 0 {
+		targets, err = s.fileTargets(f.fileFlags, args, f.namespace)
+	} else {
+		targets, err = s.targets(args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		some := f.every || f.selector != ""
+		switch {
+		case len(t.names) > 0 && some:
+			return nil, wrong("--all and -l select objects; they do not go with names")
+		case len(t.names) > 0 && f.all && t.namespace == "":
+			return nil, wrong("-A does not go with names: name the namespace with -n")
+		case len(t.names) == 0 && !some:
+			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
+		}
+	}
+	return targets, nil
+}
+
+// modify calls change for each chosen object, and prints the word that it returns.
+// An object for which it fails keeps no other from being changed.
+func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done string,
+	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error)) error {
+	mode, err := dryRun(f.dryRun)
+	if err != nil {
+		return err
+	}
+	targets, err := s.chosen(args, f)
+	if err != nil {
+		return err
+	}
+	failed, n := failures{app: s.app}, 0
+	f.uninitialized = true
+	for _, t := range targets {
+		err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
+			n++
+			word, err := change(ctx, t.kind, o, mode)
+			var refused *client.Error
+			if errors.As(err, &refused) {
+				failed.add(err)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", printable(key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
+			return err
+		})
+		if err == nil {
+			continue
+		}
+		for _, e := range joined(err) {
+			if !errors.Is(e, client.ErrNotFound) {
+				return err
+			}
+			n++
+			failed.add(e)
+		}
+	}
+	if n == 0 {
+		_, _ = fmt.Fprintln(s.stderr, "no objects match")
+	}
+	return failed.err(done, n)
+}
+
+// patchAttempts is how often a patch is sent that depends on what the object is, and
+// that others change meanwhile.
+const patchAttempts = 5
+
+// patchObject sends a merge patch, and returns the object as it is then. With checked
+// the object must not have changed since it was read.
+func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (changed bool, err error) {
+	if mode == dryClient {
+		return true, nil
+	}
+	m := o.GetMetadata()
+	var reply client.Reply
+	options := client.PatchOptions{DryRun: mode == dryServer, UID: m.GetUid(), Reply: &reply}
+	if checked {
+		options.ResourceVersion = m.GetResourceVersion()
+	}
+	r, err := s.objects(k, m.GetNamespace()).Patch(ctx, m.GetName(), patch, options)
+	if err != nil {
+		return false, err
+	}
+	s.warn(objectName{k, m.GetName()}, reply.Warnings)
+	return r.GetMetadata().GetResourceVersion() != m.GetResourceVersion() || mode == dryServer, nil
+}
+
+// objectName prints as the key of an object.
+type objectName struct {
+	kind client.Kind
+	name string
+}
+
+func (n objectName) String() string { return printable(key(n.kind, n.name)) }
+
+type patchFlags struct {
+	modifyFlags
+	patch, file, typ string
+}
+
+func (a *app) patchCommand() *cobra.Command {
+	var f patchFlags
+	c := &cobra.Command{
+		Use:     "patch TYPE NAME... | TYPE/NAME... | -f FILE -p PATCH",
+		GroupID: "objects",
+		Short:   "Change fields of objects by a merge patch",
+		Long: `Patch merges a JSON merge patch (RFC 7386), in JSON or YAML, into objects: members
+of the patch replace those of the object, and null removes one. Lists are
+replaced, not merged. Strategic merge patches and JSON patches (RFC 6902) are
+not offered.`,
+		Example: `  coppice patch deploy/web -n shop -p '{"spec":{"replicas":3}}'
+  coppice patch cm/web -n shop --patch-file=change.yaml --dry-run=server`,
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.patch(ctx, args, f)
+		}),
+	}
+	f.flags(c)
+	c.Flags().StringVarP(&f.patch, "patch", "p", "", "the patch, in JSON or YAML")
+	c.Flags().StringVar(&f.file, "patch-file", "", "a file with the patch")
+	c.Flags().StringVar(&f.typ, "type", "merge", "the type of the patch: merge")
+	completeFlag(c, "type", "merge")
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) patch(ctx context.Context, args []string, f patchFlags) error {
+	if f.typ != "merge" {
+		return wrong("--type=%s is not offered; there is merge: a JSON merge patch (RFC 7386)", f.typ)
+	}
+	text := f.patch
+	switch {
+	case (f.patch == "") == (f.file == ""):
+		return wrong("no patch, or two: write -p PATCH or --patch-file FILE")
+	case f.file != "":
+		data, err := os.ReadFile(f.file)
+		if err != nil {
+			return err
+		}
+		text = string(data)
+	}
+	patch, err := patchJSON(text)
+	if err != nil {
+		return wrong("the patch is not an object in JSON or YAML: %w", err)
+	}
+	return s.modify(ctx, args, f.modifyFlags, "patched", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+		changed, err := s.patchObject(ctx, k, o, patch, false, mode)
+		if !changed {
+			return "patched (no change)", err
+		}
+		return "patched", err
+	})
+}
+
+// patchJSON returns a patch in JSON. JSON is passed on as it is: the server reads
+// numbers of any size.
+func patchJSON(text string) ([]byte, error) {
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)) {
+		return []byte(trimmed), nil
+	}
+	var members map[string]any
+	if err := yaml.Unmarshal([]byte(text), &members); err != nil {
+		return nil, err
+	}
+	if members == nil {
+		return nil, errors.New("it is empty")
+	}
+	return json.Marshal(members)
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// operation is what a command does with the objects of manifests.
+type operation struct {
+	done string // "applied"
+	send func(client.ResourceClient, context.Context, []*client.Object, ...client.WriteOption) ([]client.Result, error)
+	// outcome is the word for what happened to an object. before is the realm's
+	// revision before the request.
+	outcome func(r client.Result, before uint64) string
+	// rehearse is outcome for a dry run.
+	rehearse func(*session, context.Context, item, dryMode, operation) (string, error)
+}
+
+// Manifests are written in windows: the objects of a window go in one request for
+// each kind and namespace, and its outcomes are printed in the order of the files.
+const (
+	windowObjects = 1000
+	batchObjects  = 500
+	// batchOfMaxBytes: a batch has at most one part in so many of what a message may
+	// have, because the commit that it becomes has room for others.
+	batchOfMaxBytes = 8
+)
+
+// fileWriter writes the objects of manifests.
+type fileWriter struct {
+	*session
+	operation
+	failed    failures
+	namespace string
+	mode      dryMode
+	maxBytes  int
+	total     int
+	written   int
+}
+
+// outcome is what happened to the object of an entry.
+type outcome struct {
+	item
+	text string
+	err  error
+}
+
+func (s *session) writeFiles(ctx context.Context, args []string, f writeFlags, o operation) error {
+	mode, err := dryRun(f.dryRun)
+	if err != nil {
+		return err
+	}
+	entries, err := s.entries(f.fileFlags, args)
+	if err != nil {
+		return err
+	}
+	w := &fileWriter{
+		session: s, operation: o, failed: failures{app: s.app}, namespace: f.namespace, mode: mode,
+		maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes, total: len(entries),
+	}
+	progress := s.progress(o.done, len(entries))
+	defer progress.end()
+	for len(entries) > 0 {
+		n := w.window(entries)
+		progress.clear()
+		if err := w.write(ctx, entries[:n]); err != nil {
+			return err
+		}
+		w.written += n
+		progress.show(w.written)
+		entries = entries[n:]
+	}
+	return w.failed.err(o.done, w.total)
+}
+
+// window returns how many entries are written together. The registration of a kind is
+// written alone, because objects of the kind may follow; and of entries for the same
+// object each is written after the other.
+func (w *fileWriter) window(entries []manifestfile.Entry) int {
+	type identity struct{ apiVersion, kind, namespace, name string }
+	seen := map[identity]bool{}
+	for n, e := range entries[:min(len(entries), windowObjects)] {
+		if registers(e) {
+			return max(n, 1)
+		}
+		m := e.Object.GetMetadata()
+		id := identity{e.Object.GetApiVersion(), e.Object.GetKind(), m.GetNamespace(), m.GetName()}
+		if m.GetName() != "" && seen[id] {
+			return n
+		}
+		seen[id] = true
+	}
+	return min(len(entries), windowObjects)
+}
+
+// write writes a window, and prints its outcomes. The error is one that ends the
+// command.
+func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) error {
+	outcomes := make([]outcome, len(entries))
+	for at, e := range entries {
+		o := &outcomes[at]
+		if o.item, o.err = w.place(e, w.namespace); o.err == nil {
+			o.objects = w.objects(o.kind, o.namespace)
+		}
+	}
+	var failed error
+	if w.mode.on() {
+		failed = w.rehearsals(ctx, outcomes)
+	} else {
+		failed = w.requests(ctx, outcomes)
+	}
+	for at := range outcomes {
+		o := &outcomes[at]
+		switch {
+		case o.err != nil:
+			w.failed.add(o.err)
+		case o.text != "":
+			if _, err := fmt.Fprintf(w.stdout, "%s %s%s\n", printable(o.key()), o.text, w.mode.suffix()); err != nil {
+				return err
+			}
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if registers(entries[0]) && !w.mode.on() {
+		return w.relearn(ctx)
+	}
+	return nil
+}
+
+// rehearsals does a dry run of each object.
+func (w *fileWriter) rehearsals(ctx context.Context, outcomes []outcome) error {
+	for at := range outcomes {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if o := &outcomes[at]; o.err == nil {
+			if o.text, o.err = w.rehearse(w.session, ctx, o.item, w.mode, w.operation); o.err != nil {
+				o.err = o.failed(o.err)
+			}
+		}
+	}
+	return nil
+}
+
+// requests sends the objects, in batches of one kind and namespace.
+func (w *fileWriter) requests(ctx context.Context, outcomes []outcome) error {
+	var order []string
+	groups := map[string][]*outcome{}
+	for at := range outcomes {
+		o := &outcomes[at]
+		if o.err != nil {
+			continue
+		}
+		where := client.ResourceOf(o.kind).String() + "/" + o.namespace
+		if groups[where] == nil {
+			order = append(order, where)
+		}
+		groups[where] = append(groups[where], o)
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	before, err := w.revision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, where := range order {
+		for group := groups[where]; len(group) > 0; {
+			n := w.batch(group)
+			if err := w.request(ctx, group[:n], before); err != nil {
+				return err
+			}
+			group = group[n:]
+		}
+	}
+	return nil
+}
+
+// revision returns the revision of the realm.
+func (s *session) revision(ctx context.Context) (uint64, error) {
+	page, err := s.anything().ListPage(ctx, client.Limit(1))
+	if err != nil {
+		return 0, err
+	}
+	return page.Revision, nil
+}
+
+// batch returns how many objects of a group go in one request.
+func (w *fileWriter) batch(group []*outcome) int {
+	size := 0
+	for n, o := range group[:min(len(group), batchObjects)] {
+		if size += proto.Size(o.Object); n > 0 && size > w.maxBytes {
+			return n
+		}
+	}
+	return min(len(group), batchObjects)
+}
+
+// request sends a batch. A batch that is too large is halved; any other refusal of
+// the request is the outcome of each object. An error that says nothing about the
+// objects ends the command.
+func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint64) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	list := make([]*coppicev1.Object, len(group))
+	for at, o := range group {
+		list[at] = o.Object
+	}
+	results, err := w.send(group[0].objects, ctx, list)
+	var refused *client.Error
+	switch {
+	case err == nil:
+	case !errors.As(err, &refused), rpc.Retryable(err), errors.Is(err, client.ErrOutcomeUnknown):
+		return fmt.Errorf("%w; not all objects are %s: run the command again", group[0].failed(err), w.done)
+	case errors.Is(err, client.ErrRequestEntityTooLarge) && len(group) > 1:
+		half := len(group) / 2
+		if err := w.request(ctx, group[:half], before); err != nil {
+			return err
+		}
+		return w.request(ctx, group[half:], before)
+	default:
+		results = slices.Repeat([]client.Result{{Err: refused}}, len(group))
+	}
+	for at, r := range results {
+		o := group[at]
+		if r.Err != nil {
+			o.err = o.failed(r.Err)
+			continue
+		}
+		w.warn(o.At, r.Warnings)
+		if o.Object.GetMetadata().GetName() == "" {
+			o.Object.Metadata.Name = r.Object.GetMetadata().GetName()
+		}
+		o.text = w.outcome(r, before)
+	}
+	return nil
+}
+
+// send sends the object alone.
+func (i item) send(ctx context.Context, o operation, opts ...client.WriteOption) error {
+	results, err := o.send(i.objects, ctx, []*coppicev1.Object{i.Object}, opts...)
+	if err != nil {
+		return err
+	}
+	return results[0].Err
+}
