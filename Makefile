@@ -23,7 +23,7 @@ race:
 lint:
 	go tool -modfile=tools/lint/go.mod golangci-lint run ./...
 
-# Generated code stands beside its source: protobuf, and the NATS configuration.
+# Generated code stands alongside its source: protobuf, and the NATS configuration.
 generate:
 	mkdir -p bin
 	go build -o bin/ -modfile=tools/go.mod github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go

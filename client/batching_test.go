@@ -24,7 +24,7 @@ import (
 
 // What many callers write at once comes to what it comes to one after the other:
 // each gets the whole object, or the refusal of their own.
-func TestTogether(t *testing.T) {
+func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, c := range map[string]*client.Client{
@@ -177,9 +177,9 @@ func (g *graph) waiting(c *client.Client, n int) {
 	testkit.WaitFor(g.t, g.ctx, fmt.Sprint(n, " that wait"), func() bool { return c.Waiting() == n })
 }
 
-// While four requests are on their way, what comes goes together in the next, as far
+// While four requests are in flight, what comes goes together in the next, as far
 // as it fits into a message; each caller gets their own outcome.
-func TestGoTogether(t *testing.T) {
+func TestCoalesces(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
 	c := client.New(g.asks).WaitLong()
@@ -321,7 +321,7 @@ func TestAllLeave(t *testing.T) {
 }
 
 // Where requests take long, one more goes before others are answered, and no second.
-func TestLateFlight(t *testing.T) {
+func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
 	c := client.New(g.asks).WaitLong()
@@ -353,8 +353,8 @@ func TestLateFlight(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
 }
 
-// Where those on their way are not answered, what waits for them goes by itself.
-func TestLostFlights(t *testing.T) {
+// Where those in flight are not answered, what waits for them goes by itself.
+func TestLostRequests(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
 	c := client.New(g.asks)
@@ -374,7 +374,7 @@ func TestLostFlights(t *testing.T) {
 
 // Whoever leaves a request that was refused is told why, and who may not create is
 // told that, also together.
-func TestWhyNotTogether(t *testing.T) {
+func TestWhyNotBatched(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
 	ctx, cancel := context.WithTimeout(testkit.Context(t), 2*time.Second)
@@ -394,7 +394,7 @@ func TestWhyNotTogether(t *testing.T) {
 	}
 }
 
-// Apart, each object has a request of its own, however many are on their way.
+// Apart, each object has a request of its own, however many are in flight.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)

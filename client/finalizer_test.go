@@ -91,7 +91,7 @@ func TestLateCall(t *testing.T) {
 	testkit.WaitFor(t, s.ctx, "the call to be over", waits(0))
 }
 
-// What no later attempt cures is parked, with the error, and holds up nothing.
+// What no later attempt cures is parked, with the error, and blocks nothing.
 func TestPermanent(t *testing.T) {
 	t.Parallel()
 	s := start(t)

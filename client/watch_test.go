@@ -124,7 +124,7 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 }
 
 // Many watches that begin at once take little more memory than a few: 100 of 16 MiB
-// of objects are 1.6 GiB on each side, if all of it is on its way at once.
+// of objects are 1.6 GiB on each side, if all of it is in flight at once.
 func TestManyWatchesBegin(t *testing.T) {
 	const (
 		watches = 100

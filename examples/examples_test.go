@@ -21,7 +21,7 @@ var (
 	claims = client.Resource{Plural: "persistentvolumeclaims"}
 )
 
-// world is everything, running, and an example beside it.
+// world is everything, running, and an example alongside it.
 type world struct {
 	t   *testing.T
 	ctx context.Context

@@ -23,7 +23,7 @@ end:	do
 	od
 }
 
-/* Propagator publishes what rows say is owed: at once, or again, as often as it is owed. */
+/* Propagator publishes what rows say is pending: at once, or again, as often as it is pending. */
 #define room (up && len(work) < STREAM)
 #define publishDependent(d) \
 	:: atomic { room && head[d].st == LIVE && head[d].own & dirtyRows && !work??[Dirty, 0, d] -> work!!Dirty, 0, d } \
@@ -46,12 +46,12 @@ end:	do
 	od
 }
 
-/* Processor judges a dependent by what the replica says, and proposes. */
+/* Processor evaluates a dependent by what the replica says, and proposes. */
 proctype Processor() {
 	byte d, proposal;
 end:	do
-	:: d_step { work??[Dirty, _, _] -> work??Dirty, _, d; proposal = judge(replica, d);
-		printf("Processor: object %d: verdict %d\n", d, proposal) }
+	:: d_step { work??[Dirty, _, _] -> work??Dirty, _, d; proposal = evaluate(replica, d);
+		printf("Processor: object %d: decision %d\n", d, proposal) }
 		if
 		:: proposal == KEEP
 		:: else -> handle(collect(d, proposal), Collector, d, 0, d, Dirty)
@@ -85,12 +85,12 @@ end:	do
 #define asks(u) (ops > 0 && writable && exists(head, u))
 #define deletes(u, policy) :: d_step { asks(u) -> ops--; read(u); delete(policy); commit(User, u) }
 #define adds(u, o) \
-	:: d_step { asks(u) && head[o].st != UNBORN && !has(head[u].own, o) -> ops--; read(u); claim(o, 0); commit(User, u) } \
-	:: d_step { asks(u) && head[o].st != UNBORN && !has(head[u].own, o) -> ops--; read(u); claim(o, bit(o)); commit(User, u) } \
+	:: d_step { asks(u) && head[o].st != UNSEEN && !has(head[u].own, o) -> ops--; read(u); claim(o, 0); commit(User, u) } \
+	:: d_step { asks(u) && head[o].st != UNSEEN && !has(head[u].own, o) -> ops--; read(u); claim(o, bit(o)); commit(User, u) } \
 	:: d_step { asks(u) && has(head[u].own, o) -> ops--; read(u); drop(bit(o)); commit(User, u) }
 #define creates(u, o) \
-	:: d_step { ops > 0 && writable && head[u].st == UNBORN && head[o].st != UNBORN -> ops--; read(u); next.st = LIVE; claim(o, 0); commit(User, u) } \
-	:: d_step { ops > 0 && writable && head[u].st == UNBORN && head[o].st != UNBORN -> ops--; read(u); next.st = LIVE; claim(o, bit(o)); commit(User, u) }
+	:: d_step { ops > 0 && writable && head[u].st == UNSEEN && head[o].st != UNSEEN -> ops--; read(u); next.st = LIVE; claim(o, 0); commit(User, u) } \
+	:: d_step { ops > 0 && writable && head[u].st == UNSEEN && head[o].st != UNSEEN -> ops--; read(u); next.st = LIVE; claim(o, bit(o)); commit(User, u) }
 #define user(u) \
 	deletes(u, 0) deletes(u, FG) deletes(u, ORPHAN) \
 	adds(u, 0) adds(u, 1) adds(u, 2) creates(u, 0) creates(u, 1) creates(u, 2) \

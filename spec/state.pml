@@ -30,7 +30,7 @@
 #endif
 
 /* States of an object, and its finalizers. */
-#define UNBORN 0
+#define UNSEEN 0
 #define LIVE   1
 #define TERM   2 /* terminating */
 #define GONE   3
@@ -61,7 +61,7 @@ mtype flightBy;
 byte flightOf;
 Object flight;
 
-/* Rows: because of which objects which kind of work is owed. */
+/* Rows: because of which objects which kind of work is pending. */
 byte dirtyRows, partRows, finishRows, unlockRows;
 
 /* The work stream: kind of work, owner, dependent. */
@@ -113,6 +113,6 @@ hidden byte v, x, y, z;
 #define STRIP      3
 #define loose(S)    (gone(S) | waiting(S)) /* what does not hold its dependents */
 #define solid(S, d) (S[d].own & ~loose(S))
-#define judge(S, d) (S[d].st != LIVE || !S[d].own -> KEEP : \
+#define evaluate(S, d) (S[d].st != LIVE || !S[d].own -> KEEP : \
 	(solid(S, d) -> (S[d].own & loose(S) -> STRIP : KEEP) : \
 	(S[d].own & waiting(S) && dependents(S, d) -> COLLECT_FG : COLLECT)))

@@ -3,7 +3,7 @@
  * log. Also the code of workers that asks it.
  */
 
-/* The writer judges again what is proposed; the mutant NO_VERIFY believes it. */
+/* The writer evaluates again what is proposed; the mutant NO_VERIFY believes it. */
 #ifdef NO_VERIFY
 #define verify(proposed, found) (proposed)
 #else
@@ -23,13 +23,13 @@
 #define S3(p) assert(p)
 #define S7(p) assert(p)
 #define S9(p) assert(p)
-#define OWED(p) assert(p)
+#define PENDING(p) assert(p)
 #else
 #define S1(p) assert(ONLY != 1 || (p))
 #define S3(p) assert(ONLY != 3 || (p))
 #define S7(p) assert(ONLY != 7 || (p))
 #define S9(p) assert(ONLY != 9 || (p))
-#define OWED(p) skip
+#define PENDING(p) skip
 #endif
 
 /*
@@ -74,8 +74,8 @@ inline survey() {
 			finishRows = finishRows | bit(v)
 		:: else
 		fi;
-		garbage = garbage || judge(head, v) == COLLECT || judge(head, v) == COLLECT_FG;
-		unstripped = unstripped || judge(head, v) == STRIP;
+		garbage = garbage || evaluate(head, v) == COLLECT || evaluate(head, v) == COLLECT_FG;
+		unstripped = unstripped || evaluate(head, v) == STRIP;
 		cycle(v);
 		if
 		:: z -> unlockRows = unlockRows | bit(v)
@@ -87,12 +87,12 @@ inline survey() {
 	unfinished = orphaning(head) || finishRows;
 	deadlocked = waiting(head) != 0;
 	lingering = terminating(head) != 0;
-	/* What is not done is owed; and what is owed has an effect: see README.md, liveness. */
-	OWED(!(garbage || unstripped || terminating(head)) || dirtyRows || partRows || finishRows || unlockRows || held(head));
+	/* What is not done is pending; and pending work has an effect: see README.md, liveness. */
+	PENDING(!(garbage || unstripped || terminating(head)) || dirtyRows || partRows || finishRows || unlockRows || held(head));
 	v = 0;
 	do
 	:: v < N ->
-		OWED(head[v].st != LIVE || !(head[v].own & dirtyRows) || judge(head, v) != KEEP);
+		PENDING(head[v].st != LIVE || !(head[v].own & dirtyRows) || evaluate(head, v) != KEEP);
 		v++
 	:: else -> break
 	od;
@@ -130,7 +130,7 @@ inline drop(refs) { next.own = next.own & ~(refs); next.blk = next.blk & ~(refs)
 
 inline collect(d, proposed) {
 	read(d);
-	v = verify(proposed, judge(head, d));
+	v = verify(proposed, evaluate(head, d));
 	if
 	:: next.st == GONE -> skip
 	:: else ->
@@ -150,7 +150,7 @@ inline part(o, d) {
 	:: has(orphaning(head), o) && has(next.own, o) ->
 #ifndef PART_ONLY
 		if
-		:: judge(head, d) == STRIP -> drop(loose(head))
+		:: evaluate(head, d) == STRIP -> drop(loose(head))
 		:: else
 		fi;
 #endif

@@ -1,4 +1,4 @@
-// Package api defines the values that clients and Coppice exchange besides
+// Package api defines the values that clients and Coppice exchange in addition
 // protobuf messages: errors and the kinds of objects.
 //
 // Package client has every name of this package that programs use; import

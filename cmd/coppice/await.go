@@ -33,8 +33,8 @@ const (
 	lookShares = 4
 )
 
-// holdersSaid is how many of those that hold something are named.
-const holdersSaid = 3
+// blockersListed is how many of those that hold something are named.
+const blockersListed = 3
 
 // awaitRemoval waits for the objects with these uids to be gone.
 // It prints how many are gone, and what blocks the others.
@@ -111,7 +111,7 @@ func (r *removal) look(ctx context.Context) error {
 	}
 	slices.SortFunc(held, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(keyOfNode(a), keyOfNode(b)) })
 	var said []string
-	for _, n := range held[:min(len(held), holdersSaid)] {
+	for _, n := range held[:min(len(held), blockersListed)] {
 		said = append(said, strings.TrimSpace(keyOfNode(n)+" "+r.consumers.held(ctx, n)))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")

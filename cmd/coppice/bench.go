@@ -31,7 +31,7 @@ var benchmarks = []benchmark{
 		name: "cascade", short: "Delete an object that many belong to",
 		long: `Cascade makes an object with many that belong to it, deletes it, and takes the
 time until a fresh list shows only the survivors and all work is acknowledged.
-One in a hundred survives by a second owner, one in a thousand is held by an
+One in a hundred survives by a second owner, one in a thousand is blocked by an
 external finalizer, which is answered.
 
 Wide is one owner, tree three levels below it, chain each below the one before,
@@ -58,7 +58,7 @@ random each below a random one before.`,
 			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
 			f.IntVar(&b.Callers, "callers", 4, "number of callers, each with one call at a time")
 			f.IntVar(&b.Batch, "batch", 500, "number of objects in a call")
-			f.BoolVar(&b.Apart, "apart", false, "send each call in a request of its own; without it calls with one object go together where many are under way")
+			f.BoolVar(&b.Unbatched, "without-batching", false, "send each call in a request of its own; without it calls with one object go together where many are under way")
 			return func() (bench.Benchmark, error) {
 				return b, atLeastOne(number{"--objects", b.Objects}, number{"--callers", b.Callers}, number{"--batch", b.Batch})
 			}

@@ -126,7 +126,7 @@ func TestBecause(t *testing.T) {
 	}
 	got, err := because(t.Context(), log[40], find(log))
 	if err != nil || len(got) != maxCauses+1 || got[maxCauses] != "and so on" {
-		t.Errorf("a circle of causes: %d phrases, %v", len(got), err)
+		t.Errorf("a cycle of causes: %d phrases, %v", len(got), err)
 	}
 }
 

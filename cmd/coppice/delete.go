@@ -262,7 +262,7 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 		}
 		results, err := matching()
 		for _, r := range results {
-			if err := d.tell(v, &r, r.Err); err != nil {
+			if err := d.report(v, &r, r.Err); err != nil {
 				return err
 			}
 		}
@@ -271,7 +271,7 @@ func (d *deletion) one(ctx context.Context, v victim) error {
 	options := d.options
 	options.UID = v.uid
 	r, err := objects.Delete(ctx, v.name, options)
-	return d.tell(v, r, err)
+	return d.report(v, r, err)
 }
 
 // show prints what a victim names, and deletes nothing.
@@ -279,21 +279,21 @@ func (d *deletion) show(ctx context.Context, v victim) error {
 	objects := d.objects(v.kind, v.namespace)
 	if !v.collection {
 		o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
-		return d.tell(v, &client.DeleteResult{State: client.Removed, Object: o}, err)
+		return d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, err)
 	}
 	for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
 		if err != nil {
 			return err
 		}
-		if err := d.tell(v, &client.DeleteResult{State: client.Removed, Object: o}, nil); err != nil {
+		if err := d.report(v, &client.DeleteResult{State: client.Removed, Object: o}, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell says what became of an object.
-func (d *deletion) tell(v victim, r *client.DeleteResult, err error) error {
+// report says what became of an object.
+func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	if err != nil {
 		var refused *client.Error
 		switch {
@@ -318,7 +318,7 @@ func (d *deletion) tell(v victim, r *client.DeleteResult, err error) error {
 	}
 	what := "deleted"
 	if r.State == client.Pending {
-		what = "is being deleted" + prefixed("; held by ", strings.Join(m.GetFinalizers(), ", "))
+		what = "is being deleted" + prefixed("; blocked by ", strings.Join(m.GetFinalizers(), ", "))
 	}
 	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, d.dry.suffix())
 	return err

@@ -184,11 +184,11 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 	if err := d.awaitQuiet(ctx); err != nil {
 		return err
 	}
-	return d.tell(ctx, r)
+	return d.report(ctx, r)
 }
 
-// tell shows the events of a round, and checks them.
-func (d *demo) tell(ctx context.Context, r demoRound) error {
+// report shows the events of a round, and checks them.
+func (d *demo) report(ctx context.Context, r demoRound) error {
 	h, err := d.history(ctx)
 	if err != nil {
 		return err

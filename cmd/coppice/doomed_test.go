@@ -59,7 +59,7 @@ d/web
 d/api
 c/1 <- d/web, d/api !example.com/x
 c/2 <- c/1`, "d/web", lifecycle.Background, "c/1 c/2 d/web"},
-		{"a circle that hangs on it", `
+		{"a cycle that hangs on it", `
 d/web
 c/1 <- d/web, c/2
 c/2 <- c/1`, "d/web", lifecycle.Background, "d/web"},

@@ -134,7 +134,7 @@ func counted(groups [][]*coppicev1.GraphNode) string {
 	return strings.Join(said, ", ")
 }
 
-// otherOwners says who owns an object beside the one above it in the drawing,
+// otherOwners says who owns an object alongside the one above it in the drawing,
 // and which of its owners are not there.
 func (d *drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 	var owners, notes []string

@@ -61,8 +61,8 @@ type explanation struct {
 	Generation *awaitedGeneration   `json:"generation,omitempty"`
 	// ImportEnds is when the import session ends, at the latest, until which
 	// the built-in finalizers do not act.
-	ImportEnds *time.Time      `json:"importEnds,omitempty"`
-	Owed       []explainedOwed `json:"owed,omitempty"`
+	ImportEnds *time.Time         `json:"importEnds,omitempty"`
+	Pending    []explainedPending `json:"pending,omitempty"`
 	// Skipped are the sequences of messages in the log, as far as it was read, that
 	// are no commits of the realm, and that graph services skip; at most 100.
 	Skipped []uint64 `json:"skipped,omitempty"`
@@ -149,9 +149,9 @@ type explainedDependents struct {
 }
 
 type blocker struct {
-	Object string `json:"object"`
-	UID    string `json:"uid"`
-	Held   string `json:"held,omitempty"`
+	Object    string `json:"object"`
+	UID       string `json:"uid"`
+	BlockedBy string `json:"blocked,omitempty"`
 }
 
 type lateDependents struct {
@@ -167,9 +167,9 @@ type awaitedGeneration struct {
 	Observed int64 `json:"observed"`
 }
 
-// explainedOwed is what has still to happen because of an object, or of an
+// explainedPending is what has still to happen because of an object, or of an
 // owner: since when, and when it is due.
-type explainedOwed struct {
+type explainedPending struct {
 	Object string     `json:"object"`
 	What   string     `json:"what"`
 	Since  time.Time  `json:"since"`
@@ -242,7 +242,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 		e.marked(ctx)
 	}
 	d := &description{session: e.session, kind: e.kind, o: o, node: n, consumers: e.consumers}
-	e.holders(ctx, d)
+	e.finalizersAndAgent(ctx, d)
 	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
 		e.Generation = &awaitedGeneration{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
 	}
@@ -259,9 +259,9 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 			e.late(ctx)
 		}
 	}
-	e.owedBy(keyOfNode(n), n.GetPending())
+	e.pendingOf(keyOfNode(n), n.GetPending())
 	for i, r := range m.GetOwnerReferences() {
-		e.owedBy(e.ownerKey(r), n.GetOwners()[i].GetPending())
+		e.pendingOf(e.ownerKey(r), n.GetOwners()[i].GetPending())
 	}
 	e.Summary = e.summary(n)
 	return nil

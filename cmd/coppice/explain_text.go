@@ -47,7 +47,7 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 // terminating says who has to do something before the object goes.
 func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 	how := ""
-	var holders, waits []string
+	var blockers, waits []string
 	for _, f := range e.Finalizers {
 		switch f.Name {
 		case lifecycle.FinalizerForeground:
@@ -61,11 +61,11 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerContents:
 			waits = append(waits, "removes what is in it: "+left(n))
 		default:
-			holders = append(holders, f.Name+f.is.note())
+			blockers = append(blockers, f.Name+f.is.note())
 		}
 	}
 	if e.Agent != nil {
-		holders = append(holders, "its agent"+e.Agent.is.note()+" until "+clock(e.Agent.Until, e.now()))
+		blockers = append(blockers, "its agent"+e.Agent.is.note()+" until "+clock(e.Agent.Until, e.now()))
 	}
 	if e.Generation != nil {
 		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))
@@ -73,8 +73,8 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 	if e.ImportEnds != nil {
 		waits = append(waits, "waits for the rest of its import, until "+clock(*e.ImportEnds, e.now())+" at the latest")
 	}
-	if len(holders) > 0 {
-		waits = slices.Insert(waits, 0, "is held by "+short(holders, 3))
+	if len(blockers) > 0 {
+		waits = slices.Insert(waits, 0, "is blocked by "+short(blockers, 3))
 	}
 	if len(waits) == 0 {
 		waits = []string{"is about to be removed"}
@@ -92,7 +92,7 @@ func (e *explainer) waits() []string {
 	}
 	var by []string
 	for _, b := range e.Dependents.Blockers {
-		by = append(by, b.Object+prefixed(", ", b.Held))
+		by = append(by, b.Object+prefixed(", ", b.BlockedBy))
 	}
 	return []string{"waits for " + count(int(waited), what) + prefixed(": ", short(by, 1))}
 }
@@ -127,8 +127,8 @@ func (e *explainer) write() error {
 	if e.Agent != nil {
 		d.field("Agent", e.Agent.says)
 	}
-	if len(e.Owed) > 0 {
-		d.section("Owed", e.owedRows())
+	if len(e.Pending) > 0 {
+		d.section("Pending", e.pendingRows())
 	}
 	if len(e.Causes) > 0 {
 		d.section("Causes", e.causeRows())
@@ -147,9 +147,9 @@ func (e *explainer) writeBlockers() {
 		return
 	}
 	list := e.Dependents.Blockers
-	_, _ = fmt.Fprintln(e.stdout, "Held up by:")
+	_, _ = fmt.Fprintln(e.stdout, "Blocked by:")
 	for _, b := range list[:min(len(list), blockersSaid)] {
-		_, _ = fmt.Fprintf(e.stdout, "  %s\n", printable(b.Object+prefixed("  ", b.Held)))
+		_, _ = fmt.Fprintf(e.stdout, "  %s\n", printable(b.Object+prefixed("  ", b.BlockedBy)))
 	}
 	switch more := len(list) - blockersSaid; {
 	case e.Dependents.Truncated:
@@ -198,8 +198,8 @@ func (e *explainer) finalizerRows() (rows [][]string) {
 	return rows
 }
 
-func (e *explainer) owedRows() (rows [][]string) {
-	for _, o := range e.Owed {
+func (e *explainer) pendingRows() (rows [][]string) {
+	for _, o := range e.Pending {
 		due := "since " + clock(o.Since, e.now())
 		if o.Due != nil {
 			due += ", due " + clock(*o.Due, e.now())

@@ -48,7 +48,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		err = errors.New("interrupted")
 	}
 	for _, e := range joined(err) {
-		if errors.Is(e, errTold) {
+		if errors.Is(e, errReported) {
 			continue
 		}
 		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", describe(e))

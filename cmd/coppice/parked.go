@@ -53,7 +53,7 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 	drop := &cobra.Command{
 		Use:   "drop ID...",
 		Short: "Forget work",
-		Long: `Drop forgets a piece of work. What it was for is still owed: the call of a
+		Long: `Drop forgets a piece of work. What it was for is still pending: the call of a
 finalizer that holds an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeParked(),
@@ -184,8 +184,8 @@ func (s *session) chunk(subject string) proto.Message {
 		return &coppicev1.OrphanChunk{}
 	case bus.WorkSubject(s.realm, bus.QueueFinish):
 		return &coppicev1.FinishChunk{}
-	case bus.WorkSubject(s.realm, bus.QueueEvict):
-		return &coppicev1.EvictChunk{}
+	case bus.WorkSubject(s.realm, bus.QueueDrain):
+		return &coppicev1.DrainChunk{}
 	}
 	return nil
 }

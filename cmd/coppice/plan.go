@@ -124,7 +124,7 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		return e.Encode(planJSONOf(p))
 	}
 	c := s.consumers()
-	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planHolder(ctx, c, h, resource) }, f.all)
+	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planBlocker(ctx, c, h, resource) }, f.all)
 	for _, t := range d.trees() {
 		if err := t.write(s.stdout, s.ink()); err != nil {
 			return err
@@ -148,8 +148,8 @@ func dependOnOrder(p *client.Plan) (n int) {
 	return n
 }
 
-// planHolder says who has to do something.
-func (s *session) planHolder(ctx context.Context, c *consumers, h *coppicev1.PlanBlocker, resource string) string {
+// planBlocker says who has to do something.
+func (s *session) planBlocker(ctx context.Context, c *consumers, h *coppicev1.PlanBlocker, resource string) string {
 	switch h.GetType() {
 	case coppicev1.PlanBlocker_TYPE_FINALIZER:
 		return h.GetName() + c.finalizer(ctx, h.GetName()).note()
@@ -252,7 +252,7 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 		return err
 	}
 	for i, result := range results {
-		if err := d.tell(victims[i], &result, result.Err); err != nil {
+		if err := d.report(victims[i], &result, result.Err); err != nil {
 			return err
 		}
 	}

@@ -14,12 +14,12 @@ type planDrawing struct {
 	plan     *coppicev1.PlanReply
 	below    map[string][]*coppicev1.PlannedObject // by the uid because of which they are here
 	ownerKey func(*coppicev1.OwnerReference) string
-	holder   func(h *coppicev1.PlanBlocker, resource string) string
+	blocker  func(h *coppicev1.PlanBlocker, resource string) string
 	all      bool
 }
 
-func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, holder func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
-	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, holder: holder, all: all}
+func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
+	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all}
 	for _, o := range p.GetObjects() {
 		if !o.GetRequested() {
 			d.below[o.GetBecause()] = append(d.below[o.GetBecause()], o)
@@ -93,14 +93,14 @@ func (d *planDrawing) plain(o *coppicev1.PlannedObject) bool {
 
 // outcome says what becomes of an object.
 func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
-	var holders, lost []string
+	var blockers, lost []string
 	for _, h := range o.GetBlockers() {
-		holders = append(holders, d.holder(h, o.GetResource()))
+		blockers = append(blockers, d.blocker(h, o.GetResource()))
 	}
 	for _, r := range o.GetReferences() {
 		lost = append(lost, d.ownerKey(r))
 	}
-	by := strings.Join(holders, ", ")
+	by := strings.Join(blockers, ", ")
 	switch o.GetOutcome() {
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED:
 		return "removed"
@@ -110,7 +110,7 @@ func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
 		}
 		return "removed after " + by
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED:
-		return "held" + prefixed(" by ", by)
+		return "blocked" + prefixed(" by ", by)
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED:
 		return "orphaned by " + strings.Join(lost, ", ")
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED:

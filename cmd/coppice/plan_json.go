@@ -19,23 +19,23 @@ type planJSON struct {
 type planCountsJSON struct {
 	Removed      uint32 `json:"removed"`
 	RemovedLater uint32 `json:"removedLater"`
-	Held         uint32 `json:"held"`
+	Blocked      uint32 `json:"blocked"`
 	Orphaned     uint32 `json:"orphaned"`
 	Stripped     uint32 `json:"stripped"`
 	Kept         uint32 `json:"kept"`
 }
 
 type plannedObjectJSON struct {
-	Resource    string           `json:"resource"`
-	Namespace   string           `json:"namespace,omitempty"`
-	Name        string           `json:"name"`
-	UID         string           `json:"uid"`
-	Outcome     string           `json:"outcome"`
-	Requested   bool             `json:"requested,omitempty"`
-	Terminating bool             `json:"terminating,omitempty"`
-	Because     string           `json:"because,omitempty"`
-	References  []referenceJSON  `json:"references,omitempty"`
-	Holders     []planHolderJSON `json:"holders,omitempty"`
+	Resource    string            `json:"resource"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Name        string            `json:"name"`
+	UID         string            `json:"uid"`
+	Outcome     string            `json:"outcome"`
+	Requested   bool              `json:"requested,omitempty"`
+	Terminating bool              `json:"terminating,omitempty"`
+	Because     string            `json:"because,omitempty"`
+	References  []referenceJSON   `json:"references,omitempty"`
+	Blockers    []planBlockerJSON `json:"blockers,omitempty"`
 	// DependsOnOrder: the outcome is that of one order of processors' and
 	// finalizers' work.
 	DependsOnOrder bool `json:"dependsOnOrder,omitempty"`
@@ -48,7 +48,7 @@ type referenceJSON struct {
 	UID        string `json:"uid"`
 }
 
-type planHolderJSON struct {
+type planBlockerJSON struct {
 	Type  string     `json:"type"`
 	Name  string     `json:"name,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
@@ -71,12 +71,12 @@ func planJSONOf(p *client.Plan) planJSON {
 			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})
 		}
 		for _, h := range o.GetBlockers() {
-			by := planHolderJSON{Type: camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
+			by := planBlockerJSON{Type: camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
 			if h.GetUntil() != 0 {
 				until := time.UnixMicro(h.GetUntil()).UTC()
 				by.Until = &until
 			}
-			as.Holders = append(as.Holders, by)
+			as.Blockers = append(as.Blockers, by)
 		}
 		j.Objects = append(j.Objects, as)
 	}

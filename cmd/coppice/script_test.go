@@ -177,7 +177,7 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "stack": stackCommand, "redrive": redrive, "manypods": manyPods, "foreign": foreign,
+			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "manypods": manyPods, "foreign": foreign,
 		},
 	})
 }
@@ -242,17 +242,17 @@ func stackCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// redrive has everything published again that is owed, which the scanner does of
-// what has been owed for half a minute.
-func redrive(ts *testscript.TestScript, neg bool, args []string) {
+// republish has everything published again that is pending, which the scanner does of
+// pending work for half a minute.
+func republish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
-		ts.Fatalf("usage: redrive")
+		ts.Fatalf("usage: republish")
 	}
 	nc, err := ts.Value(stackKey{}).(*stack).running.Conn(bus.RoleScanner)
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	ts.Check(rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpRedrive), nil, &coppicev1.RedriveRequest{}, &coppicev1.RedriveReply{}))
+	ts.Check(rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpRepublish), nil, &coppicev1.RepublishRequest{}, &coppicev1.RepublishReply{}))
 }
 
 // manyPods writes manifests of a ReplicaSet and of pods that it owns: manypods

@@ -286,7 +286,7 @@ func (a *app) scannerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "scanner",
 		GroupID: "services",
-		Short:   "Run the scanner: walk all objects, re-drive what is owed",
+		Short:   "Run the scanner: walk all objects, republish pending work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
@@ -298,7 +298,7 @@ func (a *app) scannerCommand() *cobra.Command {
 	f.add(a, c)
 	c.Flags().DurationVar(&sc.Interval, "interval", 10*time.Minute, "time between the starts of two walks")
 	c.Flags().IntVar(&sc.Rate, "rate", 20000, "objects walked in a second, at the most")
-	c.Flags().DurationVar(&sc.RedriveInterval, "redrive-interval", 10*time.Second, "time between two looks at what is owed")
-	c.Flags().DurationVar(&sc.RedriveAge, "redrive-age", 30*time.Second, "time for which something must have been owed to be published again")
+	c.Flags().DurationVar(&sc.RepublishInterval, "republish-interval", 10*time.Second, "time between two looks at pending work")
+	c.Flags().DurationVar(&sc.RepublishAge, "republish-age", 30*time.Second, "time for which something must have been pending to be published again")
 	return c
 }

@@ -84,8 +84,8 @@ func (f *failures) add(err error) {
 	_, _ = fmt.Fprintf(f.stderr, "coppice: %s\n", describe(err))
 }
 
-// errTold is a failure that was told already.
-var errTold = errors.New("failed")
+// errReported is a failure that was told already.
+var errReported = errors.New("failed")
 
 // err is what the command returns in the end.
 func (f *failures) err(done string, of int) error {
@@ -93,7 +93,7 @@ func (f *failures) err(done string, of int) error {
 	case f.n == 0:
 		return nil
 	case of == 1:
-		return errTold
+		return errReported
 	}
 	return fmt.Errorf("%d of %s not %s", f.n, count(of, "object"), done)
 }

@@ -118,7 +118,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// The colours, and what turns them off, cannot be tested beside others: they
+// The colours, and what turns them off, cannot be tested alongside others: they
 // are in the environment.
 func TestInk(t *testing.T) {
 	for _, tc := range []struct {
@@ -145,8 +145,8 @@ func TestRemovalSays(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		{true, "\rremoved 0/4\x1b[K\rremoved 1/4; waiting: a held by b\x1b[K\rremoved 4/4\x1b[K\n"},
-		{false, "removed 1/4; waiting: a held by b\nremoved 4/4\n"},
+		{true, "\rremoved 0/4\x1b[K\rremoved 1/4; waiting: a blocked by b\x1b[K\rremoved 4/4\x1b[K\n"},
+		{false, "removed 1/4; waiting: a blocked by b\nremoved 4/4\n"},
 	} {
 		var b bytes.Buffer
 		r := &removal{session: &session{app: &app{stdout: &b, terminal: tc.terminal}}, total: 4, remaining: make([]string, 4)}
@@ -159,7 +159,7 @@ func TestRemovalSays(t *testing.T) {
 		}
 		say(4, "", false)
 		for range 3 {
-			say(3, "waiting: a held by b", false)
+			say(3, "waiting: a blocked by b", false)
 		}
 		say(0, "", true)
 		if b.String() != tc.want {

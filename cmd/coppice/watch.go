@@ -64,9 +64,9 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	if len(targets) > 1 {
 		return wrong("watch follows one type")
 	}
-	tell := s.tellLine
+	report := s.printLine
 	if f.output == formatJSON {
-		tell = s.tellJSON
+		report = s.printJSON
 	}
 	if f.timeout < 0 {
 		return wrong("--timeout=%s: it cannot be negative", f.timeout)
@@ -81,14 +81,14 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 		if !live {
 			return nil
 		}
-		return tell(targets[0].kind, c)
+		return report(targets[0].kind, c)
 	}, func() error {
 		live = true
 		return nil
 	})
 }
 
-func (s *session) tellLine(k client.Kind, c change) error {
+func (s *session) printLine(k client.Kind, c change) error {
 	now := s.now()
 	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", clock(now, now), s.ink().change(c.typ),
 		printable(withNamespace(key(k, c.object.GetMetadata().GetName()), c.object.GetMetadata().GetNamespace())),
@@ -132,7 +132,7 @@ type watched struct {
 	Object  any       `json:"object"`
 }
 
-func (s *session) tellJSON(_ client.Kind, c change) error {
+func (s *session) printJSON(_ client.Kind, c change) error {
 	o, err := manifest.Generic(c.object)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestShares(t *testing.T) {
 }
 
 // Who waits gets the next place in the order of coming; one whose user has its share
-// does not hold up those behind it, and one that gives up takes no place.
+// does not block those behind it, and one that gives up takes no place.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

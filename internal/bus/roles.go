@@ -90,9 +90,9 @@ func AnswersRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// ProcessorRole is the garbage processors': they judge dirty objects and propose.
+// ProcessorRole is the garbage processors': they evaluate dirty objects and propose.
 func ProcessorRole(realms ...string) Role {
-	r := Role{Name: RoleProcessor, About: "garbage processors: judge dirty objects and propose"}
+	r := Role{Name: RoleProcessor, About: "garbage processors: evaluate dirty objects and propose"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpResolve), InternalSubject(realm, OpPropose),
 			under(realm, "parked.work."+QueueDirty+".*"))
@@ -105,11 +105,11 @@ func ProcessorRole(realms ...string) Role {
 func FinalizersRole(realms ...string) Role {
 	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents"}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish), InternalSubject(realm, OpEvict))
-		for _, queue := range []string{QueueOrphan, QueueFinish, QueueEvict} {
+		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish), InternalSubject(realm, OpDrain))
+		for _, queue := range []string{QueueOrphan, QueueFinish, QueueDrain} {
 			r.Publish = append(r.Publish, under(realm, "parked.work."+queue+".*"))
 		}
-		for _, durable := range []string{DurableOrphan, DurableFinish, DurableEvict} {
+		for _, durable := range []string{DurableOrphan, DurableFinish, DurableDrain} {
 			r.Publish = append(r.Publish, consume(WorkStream(realm), durable)...)
 		}
 	}
@@ -117,11 +117,11 @@ func FinalizersRole(realms ...string) Role {
 }
 
 // ScannerRole is the scanner's: it walks all objects, enqueues what is dirty,
-// and re-drives what is owed.
+// and republishes pending work.
 func ScannerRole(realms ...string) Role {
-	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, re-drives what is owed"}
+	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work"}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRedrive), InternalSubject(realm, OpCycles),
+		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRepublish), InternalSubject(realm, OpCycles),
 			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
 			"$JS.API.STREAM.INFO."+WorkStream(realm))
 	}

@@ -41,7 +41,7 @@ const (
 	DurableProcessors = "processors"
 	DurableOrphan     = "orphan"
 	DurableFinish     = "finish"
-	DurableEvict      = "evict"
+	DurableDrain      = "drain"
 )
 
 // FinalizerDurable returns the name of the durable consumer of an external
@@ -220,7 +220,7 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 	var list []jetstream.ConsumerConfig
 	for _, c := range []struct{ durable, queue string }{
-		{DurableProcessors, QueueDirty}, {DurableOrphan, QueueOrphan}, {DurableFinish, QueueFinish}, {DurableEvict, QueueEvict},
+		{DurableProcessors, QueueDirty}, {DurableOrphan, QueueOrphan}, {DurableFinish, QueueFinish}, {DurableDrain, QueueDrain},
 	} {
 		list = append(list, jetstream.ConsumerConfig{
 			Durable:       c.durable,

@@ -72,14 +72,14 @@ func NamesFinalizer(verb string) bool {
 
 // The operations on internal.>, each of one role.
 const (
-	OpResolve = "resolve" // processors, the scanner
-	OpPropose = "propose" // processors
-	OpOrphan  = "orphan"  // finalizers
-	OpFinish  = "finish"  // finalizers
-	OpEvict   = "evict"   // finalizers
-	OpWalk    = "walk"    // the scanner
-	OpRedrive = "redrive" // the scanner
-	OpCycles  = "cycles"  // the scanner
+	OpResolve   = "resolve"   // processors, the scanner
+	OpPropose   = "propose"   // processors
+	OpOrphan    = "orphan"    // finalizers
+	OpFinish    = "finish"    // finalizers
+	OpDrain     = "drain"     // finalizers
+	OpWalk      = "walk"      // the scanner
+	OpRepublish = "republish" // the scanner
+	OpCycles    = "cycles"    // the scanner
 )
 
 // The queues on work.>.
@@ -87,7 +87,7 @@ const (
 	QueueDirty  = "dirty"  // coppice.v1.DirtyChunk, to processors
 	QueueOrphan = "orphan" // coppice.v1.OrphanChunk, to finalizers
 	QueueFinish = "finish" // coppice.v1.FinishChunk, to finalizers
-	QueueEvict  = "evict"  // coppice.v1.EvictChunk, to finalizers
+	QueueDrain  = "drain"  // coppice.v1.DrainChunk, to finalizers
 )
 
 // Headers of requests and replies.

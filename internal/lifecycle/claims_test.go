@@ -12,7 +12,7 @@ import (
 )
 
 // TestManyClaims: where dependents say too many different things of one owner
-// to look at each, they are judged in any case, and none is forgotten.
+// to look at each, they are evaluated in any case, and none is forgotten.
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	for _, there := range []bool{false, true} {
@@ -33,8 +33,8 @@ func TestManyClaims(t *testing.T) {
 				})
 		}
 		for i := range 17 {
-			if owed := lifecycle.OwedBy(r, owner, r.Node(owner)); i > 0 && owed.JudgeAt != lifecycle.Never {
-				t.Fatalf("%d claims: %+v, want never", i, owed)
+			if pending := lifecycle.PendingOf(r, owner, r.Node(owner)); i > 0 && pending.EvaluateAt != lifecycle.Never {
+				t.Fatalf("%d claims: %+v, want never", i, pending)
 			}
 			create(&coppicev1.Object{Metadata: &coppicev1.ObjectMeta{
 				Name: fmt.Sprintf("dependent-%d", i),
@@ -43,8 +43,8 @@ func TestManyClaims(t *testing.T) {
 				},
 			}}, lifecycle.Create)
 		}
-		if owed := lifecycle.OwedBy(r, owner, r.Node(owner)); owed != (lifecycle.Owed{Judge: true}) {
-			t.Fatalf("17 claims: %+v, want to judge at once", owed)
+		if pending := lifecycle.PendingOf(r, owner, r.Node(owner)); pending != (lifecycle.Pending{Evaluate: true}) {
+			t.Fatalf("17 claims: %+v, want to evaluate at once", pending)
 		}
 		if events := r.Settle(lifecycletest.InOrder); len(events) > 0 {
 			t.Fatalf("kinds are not registered, and %+v", events)

@@ -11,9 +11,9 @@ import (
 
 // Collect decides a processor's proposal to collect n.
 func Collect(ctx *Context, n *Node) []Event {
-	j := Judge(ctx.View, n, ctx.Now)
+	j := Evaluate(ctx.View, n, ctx.Now)
 	policy := collectedBy(ctx, n)
-	switch j.Verdict {
+	switch j.Decision {
 	case CollectForeground:
 		policy = Foreground // A12.8; overrides the object's own orphan finalizer
 	case CollectObject:
@@ -41,7 +41,7 @@ func collectedBy(ctx *Context, n *Node) string {
 // Strip decides a processor's proposal to remove the dangling and waiting references of n,
 // while a solid owner keeps it (A12.7). Unknown references stay.
 func Strip(ctx *Context, n *Node) []Event {
-	if j := Judge(ctx.View, n, ctx.Now); j.Verdict != StripReferences {
+	if j := Evaluate(ctx.View, n, ctx.Now); j.Decision != StripReferences {
 		return nil
 	}
 	event := Event{Type: OwnerReferencesRemoved, UID: n.UID, Reason: coppicev1.Reason_REASON_SOLID_OWNER_REMAINS}

@@ -20,8 +20,8 @@ const FinalizerContents = Group + "/contents"
 // IsNamespace reports whether the node is a Namespace object.
 func IsNamespace(n *Node) bool { return n.Kind == "Namespace" && n.Group() == "" && n.Namespace == "" }
 
-// Evicting reports whether a container is being deleted, and its contents with it.
-func (n *Node) Evicting() bool { return n.Terminating() && n.HasFinalizer(FinalizerContents) }
+// Draining reports whether a container is being deleted, and its contents with it.
+func (n *Node) Draining() bool { return n.Terminating() && n.HasFinalizer(FinalizerContents) }
 
 // Contains reports whether n is in the namespace, or of the kind, that c stands for.
 func Contains(v View, c, n *Node) bool {
@@ -48,11 +48,11 @@ func AnyContent(v View, c *Node) string {
 	return ""
 }
 
-// Evict decides the contents finalizer's request to delete n because its container is
+// Drain decides the contents finalizer's request to delete n because its container is
 // being deleted. Unlike the collector it deletes objects that an owner keeps. Like the
 // collector it honours the finalizers and the grace period of the object.
-func Evict(ctx *Context, container, n *Node) []Event {
-	if n.Terminating() || !container.Evicting() || !Contains(ctx.View, container, n) {
+func Drain(ctx *Context, container, n *Node) []Event {
+	if n.Terminating() || !container.Draining() || !Contains(ctx.View, container, n) {
 		return nil
 	}
 	return deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{

@@ -9,7 +9,7 @@ import (
 
 // Holds reports whether the dependent n blocks the foreground deletion of owner: one of
 // its references is valid and has blockOwnerDeletion set.
-func Holds(n, owner *Node) bool {
+func Blocks(n, owner *Node) bool {
 	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })
 }
 
@@ -26,13 +26,13 @@ func holds(n *Node, r *OwnerReference, owner *Node) bool {
 // the last one the first (A14). The first stops blocking the next. Nothing else changes:
 // owners outside of the cycle still wait, and other cycles are broken one at a time (X08,
 // L4).
-func Unblock(circle []*Node) []Event {
-	for i, n := range circle {
-		if !n.Waiting() || !Holds(n, circle[(i+1)%len(circle)]) {
+func Unblock(cycle []*Node) []Event {
+	for i, n := range cycle {
+		if !n.Waiting() || !Blocks(n, cycle[(i+1)%len(cycle)]) {
 			return nil // it is no such cycle any more
 		}
 	}
-	n, owner := *circle[0], circle[1%len(circle)]
+	n, owner := *cycle[0], cycle[1%len(cycle)]
 	n.Owners = slices.Clone(n.Owners)
 	for i := range n.Owners {
 		if r := &n.Owners[i]; holds(&n, r, owner) {

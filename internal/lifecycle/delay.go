@@ -28,17 +28,17 @@ const (
 )
 
 // DelayOf decides whether the dependent d delays the foreground deletion of an
-// owner that waits (A13). It calls Judge, as the collector does, so that an owner waits
+// owner that waits (A13). It calls Evaluate, as the collector does, so that an owner waits
 // exactly for the dependents that the collector acts on.
 func DelayOf(v View, d, owner *Node, now Time) Delay {
 	switch {
 	case !slices.ContainsFunc(d.Owners, func(r OwnerReference) bool { return r.UID == owner.UID && Fits(d, &r, owner) }):
 		return NoDelay
-	case Holds(d, owner):
+	case Blocks(d, owner):
 		return Delays
 	case d.Terminating():
 		return NoDelay
-	case Judge(v, d, now).Verdict == Wait:
+	case Evaluate(v, d, now).Decision == Wait:
 		return KeptByUnknown
 	}
 	return Delays

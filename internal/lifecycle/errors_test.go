@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// TestErrorsAreToldWhole: what a client reads from a status is what was refused.
-func TestErrorsAreToldWhole(t *testing.T) {
+// TestErrorsAreReportedInFull: what a client reads from a status is what was refused.
+func TestErrorsAreReportedInFull(t *testing.T) {
 	t.Parallel()
 	told := &lifecycle.Error{
 		Reason: lifecycle.ReasonInvalid, Message: `pods "a" is invalid`,

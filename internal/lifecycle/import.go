@@ -51,8 +51,8 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if revision, same := ctx.Removed(u, here); was == nil && revision != 0 && !same {
 		return nil, errConflict(at, "uid %s belonged to another object, which was removed at revision %d; a uid is never used again (S6)", u, revision)
 	}
-	if holder := ctx.Lookup(at.Kind, at.Namespace, at.Name); holder != "" && holder != u {
-		return nil, errAlreadyExists(at, ctx.Node(holder))
+	if current := ctx.Lookup(at.Kind, at.Namespace, at.Name); current != "" && current != u {
+		return nil, errAlreadyExists(at, ctx.Node(current))
 	}
 
 	node := &Node{

@@ -155,12 +155,12 @@ func (o oracle) contents(c *lifecycle.Node) int {
 	return count
 }
 
-// evicted reports whether n is in a container of a set.
-func (o oracle) evicted(n *lifecycle.Node, by func(c *lifecycle.Node) bool) bool {
+// drained reports whether n is in a container of a set.
+func (o oracle) drained(n *lifecycle.Node, by func(c *lifecycle.Node) bool) bool {
 	return slices.ContainsFunc(o.UIDs(), func(u uid.UID) bool { return o.contains(o.Node(u), n) && by(o.Node(u)) })
 }
 
-func evicting(c *lifecycle.Node) bool {
+func draining(c *lifecycle.Node) bool {
 	return c.DeletionTime != 0 && slices.Contains(c.Finalizers, "coppice.dev/contents")
 }
 

@@ -43,10 +43,10 @@ func deleteWith(t *rapid.T, r *lifecycletest.Realm, at lifecycle.Key, policy str
 	apply(t, r, out, refused)
 }
 
-// TestCirclesEnd has objects that own each other as it happens, and themselves.
+// TestCyclesEnd has objects that own each other as it happens, and themselves.
 //
-// L4: those that are deleted in the foreground go, in whatever circles they are.
-func TestCirclesEnd(t *testing.T) {
+// L4: those that are deleted in the foreground go, in whatever cycles they are.
+func TestCyclesEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := lifecycletest.New()

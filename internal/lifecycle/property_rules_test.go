@@ -89,7 +89,7 @@ func checkSafe(t *rapid.T, before *lifecycletest.Realm, verb string, e *lifecycl
 	}
 	switch {
 	case was == nil:
-		if (oracle{before}).evicted(is, func(c *lifecycle.Node) bool { return c.DeletionTime != 0 }) {
+		if (oracle{before}).drained(is, func(c *lifecycle.Node) bool { return c.DeletionTime != 0 }) {
 			t.Fatalf("A5.7: %s made %+v in what is being deleted", verb, is)
 		}
 		if before.Lookup(before.Kinds().OfNode(is), is.Namespace, is.Name) != "" {
@@ -121,7 +121,7 @@ func checkRemoval(t *rapid.T, verb string, e *lifecycle.Event, was *lifecycle.No
 	}
 	external := slices.DeleteFunc(slices.Clone(was.Finalizers), lifecycle.IsBuiltinFinalizer)
 	switch verb {
-	case lifecycletest.VerbDelete, lifecycletest.VerbCollect, lifecycletest.VerbEvict:
+	case lifecycletest.VerbDelete, lifecycletest.VerbCollect, lifecycletest.VerbDrain:
 		if len(external) > 0 {
 			t.Fatalf("S3: %s removed %+v", verb, was)
 		}
@@ -145,7 +145,7 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 		t.Fatalf("generation falls: %s made %+v of %+v", verb, is, was)
 	}
 	checkInitialization(t, verb, was, is)
-	marks := verb == lifecycletest.VerbDelete || verb == lifecycletest.VerbCollect || verb == lifecycletest.VerbEvict
+	marks := verb == lifecycletest.VerbDelete || verb == lifecycletest.VerbCollect || verb == lifecycletest.VerbDrain
 	if !was.Terminating() {
 		if is.Terminating() && !marks && verb != lifecycletest.VerbImport {
 			t.Fatalf("%s made %+v of %+v", verb, is, was)
@@ -233,7 +233,7 @@ func checkRepeated(t *rapid.T, r *lifecycletest.Realm, c lifecycletest.Command) 
 	var again *lifecycle.Outcome
 	var err *lifecycle.Error
 	switch c.Verb {
-	case lifecycletest.VerbCollect, lifecycletest.VerbStrip, lifecycletest.VerbOrphan, lifecycletest.VerbFinish, lifecycletest.VerbEvict:
+	case lifecycletest.VerbCollect, lifecycletest.VerbStrip, lifecycletest.VerbOrphan, lifecycletest.VerbFinish, lifecycletest.VerbDrain:
 		return // those have looked at an object that is another by now: see TestProposals
 	default:
 		again, err = c.Decide(r.Context())

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// TestSettles: from any state, whatever is owed can be done in any order until
-// nothing is owed any more; and nothing has gone that was no garbage (invariant 7).
+// TestSettles: from any state, whatever is pending can be done in any order until
+// no work is pending any more; and nothing has gone that was no garbage (invariant 7).
 //
 // L1: no garbage is left.
 // L2: no object that an owner holds has references that do not.
@@ -51,7 +51,7 @@ func TestSettles(t *testing.T) {
 	})
 }
 
-// drawn draws in which order what is owed is done, processors' work and
+// drawn draws in which order pending work is done, processors' work and
 // finalizers' alike.
 func drawn(t *rapid.T) lifecycletest.Order {
 	return func(n int) []int {
@@ -76,7 +76,7 @@ func steps(r *lifecycletest.Realm) int {
 // An object may go if it is terminating, or if it has references and each is
 // known not to name an owner, or names one that may go. It must go if each is
 // known not to name an owner, or names one that waits, or one that must go and
-// has no finalizers and no contents to stay for. Beside that it may go, or must,
+// has no finalizers and no contents to stay for. Alongside that it may go, or must,
 // with what it is in.
 func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 	o := oracle{r}
@@ -88,12 +88,12 @@ func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 			return o.unknown(n, ref, r.Clock)
 		}
 	}
-	closure := func(set map[uid.UID]bool, holds func(*lifecycle.Node, lifecycle.OwnerReference) bool, evicts func(*lifecycle.Node) bool) map[uid.UID]bool {
+	closure := func(set map[uid.UID]bool, holds func(*lifecycle.Node, lifecycle.OwnerReference) bool, drains func(*lifecycle.Node) bool) map[uid.UID]bool {
 		for before := -1; before != len(set); {
 			before = len(set)
 			for _, u := range r.UIDs() {
 				n := r.Node(u)
-				if o.evicted(n, evicts) {
+				if o.drained(n, drains) {
 					set[u] = true
 				}
 				if !n.Terminating() && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return holds(n, ref) }) {
@@ -118,7 +118,7 @@ func garbage(r *lifecycletest.Realm) (may, must map[uid.UID]bool) {
 	must = closure(must, func(n *lifecycle.Node, ref lifecycle.OwnerReference) bool {
 		kind := r.Kinds().Of(ref.Group(), ref.Kind)
 		return known(n, ref) || kind != nil && may[kind.UID] // of which nothing is known once it is withdrawn
-	}, func(c *lifecycle.Node) bool { return evicting(c) || must[c.UID] && !c.Terminating() })
+	}, func(c *lifecycle.Node) bool { return draining(c) || must[c.UID] && !c.Terminating() })
 	return may, must
 }
 
@@ -131,9 +131,9 @@ func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
 		external := slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
 		contents := o.contents(n)
 		switch {
-		case evicting(n) && contents == 0:
+		case draining(n) && contents == 0:
 			t.Fatalf("A5.7: nothing is left in %+v", n)
-		case !n.Terminating() && o.evicted(n, evicting):
+		case !n.Terminating() && o.drained(n, draining):
 			t.Fatalf("A5.7: %+v is left in what is being deleted", n)
 		case n.Terminating() && n.HasFinalizer("orphan"):
 			t.Fatalf("L3: an orphan finalizer was not answered: %+v", n)
@@ -155,9 +155,9 @@ func checkSettled(t *rapid.T, r *lifecycletest.Realm) {
 		}
 	}
 	for _, u := range r.Owners() {
-		owed := lifecycle.OwedBy(r, u, r.Node(u))
-		if owed.Orphan || owed.Finish != "" {
-			t.Fatalf("%s still owes %+v", u, owed)
+		pending := lifecycle.PendingOf(r, u, r.Node(u))
+		if pending.Orphan || pending.Finish != "" {
+			t.Fatalf("%s still has pending %+v", u, pending)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestProposals(t *testing.T) {
 		for _, u := range r.UIDs() {
 			n := r.Node(u)
 			o := oracle{r}
-			checkJudged(t, r, n)
+			checkEvaluated(t, r, n)
 			if acted := len(lifecycle.Collect(r.Context(), n)) > 0; acted != o.collectable(n, r.Clock) {
 				t.Fatalf("S1: %+v is collected: %t", n, acted)
 			}
@@ -40,15 +40,15 @@ func TestProposals(t *testing.T) {
 				}
 			}
 			checkFinish(t, r, n)
-			checkEvict(t, r, n)
+			checkDrain(t, r, n)
 		}
 	})
 }
 
-// checkJudged: there is one decision table (A12): processors propose by Decide,
-// the writer judges.
-func checkJudged(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
-	j := lifecycle.Judge(r, n, r.Clock)
+// checkEvaluated: there is one decision table (A12): processors propose by Decide,
+// the writer evaluates.
+func checkEvaluated(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+	j := lifecycle.Evaluate(r, n, r.Clock)
 	var classes []lifecycle.Class
 	until := lifecycle.Time(0)
 	for i := range n.Owners {
@@ -58,14 +58,14 @@ func checkJudged(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 			until = c.Until
 		}
 	}
-	if want := lifecycle.Decide(lifecycle.TraitsOf(r, n), classes); j.Verdict != want {
-		t.Fatalf("%+v is judged %s, decided %s", n, j.Verdict, want)
+	if want := lifecycle.Decide(lifecycle.TraitsOf(r, n), classes); j.Decision != want {
+		t.Fatalf("%+v is evaluated %s, decided %s", n, j.Decision, want)
 	}
 	if j.Until != until {
-		t.Fatalf("%+v is judged until %d, want %d", n, j.Until, until)
+		t.Fatalf("%+v is evaluated until %d, want %d", n, j.Until, until)
 	}
 	if lifecycle.TraitsOf(r, n)&lifecycle.GoesAtOnce != 0 {
-		if events := lifecycle.Collect(r.Context(), n); j.Verdict == lifecycle.CollectObject && events[0].Type != lifecycle.ObjectDeleted {
+		if events := lifecycle.Collect(r.Context(), n); j.Decision == lifecycle.CollectObject && events[0].Type != lifecycle.ObjectDeleted {
 			t.Fatalf("%+v was to go at once: %+v", n, events)
 		}
 	}
@@ -134,14 +134,14 @@ func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	}
 }
 
-// checkEvict: what is in a namespace or of a kind that is being deleted is
+// checkDrain: what is in a namespace or of a kind that is being deleted is
 // deleted, and nothing else (A5.7).
-func checkEvict(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
+func checkDrain(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
 	for _, u := range r.UIDs() {
 		c := r.Node(u)
-		events := lifecycle.Evict(r.Context(), c, n)
-		if want := evicting(c) && o.contains(c, n) && !n.Terminating(); (len(events) > 0) != want {
+		events := lifecycle.Drain(r.Context(), c, n)
+		if want := draining(c) && o.contains(c, n) && !n.Terminating(); (len(events) > 0) != want {
 			t.Fatalf("A5.7: %+v is deleted with %+v: %t", n, c, !want)
 		}
 		if len(events) == 0 {
@@ -152,7 +152,7 @@ func checkEvict(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 		if is == nil && slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) }) {
 			t.Fatalf("S3: %+v is removed with %+v", n, c)
 		}
-		if is != nil && len(lifecycle.Evict(after.Context(), c, is)) > 0 {
+		if is != nil && len(lifecycle.Drain(after.Context(), c, is)) > 0 {
 			t.Fatalf("S12: %+v is deleted twice", is)
 		}
 	}
@@ -180,8 +180,8 @@ func checkFinish(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	}
 }
 
-// TestOwed: whatever is owed can be done, and whatever can be done is owed.
-func TestOwed(t *testing.T) {
+// TestPending: whatever is pending can be done, and whatever can be done is pending.
+func TestPending(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := history(t)
@@ -191,7 +191,7 @@ func TestOwed(t *testing.T) {
 		before := freeze(r)
 		defer before.check(t, "a question")
 		for _, u := range r.Owners() {
-			checkOwed(t, r, u)
+			checkPending(t, r, u)
 		}
 		for _, u := range r.UIDs() {
 			checkAsked(t, r, r.Node(u))
@@ -199,14 +199,14 @@ func TestOwed(t *testing.T) {
 	})
 }
 
-// checkOwed: acting on what is owed because of u has an effect, unless nothing
+// checkPending: acting on pending work because of u has an effect, unless nothing
 // is known.
-func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
+func checkPending(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 	o := oracle{r}
 	n := r.Node(u)
-	owed := lifecycle.OwedBy(r, u, n)
-	if owed.JudgeAt != 0 && !owed.Judge {
-		t.Fatalf("%s owes %+v", u, owed)
+	pending := lifecycle.PendingOf(r, u, n)
+	if pending.EvaluateAt != 0 && !pending.Evaluate {
+		t.Fatalf("%s has pending %+v", u, pending)
 	}
 	acts, knows := false, true
 	for _, d := range r.DependentsOf(u) {
@@ -216,49 +216,49 @@ func checkOwed(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 			knows = knows && (d.Terminating() || !o.unknown(d, ref, r.Clock))
 		}
 	}
-	if owed.Judge && owed.JudgeAt <= r.Clock && !acts && knows {
-		t.Fatalf("%s owes %+v, and nothing can be done", u, owed)
+	if pending.Evaluate && pending.EvaluateAt <= r.Clock && !acts && knows {
+		t.Fatalf("%s has pending %+v, and nothing can be done", u, pending)
 	}
 	importing := n != nil && o.importing(n, r.Clock)
-	if owed.Orphan && !importing && !slices.ContainsFunc(r.DependentsOf(u), func(d uid.UID) bool {
+	if pending.Orphan && !importing && !slices.ContainsFunc(r.DependentsOf(u), func(d uid.UID) bool {
 		return len(lifecycle.OrphanFrom(r.Context(), n, r.Node(d))) > 0
 	}) {
-		t.Fatalf("%s owes %+v, and nobody can be orphaned", u, owed)
+		t.Fatalf("%s has pending %+v, and nobody can be orphaned", u, pending)
 	}
-	if owed.Evict != (n != nil && evicting(n)) {
-		t.Fatalf("%s owes %+v, and is %+v", u, owed, n)
+	if pending.Drain != (n != nil && draining(n)) {
+		t.Fatalf("%s has pending %+v, and is %+v", u, pending, n)
 	}
-	if owed.Finish != "" && !importing && len(lifecycle.Finish(r.Context(), n, owed.Finish, nil)) == 0 {
-		t.Fatalf("%s owes %+v, and it is not done", u, owed)
+	if pending.Finish != "" && !importing && len(lifecycle.Finish(r.Context(), n, pending.Finish, nil)) == 0 {
+		t.Fatalf("%s has pending %+v, and it is not done", u, pending)
 	}
-	if owed.Examine > 0 && owed.Finish == lifecycle.FinalizerForeground {
-		t.Fatalf("%s owes %+v: the counters answer, or they do not", u, owed)
+	if pending.Examine > 0 && pending.Finish == lifecycle.FinalizerForeground {
+		t.Fatalf("%s has pending %+v: the counters answer, or they do not", u, pending)
 	}
 	external := n != nil && n.Terminating() && slices.ContainsFunc(n.Finalizers, func(f string) bool { return !lifecycle.IsBuiltinFinalizer(f) })
-	if owed.Finalize != external {
-		t.Fatalf("%s owes %+v, and is %+v", u, owed, n)
+	if pending.Finalize != external {
+		t.Fatalf("%s has pending %+v, and is %+v", u, pending, n)
 	}
 }
 
-// checkAsked: what can be done about n is owed by one of its owners, or by n.
+// checkAsked: what can be done about n is pending by one of its owners, or by n.
 func checkAsked(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	at := lifecycle.Never
 	for _, u := range owners(n) {
-		owed := lifecycle.OwedBy(r, u, r.Node(u))
-		if owed.Judge {
-			at = min(at, owed.JudgeAt)
+		pending := lifecycle.PendingOf(r, u, r.Node(u))
+		if pending.Evaluate {
+			at = min(at, pending.EvaluateAt)
 		}
-		if owner := r.Node(u); owner != nil && len(lifecycle.OrphanFrom(r.Context(), owner, n)) > 0 && !owed.Orphan {
-			t.Fatalf("A15: %+v can be parted from %s, which owes %+v", n, u, owed)
+		if owner := r.Node(u); owner != nil && len(lifecycle.OrphanFrom(r.Context(), owner, n)) > 0 && !pending.Orphan {
+			t.Fatalf("A15: %+v can be parted from %s, which has pending %+v", n, u, pending)
 		}
 	}
 	if len(lifecycle.Collect(r.Context(), n))+len(lifecycle.Strip(r.Context(), n)) > 0 && at > r.Clock {
-		t.Fatalf("%+v is to be collected or stripped, and is owed nothing before %s", n, since(at))
+		t.Fatalf("%+v is to be collected or stripped, and is without pending work before %s", n, since(at))
 	}
 	for _, f := range []string{"orphan", "foregroundDeletion"} {
-		owed := lifecycle.OwedBy(r, n.UID, n)
-		if len(r.Finish(n, f)) > 0 && owed.Finish != f && (owed.Examine == 0 || f != lifecycle.FinalizerForeground) {
-			t.Fatalf("%s of %+v is done, and is not owed: %+v", f, n, owed)
+		pending := lifecycle.PendingOf(r, n.UID, n)
+		if len(r.Finish(n, f)) > 0 && pending.Finish != f && (pending.Examine == 0 || f != lifecycle.FinalizerForeground) {
+			t.Fatalf("%s of %+v is done, and is not pending: %+v", f, n, pending)
 		}
 	}
 }

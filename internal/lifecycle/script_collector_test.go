@@ -38,27 +38,27 @@ func (s *script) finish(a *args) string {
 	return s.did(s.realm.Finish(a.node(s, 0), a.text("finalizer")))
 }
 
-// evict is evict CONTAINER OBJECT; the namespace is the object's.
-func (s *script) evict(a *args) string {
+// drain is drain CONTAINER OBJECT; the namespace is the object's.
+func (s *script) drain(a *args) string {
 	at := a.key(s, 0)
 	at.Namespace = ""
 	container, err := lifecycle.Find(s.realm, at)
 	if err != nil {
 		a.d.Fatalf(a.t, "%v", err)
 	}
-	return s.did(lifecycle.Evict(s.realm.Context(), container, a.node(s, 1)))
+	return s.did(lifecycle.Drain(s.realm.Context(), container, a.node(s, 1)))
 }
 
-// unblock is unblock pods/a pods/b: the circle that was found.
+// unblock is unblock pods/a pods/b: the cycle that was found.
 func (s *script) unblock(a *args) string {
-	var circle []*lifecycle.Node
+	var cycle []*lifecycle.Node
 	for i := range a.targets {
-		circle = append(circle, a.node(s, i))
+		cycle = append(cycle, a.node(s, i))
 	}
-	return s.did(lifecycle.Unblock(circle))
+	return s.did(lifecycle.Unblock(cycle))
 }
 
-// settle does everything that is owed until nothing is left that can be done
+// settle does everything that is pending until nothing is left that can be done
 // now. What is printed is what happens in the order of the owners' uids. The work
 // is also done in other orders, in which processors and finalizers take turns at
 // random; they must leave the same, unless it is said that the order shows (R1):
@@ -88,10 +88,10 @@ func (s *script) settle(a *args) string {
 // settleOrders is how many orders are drawn of what a script settles.
 const settleOrders = 50
 
-func (s *script) judge(a *args) string {
-	j := lifecycle.Judge(s.realm, a.node(s, 0), s.realm.Clock)
-	text := j.Verdict.String()
-	switch j.Verdict {
+func (s *script) evaluate(a *args) string {
+	j := lifecycle.Evaluate(s.realm, a.node(s, 0), s.realm.Clock)
+	text := j.Decision.String()
+	switch j.Decision {
 	case lifecycle.Keep:
 	case lifecycle.Wait:
 		if j.Until != 0 {
@@ -126,9 +126,9 @@ func class(c lifecycle.Class) string {
 	return strings.ToLower(strings.TrimPrefix(c.String(), "OWNER_CLASS_"))
 }
 
-// owed prints what is owed because of an object, or because of a uid, or
+// pending prints pending work because of an object, or because of a uid, or
 // everything that is.
-func (s *script) owed(a *args) string {
+func (s *script) pending(a *args) string {
 	var uids []uid.UID
 	switch {
 	case len(a.targets) > 0:
@@ -142,9 +142,9 @@ func (s *script) owed(a *args) string {
 	}
 	text := ""
 	for _, u := range uids {
-		o, due := lifecycle.OwedWhen(s.realm, u, s.realm.Node(u))
-		if o != (lifecycle.Owed{}) {
-			text += fmt.Sprintf("%s: %s\n", s.called(u), s.owing(o, due))
+		o, due := lifecycle.PendingWhen(s.realm, u, s.realm.Node(u))
+		if o != (lifecycle.Pending{}) {
+			text += fmt.Sprintf("%s: %s\n", s.called(u), s.pendingText(o, due))
 		}
 	}
 	if text == "" {
@@ -153,12 +153,12 @@ func (s *script) owed(a *args) string {
 	return text
 }
 
-func (s *script) owing(o lifecycle.Owed, due lifecycle.Due) string {
+func (s *script) pendingText(o lifecycle.Pending, due lifecycle.Due) string {
 	var all []string
-	if o.Judge {
-		at := "judge dependents"
-		if o.JudgeAt != 0 {
-			at += " at " + since(o.JudgeAt)
+	if o.Evaluate {
+		at := "evaluate dependents"
+		if o.EvaluateAt != 0 {
+			at += " at " + since(o.EvaluateAt)
 		}
 		if due.Last > due.First && due.Last > s.realm.Clock {
 			at += ", all by " + since(due.Last)
@@ -174,11 +174,11 @@ func (s *script) owing(o lifecycle.Owed, due lifecycle.Due) string {
 	if o.Examine != 0 {
 		all = append(all, fmt.Sprintf("examine %d dependents", o.Examine))
 	}
-	if o.Held {
+	if o.Blocked {
 		all = append(all, "wait for dependents that are being deleted")
 	}
-	if o.Evict {
-		all = append(all, "evict contents")
+	if o.Drain {
+		all = append(all, "drain contents")
 	}
 	if o.Terminate {
 		all = append(all, "call the agent")

@@ -99,7 +99,7 @@ func (s *script) applied(events []lifecycle.Event) string {
 func did(e *lifecycle.Event) string {
 	return map[lifecycle.EventType]string{
 		lifecycle.ObjectCreated: "created", lifecycle.ObjectUpdated: "updated", lifecycle.DeletionMarked: "marked",
-		lifecycle.OwnerReferencesRemoved: "parted", lifecycle.FinalizerRemoved: "unheld", lifecycle.ObjectDeleted: "removed",
+		lifecycle.OwnerReferencesRemoved: "parted", lifecycle.FinalizerRemoved: "unblocked", lifecycle.ObjectDeleted: "removed",
 	}[e.Type]
 }
 

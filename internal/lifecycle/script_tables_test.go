@@ -186,13 +186,13 @@ func decideTable(_ *script, _ *args) string {
 			row[0] = "none"
 		}
 		for _, t := range traits {
-			verdict := lifecycle.Decide(t.t, classes)
+			decision := lifecycle.Decide(t.t, classes)
 			slices.Reverse(classes) // the order does not matter
-			if lifecycle.Decide(t.t, classes) != verdict {
+			if lifecycle.Decide(t.t, classes) != decision {
 				row = append(row, "DEPENDS ON THE ORDER")
 				continue
 			}
-			row = append(row, verdict.String())
+			row = append(row, decision.String())
 		}
 		rows = append(rows, row)
 	}

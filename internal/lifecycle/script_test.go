@@ -62,11 +62,11 @@ var commands = map[string]func(*script, *args) string{
 	"remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"import": (*script).importObject, "close-session": (*script).closeSession,
 	// the collector and the built-in finalizers
-	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish, "evict": (*script).evict,
+	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish, "drain": (*script).drain,
 	"unblock": (*script).unblock,
 	"settle":  (*script).settle,
 	// questions
-	"judge": (*script).judge, "classify": (*script).classify, "owed": (*script).owed, "show": (*script).show,
+	"evaluate": (*script).evaluate, "classify": (*script).classify, "pending": (*script).pending, "show": (*script).show,
 	"read": (*script).read,
 	// the story itself
 	"advance": (*script).advance, "new-realm": (*script).newRealm,

@@ -48,7 +48,7 @@ type View interface {
 	// Session returns an import session.
 	Session(id string) Session
 
-	// Options returns the realm's options.
+	// Options returns the realm settings.
 	Options() Options
 }
 

@@ -18,7 +18,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// meta is metadata as manifests spell it. What Kubernetes has beside it is
+// meta is metadata as manifests spell it. What Kubernetes has in addition to it is
 // read and dropped; anything else is a mistake, and refused.
 type meta struct {
 	Name                       string            `json:"name,omitempty"`

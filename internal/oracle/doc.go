@@ -8,7 +8,7 @@
 // ("make oracle" records again). The tests of this package play them against the
 // rules of internal/lifecycle, whose outputs have to be the same. Those in
 // testdata/requests are about requests alone; for those in testdata/collector the
-// garbage collector runs beside.
+// garbage collector runs alongside.
 //
 // # Commands
 //

@@ -17,7 +17,7 @@ import (
 )
 
 // What fails for a reason that waiting does not cure is put aside after some
-// attempts, with all that is needed to replay it, and holds up nothing.
+// attempts, with all that is needed to replay it, and blocks nothing.
 func TestPark(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()

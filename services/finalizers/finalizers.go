@@ -73,7 +73,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}{
 			{bus.QueueOrphan, bus.DurableOrphan, bus.OpOrphan, f.orphan},
 			{bus.QueueFinish, bus.DurableFinish, bus.OpFinish, f.finish},
-			{bus.QueueEvict, bus.DurableEvict, bus.OpEvict, f.evict},
+			{bus.QueueDrain, bus.DurableDrain, bus.OpDrain, f.drain},
 		} {
 			g.Go(func() error {
 				return worker.Run(ctx, worker.Config{
@@ -106,7 +106,7 @@ const (
 )
 
 // orphan parts dependents from an owner that is being deleted with the orphan
-// finalizer. When no valid reference is left the owner is owed to finish.
+// finalizer. When no valid reference is left the owner is pending to finish.
 func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.OrphanChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
@@ -115,18 +115,18 @@ func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
 }
 
-// evict deletes what is in namespaces, or of kinds, that are being deleted.
-func (f *finalizer) evict(ctx context.Context, m *worker.Message) error {
-	var chunk coppicev1.EvictChunk
+// drain deletes what is in namespaces, or of kinds, that are being deleted.
+func (f *finalizer) drain(ctx context.Context, m *worker.Message) error {
+	var chunk coppicev1.DrainChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
-		return worker.Permanent(fmt.Errorf("not an EvictChunk: %w", err))
+		return worker.Permanent(fmt.Errorf("not an DrainChunk: %w", err))
 	}
-	return f.call(ctx, bus.OpEvict, &coppicev1.EvictRequest{Groups: chunk.GetGroups()}, &coppicev1.EvictReply{})
+	return f.call(ctx, bus.OpDrain, &coppicev1.DrainRequest{Groups: chunk.GetGroups()}, &coppicev1.DrainReply{})
 }
 
 // finish removes a built-in finalizer that may be done. Where the writer finds
 // that it is not, dependents have come meanwhile: they are dealt with first,
-// and then it is owed again.
+// and then it is pending again.
 func (f *finalizer) finish(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.FinishChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {

@@ -107,29 +107,29 @@ func TestOrphan(t *testing.T) {
 }
 
 // What is in namespaces and of kinds is deleted with those that it came with.
-func TestEvict(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
-	asked := make(chan *coppicev1.EvictRequest, 10)
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpEvict), &coppicev1.EvictRequest{},
-		func(q *coppicev1.EvictRequest) (*coppicev1.EvictReply, *lifecycle.Error) {
-			asked <- proto.Clone(q).(*coppicev1.EvictRequest)
-			return &coppicev1.EvictReply{Evicted: 3}, nil
+	asked := make(chan *coppicev1.DrainRequest, 10)
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpDrain), &coppicev1.DrainRequest{},
+		func(q *coppicev1.DrainRequest) (*coppicev1.DrainReply, *lifecycle.Error) {
+			asked <- proto.Clone(q).(*coppicev1.DrainRequest)
+			return &coppicev1.DrainReply{Drained: 3}, nil
 		})
-	chunk := &coppicev1.EvictChunk{Groups: []*coppicev1.DependentsOf{
+	chunk := &coppicev1.DrainChunk{Groups: []*coppicev1.DependentsOf{
 		{Owner: packed("shop"), Dependents: append(packed("a"), packed("b")...), Revision: 7},
 		{Owner: packed("kind"), Dependents: packed("c"), Revision: 8},
 	}}
-	b.enqueue(bus.QueueEvict, chunk)
+	b.enqueue(bus.QueueDrain, chunk)
 	got := testkit.Receive(t, b.ctx, "a request", asked)
-	if want := (&coppicev1.EvictRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
+	if want := (&coppicev1.DrainRequest{Groups: chunk.GetGroups(), Protocol: bus.Protocol}); !proto.Equal(got, want) {
 		t.Errorf("asked for %v, want %v", got, want)
 	}
 	b.waitForEnd()
 }
 
 // A built-in finalizer is removed from the objects that may be done with it.
-// One that is not done after all is no error: it will be owed again.
+// One that is not done after all is no error: it will be pending again.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
@@ -187,7 +187,7 @@ func TestParks(t *testing.T) {
 		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
 			return nil, &lifecycle.Error{Reason: lifecycle.ReasonBadRequest, Message: "not built in"}
 		})
-	for _, queue := range []string{bus.QueueOrphan, bus.QueueEvict} {
+	for _, queue := range []string{bus.QueueOrphan, bus.QueueDrain} {
 		if _, err := b.js.Publish(b.ctx, bus.WorkSubject(realm, queue), []byte("no chunk")); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestParks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueEvict, bus.QueueFinish} {
+	for sequence, queue := range []string{bus.QueueOrphan, bus.QueueDrain, bus.QueueFinish} {
 		m, err := s.GetLastMsgForSubject(b.ctx, bus.ParkedSubject(realm, bus.WorkSubject(realm, queue), uint64(sequence)+1))
 		if err != nil {
 			t.Fatalf("%s: %v", queue, err)

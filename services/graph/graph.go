@@ -160,9 +160,9 @@ func New(c Config) (*Service, error) {
 		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
 		r.skips.Report = r.reportSkipped
 		r.enter(phaseWaiting)
-		r.metrics.watching(func() (held watch.Held) {
+		r.metrics.watching(func() (held watch.Usage) {
 			if h := r.shown.Load(); h != nil {
-				held = h.Held()
+				held = h.Usage()
 			}
 			return held
 		})

@@ -191,7 +191,7 @@ func TestStartsBeforeJetStream(t *testing.T) {
 	s.stop(ctx)
 }
 
-// X15: a replica that makes its state anew says nothing of the realm until it has
+// X15: a replica that rebuilds its state says nothing of the realm until it has
 // caught up. It would tell of kinds and objects that they are not there.
 func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 	t.Parallel()

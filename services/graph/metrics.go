@@ -25,7 +25,7 @@ type allMetrics struct {
 	bytes     *prometheus.HistogramVec
 	seconds   *prometheus.HistogramVec
 	requests  *prometheus.HistogramVec
-	owed      *prometheus.GaugeVec
+	pending   *prometheus.GaugeVec
 	oldest    *prometheus.GaugeVec
 	idle      *prometheus.GaugeVec
 	collected *prometheus.CounterVec
@@ -52,10 +52,10 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		bytes:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
 		seconds:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
 		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
-		owed:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
-		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_owed_oldest_seconds", Help: "Age of the oldest row of what is owed, by sort."}, []string{"realm", "sort"}),
+		pending:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
+		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by sort."}, []string{"realm", "sort"}),
 		idle:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while nothing is left to do apart from dependents that only unknown owners keep."}, realm),
-		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, evicted, finished."}, []string{"realm", "action"}),
+		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
 		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
 		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
 		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
@@ -78,7 +78,7 @@ type metrics struct {
 // of returns the metrics of a realm. What is counted is there from the start:
 // of a counter that appears with its first count, a rate would miss that.
 func (m *allMetrics) of(realm string) *metrics {
-	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionEvicted, actionFinished} {
+	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionDrained, actionFinished} {
 		m.collected.WithLabelValues(realm, action)
 	}
 	m.refused.WithLabelValues(realm)
@@ -113,14 +113,14 @@ func (m *allMetrics) writing(realm string) *writing {
 }
 
 // watching has the metrics of a realm show what its hub keeps.
-func (m *metrics) watching(held func() watch.Held) {
+func (m *metrics) watching(held func() watch.Usage) {
 	for _, g := range []struct {
 		name, help string
-		of         func(watch.Held) int
+		of         func(watch.Usage) int
 	}{
-		{"coppice_graph_watches", "Watches that are open at this replica.", func(h watch.Held) int { return h.Watches }},
-		{"coppice_graph_watch_changes", "Changes that are kept for watches.", func(h watch.Held) int { return h.Changes }},
-		{"coppice_graph_watch_bytes", "Memory of the changes that are kept for watches, about.", func(h watch.Held) int { return h.Bytes }},
+		{"coppice_graph_watches", "Watches that are open at this replica.", func(h watch.Usage) int { return h.Watches }},
+		{"coppice_graph_watch_changes", "Changes that are kept for watches.", func(h watch.Usage) int { return h.Changes }},
+		{"coppice_graph_watch_bytes", "Memory of the changes that are kept for watches, about.", func(h watch.Usage) int { return h.Bytes }},
 	} {
 		m.all.factory.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
 			func() float64 { return float64(g.of(held())) })
@@ -132,7 +132,7 @@ const (
 	actionCollected = "collected"
 	actionStripped  = "stripped"
 	actionOrphaned  = "orphaned"
-	actionEvicted   = "evicted"
+	actionDrained   = "drained"
 	actionFinished  = "finished"
 )
 
@@ -186,8 +186,8 @@ func (m *metrics) working(queue string, messages uint64) {
 	m.all.work.WithLabelValues(m.realm, queue).Set(float64(messages))
 }
 
-// owed sets what is owed, as it was counted.
-func (m *metrics) owed(counts []*coppicev1.OwedCount, now time.Time) {
+// pending sets pending work, as it was counted.
+func (m *metrics) pending(counts []*coppicev1.PendingCount, now time.Time) {
 	for _, sort := range propagator.AllSorts {
 		rows, age := 0.0, 0.0
 		for _, c := range counts {
@@ -195,7 +195,7 @@ func (m *metrics) owed(counts []*coppicev1.OwedCount, now time.Time) {
 				rows, age = float64(c.GetRows()), now.Sub(time.UnixMicro(c.GetOldest())).Seconds()
 			}
 		}
-		m.all.owed.WithLabelValues(m.realm, sort).Set(rows)
+		m.all.pending.WithLabelValues(m.realm, sort).Set(rows)
 		m.all.oldest.WithLabelValues(m.realm, sort).Set(age)
 	}
 	idle := 0.0
@@ -216,8 +216,8 @@ func (m *metrics) answered(reply proto.Message) {
 		refused = r.GetRefused()
 	case *coppicev1.OrphanReply:
 		add(actionOrphaned, r.GetOrphaned())
-	case *coppicev1.EvictReply:
-		add(actionEvicted, r.GetEvicted())
+	case *coppicev1.DrainReply:
+		add(actionDrained, r.GetDrained())
 	case *coppicev1.FinishReply:
 		add(actionFinished, r.GetFinished())
 		refused = r.GetRefused()

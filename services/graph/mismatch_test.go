@@ -139,7 +139,7 @@ func TestMismatch(t *testing.T) {
 }
 
 // A state that was being made from its log when its process ended leaves out
-// objects that the log removes only later. It is thrown away, and made anew; but
+// objects that the log removes only later. It is thrown away, and created again; but
 // not for another log than the one that it has seen.
 func TestUnfinishedState(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestUnfinishedState(t *testing.T) {
 	cp := s.Checkpoint()
 	tx := s.Begin()
 	tx.EndCommit(state.Commit{
-		Sequence: cp.GetSequence(), Foreseen: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: lifecycle.Time(cp.GetTime()),
+		Sequence: cp.GetSequence(), ElidedUntil: cp.GetSequence() + 1, Epoch: cp.GetEpoch(), Time: lifecycle.Time(cp.GetTime()),
 		Checksum: cp.GetChecksum(), RealmID: cp.GetRealmId(), StreamCreated: cp.GetStreamCreated(),
 		Key: cp.GetKey(), KeyFingerprint: cp.GetKeyFingerprint(), Position: cp.GetPosition(),
 	})

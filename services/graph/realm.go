@@ -80,7 +80,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.clock.Compare() // which needs a log
 	begun := time.Now()
 	if err := r.await(ctx, func(ctx context.Context) error {
-		return replay.CheckLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.Patience())
+		return replay.CheckLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.MaxLag())
 	}); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ const verbUnblock = "unblock"
 func (r *realm) countWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueDrain} {
 		if n, err := r.queued(ctx, queue); err == nil {
 			r.metrics.working(queue, n)
 		}

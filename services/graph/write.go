@@ -38,7 +38,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 				r.skipAll(c.Position-1, c.Skipped, "they came between two commits")
 			}
 			r.metrics.queue(w.Queued())
-			prop.Notify(c.Owed)
+			prop.Notify(c.Pending)
 			if c.SessionClosed {
 				prop.SessionClosed()
 			}
@@ -70,7 +70,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		case <-serving.Done():
 			return nil
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Redrive: prop.Republish, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
+		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Republish: prop.Republish, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
 		if err != nil {
 			return err
 		}
@@ -86,11 +86,11 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		tick := time.NewTicker(10 * time.Second)
 		defer tick.Stop()
 		for {
-			owed, err := prop.Count()
+			pending, err := prop.Count()
 			if err != nil {
 				return err
 			}
-			r.metrics.owed(owed.GetOwed(), r.time.Now())
+			r.metrics.pending(pending.GetPending(), r.time.Now())
 			r.metrics.queue(w.Queued())
 			r.countWork(watching)
 			select {

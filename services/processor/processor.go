@@ -98,7 +98,7 @@ type processor struct {
 }
 
 const (
-	// closure is how many objects below those of a chunk are judged with them.
+	// closure is how many objects below those of a chunk are evaluated with them.
 	closure = 4096
 	// rounds is how often objects are resolved again that have changed between the
 	// look and the proposal, before the worker turns to other chunks. The chunk is
@@ -127,7 +127,7 @@ func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 		if len(dirty) == 0 {
 			return nil
 		}
-		refused, at, err := p.judge(ctx, dirty, revision)
+		refused, at, err := p.evaluate(ctx, dirty, revision)
 		if err != nil {
 			return permanent(err)
 		}
@@ -148,10 +148,10 @@ func permanent(err error) error {
 	return worker.Permanent(err)
 }
 
-// judge resolves objects at a revision or later, evaluates them, and proposes. It returns
+// evaluate resolves objects at a revision or later, evaluates them, and proposes. It returns
 // the objects for which the writer reached another decision, and the revision at which it
 // did.
-func (p *processor) judge(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
+func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
 	var facts coppicev1.ResolveReply
 	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)
 	if err != nil {

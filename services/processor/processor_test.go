@@ -193,9 +193,9 @@ func TestNothingToPropose(t *testing.T) {
 	}
 }
 
-// C035: what the writer refuses has changed since the look: it is judged again, at
+// C035: what the writer refuses has changed since the look: it is evaluated again, at
 // the revision at which it was refused, and only that.
-func TestRefusedIsJudgedAgain(t *testing.T) {
+func TestRefusedIsEvaluatedAgain(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
 	first := true
@@ -259,7 +259,7 @@ func TestStartsFirst(t *testing.T) {
 	b.waitForEnd()
 }
 
-// What is no chunk is put aside, and holds up nothing.
+// What is no chunk is put aside, and blocks nothing.
 func TestParksWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()

@@ -35,11 +35,11 @@ type Config struct {
 	Interval time.Duration
 	// Rate is how many objects are walked in a second, at the most; 20,000.
 	Rate int
-	// RedriveInterval is how often what is owed is published again, and
-	// RedriveAge how long it must have been owed; 10 s and 30 s.
-	RedriveInterval, RedriveAge time.Duration
-	Log                         *slog.Logger
-	Registry                    prometheus.Registerer
+	// RepublishInterval is how often pending work is published again, and
+	// RepublishAge how long it must have been pending; 10 s and 30 s.
+	RepublishInterval, RepublishAge time.Duration
+	Log                             *slog.Logger
+	Registry                        prometheus.Registerer
 }
 
 // Service is the scanner.
@@ -76,7 +76,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		cycles:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_unreachable_cycles", Help: "Cycles of objects that nothing outside of them owns, in the last walk."}, realm),
 		duration: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_walk_seconds", Help: "Time of the last walk."}, realm),
 		last:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_last_walk_timestamp_seconds", Help: "When the last walk ended."}, realm),
-		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, cycles, redrive. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
+		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, cycles, republish. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
 	}
 }
 
@@ -91,11 +91,11 @@ func New(c Config) (*Service, error) {
 	if c.Rate == 0 {
 		c.Rate = 20000
 	}
-	if c.RedriveInterval == 0 {
-		c.RedriveInterval = 10 * time.Second
+	if c.RepublishInterval == 0 {
+		c.RepublishInterval = 10 * time.Second
 	}
-	if c.RedriveAge == 0 {
-		c.RedriveAge = 30 * time.Second
+	if c.RepublishAge == 0 {
+		c.RepublishAge = 30 * time.Second
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -150,7 +150,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, realm := range s.c.Realms {
 		r := s.of(realm)
-		g.Go(func() error { return r.every(ctx, s.c.RedriveInterval, r.redrive) })
+		g.Go(func() error { return r.every(ctx, s.c.RepublishInterval, r.republish) })
 		g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
 	}
 	return g.Wait()
@@ -206,15 +206,15 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// redrive has published again what is owed for long.
-func (s *scanner) redrive(ctx context.Context) error {
-	var reply coppicev1.RedriveReply
-	err := s.call(ctx, bus.InternalSubject(s.realm, bus.OpRedrive),
-		&coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(s.c.RedriveAge.Milliseconds())}, &reply)
+// republish has published again work that has been pending for long.
+func (s *scanner) republish(ctx context.Context) error {
+	var reply coppicev1.RepublishReply
+	err := s.call(ctx, bus.InternalSubject(s.realm, bus.OpRepublish),
+		&coppicev1.RepublishRequest{MinAgeMilliseconds: uint32(s.c.RepublishAge.Milliseconds())}, &reply)
 	s.heard(s.realm, err)
 	if err != nil {
-		s.failed("redrive", err)
-		return fmt.Errorf("redrive: %w", err)
+		s.failed("republish", err)
+		return fmt.Errorf("republish: %w", err)
 	}
 	return nil
 }
@@ -283,7 +283,7 @@ func (s *scanner) kinds(ctx context.Context) ([]string, error) {
 	}
 }
 
-// walkKind looks at all objects of a kind, and has those judged that need it.
+// walkKind looks at all objects of a kind, and has those evaluated that need it.
 func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, err error) {
 	request := &coppicev1.WalkRequest{Resource: resource, Limit: page}
 	for {
@@ -325,7 +325,7 @@ func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, e
 	}
 }
 
-// enqueue has objects judged. When the queue is full the next walk finds them
+// enqueue has objects evaluated. When the queue is full the next walk finds them
 // again.
 func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) error {
 	if len(dirty) == 0 {

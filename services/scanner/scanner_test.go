@@ -45,11 +45,11 @@ type bench struct {
 	js       jetstream.JetStream
 	registry *prometheus.Registry
 
-	mu       sync.Mutex
-	kinds    [][]string // pages of them
-	pages    map[string][]page
-	walked   []string // resource, and the number of the page
-	redrives []*coppicev1.RedriveRequest
+	mu          sync.Mutex
+	kinds       [][]string // pages of them
+	pages       map[string][]page
+	walked      []string // resource, and the number of the page
+	republishes []*coppicev1.RepublishRequest
 }
 
 func newBench(t *testing.T) *bench {
@@ -89,12 +89,12 @@ func (b *bench) serve() *bench {
 		return reply, nil
 	})
 	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpWalk), &coppicev1.WalkRequest{}, b.walk)
-	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpRedrive), &coppicev1.RedriveRequest{},
-		func(q *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, *lifecycle.Error) {
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpRepublish), &coppicev1.RepublishRequest{},
+		func(q *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, *lifecycle.Error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.redrives = append(b.redrives, proto.Clone(q).(*coppicev1.RedriveRequest))
-			return &coppicev1.RedriveReply{}, nil
+			b.republishes = append(b.republishes, proto.Clone(q).(*coppicev1.RepublishRequest))
+			return &coppicev1.RepublishReply{}, nil
 		})
 	return b
 }
@@ -121,7 +121,7 @@ func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle
 // run runs a scanner, which walks at once, until the test has ended.
 func (b *bench) run(change func(*scanner.Config)) *scanner.Service {
 	b.t.Helper()
-	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RedriveInterval: time.Hour}
+	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RepublishInterval: time.Hour}
 	if change != nil {
 		change(&c)
 	}
@@ -276,29 +276,29 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A17: what is owed for long is published again, at intervals. The scanner is ready
+// A17: work that has been pending for long is published again, at intervals. The scanner is ready
 // when somebody answers.
-func TestRedrive(t *testing.T) {
+func TestRepublish(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
-	s := b.run(func(c *scanner.Config) { c.RedriveInterval, c.RedriveAge = time.Millisecond, 1500*time.Millisecond })
+	s := b.run(func(c *scanner.Config) { c.RepublishInterval, c.RepublishAge = time.Millisecond, 1500*time.Millisecond })
 	if s.Ready() == nil {
 		t.Error("ready without a graph service")
 	}
 	b.serve()
-	testkit.WaitFor(t, b.ctx, "several redrives", func() bool {
+	testkit.WaitFor(t, b.ctx, "several republishes", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.redrives) > 3
+		return len(b.republishes) > 3
 	})
 	if err := s.Ready(); err != nil {
 		t.Error(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if age := b.redrives[0].GetMinAgeMilliseconds(); age != 1500 {
-		t.Errorf("asked for what is owed for %d ms", age)
+	if age := b.republishes[0].GetMinAgeMilliseconds(); age != 1500 {
+		t.Errorf("asked for pending work for %d ms", age)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestImportInAnyOrder(t *testing.T) {
 	r.get(pods, "shop", "lost")
 }
 
-// An owner that was never seen is unknown for as long as the realm's options
+// An owner that was never seen is unknown for as long as the realm settings
 // say, and a change of them holds for what waits already.
 func TestOwnerGrace(t *testing.T) {
 	t.Parallel()

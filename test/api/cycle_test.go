@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// own makes an object owned by others, which it holds up.
+// own makes an object owned by others, which it blocks.
 func (r *realm) own(resource client.Resource, namespace, name string, owners ...*coppicev1.Object) {
 	r.t.Helper()
 	o := r.get(resource, namespace, name)
@@ -25,10 +25,10 @@ func (r *realm) own(resource client.Resource, namespace, name string, owners ...
 	}
 }
 
-// A14, X08: objects that own each other in a circle go when one is deleted in the
+// A14, X08: objects that own each other in a cycle go when one is deleted in the
 // foreground. Where one of them is held, those that wait for it wait on, also
-// an owner outside of the circle.
-func TestCircle(t *testing.T) {
+// an owner outside of the cycle.
+func TestCycle(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	outside := r.create(pods, "shop", named("outside"))
@@ -44,10 +44,10 @@ func TestCircle(t *testing.T) {
 	// one that waits.
 	r.delete(pods, "shop", "c", "Foreground")
 	r.delete(pods, "shop", "outside", "Foreground")
-	testkit.WaitFor(t, r.ctx, "the circle to be broken", func() bool {
+	testkit.WaitFor(t, r.ctx, "the cycle to be broken", func() bool {
 		return slices.Equal(r.get(pods, "shop", "c").GetMetadata().GetFinalizers(), []string{"example.com/x"})
 	})
-	// Whoever waits for c, in the circle or outside of it, waits on.
+	// Whoever waits for c, in the cycle or outside of it, waits on.
 	for _, name := range []string{"a", "b", "outside"} {
 		if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s is %v", name, o)
@@ -62,7 +62,7 @@ func TestCircle(t *testing.T) {
 }
 
 // X06, L5: objects that own each other when their owner is gone are kept and warned
-// of, or collected with all that is below them, as the realm's options say.
+// of, or collected with all that is below them, as the realm settings say.
 func TestUnreachableCycle(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"report", "collect"} {

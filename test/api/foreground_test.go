@@ -27,7 +27,7 @@ func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 }
 
 // without has no scanner to speak of: nothing may wait for it.
-func withoutScanner(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour }
+func withoutScanner(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour }
 
 // A13: an owner that is deleted in the foreground takes dependents that do not block
 // with it, also if another finalizer holds it: were it finished before they are
@@ -71,7 +71,7 @@ func TestForegroundTakesAll(t *testing.T) {
 	}
 }
 
-// unheard is a dependent of an owner of which nothing is known, beside others.
+// unheard is a dependent of an owner of which nothing is known, alongside others.
 func unheard(o *coppicev1.Object) *coppicev1.Object {
 	o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
 		ApiVersion: "example.com/v1", Kind: "Unheard", Name: "x", Uid: "unheard-x",

@@ -19,15 +19,15 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// What an import session has held is judged when it is closed, without the
+// What an import session has held is evaluated when it is closed, without the
 // scanner (X11).
 func TestSessionClosed(t *testing.T) {
 	t.Parallel()
-	var judged atomic.Int64
+	var evaluated atomic.Int64
 	r, stop := startWith(t, allinone.Config{
 		Dir:       t.TempDir(),
-		Processor: func(c *processor.Config) { c.Before = func(context.Context) { judged.Add(1) } },
-		Scanner:   func(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour },
+		Processor: func(c *processor.Config) { c.Before = func(context.Context) { evaluated.Add(1) } },
+		Scanner:   func(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour },
 	})
 	t.Cleanup(stop)
 	js, err := jetstream.New(r.nc)
@@ -49,9 +49,9 @@ func TestSessionClosed(t *testing.T) {
 	if _, err := imports.ImportBatch(r.ctx, session, []*coppicev1.Object{pod}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WaitFor(t, r.ctx, "the processor to have judged the dependent", func() bool {
+	testkit.WaitFor(t, r.ctx, "the processor to have evaluated the dependent", func() bool {
 		info, err := work.Info(r.ctx)
-		return err == nil && info.State.Msgs == 0 && judged.Load() > 0
+		return err == nil && info.State.Msgs == 0 && evaluated.Load() > 0
 	})
 	r.get(pods, "default", "web-1")
 	if _, err := imports.ImportBatch(r.ctx, session, nil, client.CloseSession(true)); err != nil {
@@ -82,7 +82,7 @@ func TestImportOfDeleted(t *testing.T) {
 			t.Parallel()
 			c := allinone.Config{
 				Dir:     t.TempDir(),
-				Scanner: func(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour },
+				Scanner: func(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour },
 			}
 			r, stop := startWith(t, c)
 			defer func() { stop() }()

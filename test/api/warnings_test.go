@@ -22,7 +22,7 @@ func TestWarnings(t *testing.T) {
 		Dir:   t.TempDir(),
 		Graph: func(c *graph.Config) { c.StuckAfter = time.Millisecond },
 		Scanner: func(c *scanner.Config) {
-			c.Interval, c.RedriveInterval, c.RedriveAge = 50*time.Millisecond, 50*time.Millisecond, time.Millisecond
+			c.Interval, c.RepublishInterval, c.RepublishAge = 50*time.Millisecond, 50*time.Millisecond, time.Millisecond
 		},
 	})
 	t.Cleanup(stop)

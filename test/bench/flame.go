@@ -26,7 +26,7 @@ func (s *suite) profile(name, dir string, r *result) (profiled, error) {
 	return profiled{name, r, parseTraces(string(out))}, nil
 }
 
-// file is the flame graph's, beside the page.
+// file is the flame graph's, alongside the page.
 func (p profiled) file() string { return "performance-" + p.name + ".svg" }
 
 // stages are where the time of a profile goes: the first that has a function

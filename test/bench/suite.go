@@ -123,7 +123,7 @@ func (s *suite) args(t target) []string {
 	return append(append([]string{}, t.args...), strconv.Itoa(s.sized(t.size)))
 }
 
-// target measures what there is beside the result of a target.
+// target measures what there is in addition to the result of a target.
 func (s *suite) target(ctx context.Context, t target, r *result) (m measured, err error) {
 	args := s.args(t)
 	m = measured{target: t, command: "coppice bench " + strings.Join(args, " "), result: r}

@@ -157,7 +157,7 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 const contested = "contested"
 
 // large is the size of the first contender's object, in bytes: more than
-// everything takes that a graph service says beside its appends, however it is
+// everything takes that a graph service says in addition to its appends, however it is
 // compressed.
 const large = 1 << 19
 

@@ -288,18 +288,18 @@ func (a *auditor) mayCollect(o *object, why coppicev1.Reason) {
 	}
 }
 
-// owed counts the objects of a namespace to which a cascade has still to do
+// pending counts the objects of a namespace to which a cascade has still to do
 // something: to remove them, to part them from an owner, to finish with them.
-func (a *auditor) owed(ns string) (n int) {
+func (a *auditor) pending(ns string) (n int) {
 	for _, o := range a.objects {
-		if o.ns == ns && a.isOwed(o) {
+		if o.ns == ns && a.isPending(o) {
 			n++
 		}
 	}
 	return n
 }
 
-func (a *auditor) isOwed(o *object) bool {
+func (a *auditor) isPending(o *object) bool {
 	if o.terminating {
 		return slices.Contains(o.finalizers, orphan) || slices.Contains(o.finalizers, foreground)
 	}

@@ -70,7 +70,7 @@ func (c *childConfig) graph(g *graph.Config, t *trap) {
 // The scanner is made to scan all the time: it must do no harm when it meets a
 // cascade.
 func eager(c *scanner.Config) {
-	c.Interval, c.RedriveInterval, c.RedriveAge = 5*time.Second, time.Second, 2*time.Second
+	c.Interval, c.RepublishInterval, c.RepublishAge = 5*time.Second, time.Second, 2*time.Second
 }
 
 // chunksAtOnce keeps a cascade from being over too soon: a commit then takes

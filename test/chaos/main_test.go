@@ -4,7 +4,7 @@
 // Services run as processes of their own: this test binary, executed again
 // (child_test.go). What is believed about the outcome rests on the log alone:
 // an auditor (audit_test.go) folds it by its documented encoding, without the
-// code that it judges.
+// code that it evaluates.
 package chaos_test
 
 import (

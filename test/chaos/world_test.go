@@ -82,7 +82,7 @@ func (w *world) run(kills int) {
 // comes when it has just begun.
 func (w *world) kill(t *testing.T, o order) {
 	t.Helper()
-	if w.killOnce(t, o, o.Step == propagator.FailScan || w.log.owed(w.namespace()) < stageObjects/3) > 0 {
+	if w.killOnce(t, o, o.Step == propagator.FailScan || w.log.pending(w.namespace()) < stageObjects/3) > 0 {
 		return
 	}
 	o.Pass = 1
@@ -92,8 +92,8 @@ func (w *world) kill(t *testing.T, o order) {
 }
 
 // killOnce kills the process in the cascade that is there or in a fresh one, and
-// returns how many objects are still owed something.
-func (w *world) killOnce(t *testing.T, o order, fresh bool) (owed int) {
+// returns how many objects still had pending work.
+func (w *world) killOnce(t *testing.T, o order, fresh bool) (pending int) {
 	t.Helper()
 	begun := time.Now()
 	p := start(t, w.child)
@@ -106,9 +106,9 @@ func (w *world) killOnce(t *testing.T, o order, fresh bool) (owed int) {
 	p.killed(ctx, o.Step)
 	w.look(ctx)
 	w.log.check(t, w.ledger.take())
-	owed = w.log.owed(w.namespace())
-	t.Logf("%d of %d objects were still owed something, after %.1f s", owed, stageObjects, time.Since(begun).Seconds())
-	return owed
+	pending = w.log.pending(w.namespace())
+	t.Logf("%d of %d objects still had pending work, after %.1f s", pending, stageObjects, time.Since(begun).Seconds())
+	return pending
 }
 
 // namespace is that of the last stage.
@@ -184,9 +184,9 @@ func (w *world) settle() {
 		if err := w.log.read(ctx, w.reader); err != nil {
 			return false // the server may just be starting
 		}
-		n := w.log.owed(clients)
+		n := w.log.pending(clients)
 		for _, s := range w.stages {
-			n += w.log.owed(s.ns)
+			n += w.log.pending(s.ns)
 		}
 		return n == 0
 	})

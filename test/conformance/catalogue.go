@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// What is to be said of a behaviour beside the tests that show it.
+// What is to be said of a behaviour alongside the tests that show it.
 const (
 	gateway = "gateway" // it exists only over HTTP
 	none    = "none"    // a detail of Kubernetes without a counterpart here
@@ -32,14 +32,14 @@ type item struct {
 	id, title string
 	remark    string // gateway, none, open, partly, or ""
 	why       string
-	also      string // what shows it beside the tests
+	also      string // what shows it alongside the tests
 }
 
 var itemLine = regexp.MustCompile(`^(` + idPattern + `)  +(\S.*)$`)
 
 // parseCatalogue reads catalogue.txt: sections ("## title"), lines of an id and
 // what it is about, and below it "  gateway: ...", "  none: ...", and so on, or
-// "  also: ..." of what shows it beside the tests.
+// "  also: ..." of what shows it alongside the tests.
 func parseCatalogue(text string) ([]section, error) {
 	var all []section
 	for i, line := range strings.Split(text, "\n") {

@@ -94,7 +94,7 @@ func start(t *testing.T) *client.Client {
 	s, err := allinone.Start(t.Context(), allinone.Config{
 		Dir:     t.TempDir(),
 		Graph:   func(c *graph.Config) { c.PlanTime = testkit.Timeout }, // the machine may be slow
-		Scanner: func(c *scanner.Config) { c.Interval, c.RedriveInterval = time.Hour, time.Hour },
+		Scanner: func(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func (p *played) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.foretold(before)
+	p.matchesPlan(before)
 	if _, err := objects.DeleteBatch(ctx, []string{root.Name}, options, client.ByPlan(plan.GetPlan())); err != nil {
 		return err
 	}
@@ -204,8 +204,8 @@ func (p *played) create(ctx context.Context) error {
 	return nil
 }
 
-// foretold is what the plan says is left of what there was.
-func (p *played) foretold(before lifecycletest.Settled) {
+// matchesPlan is what the plan says is left of what there was.
+func (p *played) matchesPlan(before lifecycletest.Settled) {
 	p.said = maps.Clone(before)
 	lost := map[string]*coppicev1.PlannedObject{}
 	for _, o := range p.plan.GetObjects() {

@@ -88,10 +88,10 @@ func (m *model) valid(owner *object, blocking bool) (list []*object) {
 	return list
 }
 
-// judge is what the collector does with an object (A12): "collect",
+// evaluate is what the collector does with an object (A12): "collect",
 // "foreground", "strip", or "" for nothing. causes are the revisions that may
 // have made it so; until is when time alone may change the answer, 0 for never.
-func (m *model) judge(d *object, now int64) (verdict string, causes []uint64, until int64) {
+func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64, until int64) {
 	if d.terminating() || len(d.owners) == 0 {
 		return "", nil, 0
 	}
@@ -296,8 +296,8 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 func (m *model) delaying(owner *object, now int64) []*object {
 	blocking := m.valid(owner, true)
 	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool {
-		verdict, _, _ := m.judge(d, now)
-		return verdict == "" && !slices.Contains(blocking, d)
+		decision, _, _ := m.evaluate(d, now)
+		return decision == "" && !slices.Contains(blocking, d)
 	})
 }
 
@@ -319,7 +319,7 @@ func unfinalize(o *object, f string) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// unblock has the references of an object stop to hold up one owner (A14).
+// unblock has the references of an object stop to block one owner (A14).
 func unblock(o, owner *object) []effect {
 	next := *o
 	next.owners = slices.Clone(o.owners)
@@ -331,13 +331,13 @@ func unblock(o, owner *object) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// holds tells whether an object holds up another that waits.
+// holds tells whether an object blocks another that waits.
 func holds(o, owner *object) bool {
 	return owner != nil && owner.waiting() && slices.ContainsFunc(o.owners, func(r ref) bool { return r.blocking == "true" && fits(o, r, owner) })
 }
 
-// circles are sets of objects that reach each other by an edge to owners.
-func (m *model) circles(of []*object, edge func(o, owner *object) bool) (list [][]*object) {
+// cycles are sets of objects that reach each other by an edge to owners.
+func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][]*object) {
 	reach := func(from *object) map[string]bool {
 		seen := map[string]bool{}
 		next := []*object{from}
@@ -362,26 +362,26 @@ func (m *model) circles(of []*object, edge func(o, owner *object) bool) (list []
 		if done[o.uid] || !reached[o.uid][o.uid] {
 			continue
 		}
-		var circle []*object
+		var cycle []*object
 		for _, p := range of {
 			if reached[o.uid][p.uid] && reached[p.uid][o.uid] {
-				circle = append(circle, p)
+				cycle = append(cycle, p)
 				done[p.uid] = true
 			}
 		}
-		list = append(list, circle)
+		list = append(list, cycle)
 	}
 	return list
 }
 
-// unreachable tells whether nothing but each other owns the objects of a circle.
-func (m *model) unreachable(circle []*object, now int64) bool {
-	for _, o := range circle {
+// unreachable tells whether nothing but each other owns the objects of a cycle.
+func (m *model) unreachable(cycle []*object, now int64) bool {
+	for _, o := range cycle {
 		if o.terminating() {
 			return false
 		}
 		for _, r := range o.owners {
-			inside := slices.ContainsFunc(circle, func(p *object) bool { return fits(o, r, p) })
+			inside := slices.ContainsFunc(cycle, func(p *object) bool { return fits(o, r, p) })
 			if c, _, _ := m.classify(o, r, now); !inside && (c == solid || c == unknown) {
 				return false
 			}

@@ -52,7 +52,7 @@
 //     only it finds is counted, as "settled slowly", and is not an error.
 //   - Where an outcome depends on who is first, it has to be one to which the rules
 //     lead. Only where the orders that were drawn all agree is it one outcome. An
-//     outcome is not held against them if time or the realm's options came between.
+//     outcome is not held against them if time or the realm settings came between.
 //   - R4, that only the last policy counts, has a script of its own; apart from that
 //     it is part of R1: what is left is done from the state of the last DELETE.
 package model

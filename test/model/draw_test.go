@@ -225,10 +225,10 @@ func (d *drawer) story() string {
 	d.made = append(d.made, a, b, c)
 	held := d.rarely(2, "fin=example.com/x")
 	d.next = append([]string{"create " + a + held, "create " + b + " owners=" + a + pick(d, "!", "!", "")}, pick(d,
-		[]string{ // a circle that waits for itself, and somebody outside of it
+		[]string{ // a cycle that waits for itself, and somebody outside of it
 			"update " + a + " owners=" + b + "!", "create " + c + " owners=" + a + "!," + b + "!",
 			"delete " + a + " policy=Foreground", "delete " + b + d.policy(), "delete " + c + " policy=Foreground"},
-		[]string{ // a circle that nothing else owns any more
+		[]string{ // a cycle that nothing else owns any more
 			"create cm/d", "update " + a + " owners=" + b + ",cm/d", "create " + c + " owners=" + b + "!", "delete cm/d" + d.policy()},
 		[]string{ // two owners, and two policies
 			"create cm/d fin=example.com/y", "create " + c + " owners=" + a + "!,cm/d!", "delete " + a + d.policy(), "delete cm/d" + d.policy(),

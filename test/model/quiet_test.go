@@ -46,7 +46,7 @@ func (s *script) settle(ctx context.Context) error {
 		if is.final() == m.final() && is.governed == m.governed {
 			return err
 		}
-		// Another script has changed the realm's options meanwhile.
+		// Another script has changed the realm settings meanwhile.
 	}
 	if time.Since(begun) > scanInterval {
 		s.w.slow.Add(1)
@@ -139,14 +139,14 @@ func (s *script) told(ctx context.Context, m *model) error {
 		byResource[at], kinds[at] = append(byResource[at], o), k
 	}
 	for at, list := range byResource {
-		if err := s.toldOf(ctx, m, kinds[at], at[1], list); err != nil {
+		if err := s.compareList(ctx, m, kinds[at], at[1], list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list []*object) error {
+func (s *script) compareList(ctx context.Context, m *model, k *kind, ns string, list []*object) error {
 	var names []string
 	for _, o := range list {
 		names = append(names, o.name)
@@ -170,7 +170,7 @@ func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list 
 		if err != nil {
 			return err
 		}
-		if is, want := asTold(p), asTold2(o); is != want {
+		if is, want := asReported(p), asExpected(o); is != want {
 			return fmt.Errorf("S11: get says of %v\n  %s\nand the log\n  %s", o, is, want)
 		}
 	}
@@ -194,8 +194,8 @@ func (s *script) toldOf(ctx context.Context, m *model, k *kind, ns string, list 
 	return nil
 }
 
-// asTold is an object as get tells it.
-func asTold(p *coppicev1.Object) string {
+// asReported is an object as get tells it.
+func asReported(p *coppicev1.Object) string {
 	m := p.GetMetadata()
 	var owners []ref
 	for _, r := range m.GetOwnerReferences() {
@@ -210,13 +210,13 @@ func asTold(p *coppicev1.Object) string {
 		owners, m.GetFinalizers(), " deleted ", m.GetDeletionTimestamp().GetSeconds(), grace, labelText(m.GetLabels()), canonical(p.GetSpec()), canonical(p.GetStatus()), len(m.GetInitializers().GetPending()))
 }
 
-func asTold2(o *object) string {
+func asExpected(o *object) string {
 	return fmt.Sprint(o.uid, " ", apiVersion(o.group, o.version), o.kind, o.ns, "/", o.name, " generation ", o.generation, " revision ", o.revision,
 		o.owners, o.finalizers, " deleted ", o.deleted/1e6, o.grace, o.labels, o.spec, o.status, len(o.pending))
 }
 
 // resolved says what is wrong with the classes and counts of an object, and with
-// what is owed: at rest that is only what others have to do, or what is not due.
+// pending work: at rest that is only what others have to do, or what is not due.
 func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	var wrong []string
 	say := func(what string, is, want any) {
@@ -234,8 +234,8 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	external := slices.ContainsFunc(o.finalizers, func(f string) bool {
 		return f != orphanFinalizer && f != foregroundFinalizer && f != contentsFinalizer
 	})
-	say("owed: finalize", w.GetFinalize(), o.terminating() && external)
-	say("owed: terminate", w.GetTerminate(), o.ending())
+	say("pending: finalize", w.GetFinalize(), o.terminating() && external)
+	say("pending: terminate", w.GetTerminate(), o.ending())
 	// Work that only waits for the end of an import is pending.
 	finish, examine, ended := "", 0, m.expires(o.session)
 	if now < ended {
@@ -248,13 +248,13 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 			}
 		}
 	}
-	say("owed: finish", w.GetFinish(), finish)
-	say("owed: examine", w.GetUnexamined(), examine)
-	say("owed: orphan", w.GetOrphan(), now < ended && m.parts(o, ended) && len(m.valid(o, false)) > 0)
+	say("pending: finish", w.GetFinish(), finish)
+	say("pending: examine", w.GetUnexamined(), examine)
+	say("pending: orphan", w.GetOrphan(), now < ended && m.parts(o, ended) && len(m.valid(o, false)) > 0)
 	if len(wrong) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("S11: of %v: %s; owed is %v\n", o, strings.Join(wrong, "; "), w)
+	return fmt.Sprintf("S11: of %v: %s; pending is %v\n", o, strings.Join(wrong, "; "), w)
 }
 
 // propose has the collector's own requests sent where nothing calls for them, as

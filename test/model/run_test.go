@@ -163,7 +163,7 @@ func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 		err = s.a.reaches(ctx, reply.GetRevision())
 	}
 	s.a.mu.Lock()
-	twice = twice && k.logged != nil // what has no effect is decided anew
+	twice = twice && k.logged != nil // what has no effect is decided again
 	s.a.mu.Unlock()
 	if twice {
 		again, err := s.send(ctx, id, c)

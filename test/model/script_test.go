@@ -347,7 +347,7 @@ func (s *script) command(words []string) (*command, error) {
 	return c, nil
 }
 
-// optionsCommand sets the realm's options.
+// optionsCommand sets the realm settings.
 func optionsCommand(args arguments) *command {
 	spec := map[string]string{"ownerGrace": "10m", "importIdle": "10m"}
 	for from, to := range map[string]string{"grace": "ownerGrace", "propagation": "processorPropagation", "cycles": "unreachableCycles"} {

@@ -36,12 +36,12 @@ func (m *model) actions(now int64) (list []action, due int64) {
 		}
 		if !o.terminating() {
 			lives = append(lives, o)
-			verdict, _, until := m.judge(o, now)
-			switch verdict {
+			decision, _, until := m.evaluate(o, now)
+			switch decision {
 			case "strip":
 				add("strip", o, m.strip(o, now))
 			case "collect", "foreground":
-				add("collect", o, m.collect(o, verdict == "foreground", now))
+				add("collect", o, m.collect(o, decision == "foreground", now))
 			}
 			if until != 0 && (due == 0 || until < due) {
 				due = until
@@ -54,7 +54,7 @@ func (m *model) actions(now int64) (list []action, due int64) {
 		if m.parts(o, now) {
 			for _, d := range m.valid(o, false) {
 				effects := part(d, o)
-				if verdict, _, _ := m.judge(d, now); verdict == "strip" {
+				if decision, _, _ := m.evaluate(d, now); decision == "strip" {
 					stripped := m.strip(d, now)
 					effects = part(stripped[0].after, o)
 				}
@@ -69,7 +69,7 @@ func (m *model) actions(now int64) (list []action, due int64) {
 		if o.has(contentsFinalizer) {
 			for _, d := range m.objects {
 				if m.contains(o, d) && !d.terminating() {
-					add("evict", d, m.collect(d, false, now))
+					add("drain", d, m.collect(d, false, now))
 				}
 			}
 		}
@@ -80,9 +80,9 @@ func (m *model) actions(now int64) (list []action, due int64) {
 			add("end", o, m.deletion(o, "", "", &zero, now))
 		}
 	}
-	for _, circle := range m.circles(waits, holds) {
-		for _, o := range circle {
-			for _, owner := range circle {
+	for _, cycle := range m.cycles(waits, holds) {
+		for _, o := range cycle {
+			for _, owner := range cycle {
 				if holds(o, owner) {
 					add("unblock from "+owner.String(), o, unblock(o, owner))
 				}
@@ -93,15 +93,15 @@ func (m *model) actions(now int64) (list []action, due int64) {
 		owns := func(o, owner *object) bool {
 			return slices.ContainsFunc(o.owners, func(r ref) bool { return fits(o, r, owner) })
 		}
-		for _, circle := range m.circles(lives, owns) {
-			if !m.unreachable(circle, now) {
+		for _, cycle := range m.cycles(lives, owns) {
+			if !m.unreachable(cycle, now) {
 				continue
 			}
 			var effects []effect
-			for _, o := range circle {
+			for _, o := range cycle {
 				effects = append(effects, m.collect(o, false, now)...)
 			}
-			add("collect the circle of", circle[0], effects)
+			add("collect the cycle of", cycle[0], effects)
 		}
 	}
 	return list, due
@@ -138,7 +138,7 @@ func (m *model) final() string {
 		o.owners = slices.Clone(o.owners)
 		for i := range o.owners {
 			if o.terminating() {
-				o.owners[i].blocking = "" // where a circle is broken is free
+				o.owners[i].blocking = "" // where a cycle is broken is free
 			}
 		}
 		fmt.Fprintf(&b, "  %s\n", o.text())

@@ -27,15 +27,15 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// scanInterval is how often the scanner walks and looks for what is owed for
+// scanInterval is how often the scanner walks and looks for pending work for
 // long. What only it finds (docs/semantics.md) takes about so long to settle.
 const scanInterval = 300 * time.Millisecond
 
-// redriveInterval is how often what is owed is published again.
-const redriveInterval = time.Second
+// republishInterval is how often pending work is published again.
+const republishInterval = time.Second
 
 // world is a realm with all of its services, on a real JetStream, and the
-// auditor of its log. Scripts run in it one after the other, and beside each
+// auditor of its log. Scripts run in it one after the other, and alongside each
 // other.
 type world struct {
 	tb         testing.TB
@@ -156,7 +156,7 @@ func (w *world) start(ctx context.Context, kind string) {
 		}
 	case "scanner":
 		var s *scanner.Service
-		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RedriveInterval: redriveInterval, RedriveAge: redriveInterval}); err == nil {
+		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RepublishInterval: republishInterval, RepublishAge: republishInterval}); err == nil {
 			run, ready = s.Run, s.Ready
 		}
 	default:
@@ -350,7 +350,7 @@ func (w *world) propose(ctx context.Context, how string, packed []byte, groups [
 		{w.finalizers, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: groups[1:]}, &coppicev1.OrphanReply{}},
 		{w.finalizers, bus.OpFinish, &coppicev1.FinishRequest{Finalizer: orphanFinalizer, Uids: packed}, &coppicev1.FinishReply{}},
 		{w.finalizers, bus.OpFinish, &coppicev1.FinishRequest{Finalizer: foregroundFinalizer, Uids: packed}, &coppicev1.FinishReply{}},
-		{w.finalizers, bus.OpEvict, &coppicev1.EvictRequest{Groups: groups[1:]}, &coppicev1.EvictReply{}},
+		{w.finalizers, bus.OpDrain, &coppicev1.DrainRequest{Groups: groups[1:]}, &coppicev1.DrainReply{}},
 	} {
 		if err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
 			return rpc.Call(ctx, p.nc, bus.InternalSubject(bus.DefaultRealm, p.op), nil, p.request, p.reply)

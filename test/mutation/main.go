@@ -9,7 +9,7 @@
 // lines that change:
 //
 //	A12.7: references to a waiting owner stay
-//	judge.go
+//	evaluate.go
 //	-	case solid > 0 && waiting+dangling > 0:
 //	+	case solid > 0 && dangling > 0:
 //

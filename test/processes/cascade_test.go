@@ -107,9 +107,9 @@ func (tr *tree) measured(graph *service) {
 	if len(refused.GetRefused()) == 0 || refused.GetCollected() != 0 {
 		t.Errorf("a proposal to collect what has no owner: %v", &refused)
 	}
-	// What is owed is counted every few seconds.
-	testkit.WaitFor(t, tr.d.ctx, "the count of what is owed", func() bool {
-		return graph.metrics()[`coppice_graph_owed_rows{realm="default",sort="finalize"}`] == 1
+	// Pending work is counted every few seconds.
+	testkit.WaitFor(t, tr.d.ctx, "the count of pending work", func() bool {
+		return graph.metrics()[`coppice_graph_pending_rows{realm="default",sort="finalize"}`] == 1
 	})
 	page, err := tr.client.Resource(pods, namespace).ListPage(tr.d.ctx, client.Limit(1))
 	if err != nil {
@@ -119,34 +119,34 @@ func (tr *tree) measured(graph *service) {
 	const many = math.MaxFloat64
 	got := graph.metrics()
 	for name, want := range map[string]struct{ least, most float64 }{
-		`coppice_graph_revision{realm="default",state="applied"}`:            {revision, revision},
-		`coppice_graph_revision{realm="default",state="committed"}`:          {revision, revision},
-		`coppice_graph_events_total{realm="default"}`:                        {revision, revision},
-		`coppice_graph_commits_total{realm="default"}`:                       {10, revision},
-		`coppice_graph_commit_bytes_count{realm="default"}`:                  {10, revision},
-		`coppice_graph_commit_bytes_sum{realm="default"}`:                    {float64(tr.objects) * uid.PackedUUID, many},
-		`coppice_graph_commit_seconds_count{realm="default",stage="append"}`: {10, revision},
-		`coppice_graph_commit_seconds_sum{realm="default",stage="decide"}`:   {1e-6, 60},
-		`coppice_graph_commit_seconds_sum{realm="default",stage="append"}`:   {1e-6, 60},
-		`coppice_graph_commit_seconds_sum{realm="default",stage="apply"}`:    {1e-6, 60},
-		`coppice_graph_owed_rows{realm="default",sort="evaluate"}`:           {0, float64(tr.objects)},
-		`coppice_graph_queue_requests{realm="default"}`:                      {0, 16384},
-		`coppice_graph_queue_bytes{realm="default"}`:                         {0, 64 << 20},
-		`coppice_graph_work_messages{queue="dirty",realm="default"}`:         {0, float64(tr.objects)},
-		`coppice_graph_owed_rows{realm="default",sort="unknown"}`:            {0, 0},
-		`coppice_graph_owed_rows{realm="default",sort="orphan"}`:             {0, 0},
-		`coppice_graph_owed_rows{realm="default",sort="finish"}`:             {0, 0},
-		`coppice_graph_owed_rows{realm="default",sort="drain"}`:              {0, 0},
-		`coppice_graph_owed_rows{realm="default",sort="finalize"}`:           {1, 1},
-		`coppice_graph_owed_oldest_seconds{realm="default",sort="evaluate"}`: {0, 60},
-		`coppice_graph_owed_oldest_seconds{realm="default",sort="finalize"}`: {1e-6, 120},
-		`coppice_graph_collected_total{action="collected",realm="default"}`:  {float64(tr.objects - 1), float64(tr.objects - 1)},
-		`coppice_graph_collected_total{action="stripped",realm="default"}`:   {float64(tr.kept), float64(tr.kept)},
-		`coppice_graph_collected_total{action="orphaned",realm="default"}`:   {0, 0},
-		`coppice_graph_collected_total{action="evicted",realm="default"}`:    {0, 0},
-		`coppice_graph_collected_total{action="finished",realm="default"}`:   {0, 0},
-		`coppice_graph_proposals_refused_total{realm="default"}`:             {1, float64(tr.objects)},
-		`process_resident_memory_bytes`:                                      {1 << 20, 1 << 32},
+		`coppice_graph_revision{realm="default",state="applied"}`:               {revision, revision},
+		`coppice_graph_revision{realm="default",state="committed"}`:             {revision, revision},
+		`coppice_graph_events_total{realm="default"}`:                           {revision, revision},
+		`coppice_graph_commits_total{realm="default"}`:                          {10, revision},
+		`coppice_graph_commit_bytes_count{realm="default"}`:                     {10, revision},
+		`coppice_graph_commit_bytes_sum{realm="default"}`:                       {float64(tr.objects) * uid.PackedUUID, many},
+		`coppice_graph_commit_seconds_count{realm="default",stage="append"}`:    {10, revision},
+		`coppice_graph_commit_seconds_sum{realm="default",stage="decide"}`:      {1e-6, 60},
+		`coppice_graph_commit_seconds_sum{realm="default",stage="append"}`:      {1e-6, 60},
+		`coppice_graph_commit_seconds_sum{realm="default",stage="apply"}`:       {1e-6, 60},
+		`coppice_graph_pending_rows{realm="default",sort="evaluate"}`:           {0, float64(tr.objects)},
+		`coppice_graph_queue_requests{realm="default"}`:                         {0, 16384},
+		`coppice_graph_queue_bytes{realm="default"}`:                            {0, 64 << 20},
+		`coppice_graph_work_messages{queue="dirty",realm="default"}`:            {0, float64(tr.objects)},
+		`coppice_graph_pending_rows{realm="default",sort="unknown"}`:            {0, 0},
+		`coppice_graph_pending_rows{realm="default",sort="orphan"}`:             {0, 0},
+		`coppice_graph_pending_rows{realm="default",sort="finish"}`:             {0, 0},
+		`coppice_graph_pending_rows{realm="default",sort="drain"}`:              {0, 0},
+		`coppice_graph_pending_rows{realm="default",sort="finalize"}`:           {1, 1},
+		`coppice_graph_pending_oldest_seconds{realm="default",sort="evaluate"}`: {0, 60},
+		`coppice_graph_pending_oldest_seconds{realm="default",sort="finalize"}`: {1e-6, 120},
+		`coppice_graph_collected_total{action="collected",realm="default"}`:     {float64(tr.objects - 1), float64(tr.objects - 1)},
+		`coppice_graph_collected_total{action="stripped",realm="default"}`:      {float64(tr.kept), float64(tr.kept)},
+		`coppice_graph_collected_total{action="orphaned",realm="default"}`:      {0, 0},
+		`coppice_graph_collected_total{action="drained",realm="default"}`:       {0, 0},
+		`coppice_graph_collected_total{action="finished",realm="default"}`:      {0, 0},
+		`coppice_graph_proposals_refused_total{realm="default"}`:                {1, float64(tr.objects)},
+		`process_resident_memory_bytes`:                                         {1 << 20, 1 << 32},
 	} {
 		v, ok := got[name]
 		if !ok || v < want.least || v > want.most {

@@ -31,19 +31,19 @@ func TestProcessesPurge(t *testing.T) {
 		younger func(p *purge)
 		// scanner are the scanner's flags.
 		scanner []string
-		// walked: the walk enqueues the work, not the re-drive.
+		// walked: the walk enqueues the work, not the republish.
 		walked bool
 		// kept is how many objects are left.
 		kept int
 	}{
 		{
-			"judge by a walk", (*purge).halfCollected, (*purge).processor, (*purge).youngerBackground,
-			[]string{"--redrive-age", "1h"}, true, 0,
+			"evaluate by a walk", (*purge).halfCollected, (*purge).processor, (*purge).youngerBackground,
+			[]string{"--republish-age", "1h"}, true, 0,
 		},
-		{"orphan", (*purge).toBeOrphaned, (*purge).finalizers, (*purge).youngerOrphan, redrive, false, 200},
-		{"finish", (*purge).toBeFinished, (*purge).finalizers, (*purge).youngerForeground, redrive, false, 0},
-		{"evict", (*purge).toBeEvicted, (*purge).finalizers, (*purge).youngerKind, redrive, false, 0},
-		{"finalize", (*purge).toBeFinalized, (*purge).externalFinalizer, (*purge).youngerHeld, redrive, false, 0},
+		{"orphan", (*purge).toBeOrphaned, (*purge).finalizers, (*purge).youngerOrphan, republish, false, 200},
+		{"finish", (*purge).toBeFinished, (*purge).finalizers, (*purge).youngerForeground, republish, false, 0},
+		{"drain", (*purge).toBeDrained, (*purge).finalizers, (*purge).youngerKind, republish, false, 0},
+		{"finalize", (*purge).toBeFinalized, (*purge).externalFinalizer, (*purge).youngerBlocked, republish, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func TestProcessesPurge(t *testing.T) {
 	}
 }
 
-var redrive = []string{"--redrive-age", "50ms", "--redrive-interval", "50ms"}
+var republish = []string{"--republish-age", "50ms", "--republish-interval", "50ms"}
 
 // purge is a realm whose work is purged. Names say what objects are for:
 // "last" and what begins so has to go in the end, "kept" is not to go.

@@ -76,11 +76,11 @@ func (p *purge) youngerForeground() {
 	p.remove(deployments, "younger", "Foreground")
 }
 
-// toBeEvicted is a kind that is withdrawn, and waits until its objects are gone.
-func (p *purge) toBeEvicted() {
+// toBeDrained is a kind that is withdrawn, and waits until its objects are gone.
+func (p *purge) toBeDrained() {
 	p.create(pods, object("last-1"), object("last-2"))
 	p.withdraw("pods")
-	p.queued("coppice.default.work.evict", 1)
+	p.queued("coppice.default.work.drain", 1)
 }
 
 func (p *purge) youngerKind() {
@@ -121,7 +121,7 @@ func (p *purge) externalFinalizer() {
 	})
 }
 
-func (p *purge) youngerHeld() {
+func (p *purge) youngerBlocked() {
 	p.create(pods, heldObject("younger"))
 	p.remove(pods, "younger", "Background")
 }

@@ -31,7 +31,7 @@ type tree struct {
 }
 
 // plant makes a tree of so many ReplicaSets, of so many Pods each, under the
-// Deployment "web", and a Pod beside each of the first kept ReplicaSets that
+// Deployment "web", and a Pod alongside each of the first kept ReplicaSets that
 // "keeper" owns as well.
 func (d *deployment) plant(sets, podsEach, kept int) *tree {
 	d.t.Helper()

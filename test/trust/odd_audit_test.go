@@ -183,7 +183,7 @@ func (a *audit) check(senders ...string) (violations []string) {
 // mayCommand reports whether a command of the log may be there.
 func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
 	internal := map[string][]string{
-		bus.RoleProcessor: {bus.OpPropose}, bus.RoleFinalizers: {bus.OpOrphan, bus.OpFinish, bus.OpEvict}, bus.RoleScanner: {bus.OpCycles},
+		bus.RoleProcessor: {bus.OpPropose}, bus.RoleFinalizers: {bus.OpOrphan, bus.OpFinish, bus.OpDrain}, bus.RoleScanner: {bus.OpCycles},
 	}
 	actor, verb := c.GetActor(), c.GetVerb()
 	if actor == bus.RoleGraph {

@@ -28,8 +28,8 @@ var requests = map[string]proto.Message{
 	bus.VerbRetryParked: &coppicev1.ParkedRequest{}, bus.VerbDropParked: &coppicev1.ParkedRequest{}, bus.VerbVerify: &coppicev1.VerifyRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
-	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpEvict: &coppicev1.EvictRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
-	"internal." + bus.OpRedrive: &coppicev1.RedriveRequest{}, "internal." + bus.OpCycles: &coppicev1.CyclesRequest{},
+	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
+	"internal." + bus.OpRepublish: &coppicev1.RepublishRequest{}, "internal." + bus.OpCycles: &coppicev1.CyclesRequest{},
 
 	"work." + bus.QueueDirty: &coppicev1.DirtyChunk{}, "parked": &coppicev1.Parked{},
 }

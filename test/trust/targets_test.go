@@ -53,10 +53,10 @@ func targets() []string {
 		}
 		list = append(list, a.Subject())
 	}
-	for _, op := range []string{bus.OpResolve, bus.OpPropose, bus.OpOrphan, bus.OpFinish, bus.OpEvict, bus.OpWalk, bus.OpRedrive, bus.OpCycles} {
+	for _, op := range []string{bus.OpResolve, bus.OpPropose, bus.OpOrphan, bus.OpFinish, bus.OpDrain, bus.OpWalk, bus.OpRepublish, bus.OpCycles} {
 		list = append(list, bus.InternalSubject(bus.DefaultRealm, op))
 	}
-	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueEvict} {
+	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueDrain} {
 		list = append(list, bus.WorkSubject(bus.DefaultRealm, queue))
 	}
 	return list
@@ -113,7 +113,7 @@ func fill(pattern string) string {
 	rest := bus.ExampleFinalizer
 	if strings.HasPrefix(pattern, "$JS") {
 		wild, rest = []string{bus.FinalizeStream(bus.DefaultRealm)}, "1.1.1.1.0"
-		for _, durable := range []string{bus.DurableProcessors, bus.DurableOrphan, bus.DurableFinish, bus.DurableEvict} {
+		for _, durable := range []string{bus.DurableProcessors, bus.DurableOrphan, bus.DurableFinish, bus.DurableDrain} {
 			if strings.Contains(pattern, "."+durable) {
 				wild[0] = bus.WorkStream(bus.DefaultRealm)
 			}

@@ -1,5 +1,5 @@
 // Package bench measures Coppice by its ordinary path: objects made and
-// deleted through the API, judged by processors, over NATS, on disk.
+// deleted through the API, evaluated by processors, over NATS, on disk.
 //
 // A benchmark runs against a Deployment, checks what came of it, and fails if
 // that is wrong. Objects have about 400 bytes, random names, two labels and one
@@ -49,11 +49,11 @@ type Result struct {
 	// Processes is how many processes there were; 0 if they are elsewhere.
 	Processes int    `json:"processes"`
 	Version   string `json:"version"`
-	// Details are what this benchmark tells beside, by name with the unit.
+	// Details are what this benchmark tells alongside, by name with the unit.
 	Details map[string]float64 `json:"details,omitempty"`
 }
 
-// detail notes what this benchmark tells beside.
+// detail notes what this benchmark tells alongside.
 func (r *Result) detail(name string, value float64) {
 	if r.Details == nil {
 		r.Details = map[string]float64{}

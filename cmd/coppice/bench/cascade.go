@@ -176,7 +176,7 @@ func (c *cascade) await(ctx context.Context) error {
 			return false, err
 		}
 		if c.policy != orphan {
-			page, err := c.d.Client.Resource(pods, c.namespace).ListPage(ctx, client.LabelSelector(fate+"="+collected), client.Limit(1))
+			page, err := c.d.Client.Resource(pods, c.namespace).ListPage(ctx, client.LabelSelector(candidate+"="+collected), client.Limit(1))
 			if err != nil || len(page.Objects) > 0 {
 				return false, err
 			}
@@ -197,7 +197,7 @@ func (c *cascade) check(ctx context.Context) error {
 		m := o.GetMetadata()
 		owners := m.GetOwnerReferences()
 		ok := len(owners) == 0
-		if m.GetLabels()[fate] == kept {
+		if m.GetLabels()[candidate] == kept {
 			ok = len(owners) == 1 && owners[0].GetUid() == c.keeper.GetMetadata().GetUid()
 		}
 		if !ok || m.GetDeletionTimestamp() != nil {

@@ -17,12 +17,12 @@ import (
 // batches of one do not go together.
 type Create struct {
 	Objects, Callers, Batch int
-	Apart                   bool
+	Unbatched               bool
 }
 
 // Run makes the objects.
 func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
-	if b.Apart {
+	if b.Unbatched {
 		d.Client = client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor(d.Client.Actor()), client.WithoutBatching())
 	}
 	return commands{"create", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {

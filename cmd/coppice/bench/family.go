@@ -16,7 +16,7 @@ import (
 //
 // One member in a hundred has a second owner outside of the family, and
 // survives by it. Others whose owner it would be belong to its owner instead:
-// they would survive with it. One in a thousand is held by an external
+// they would survive with it. One in a thousand is blocked by an external
 // finalizer.
 type family struct {
 	n      int             // members below the root
@@ -90,7 +90,7 @@ func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *
 	o := dependent(collected, owner)
 	switch {
 	case survivor(i):
-		o.Metadata.Labels[fate] = kept
+		o.Metadata.Labels[candidate] = kept
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(keeper, client.WithBlockOwnerDeletion(true)))
 	case holder(i):
 		o.Metadata.Finalizers = []string{finalizer}

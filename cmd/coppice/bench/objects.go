@@ -34,7 +34,7 @@ func randomName() string {
 
 // The label that says what is to become of an object, and its values.
 const (
-	fate      = "fate"
+	candidate = "fate"
 	collected = "collected"
 	kept      = "kept"
 )
@@ -100,7 +100,7 @@ func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Obje
 		ApiVersion: "v1", Kind: "Pod",
 		Metadata: &coppicev1.ObjectMeta{
 			Name:            randomName(),
-			Labels:          map[string]string{"app": "bench", fate: what},
+			Labels:          map[string]string{"app": "bench", candidate: what},
 			OwnerReferences: owners,
 		},
 		Spec: []byte(spec),

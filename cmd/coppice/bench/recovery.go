@@ -203,7 +203,7 @@ func (b Memory) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, one.measured(r)
 }
 
-// aside is everything in a process beside this one.
+// aside is everything in a process alongside this one.
 type aside struct {
 	d     *Deployment
 	dir   string
@@ -213,7 +213,7 @@ type aside struct {
 	place place // of what was made
 }
 
-// aside starts everything in a process beside this one.
+// aside starts everything in a process alongside this one.
 func (d *Deployment) aside(ctx context.Context) (*aside, error) {
 	if !d.local() {
 		return nil, errElsewhere

@@ -36,7 +36,7 @@ func TestExports(t *testing.T) {
 			"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.>", "$JS.API.CONSUMER.DELETE.>", "$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>",
 			"$JS.API.STREAM.DELETE.>", "$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.>", "$JS.API.STREAM.SNAPSHOT.>", "$JS.API.STREAM.RESTORE.>",
 			"$JS.API.DIRECT.GET.>", "$KV.>", "coppice.*.log", "coppice.*.finalize.>", "coppice.*.terminate.>", "coppice.*.warning.>",
-			"coppice.*.work.orphan", "coppice.*.work.finish", "coppice.*.work.evict", "_INBOX.>", "_R_.>", "$SYS.>", "$SRV.>",
+			"coppice.*.work.orphan", "coppice.*.work.finish", "coppice.*.work.drain", "_INBOX.>", "_R_.>", "$SYS.>", "$SRV.>",
 		} {
 			if server.SubjectsCollide(a.Subject, never) {
 				t.Errorf("%s is exported, and reaches %s", a.Subject, never)

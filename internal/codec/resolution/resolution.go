@@ -1,5 +1,5 @@
 // Package resolution reads and writes what a replica tells about objects that
-// are to be judged: the columns of coppice.v1.ResolveReply.
+// are to be evaluated: the columns of coppice.v1.ResolveReply.
 package resolution
 
 import (

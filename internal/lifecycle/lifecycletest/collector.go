@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Owners are the uids because of which something may be owed: those of the
+// Owners are the uids because of which something may be pending: those of the
 // live objects, and those that they say they are owned by. They are sorted.
 func (r *Realm) Owners() []uid.UID {
 	set := map[uid.UID]bool{}
@@ -38,7 +38,7 @@ type Job struct {
 	Do func() []lifecycle.Event
 }
 
-// Jobs are the steps that are owed because of one uid: processors' and
+// Jobs are the steps that are pending because of one uid: processors' and
 // finalizers' alike, each by itself, as the services do them in any order. Not
 // each has an effect.
 func (r *Realm) Jobs(u uid.UID) []Job {
@@ -53,13 +53,13 @@ func (r *Realm) Jobs(u uid.UID) []Job {
 			return events
 		}})
 	}
-	owed := lifecycle.OwedBy(r, u, r.nodes[u])
-	if owed.Judge && owed.JudgeAt <= r.Clock {
+	pending := lifecycle.PendingOf(r, u, r.nodes[u])
+	if pending.Evaluate && pending.EvaluateAt <= r.Clock {
 		for _, d := range r.DependentsOf(u) {
-			job("judge", d, r.judge)
+			job("evaluate", d, r.evaluate)
 		}
 	}
-	if owed.Orphan {
+	if pending.Orphan {
 		for _, d := range r.DependentsOf(u) {
 			job("orphan", d, func(n *lifecycle.Node) []lifecycle.Event {
 				if owner := r.nodes[u]; owner != nil {
@@ -69,11 +69,11 @@ func (r *Realm) Jobs(u uid.UID) []Job {
 			})
 		}
 	}
-	if owed.Evict {
+	if pending.Drain {
 		for _, d := range r.UIDs() {
-			job("evict", d, func(n *lifecycle.Node) []lifecycle.Event {
+			job("drain", d, func(n *lifecycle.Node) []lifecycle.Event {
 				if container := r.nodes[u]; container != nil {
-					return lifecycle.Evict(r.Context(), container, n)
+					return lifecycle.Drain(r.Context(), container, n)
 				}
 				return nil
 			})
@@ -90,9 +90,9 @@ func (r *Realm) Jobs(u uid.UID) []Job {
 	return jobs
 }
 
-// judge does what the collector does with a dependent.
-func (r *Realm) judge(n *lifecycle.Node) []lifecycle.Event {
-	switch lifecycle.Judge(r, n, r.Clock).Verdict {
+// evaluate does what the collector does with a dependent.
+func (r *Realm) evaluate(n *lifecycle.Node) []lifecycle.Event {
+	switch lifecycle.Evaluate(r, n, r.Clock).Decision {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
 		return lifecycle.Collect(r.Context(), n)
 	case lifecycle.StripReferences:
@@ -113,7 +113,7 @@ func (r *Realm) Finish(n *lifecycle.Node, finalizer string) []lifecycle.Event {
 	return lifecycle.Finish(r.Context(), n, finalizer, kept)
 }
 
-// Work does what is owed because of one uid, step by step in the order of Jobs,
+// Work does pending work because of one uid, step by step in the order of Jobs,
 // and returns the events, which it applies.
 func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 	var events []lifecycle.Event
@@ -123,7 +123,7 @@ func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 	return events
 }
 
-// Unblock breaks a circle of objects that wait for each other, if there is one.
+// Unblock breaks a cycle of objects that wait for each other, if there is one.
 func (r *Realm) Unblock() []lifecycle.Event {
 	var search func(path []*lifecycle.Node) []lifecycle.Event
 	search = func(path []*lifecycle.Node) []lifecycle.Event {
@@ -131,7 +131,7 @@ func (r *Realm) Unblock() []lifecycle.Event {
 		for _, o := range last.Owners {
 			owner := r.nodes[o.UID]
 			switch {
-			case owner == nil || !lifecycle.Holds(last, owner):
+			case owner == nil || !lifecycle.Blocks(last, owner):
 			case owner == path[0]:
 				events := lifecycle.Unblock(path)
 				r.Apply(events)
@@ -158,7 +158,7 @@ func (r *Realm) Unblock() []lifecycle.Event {
 // in that order, each once.
 type Order func(n int) []int
 
-// InOrder does jobs in the order in which they are owed: by the uid of the owner,
+// InOrder does jobs in the order in which they are pending: by the uid of the owner,
 // and of each owner's, processors' before finalizers'.
 func InOrder(n int) []int {
 	places := make([]int, n)
@@ -171,9 +171,9 @@ func InOrder(n int) []int {
 // Shuffled draws every order, from a seed.
 func Shuffled(seed uint64) Order { return rand.New(rand.NewPCG(seed, 1)).Perm }
 
-// Round does what is owed, each step once, in an order, and returns the events,
-// which it applies. What the steps make owed is left to the next round. If the
-// steps had no effect, a circle of objects that wait for each other is broken.
+// Round does pending work, each step once, in an order, and returns the events,
+// which it applies. What the steps make pending is left to the next round. If the
+// steps had no effect, a cycle of objects that wait for each other is broken.
 //
 // others are steps of other services, which are taken in the same order.
 func (r *Realm) Round(order Order, others ...Job) []lifecycle.Event {
@@ -191,7 +191,7 @@ func (r *Realm) Round(order Order, others ...Job) []lifecycle.Event {
 	return events
 }
 
-// Settle does what is owed until nothing is left that can be done now, and
+// Settle does pending work until nothing is left that can be done now, and
 // returns the events, which it applies. Processors and finalizers go in the
 // order that is given, independently of each other.
 func (r *Realm) Settle(order Order) []lifecycle.Event {

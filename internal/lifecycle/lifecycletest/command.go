@@ -34,7 +34,7 @@ const (
 	VerbStrip           = "strip"
 	VerbOrphan          = "orphan"
 	VerbFinish          = "finish"
-	VerbEvict           = "evict"
+	VerbDrain           = "drain"
 )
 
 // RandomEvents draws one command, decides it by the rules and returns its
@@ -102,7 +102,7 @@ func (r *Realm) drawCreate(t *rapid.T) Command {
 	return r.objects(VerbCreate, at, o, lifecycle.Create)
 }
 
-// drawOptions sets the realm's options, or has the defaults hold again.
+// drawOptions sets the realm settings, or has the defaults hold again.
 func (r *Realm) drawOptions(t *rapid.T) Command {
 	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Realm")}
 	spec := lifecycle.OptionsSpec{
@@ -158,7 +158,7 @@ func (r *Realm) drawRemoveFinalizer(t *rapid.T) Command {
 }
 
 // drawCollector draws what the collector might send about an object, whether
-// it is owed or not: the rules refuse what does not hold.
+// it is pending or not: the rules refuse what does not hold.
 func (r *Realm) drawCollector(t *rapid.T) Command {
 	n := r.drawNode(t)
 	if n == nil {
@@ -186,7 +186,7 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 		})
 	case 4:
 		if c := r.drawContainer(t); c != nil {
-			return act(VerbEvict, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Evict(ctx, c, n) })
+			return act(VerbDrain, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Drain(ctx, c, n) })
 		}
 	case 5:
 		if c := r.drawContainer(t); c != nil {

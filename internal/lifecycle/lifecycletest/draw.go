@@ -48,7 +48,7 @@ func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
 // drawContainer draws a namespace or a kind that is being deleted with what is
 // in it; nil if there is none.
 func (r *Realm) drawContainer(t *rapid.T) *lifecycle.Node {
-	containers := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return !r.nodes[u].Evicting() })
+	containers := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return !r.nodes[u].Draining() })
 	if len(containers) == 0 {
 		return nil
 	}

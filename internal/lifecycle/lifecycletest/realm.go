@@ -22,7 +22,7 @@ type Realm struct {
 	// Latecomers lets RandomCommand register a kind that references have
 	// named before.
 	Latecomers bool
-	// Restless lets RandomCommand change the realm's options.
+	// Restless lets RandomCommand change the realm settings.
 	Restless bool
 	// UUIDs makes the uids of objects UUIDs, as they are outside of tests.
 	UUIDs bool
@@ -92,7 +92,7 @@ func Registration(spec lifecycle.KindSpec) *coppicev1.Object {
 	}
 }
 
-// OptionsObject is the object that has the realm's options.
+// OptionsObject is the object that has the realm settings.
 func OptionsObject(spec lifecycle.OptionsSpec) *coppicev1.Object {
 	return &coppicev1.Object{
 		ApiVersion: lifecycle.APIVersion, Kind: "Realm",

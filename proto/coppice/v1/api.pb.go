@@ -2801,7 +2801,7 @@ func (x *StatusReply) GetPending() []*PendingWork {
 type PendingWork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The type of work: evaluate, unknown, orphan, finish, examine, finalize, terminate,
-	// blocked or drain, as in the metric coppice_graph_owed_rows.
+	// blocked or drain, as in the metric coppice_graph_pending_rows.
 	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
 	// The number of owners whose dependents are pending; for finalize and terminate, of
 	// objects whose finalizers or agent must act.

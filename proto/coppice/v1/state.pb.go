@@ -47,7 +47,7 @@ type Checkpoint struct {
 	// Not zero while a state is built from the beginning of the log without the objects that
 	// commits up to this sequence create and remove again. Until that commit, the state
 	// is not a fold of the log and must not be used.
-	Foreseen uint64 `protobuf:"varint,11,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
+	ElidedUntil uint64 `protobuf:"varint,11,opt,name=elided_until,json=elidedUntil,proto3" json:"elided_until,omitempty"`
 	// The largest time in the id of a command so far, Unix milliseconds.
 	NewestCommandId int64 `protobuf:"varint,12,opt,name=newest_command_id,json=newestCommandId,proto3" json:"newest_command_id,omitempty"`
 	// The number of the key of the next commit; see NewKey.
@@ -147,9 +147,9 @@ func (x *Checkpoint) GetIndexedRevision() uint64 {
 	return 0
 }
 
-func (x *Checkpoint) GetForeseen() uint64 {
+func (x *Checkpoint) GetElidedUntil() uint64 {
 	if x != nil {
-		return x.Foreseen
+		return x.ElidedUntil
 	}
 	return 0
 }
@@ -187,7 +187,7 @@ var File_coppice_v1_state_proto protoreflect.FileDescriptor
 const file_coppice_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/state.proto\x12\n" +
-	"coppice.v1\"\xa2\x03\n" +
+	"coppice.v1\"\xa9\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12%\n" +
@@ -197,8 +197,8 @@ const file_coppice_v1_state_proto_rawDesc = "" +
 	"\bchecksum\x18\x05 \x01(\x06R\bchecksum\x12\x14\n" +
 	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04time\x18\a \x01(\x03R\x04time\x12)\n" +
-	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12\x1a\n" +
-	"\bforeseen\x18\v \x01(\x04R\bforeseen\x12*\n" +
+	"\x10indexed_revision\x18\b \x01(\x04R\x0findexedRevision\x12!\n" +
+	"\felided_until\x18\v \x01(\x04R\velidedUntil\x12*\n" +
 	"\x11newest_command_id\x18\f \x01(\x03R\x0fnewestCommandId\x12\x10\n" +
 	"\x03key\x18\r \x01(\rR\x03key\x12'\n" +
 	"\x0fkey_fingerprint\x18\x0e \x01(\fR\x0ekeyFingerprint\x12\x1a\n" +

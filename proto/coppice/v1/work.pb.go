@@ -236,8 +236,8 @@ func (x *FinishChunk) GetUids() []byte {
 	return nil
 }
 
-// EvictChunk, on work.evict: objects in namespaces, or of kinds, that are being deleted.
-type EvictChunk struct {
+// DrainChunk, on work.drain: objects in namespaces, or of kinds, that are being deleted.
+type DrainChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The objects; the owner is the Namespace object or the registration.
 	Groups        []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
@@ -245,20 +245,20 @@ type EvictChunk struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EvictChunk) Reset() {
-	*x = EvictChunk{}
+func (x *DrainChunk) Reset() {
+	*x = DrainChunk{}
 	mi := &file_coppice_v1_work_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EvictChunk) String() string {
+func (x *DrainChunk) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EvictChunk) ProtoMessage() {}
+func (*DrainChunk) ProtoMessage() {}
 
-func (x *EvictChunk) ProtoReflect() protoreflect.Message {
+func (x *DrainChunk) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -270,12 +270,12 @@ func (x *EvictChunk) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EvictChunk.ProtoReflect.Descriptor instead.
-func (*EvictChunk) Descriptor() ([]byte, []int) {
+// Deprecated: Use DrainChunk.ProtoReflect.Descriptor instead.
+func (*DrainChunk) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *EvictChunk) GetGroups() []*DependentsOf {
+func (x *DrainChunk) GetGroups() []*DependentsOf {
 	if x != nil {
 		return x.Groups
 	}
@@ -958,8 +958,8 @@ func (x *FinishReply) GetRefused() []byte {
 	return nil
 }
 
-// EvictRequest, to internal.evict: as EvictChunk.
-type EvictRequest struct {
+// DrainRequest, to internal.drain: as DrainChunk.
+type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The objects; the owner is the Namespace object or the registration.
 	Groups []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
@@ -969,20 +969,20 @@ type EvictRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EvictRequest) Reset() {
-	*x = EvictRequest{}
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
 	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EvictRequest) String() string {
+func (x *DrainRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EvictRequest) ProtoMessage() {}
+func (*DrainRequest) ProtoMessage() {}
 
-func (x *EvictRequest) ProtoReflect() protoreflect.Message {
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -994,50 +994,50 @@ func (x *EvictRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EvictRequest.ProtoReflect.Descriptor instead.
-func (*EvictRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *EvictRequest) GetGroups() []*DependentsOf {
+func (x *DrainRequest) GetGroups() []*DependentsOf {
 	if x != nil {
 		return x.Groups
 	}
 	return nil
 }
 
-func (x *EvictRequest) GetProtocol() uint32 {
+func (x *DrainRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
 	}
 	return 0
 }
 
-// EvictReply is the reply to internal.evict.
-type EvictReply struct {
+// DrainReply is the reply to internal.drain.
+type DrainReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The revision of the commit.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The number of objects that were deleted.
-	Evicted       uint32 `protobuf:"varint,2,opt,name=evicted,proto3" json:"evicted,omitempty"`
+	Drained       uint32 `protobuf:"varint,2,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EvictReply) Reset() {
-	*x = EvictReply{}
+func (x *DrainReply) Reset() {
+	*x = DrainReply{}
 	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EvictReply) String() string {
+func (x *DrainReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EvictReply) ProtoMessage() {}
+func (*DrainReply) ProtoMessage() {}
 
-func (x *EvictReply) ProtoReflect() protoreflect.Message {
+func (x *DrainReply) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1049,21 +1049,21 @@ func (x *EvictReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EvictReply.ProtoReflect.Descriptor instead.
-func (*EvictReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
+func (*DrainReply) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *EvictReply) GetRevision() uint64 {
+func (x *DrainReply) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
 	}
 	return 0
 }
 
-func (x *EvictReply) GetEvicted() uint32 {
+func (x *DrainReply) GetDrained() uint32 {
 	if x != nil {
-		return x.Evicted
+		return x.Drained
 	}
 	return 0
 }
@@ -1253,8 +1253,8 @@ func (x *WalkReply) GetCursor() []byte {
 	return nil
 }
 
-// RedriveRequest, to internal.redrive: publish pending work again.
-type RedriveRequest struct {
+// RepublishRequest, to internal.republish: publish pending work again.
+type RepublishRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only work that has been pending for this time and was not published in it.
 	MinAgeMilliseconds uint32 `protobuf:"varint,1,opt,name=min_age_milliseconds,json=minAgeMilliseconds,proto3" json:"min_age_milliseconds,omitempty"`
@@ -1264,20 +1264,20 @@ type RedriveRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RedriveRequest) Reset() {
-	*x = RedriveRequest{}
+func (x *RepublishRequest) Reset() {
+	*x = RepublishRequest{}
 	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RedriveRequest) String() string {
+func (x *RepublishRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RedriveRequest) ProtoMessage() {}
+func (*RepublishRequest) ProtoMessage() {}
 
-func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
+func (x *RepublishRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1289,50 +1289,50 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
-func (*RedriveRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use RepublishRequest.ProtoReflect.Descriptor instead.
+func (*RepublishRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *RedriveRequest) GetMinAgeMilliseconds() uint32 {
+func (x *RepublishRequest) GetMinAgeMilliseconds() uint32 {
 	if x != nil {
 		return x.MinAgeMilliseconds
 	}
 	return 0
 }
 
-func (x *RedriveRequest) GetProtocol() uint32 {
+func (x *RepublishRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
 	}
 	return 0
 }
 
-// RedriveReply is the reply to internal.redrive.
-type RedriveReply struct {
+// RepublishReply is the reply to internal.republish.
+type RepublishReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The revision of the state.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The pending work by type.
-	Owed          []*OwedCount `protobuf:"bytes,2,rep,name=owed,proto3" json:"owed,omitempty"`
+	Pending       []*PendingCount `protobuf:"bytes,2,rep,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RedriveReply) Reset() {
-	*x = RedriveReply{}
+func (x *RepublishReply) Reset() {
+	*x = RepublishReply{}
 	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RedriveReply) String() string {
+func (x *RepublishReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RedriveReply) ProtoMessage() {}
+func (*RepublishReply) ProtoMessage() {}
 
-func (x *RedriveReply) ProtoReflect() protoreflect.Message {
+func (x *RepublishReply) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1344,27 +1344,27 @@ func (x *RedriveReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RedriveReply.ProtoReflect.Descriptor instead.
-func (*RedriveReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use RepublishReply.ProtoReflect.Descriptor instead.
+func (*RepublishReply) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *RedriveReply) GetRevision() uint64 {
+func (x *RepublishReply) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
 	}
 	return 0
 }
 
-func (x *RedriveReply) GetOwed() []*OwedCount {
+func (x *RepublishReply) GetPending() []*PendingCount {
 	if x != nil {
-		return x.Owed
+		return x.Pending
 	}
 	return nil
 }
 
-// OwedCount counts the pending work of one type.
-type OwedCount struct {
+// PendingCount counts the pending work of one type.
+type PendingCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The type, as in PendingWork.
 	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
@@ -1376,20 +1376,20 @@ type OwedCount struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *OwedCount) Reset() {
-	*x = OwedCount{}
+func (x *PendingCount) Reset() {
+	*x = PendingCount{}
 	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *OwedCount) String() string {
+func (x *PendingCount) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*OwedCount) ProtoMessage() {}
+func (*PendingCount) ProtoMessage() {}
 
-func (x *OwedCount) ProtoReflect() protoreflect.Message {
+func (x *PendingCount) ProtoReflect() protoreflect.Message {
 	mi := &file_coppice_v1_work_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1401,26 +1401,26 @@ func (x *OwedCount) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use OwedCount.ProtoReflect.Descriptor instead.
-func (*OwedCount) Descriptor() ([]byte, []int) {
+// Deprecated: Use PendingCount.ProtoReflect.Descriptor instead.
+func (*PendingCount) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *OwedCount) GetSort() string {
+func (x *PendingCount) GetSort() string {
 	if x != nil {
 		return x.Sort
 	}
 	return ""
 }
 
-func (x *OwedCount) GetRows() uint64 {
+func (x *PendingCount) GetRows() uint64 {
 	if x != nil {
 		return x.Rows
 	}
 	return 0
 }
 
-func (x *OwedCount) GetOldest() int64 {
+func (x *PendingCount) GetOldest() int64 {
 	if x != nil {
 		return x.Oldest
 	}
@@ -1843,7 +1843,7 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\tfinalizer\x18\x01 \x01(\tR\tfinalizer\x12\x12\n" +
 	"\x04uids\x18\x02 \x01(\fR\x04uids\">\n" +
 	"\n" +
-	"EvictChunk\x120\n" +
+	"DrainChunk\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"\xae\x01\n" +
 	"\fFinalizeCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
@@ -1888,13 +1888,13 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\rR\bfinished\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\fR\arefused\"\\\n" +
-	"\fEvictRequest\x120\n" +
+	"\fDrainRequest\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"B\n" +
 	"\n" +
-	"EvictReply\x12\x1a\n" +
+	"DrainReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
-	"\aevicted\x18\x02 \x01(\rR\aevicted\"H\n" +
+	"\adrained\x18\x02 \x01(\rR\adrained\"H\n" +
 	"\fUnblockReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tunblocked\x18\x02 \x01(\rR\tunblocked\"s\n" +
@@ -1905,14 +1905,14 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"W\n" +
 	"\tWalkReply\x122\n" +
 	"\aobjects\x18\x01 \x01(\v2\x18.coppice.v1.ResolveReplyR\aobjects\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"^\n" +
-	"\x0eRedriveRequest\x120\n" +
+	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"`\n" +
+	"\x10RepublishRequest\x120\n" +
 	"\x14min_age_milliseconds\x18\x01 \x01(\rR\x12minAgeMilliseconds\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"U\n" +
-	"\fRedriveReply\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\x12)\n" +
-	"\x04owed\x18\x02 \x03(\v2\x15.coppice.v1.OwedCountR\x04owed\"K\n" +
-	"\tOwedCount\x12\x12\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"`\n" +
+	"\x0eRepublishReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x122\n" +
+	"\apending\x18\x02 \x03(\v2\x18.coppice.v1.PendingCountR\apending\"N\n" +
+	"\fPendingCount\x12\x12\n" +
 	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
 	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"+\n" +
@@ -1961,46 +1961,46 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 
 var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_coppice_v1_work_proto_goTypes = []any{
-	(*DirtyChunk)(nil),     // 0: coppice.v1.DirtyChunk
-	(*OrphanChunk)(nil),    // 1: coppice.v1.OrphanChunk
-	(*DependentsOf)(nil),   // 2: coppice.v1.DependentsOf
-	(*FinishChunk)(nil),    // 3: coppice.v1.FinishChunk
-	(*EvictChunk)(nil),     // 4: coppice.v1.EvictChunk
-	(*FinalizeCall)(nil),   // 5: coppice.v1.FinalizeCall
-	(*TerminateCall)(nil),  // 6: coppice.v1.TerminateCall
-	(*ResolveRequest)(nil), // 7: coppice.v1.ResolveRequest
-	(*ResolveReply)(nil),   // 8: coppice.v1.ResolveReply
-	(*ProposeRequest)(nil), // 9: coppice.v1.ProposeRequest
-	(*ProposeReply)(nil),   // 10: coppice.v1.ProposeReply
-	(*OrphanRequest)(nil),  // 11: coppice.v1.OrphanRequest
-	(*OrphanReply)(nil),    // 12: coppice.v1.OrphanReply
-	(*FinishRequest)(nil),  // 13: coppice.v1.FinishRequest
-	(*FinishReply)(nil),    // 14: coppice.v1.FinishReply
-	(*EvictRequest)(nil),   // 15: coppice.v1.EvictRequest
-	(*EvictReply)(nil),     // 16: coppice.v1.EvictReply
-	(*UnblockReply)(nil),   // 17: coppice.v1.UnblockReply
-	(*WalkRequest)(nil),    // 18: coppice.v1.WalkRequest
-	(*WalkReply)(nil),      // 19: coppice.v1.WalkReply
-	(*RedriveRequest)(nil), // 20: coppice.v1.RedriveRequest
-	(*RedriveReply)(nil),   // 21: coppice.v1.RedriveReply
-	(*OwedCount)(nil),      // 22: coppice.v1.OwedCount
-	(*CyclesRequest)(nil),  // 23: coppice.v1.CyclesRequest
-	(*CyclesReply)(nil),    // 24: coppice.v1.CyclesReply
-	(*VerifyReply)(nil),    // 25: coppice.v1.VerifyReply
-	(*Warning)(nil),        // 26: coppice.v1.Warning
-	(*Parked)(nil),         // 27: coppice.v1.Parked
-	(*Object)(nil),         // 28: coppice.v1.Object
+	(*DirtyChunk)(nil),       // 0: coppice.v1.DirtyChunk
+	(*OrphanChunk)(nil),      // 1: coppice.v1.OrphanChunk
+	(*DependentsOf)(nil),     // 2: coppice.v1.DependentsOf
+	(*FinishChunk)(nil),      // 3: coppice.v1.FinishChunk
+	(*DrainChunk)(nil),       // 4: coppice.v1.DrainChunk
+	(*FinalizeCall)(nil),     // 5: coppice.v1.FinalizeCall
+	(*TerminateCall)(nil),    // 6: coppice.v1.TerminateCall
+	(*ResolveRequest)(nil),   // 7: coppice.v1.ResolveRequest
+	(*ResolveReply)(nil),     // 8: coppice.v1.ResolveReply
+	(*ProposeRequest)(nil),   // 9: coppice.v1.ProposeRequest
+	(*ProposeReply)(nil),     // 10: coppice.v1.ProposeReply
+	(*OrphanRequest)(nil),    // 11: coppice.v1.OrphanRequest
+	(*OrphanReply)(nil),      // 12: coppice.v1.OrphanReply
+	(*FinishRequest)(nil),    // 13: coppice.v1.FinishRequest
+	(*FinishReply)(nil),      // 14: coppice.v1.FinishReply
+	(*DrainRequest)(nil),     // 15: coppice.v1.DrainRequest
+	(*DrainReply)(nil),       // 16: coppice.v1.DrainReply
+	(*UnblockReply)(nil),     // 17: coppice.v1.UnblockReply
+	(*WalkRequest)(nil),      // 18: coppice.v1.WalkRequest
+	(*WalkReply)(nil),        // 19: coppice.v1.WalkReply
+	(*RepublishRequest)(nil), // 20: coppice.v1.RepublishRequest
+	(*RepublishReply)(nil),   // 21: coppice.v1.RepublishReply
+	(*PendingCount)(nil),     // 22: coppice.v1.PendingCount
+	(*CyclesRequest)(nil),    // 23: coppice.v1.CyclesRequest
+	(*CyclesReply)(nil),      // 24: coppice.v1.CyclesReply
+	(*VerifyReply)(nil),      // 25: coppice.v1.VerifyReply
+	(*Warning)(nil),          // 26: coppice.v1.Warning
+	(*Parked)(nil),           // 27: coppice.v1.Parked
+	(*Object)(nil),           // 28: coppice.v1.Object
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
-	2,  // 2: coppice.v1.EvictChunk.groups:type_name -> coppice.v1.DependentsOf
+	2,  // 2: coppice.v1.DrainChunk.groups:type_name -> coppice.v1.DependentsOf
 	28, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
 	28, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
 	2,  // 5: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
-	2,  // 6: coppice.v1.EvictRequest.groups:type_name -> coppice.v1.DependentsOf
+	2,  // 6: coppice.v1.DrainRequest.groups:type_name -> coppice.v1.DependentsOf
 	8,  // 7: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
-	22, // 8: coppice.v1.RedriveReply.owed:type_name -> coppice.v1.OwedCount
+	22, // 8: coppice.v1.RepublishReply.pending:type_name -> coppice.v1.PendingCount
 	9,  // [9:9] is the sub-list for method output_type
 	9,  // [9:9] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name

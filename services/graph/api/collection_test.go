@@ -51,7 +51,7 @@ func (w waiter) Done() <-chan struct{} {
 }
 
 // Between the look at a collection and its deletion one of its objects goes,
-// and another is made anew under its name.
+// and another is created again under its name.
 func TestCollectionChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -133,7 +133,7 @@ func TestCollectionChangesMeanwhile(t *testing.T) {
 			t.Errorf("result %d is %v", i, r)
 		}
 	}
-	// A6.7, X13: one that was made anew under its name stays.
+	// A6.7, X13: one that was created again under its name stays.
 	created := testkit.Receive(t, ctx, "the reply", changed).GetResults()[1].GetObject().GetMetadata().GetUid()
 	snap := st.Snapshot()
 	defer snap.Close()

@@ -49,7 +49,7 @@ func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifec
 	var due []uid.UID
 	for _, u := range uids {
 		n := snap.Node(u)
-		if examine := lifecycle.OwedBy(snap, u, n).Examine; examine > 0 && examine <= uint64(room) {
+		if examine := lifecycle.PendingOf(snap, u, n).Examine; examine > 0 && examine <= uint64(room) {
 			due, room = append(due, u), room-int(examine)
 		}
 	}

@@ -43,7 +43,7 @@ const (
 func pendingOf(name string) int {
 	switch name {
 	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbPatch, bus.VerbImport,
-		"internal-" + bus.OpPropose, "internal-" + bus.OpOrphan, "internal-" + bus.OpFinish, "internal-" + bus.OpEvict:
+		"internal-" + bus.OpPropose, "internal-" + bus.OpOrphan, "internal-" + bus.OpFinish, "internal-" + bus.OpDrain:
 		return pendingBytes
 	}
 	return pendingSmallBytes

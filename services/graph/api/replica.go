@@ -30,7 +30,7 @@ type replicaServer struct {
 	logReading                 chan struct{} // one place for each chunk that is read
 }
 
-// Replica is what the replicas' service needs beside.
+// Replica is what the replicas' service needs in addition to.
 type Replica struct {
 	// Reached waits until the state has reached a revision.
 	Reached func(ctx context.Context, revision uint64) error
@@ -124,7 +124,7 @@ func (s *replicaServer) readAtLeast(
 	})
 }
 
-// now is the time at which a snapshot is judged: not before its own.
+// now is the time at which a snapshot is evaluated: not before its own.
 func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
 	return max(lifecycle.TimeOf(s.r.Now()), snap.Time())
 }

@@ -43,12 +43,12 @@ type Config struct {
 	PlanTime  time.Duration
 }
 
-// Writer is what the writer's service needs beside.
+// Writer is what the writer's service needs in addition to.
 type Writer struct {
 	*writer.Writer
 	Lease writer.Lease
-	// Redrive publishes again what is owed.
-	Redrive func(context.Context, *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error)
+	// Republish publishes pending work again.
+	Republish func(context.Context, *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error)
 	// Status counts pending work.
 	Status func(context.Context) (*coppicev1.StatusReply, error)
 	// Answered gets the replies to internal operations, for metrics.
@@ -115,7 +115,7 @@ func (s *server) Stop() error {
 	return err
 }
 
-// start lets something run beside that Stop waits for. It reports false if the
+// start lets something run alongside that Stop waits for. It reports false if the
 // service has stopped: then the state may be closed.
 func (s *server) start(do func()) bool {
 	s.mu.Lock()

@@ -81,7 +81,7 @@ func (s *writerServer) endpoints() error {
 		{bus.OpPropose, bus.RoleProcessor, propose},
 		{bus.OpOrphan, bus.RoleFinalizers, orphan},
 		{bus.OpFinish, bus.RoleFinalizers, s.finish},
-		{bus.OpEvict, bus.RoleFinalizers, evict},
+		{bus.OpDrain, bus.RoleFinalizers, drain},
 	} {
 		err := s.add(s.operation(e.op, e.actor), func(q *request) {
 			work, err := e.work(q)
@@ -106,7 +106,7 @@ func (s *writerServer) endpoints() error {
 	if err := s.add(s.operation(bus.OpCycles, bus.RoleScanner), s.unreachable); err != nil {
 		return err
 	}
-	return s.add(s.operation(bus.OpRedrive, bus.RoleScanner), s.redrive)
+	return s.add(s.operation(bus.OpRepublish, bus.RoleScanner), s.republish)
 }
 
 // submit hands a command to the writer.
@@ -291,12 +291,12 @@ func orphan(q *request) (writer.Work, *lifecycle.Error) {
 	return work(command.NewOrphan(&r))
 }
 
-func evict(q *request) (writer.Work, *lifecycle.Error) {
-	var r coppicev1.EvictRequest
+func drain(q *request) (writer.Work, *lifecycle.Error) {
+	var r coppicev1.DrainRequest
 	if err := q.read(&r); err != nil {
 		return nil, err
 	}
-	return work(command.NewEvict(&r))
+	return work(command.NewDrain(&r))
 }
 
 // work makes a Work of a command that was read, or of the failure to read it.
@@ -307,16 +307,16 @@ func work[W writer.Work](w W, err *lifecycle.Error) (writer.Work, *lifecycle.Err
 	return w, nil
 }
 
-func (s *writerServer) redrive(q *request) {
-	var r coppicev1.RedriveRequest
+func (s *writerServer) republish(q *request) {
+	var r coppicev1.RepublishRequest
 	if err := q.read(&r); err != nil {
 		q.answer(nil, err)
 		return
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		reply, err := s.w.Redrive(ctx, &r)
+		reply, err := s.w.Republish(ctx, &r)
 		if err != nil {
-			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "redrive: " + err.Error()}
+			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "republish: " + err.Error()}
 		}
 		return reply, nil
 	})

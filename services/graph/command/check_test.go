@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 			return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}})
 		})
 	}
-	// The first is held up until the others have queued: they come to be decided
+	// The first is blocked until the others have queued: they come to be decided
 	// together.
 	entered, release := make(chan struct{}), make(chan struct{})
 	first := create("first")

@@ -46,7 +46,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 }
 
 // Told implements writer.Work: there is no id to repeat it by.
-func (*batch) Told() bool { return true }
+func (*batch) ReplyInLog() bool { return true }
 
 // Propose is a processor's proposal.
 type Propose struct {

@@ -191,7 +191,7 @@ func TestOrphan(t *testing.T) {
 
 // Objects are deleted with the namespace or the kind that they are named with,
 // if they are in it and it is being deleted.
-func TestEvict(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	web, pod := b.create("deployments.apps", "web"), b.create("pods", "pod")
@@ -203,12 +203,12 @@ func TestEvict(t *testing.T) {
 		},
 	}
 	kind := must[*coppicev1.ObjectsReply](b, &withdraw, nil).GetResults()[0].GetObject()
-	request := &coppicev1.EvictRequest{Groups: []*coppicev1.DependentsOf{
+	request := &coppicev1.DrainRequest{Groups: []*coppicev1.DependentsOf{
 		{Owner: pack(kind), Dependents: pack(web, pod, pod)}, {Owner: pack(web), Dependents: pack(web, pod)}, {Owner: pack(pod), Dependents: pack(web)},
 	}}
-	w, err := command.NewEvict(request)
-	reply := must[*coppicev1.EvictReply](b, w, err)
-	if reply.GetEvicted() != 1 || reply.GetRevision() != b.s.Checkpoint().GetRevision() {
+	w, err := command.NewDrain(request)
+	reply := must[*coppicev1.DrainReply](b, w, err)
+	if reply.GetDrained() != 1 || reply.GetRevision() != b.s.Checkpoint().GetRevision() {
 		t.Errorf("the reply is %v, and the realm is at %d", reply, b.s.Checkpoint().GetRevision())
 	}
 	if b.node(web) == nil || b.node(pod) != nil {
@@ -263,7 +263,7 @@ func TestMalformed(t *testing.T) {
 			return err
 		},
 		"groups[0].dependents": func() *lifecycle.Error {
-			_, err := command.NewEvict(&coppicev1.EvictRequest{Groups: []*coppicev1.DependentsOf{{Owner: []byte(uid.MustParse("a")), Dependents: bad}}})
+			_, err := command.NewDrain(&coppicev1.DrainRequest{Groups: []*coppicev1.DependentsOf{{Owner: []byte(uid.MustParse("a")), Dependents: bad}}})
 			return err
 		},
 	} {

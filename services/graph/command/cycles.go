@@ -36,7 +36,7 @@ func (u *Unblock) Reply(d *writer.Decision) proto.Message {
 }
 
 // Told implements writer.Work: there is no id to repeat it by.
-func (*Unblock) Told() bool { return true }
+func (*Unblock) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.
 func (*Unblock) NewReply() proto.Message { return &coppicev1.UnblockReply{} }
@@ -68,7 +68,7 @@ func (c *CollectCycle) Reply(d *writer.Decision) proto.Message {
 }
 
 // Told implements writer.Work: there is no id to repeat it by.
-func (*CollectCycle) Told() bool { return true }
+func (*CollectCycle) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.
 func (*CollectCycle) NewReply() proto.Message { return &coppicev1.CyclesReply{} }

@@ -42,12 +42,12 @@ type Objects struct {
 	Session string
 	Close   bool
 
-	results  []*coppicev1.Result
-	size     int  // of the results, in bytes
-	recorded int  // how many results, the first, the log has
-	logged   int  // their size, in bytes
-	told     bool // the others, by the events
-	applied  bool // events, in this commit
+	results    []*coppicev1.Result
+	size       int  // of the results, in bytes
+	recorded   int  // how many results, the first, the log has
+	logged     int  // their size, in bytes
+	replyInLog bool // the others, by the events
+	applied    bool // events, in this commit
 }
 
 var (
@@ -80,7 +80,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		d.Savepoint()
 	}
 	if len(o.results) == o.recorded {
-		o.told = !o.DryRun
+		o.replyInLog = !o.DryRun
 	}
 	o.applied = false
 	// Results that no part has recorded are kept with the next.
@@ -122,12 +122,12 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 				return false, nil
 			}
 			o.add(r, size)
-			o.told = false
+			o.replyInLog = false
 			continue
 		}
-		told := tells(out)
+		replyInLog := inLog(out)
 		kept := 0
-		if o.Count > 1 || !told {
+		if o.Count > 1 || !replyInLog {
 			kept = o.resultSize(out)
 		}
 		if o.Count > 1 {
@@ -147,7 +147,7 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		result := o.result(out, change)
 		r, size := o.fit(d, result)
 		o.add(r, size)
-		o.told = o.told && told && r == result
+		o.replyInLog = o.replyInLog && replyInLog && r == result
 	}
 	return true, nil
 }
@@ -210,7 +210,7 @@ const uuidLength = 36
 const smallestResult = 128
 
 // largest is how large the reply to a batch may become. It has to fit into one
-// commit, beside its last object, and into one message.
+// commit, alongside its last object, and into one message.
 func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
 
 // room is how large the next result may become.
@@ -247,8 +247,8 @@ func (o *Objects) add(r *coppicev1.Result, size int) {
 // sizeOf is the size of a result in its reply.
 func sizeOf(r *coppicev1.Result) int { return objectcodec.ResultSize(r) + 6 }
 
-// tells reports whether the log tells the outcome of a command for one object.
-func tells(out *lifecycle.Outcome) bool {
+// inLog reports whether the log tells the outcome of a command for one object.
+func inLog(out *lifecycle.Outcome) bool {
 	if len(out.Events) != 1 || len(out.Warnings) > 0 {
 		return false
 	}
@@ -325,7 +325,7 @@ func (o *Objects) Resume(reply proto.Message) *lifecycle.Error {
 }
 
 // Told implements writer.Work.
-func (o *Objects) Told() bool { return o.told }
+func (o *Objects) ReplyInLog() bool { return o.replyInLog }
 
 // Brief implements writer.ObjectsWork.
 func (o *Objects) Brief() bool { return o.Count > 1 && !o.Whole }

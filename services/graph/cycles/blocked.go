@@ -91,8 +91,8 @@ func (b *Blocked) keep(some []uid.UID, revision uint64, all bool, blocked []*lif
 
 func blockedRows(snap *state.Snapshot) []uid.UID {
 	var blocked []uid.UID
-	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
-		if row.Held {
+	snap.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
+		if row.Blocked {
 			blocked = append(blocked, u)
 		}
 		return true

@@ -30,9 +30,9 @@ const (
 	attemptTimeout = 2 * time.Second
 	firstPause     = 5 * time.Millisecond
 	longestPause   = 500 * time.Millisecond
-	// patience is how long the end of the stream may be before a position that is known
+	// maxLag is how long the end of the stream may be before a position that is known
 	// to be in it: a NATS server that has become the stream's leader has to catch up.
-	patience = 30 * time.Second
+	maxLag = 30 * time.Second
 )
 
 // Append appends a commit behind the expected position of the stream. On success the
@@ -113,7 +113,7 @@ func (a *appending) settle(ctx context.Context, err error) error {
 			if behind.IsZero() {
 				behind = time.Now()
 			}
-			if err := l.lost(ctx, a.expected, time.Since(behind) > l.patience); err != nil {
+			if err := l.lost(ctx, a.expected, time.Since(behind) > l.maxLag); err != nil {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
 			}
 		}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
 
-// bench has a log that is written through a proxy, and one beside it.
+// bench has a log that is written through a proxy, and one alongside it.
 type bench struct {
 	t      *testing.T
 	ctx    context.Context
@@ -343,7 +343,7 @@ func TestLogBehindExpectation(t *testing.T) {
 func TestLogBackwards(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.log.SetPatience(time.Millisecond)
+	b.log.SetMaxLag(time.Millisecond)
 	err := appendTo(b.ctx, b.log, 2, 3)
 	var broken *eventlog.BrokenError
 	if !errors.As(err, &broken) || broken.Sequence != 2 {
@@ -352,7 +352,7 @@ func TestLogBackwards(t *testing.T) {
 	b.has()
 }
 
-// A stream that was deleted, or made anew, is another log: nothing is appended
+// A stream that was deleted, or created again, is another log: nothing is appended
 // to it, and nobody waits for ever.
 func TestStreamGone(t *testing.T) {
 	t.Parallel()

@@ -137,7 +137,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got\n%q\nwant\n%q", got, want)
 		}
-		outlined(t, enc)
+		summarized(t, enc)
 		filtered(t, enc)
 		var p coppicev1.Commit
 		if err := proto.Unmarshal(enc, &p); err != nil {
@@ -168,15 +168,15 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 	})
 }
 
-// outlined holds what Removals and References say of a commit against Each.
-func outlined(t *rapid.T, commit []byte) {
+// summarized holds what Removals and References say of a commit against Each.
+func summarized(t *rapid.T, commit []byte) {
 	c, err := eventlog.Decode(commit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var removed, wantRemoved []uid.UID
 	var referred, wantReferred []string
-	outline := func(e *lifecycle.Event) string {
+	commitSummary := func(e *lifecycle.Event) string {
 		return said(0, &lifecycle.Event{
 			Type: e.Type, UID: e.UID, Object: lifecycle.Object{Node: e.Object.Node}, References: e.References,
 		}, nil)
@@ -186,7 +186,7 @@ func outlined(t *rapid.T, commit []byte) {
 		case lifecycle.ObjectDeleted:
 			wantRemoved = append(wantRemoved, e.UID)
 		case lifecycle.ObjectCreated, lifecycle.ObjectUpdated, lifecycle.OwnerReferencesRemoved:
-			wantReferred = append(wantReferred, outline(e.Event))
+			wantReferred = append(wantReferred, commitSummary(e.Event))
 		}
 		return nil
 	}); err != nil {
@@ -195,7 +195,7 @@ func outlined(t *rapid.T, commit []byte) {
 	if err := eventlog.Removals(commit, func(u uid.UID) { removed = append(removed, u) }); err != nil || !slices.Equal(removed, wantRemoved) {
 		t.Fatalf("removals %v, %v, want %v", removed, err, wantRemoved)
 	}
-	if err := eventlog.References(commit, func(e *lifecycle.Event) { referred = append(referred, outline(e)) }); err != nil || !slices.Equal(referred, wantReferred) {
+	if err := eventlog.References(commit, func(e *lifecycle.Event) { referred = append(referred, commitSummary(e)) }); err != nil || !slices.Equal(referred, wantReferred) {
 		t.Fatalf("references %q, %v, want %q", referred, err, wantReferred)
 	}
 }

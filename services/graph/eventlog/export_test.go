@@ -2,5 +2,5 @@ package eventlog
 
 import "time"
 
-// SetPatience says how long a log may be behind.
-func (l *Log) SetPatience(d time.Duration) { l.patience = d }
+// SetMaxLag says how long a log may be behind.
+func (l *Log) SetMaxLag(d time.Duration) { l.maxLag = d }

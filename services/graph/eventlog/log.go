@@ -23,9 +23,9 @@ type Log struct {
 	realm  string
 	keys   *Keys
 	// created is when the stream was created, Unix nanoseconds.
-	created  int64
-	patience time.Duration
-	logger   *slog.Logger
+	created int64
+	maxLag  time.Duration
+	logger  *slog.Logger
 
 	pending pending
 
@@ -51,7 +51,7 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 			return nil, fmt.Errorf("log of realm %s: stream %s: %w", realm, bus.LogStream(realm), err)
 		}
 		return &Log{
-			js: js, stream: stream, realm: realm, keys: keys, created: stream.CachedInfo().Created.UnixNano(), patience: patience,
+			js: js, stream: stream, realm: realm, keys: keys, created: stream.CachedInfo().Created.UnixNano(), maxLag: maxLag,
 			logger: slog.New(slog.DiscardHandler),
 		}, nil
 	}
@@ -61,14 +61,14 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 // reason. It must be called before Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
-// Patience returns how long the end of the log may be before a message that is known to be
+// MaxLag returns how long the end of the log may be before a message that is known to be
 // in it. A server that has become the leader of a replicated stream has to catch up; Append
 // waits as long. It is zero for a stream on one server.
-func (l *Log) Patience() time.Duration {
+func (l *Log) MaxLag() time.Duration {
 	if l.stream.CachedInfo().Config.Replicas <= 1 {
 		return 0
 	}
-	return l.patience
+	return l.maxLag
 }
 
 // Realm returns the name of the realm.

@@ -39,7 +39,7 @@ func acquire(t *testing.T, js jetstream.JetStream, c lease.Config) *lease.Lease 
 	return l
 }
 
-// acquiring acquires beside, and tells when it has.
+// acquiring acquires alongside, and tells when it has.
 func acquiring(t *testing.T, js jetstream.JetStream, c lease.Config) <-chan *lease.Lease {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testkit.Context(t))

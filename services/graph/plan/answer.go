@@ -17,18 +17,18 @@ func (r *run) answer() (anybody bool) {
 		if n == nil || !n.Terminating() {
 			continue
 		}
-		before := len(o.Holders)
+		before := len(o.Blockers)
 		anybody = r.endImport(n) || anybody
 		r.acknowledge(o, n)
 		r.confirm(o, n)
 		for _, f := range n.Finalizers {
 			if !lifecycle.IsBuiltinFinalizer(f) {
-				o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_FINALIZER, Name: f})
+				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_FINALIZER, Name: f})
 				out, err := lifecycle.RemoveFinalizer(r.rules, r.key(n), f, nil)
 				r.outcome(out, err, o.Node.UID)
 			}
 		}
-		anybody = anybody || len(o.Holders) > before
+		anybody = anybody || len(o.Blockers) > before
 	}
 	return anybody
 }
@@ -54,7 +54,7 @@ func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
 	if n.Acknowledged() {
 		return
 	}
-	o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_GENERATION})
+	o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_GENERATION})
 	seen := *n
 	seen.ObservedGeneration = n.AwaitedGeneration
 	r.apply([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: n.UID, Object: lifecycle.Object{Node: &seen}}}, n.UID)
@@ -65,7 +65,7 @@ func (r *run) confirm(o *Object, n *lifecycle.Node) {
 	if !n.Ending() {
 		return
 	}
-	o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_AGENT})
+	o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_AGENT})
 	none := int64(0)
 	out, err := lifecycle.Delete(r.rules, r.key(n), "", &coppicev1.DeleteOptions{GracePeriodSeconds: &none})
 	r.outcome(out, err, n.UID)

@@ -64,8 +64,8 @@ func (o *Object) key() string {
 
 var outcomes = map[Outcome]string{
 	Removed:      "would be removed",
-	RemovedLater: "would be removed once holders have done their part",
-	Held:         "would be held",
+	RemovedLater: "would be removed once blockers have done their part",
+	Blocked:      "would be blocked",
 	Orphaned:     "would be orphaned",
 	Stripped:     "would lose references",
 	Kept:         "would be kept",

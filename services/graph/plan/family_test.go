@@ -95,7 +95,7 @@ func (f family) said(p *plan.Plan, realm *lifecycletest.Realm, uids []string) (l
 		switch o.Outcome {
 		case plan.Removed, plan.RemovedLater:
 			left[o.Node.Name] = ""
-		case plan.Held:
+		case plan.Blocked:
 			left[o.Node.Name] = "terminating"
 		default:
 			n := *o.Node

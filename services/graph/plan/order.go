@@ -43,7 +43,7 @@ func (r *run) markOrder() {
 		case changing < 2:
 		case ambiguous:
 			mark(o)
-		case o.Outcome == Held:
+		case o.Outcome == Blocked:
 			waitFor(o) // of which it may have been stripped before it was marked
 		}
 	}

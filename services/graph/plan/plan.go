@@ -33,7 +33,7 @@ type Outcome = coppicev1.PlanOutcome
 const (
 	Removed      = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED
 	RemovedLater = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER
-	Held         = coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED
+	Blocked      = coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED
 	Orphaned     = coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED
 	Stripped     = coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED
 	Kept         = coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT
@@ -52,18 +52,18 @@ type Object struct {
 	// Lost are the references that it loses, if it stays.
 	Lost []lifecycle.OwnerReference
 	// Holders have to do something before it goes, or are why it stays.
-	Holders []Holder
+	Blockers []Blocker
 	// DependsOnOrder: the outcome is that of one order of work, and can be another.
 	DependsOnOrder bool
 
 	orphaned bool // one of Lost was
 	orphans  bool // it was to orphan its dependents
 	joined   bool // those were looked for that it waits for and that go already
-	evicted  bool // what is in it was deleted
+	drained  bool // what is in it was deleted
 }
 
 // Holder is who has to do something before an object goes, or why it stays.
-type Holder struct {
+type Blocker struct {
 	Type coppicev1.PlanBlocker_Type
 	Name string
 	// Owner is the uid of an unknown owner, and Until when it counts as absent.
@@ -140,7 +140,7 @@ func (r *run) conclude(o *Object) {
 	case n == nil:
 		o.Outcome = RemovedLater
 	case n.Terminating():
-		o.Outcome = Held
+		o.Outcome = Blocked
 		o.waits(r.tx, n)
 	case o.orphaned:
 		o.Outcome = Orphaned
@@ -151,7 +151,7 @@ func (r *run) conclude(o *Object) {
 		for i := range n.Owners {
 			ref := &n.Owners[i]
 			if c := lifecycle.Classify(r.tx, n, ref, r.rules.Now); c.Class == lifecycle.Unknown {
-				o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
+				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
 			}
 		}
 	}
@@ -160,16 +160,16 @@ func (r *run) conclude(o *Object) {
 	}
 }
 
-// hold notes a holder, once; what was known of it before is replaced.
-func (o *Object) hold(h Holder) {
-	i := slices.IndexFunc(o.Holders, func(was Holder) bool {
+// block notes a holder, once; what was known of it before is replaced.
+func (o *Object) block(h Blocker) {
+	i := slices.IndexFunc(o.Blockers, func(was Blocker) bool {
 		return was.Type == h.Type && was.Name == h.Name && was.Owner == h.Owner
 	})
 	if i < 0 {
-		o.Holders = append(o.Holders, h)
+		o.Blockers = append(o.Blockers, h)
 		return
 	}
-	o.Holders[i] = h
+	o.Blockers[i] = h
 }
 
 // waits records the dependents and the contents that a terminating object waits for.
@@ -180,15 +180,15 @@ func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 		count = of.All
 	case n.Waiting():
 		count = of.Blocking
-		if examine := lifecycle.OwedBy(v, n.UID, n).Examine; examine > lifecycle.MaxExamined {
-			o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_UNEXAMINED, Count: examine})
+		if examine := lifecycle.PendingOf(v, n.UID, n).Examine; examine > lifecycle.MaxExamined {
+			o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_UNEXAMINED, Count: examine})
 		}
 	}
 	if count > 0 {
-		o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_DEPENDENTS, Count: count})
+		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_DEPENDENTS, Count: count})
 	}
-	if n.Evicting() {
-		o.hold(Holder{Type: coppicev1.PlanBlocker_TYPE_CONTENTS})
+	if n.Draining() {
+		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_CONTENTS})
 	}
 }
 

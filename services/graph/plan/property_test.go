@@ -167,9 +167,9 @@ func (w *world) check(t *rapid.T, policy string, exactly bool) {
 	}
 	said := map[string]bool{}
 	for _, o := range p.Objects {
-		for _, h := range o.Holders {
+		for _, h := range o.Blockers {
 			if h.Type == coppicev1.PlanBlocker_TYPE_FINALIZER || h.Type == coppicev1.PlanBlocker_TYPE_AGENT {
-				said[o.Node.UID.String()+" "+holder(h)] = true
+				said[o.Node.UID.String()+" "+blocker(h)] = true
 			}
 		}
 	}
@@ -192,9 +192,9 @@ func (w *world) compare(t *rapid.T, p *plan.Plan, after *lifecycletest.Realm) {
 		case n == nil:
 			want = plan.Removed
 		case n.Terminating() && o != nil:
-			want = plan.Held
+			want = plan.Blocked
 		case n.Terminating() != before.Terminating():
-			want = plan.Held // and not in the plan
+			want = plan.Blocked // and not in the plan
 		default:
 			if lost = len(before.Owners) - len(n.Owners); lost > 0 {
 				want = plan.Stripped
@@ -226,7 +226,7 @@ func (w *world) compare(t *rapid.T, p *plan.Plan, after *lifecycletest.Realm) {
 	}
 }
 
-// settle does what is owed, in an order that is drawn anew each time.
+// settle does pending work, in an order that is drawn again each time.
 func settle(r *lifecycletest.Realm, order func([]uid.UID) []uid.UID) (events []lifecycle.Event) {
 	for done := false; !done; {
 		done = true

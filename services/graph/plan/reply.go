@@ -34,9 +34,9 @@ func (p *Plan) Hash() string {
 		for _, r := range o.Lost {
 			said = append(said, fmt.Sprintf("lost %s %s %s %s", r.UID, r.Group(), r.Kind, r.Name))
 		}
-		for _, by := range o.Holders {
+		for _, by := range o.Blockers {
 			if !by.inPlan() {
-				said = append(said, fmt.Sprintf("holder %d %s %s", by.Type, by.Name, by.Owner))
+				said = append(said, fmt.Sprintf("blocker %d %s %s", by.Type, by.Name, by.Owner))
 			}
 		}
 		slices.Sort(said)
@@ -46,7 +46,7 @@ func (p *Plan) Hash() string {
 }
 
 // inPlan reports whether the holder stands for other objects of the plan.
-func (h Holder) inPlan() bool {
+func (h Blocker) inPlan() bool {
 	switch h.Type {
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS, coppicev1.PlanBlocker_TYPE_CONTENTS, coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return true
@@ -94,7 +94,7 @@ func (p *Plan) Counts() *coppicev1.PlanCounts {
 			c.Removed++
 		case RemovedLater:
 			c.RemovedLater++
-		case Held:
+		case Blocked:
 			c.Blocked++
 		case Orphaned:
 			c.Orphaned++
@@ -136,7 +136,7 @@ func (o *Object) message() *coppicev1.PlannedObject {
 	if len(o.Lost) > 0 {
 		m.References = lifecycle.Object{Node: &lifecycle.Node{Owners: o.Lost}}.API().GetMetadata().GetOwnerReferences()
 	}
-	for _, h := range o.Holders {
+	for _, h := range o.Blockers {
 		m.Blockers = append(m.Blockers, &coppicev1.PlanBlocker{Type: h.Type, Name: h.Name, Until: int64(h.Until), Count: uint32(h.Count)})
 	}
 	return m

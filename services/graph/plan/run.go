@@ -24,7 +24,7 @@ type run struct {
 	planned map[uid.UID]*Object
 	order   []*Object
 
-	// queue are the uids because of which something may be owed.
+	// queue are the uids because of which something may be pending.
 	queue  []entry
 	queued map[uid.UID]bool
 	// containers are the namespaces and kinds that are being deleted, and that
@@ -33,7 +33,7 @@ type run struct {
 	contained  map[uid.UID]bool
 }
 
-// entry is a uid because of which something may be owed, and the object of the
+// entry is a uid because of which something may be pending, and the object of the
 // plan that made it so.
 type entry struct{ uid, because uid.UID }
 
@@ -97,7 +97,7 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 // known.
 func (r *run) holds(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
-		if lifecycle.Judge(r.tx, d, r.rules.Now).Verdict == lifecycle.StripReferences {
+		if lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision == lifecycle.StripReferences {
 			r.apply(lifecycle.Strip(r.rules, d), n.UID)
 		}
 	})
@@ -127,14 +127,14 @@ func (r *run) left(n *lifecycle.Node) {
 		of = append(of, kind.UID)
 	}
 	for _, u := range of {
-		if c := r.tx.Node(u); c != nil && c.Evicting() && !r.contained[u] {
+		if c := r.tx.Node(u); c != nil && c.Draining() && !r.contained[u] {
 			r.contained[u] = true
 			r.containers = append(r.containers, entry{u, n.UID})
 		}
 	}
 }
 
-// settle does what is owed until nothing is.
+// settle does pending work until nothing is.
 func (r *run) settle() {
 	for !r.stopped() {
 		if len(r.queue) > 0 {
@@ -169,7 +169,7 @@ func (r *run) unblock() bool {
 	return r.revision > before
 }
 
-// work does what is owed because of one uid.
+// work does pending work because of one uid.
 func (r *run) work(next entry) {
 	u, n := next.uid, r.tx.Node(next.uid)
 	o := r.planned[u]
@@ -177,40 +177,40 @@ func (r *run) work(next entry) {
 	if o != nil {
 		because = u
 	}
-	owed := lifecycle.OwedBy(r.tx, u, n)
-	due := owed.Judge && owed.JudgeAt <= r.rules.Now
+	pending := lifecycle.PendingOf(r.tx, u, n)
+	due := pending.Evaluate && pending.EvaluateAt <= r.rules.Now
 	// The dependents that it waits for may be terminating already, so that no work is
 	// pending for them.
 	join := o != nil && !o.joined && n != nil && n.Waiting()
 	if due || join {
 		r.eachDependent(u, func(d *lifecycle.Node) {
 			switch {
-			case d.Terminating() && join && lifecycle.Holds(d, n):
+			case d.Terminating() && join && lifecycle.Blocks(d, n):
 				r.plan(d, because)
 				r.enqueue(d.UID, d.UID)
 			case due:
-				r.judge(d, because)
+				r.evaluate(d, because)
 			}
 		})
 		if o != nil {
 			o.joined = o.joined || join
 		}
 	}
-	if owed.Orphan {
+	if pending.Orphan {
 		r.eachDependent(u, func(d *lifecycle.Node) {
 			r.apply(lifecycle.OrphanFrom(r.rules, r.tx.Node(u), d), because)
 		})
 	}
-	if owed.Finish != "" {
-		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), owed.Finish, nil), because)
+	if pending.Finish != "" {
+		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), pending.Finish, nil), because)
 	}
-	if owed.Examine > 0 {
+	if pending.Examine > 0 {
 		r.examine(u, because)
 	}
-	if c := r.tx.Node(u); owed.Evict && c != nil {
-		if o != nil && !o.evicted {
-			o.evicted = true
-			r.evict(c)
+	if c := r.tx.Node(u); pending.Drain && c != nil {
+		if o != nil && !o.drained {
+			o.drained = true
+			r.drain(c)
 		}
 		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)
 	}
@@ -220,7 +220,7 @@ func (r *run) work(next entry) {
 // dependents that are left.
 func (r *run) examine(u, because uid.UID) {
 	n := r.tx.Node(u)
-	if pending := lifecycle.OwedBy(r.tx, u, n).Examine; pending == 0 || pending > lifecycle.MaxExamined {
+	if pending := lifecycle.PendingOf(r.tx, u, n).Examine; pending == 0 || pending > lifecycle.MaxExamined {
 		return // the counters decide, or there are too many to examine
 	}
 	var kept []uid.UID
@@ -239,8 +239,8 @@ func (r *run) examine(u, because uid.UID) {
 	}
 }
 
-// evict deletes what is in a container.
-func (r *run) evict(c *lifecycle.Node) {
+// drain deletes what is in a container.
+func (r *run) drain(c *lifecycle.Node) {
 	const atOnce = 1024
 	for place := (state.Content{}); !r.stopped(); {
 		var found []uid.UID
@@ -257,7 +257,7 @@ func (r *run) evict(c *lifecycle.Node) {
 				r.plan(n, c.UID)
 				r.enqueue(u, u)
 			default:
-				r.apply(lifecycle.Evict(r.rules, c, n), c.UID)
+				r.apply(lifecycle.Drain(r.rules, c, n), c.UID)
 			}
 		}
 		if len(found) < atOnce {
@@ -266,9 +266,9 @@ func (r *run) evict(c *lifecycle.Node) {
 	}
 }
 
-// judge does what the collector does with a dependent.
-func (r *run) judge(d *lifecycle.Node, because uid.UID) {
-	switch lifecycle.Judge(r.tx, d, r.rules.Now).Verdict {
+// evaluate does what the collector does with a dependent.
+func (r *run) evaluate(d *lifecycle.Node, because uid.UID) {
+	switch lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
 		r.apply(lifecycle.Collect(r.rules, d), because)
 	case lifecycle.StripReferences:

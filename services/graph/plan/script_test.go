@@ -136,8 +136,8 @@ func describe(p *plan.Plan) string {
 		for _, r := range o.Lost {
 			_, _ = fmt.Fprintf(&b, "; loses %s", r.UID)
 		}
-		for _, h := range o.Holders {
-			b.WriteString("; " + holder(h))
+		for _, h := range o.Blockers {
+			b.WriteString("; " + blocker(h))
 		}
 		b.WriteString("\n")
 	}
@@ -148,7 +148,7 @@ func outcome(o plan.Outcome) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(o.String(), "PLAN_OUTCOME_"), "_", " "))
 }
 
-func holder(h plan.Holder) string {
+func blocker(h plan.Blocker) string {
 	switch h.Type {
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
 		return fmt.Sprintf("waits for %d", h.Count)

@@ -30,12 +30,12 @@ func TestTooManyRows(t *testing.T) {
 	p := New(Config{})
 	first, _ := p.rows.Take(0)
 	p.rows.Done(first)
-	changes := make([]state.OwedChange, queue.DefaultLimit)
+	changes := make([]state.WorkChange, queue.DefaultLimit)
 	for i := range changes {
-		changes[i] = state.OwedChange{UID: uid.UID(fmt.Sprint(i)), Has: true}
+		changes[i] = state.WorkChange{UID: uid.UID(fmt.Sprint(i)), Has: true}
 	}
 	p.Notify(changes)
-	p.Notify([]state.OwedChange{{UID: "more", Has: true}})
+	p.Notify([]state.WorkChange{{UID: "more", Has: true}})
 	if b, _ := p.rows.Take(0); !b.All || b.AllFlags != everything {
 		t.Error("a row is forgotten")
 	}

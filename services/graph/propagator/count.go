@@ -26,7 +26,7 @@ const (
 // AllSorts are the kinds of pending work, in the order of replies.
 var AllSorts = []string{SortEvaluate, SortUnknown, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortBlocked, SortDrain}
 
-var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueEvict}
+var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueDrain}
 
 // How many dependents one count reads at most to distinguish work that processors can
 // do from dependents that only unknown owners keep. Rows beyond it count as work.
@@ -36,22 +36,22 @@ const (
 )
 
 // Count counts pending work for metrics. It reads all rows.
-func (p *Propagator) Count() (*coppicev1.RedriveReply, error) {
-	return p.count(metricDependents, func(uid.UID, state.OwedRow) bool { return true })
+func (p *Propagator) Count() (*coppicev1.RepublishReply, error) {
+	return p.count(metricDependents, func(uid.UID, state.WorkRow) bool { return true })
 }
 
 // Status counts pending work for a client, at a snapshot that is taken after
 // the call. If ctx ends first it returns the error of ctx.
 func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error) {
-	counted, err := p.count(statusDependents, func(uid.UID, state.OwedRow) bool { return ctx.Err() == nil })
+	counted, err := p.count(statusDependents, func(uid.UID, state.WorkRow) bool { return ctx.Err() == nil })
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	reply := &coppicev1.StatusReply{Revision: counted.GetRevision(), Idle: Idle(counted.GetOwed())}
-	for _, c := range counted.GetOwed() {
+	reply := &coppicev1.StatusReply{Revision: counted.GetRevision(), Idle: Idle(counted.GetPending())}
+	for _, c := range counted.GetPending() {
 		reply.Pending = append(reply.Pending, &coppicev1.PendingWork{Sort: c.GetSort(), Rows: c.GetRows(), Oldest: c.GetOldest()})
 	}
 	return reply, nil
@@ -59,7 +59,7 @@ func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error)
 
 // Idle reports whether nothing is left to do: whether all pending work is
 // dependents that only unknown owners keep.
-func Idle(counts []*coppicev1.OwedCount) bool {
+func Idle(counts []*coppicev1.PendingCount) bool {
 	for _, c := range counts {
 		if c.GetRows() > 0 && c.GetSort() != SortUnknown {
 			return false
@@ -68,11 +68,11 @@ func Idle(counts []*coppicev1.OwedCount) bool {
 	return true
 }
 
-func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) (*coppicev1.RedriveReply, error) {
-	stats := map[string]*coppicev1.OwedCount{}
+func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) (*coppicev1.RepublishReply, error) {
+	stats := map[string]*coppicev1.PendingCount{}
 	snap := p.c.State.Snapshot()
 	x := classifier{snap: snap, now: max(p.now(), snap.Time()), budget: budget}
-	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+	snap.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
 		for _, sort := range Sorts(row) {
 			// An owner with more dependents than are examined waits until their other
 			// owners are known.
@@ -81,7 +81,7 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) 
 			}
 			c := stats[sort]
 			if c == nil {
-				c = &coppicev1.OwedCount{Sort: sort, Oldest: int64(row.Since)}
+				c = &coppicev1.PendingCount{Sort: sort, Oldest: int64(row.Since)}
 				stats[sort] = c
 			}
 			c.Rows++
@@ -89,10 +89,10 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.OwedRow) bool) 
 		}
 		return visit(u, row)
 	})
-	reply := &coppicev1.RedriveReply{Revision: snap.Revision()}
+	reply := &coppicev1.RepublishReply{Revision: snap.Revision()}
 	for _, sort := range AllSorts {
 		if c := stats[sort]; c != nil {
-			reply.Owed = append(reply.Owed, c)
+			reply.Pending = append(reply.Pending, c)
 		}
 	}
 	return reply, closeSnapshot(snap)
@@ -109,9 +109,9 @@ type classifier struct {
 // actionable reports whether processors can act on a dependent of u now, or
 // once the import session that brought u ends.
 func (x *classifier) actionable(u uid.UID) bool {
-	w := evaluate(x.snap, u, state.OwedRow{})
+	w := evaluate(x.snap, u, state.WorkRow{})
 	switch {
-	case !w.Judge:
+	case !w.Evaluate:
 		return false
 	case w.due.Begins > x.now:
 		return true
@@ -129,7 +129,7 @@ func (x *classifier) actionable(u uid.UID) bool {
 		if dependent == nil || dependent.Terminating() {
 			return true
 		}
-		switch lifecycle.Judge(x.snap, dependent, x.now).Verdict {
+		switch lifecycle.Evaluate(x.snap, dependent, x.now).Decision {
 		case lifecycle.CollectObject, lifecycle.CollectForeground, lifecycle.StripReferences:
 			found = true
 		}
@@ -139,12 +139,12 @@ func (x *classifier) actionable(u uid.UID) bool {
 }
 
 // Sorts returns the kinds of pending work of a row, without reading its dependents.
-func Sorts(row state.OwedRow) []string {
+func Sorts(row state.WorkRow) []string {
 	var sorts []string
 	switch {
-	case row.Judge && row.JudgeAt == lifecycle.Never:
+	case row.Evaluate && row.EvaluateAt == lifecycle.Never:
 		sorts = append(sorts, SortUnknown)
-	case row.Judge:
+	case row.Evaluate:
 		sorts = append(sorts, SortEvaluate)
 	}
 	if row.Orphan {
@@ -162,10 +162,10 @@ func Sorts(row state.OwedRow) []string {
 	if row.Terminate {
 		sorts = append(sorts, SortTerminate)
 	}
-	if row.Held {
+	if row.Blocked {
 		sorts = append(sorts, SortBlocked)
 	}
-	if row.Evict {
+	if row.Drain {
 		sorts = append(sorts, SortDrain)
 	}
 	return sorts

@@ -67,7 +67,7 @@ func (p *Propagator) checkDraining(b queue.Batch[uid.UID]) error {
 	err := p.pages(func(snap *state.Snapshot) (bool, error) {
 		for i, item := range b.Items {
 			n := snap.Node(item.Key)
-			full[i] = n != nil && n.Evicting() && lifecycle.AnyContent(snap, n) != ""
+			full[i] = n != nil && n.Draining() && lifecycle.AnyContent(snap, n) != ""
 		}
 		return false, nil
 	})
@@ -92,8 +92,8 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 	b := p.newPublisher()
 	var cursor state.Content
 	err := p.pages(func(snap *state.Snapshot) (more bool, err error) {
-		row, ok := snap.Owed(container)
-		if !ok || !row.Evict {
+		row, ok := snap.Pending(container)
+		if !ok || !row.Drain {
 			return false, nil
 		}
 		var found []uid.UID

@@ -64,7 +64,7 @@ func New(c Config) *Propagator {
 }
 
 // Notify adds the rows that a commit changed. It does not block.
-func (p *Propagator) Notify(changes []state.OwedChange) {
+func (p *Propagator) Notify(changes []state.WorkChange) {
 	var gone []uid.UID
 	full := false
 	p.rows.Update(func(rows queue.Tx[uid.UID]) {
@@ -78,10 +78,10 @@ func (p *Propagator) Notify(changes []state.OwedChange) {
 				gone = append(gone, c.UID)
 				rows.Forget(c.UID, solid)
 			}
-			if c.Holds {
+			if c.Keeps {
 				f |= solid
 			}
-			if c.Has || c.Holds {
+			if c.Has || c.Keeps {
 				full = !rows.Add(c.UID, f) || full
 			}
 		}

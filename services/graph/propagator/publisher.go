@@ -68,7 +68,7 @@ func (b *publisher) send(ctx context.Context, c *chunk) error {
 	case &b.orphan:
 		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups})
 	default:
-		return b.message(ctx, bus.QueueEvict, &coppicev1.EvictChunk{Groups: groups})
+		return b.message(ctx, bus.QueueDrain, &coppicev1.DrainChunk{Groups: groups})
 	}
 }
 

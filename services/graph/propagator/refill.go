@@ -25,7 +25,7 @@ func (p *Propagator) refill(ctx context.Context) (err error) {
 	after, end := uid.UID(""), false
 	err = p.pages(func(snap *state.Snapshot) (bool, error) {
 		var page []uid.UID
-		visit := func(u uid.UID, row state.OwedRow) bool {
+		visit := func(u uid.UID, row state.WorkRow) bool {
 			if row.Finalize || row.Terminate {
 				page = append(page, u)
 			}
@@ -33,10 +33,10 @@ func (p *Propagator) refill(ctx context.Context) (err error) {
 			return len(page) < snapshotRows
 		}
 		if after == "" {
-			snap.EachOwedTo([]uid.UID{first}, func(u uid.UID, row state.OwedRow) { visit(u, row) })
+			snap.EachWorkRowOf([]uid.UID{first}, func(u uid.UID, row state.WorkRow) { visit(u, row) })
 			after = first
 		}
-		snap.EachOwed(after, visit)
+		snap.EachWorkRow(after, visit)
 		end = len(page) < snapshotRows
 		err := b.refillPage(ctx, snap, page)
 		return !end && p.quota.seeks(seeking), err
@@ -63,7 +63,7 @@ func (b *publisher) refillPage(ctx context.Context, snap *state.Snapshot, page [
 }
 
 // onlyCalls reports whether nothing but calls are pending in a row.
-func onlyCalls(row state.OwedRow) bool {
+func onlyCalls(row state.WorkRow) bool {
 	row.Finalize, row.Terminate = false, false
-	return row.Owed == lifecycle.Owed{}
+	return row.Pending == lifecycle.Pending{}
 }

@@ -77,7 +77,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 		Now:    func() time.Time { return realm.Clock.Time() },
 		Limits: propagator.Limits{Calls: 4, Bytes: 1 << 20, IdleCalls: 100, IdleBytes: 1 << 20},
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { p.Notify(rows) }
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	if err := p.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestParkedCallsLeaveRoom(t *testing.T) {
 	for i := range 50 {
 		realm.Clock = realm.Clock.Add(10 * time.Minute)
 		if i%5 == 0 {
-			if _, err := p.Republish(t.Context(), &coppicev1.RedriveRequest{}); err != nil {
+			if _, err := p.Republish(t.Context(), &coppicev1.RepublishRequest{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -145,7 +145,7 @@ func TestFailedRoundLeavesNoCount(t *testing.T) {
 		},
 		Now: func() time.Time { return realm.Clock.Time() },
 	})
-	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) { p.Notify(rows) }
+	realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) { p.Notify(rows) }
 	for range 5 {
 		if err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // published since, and counts pending work. Messages that wait in a long queue are
 // not lost; while a queue has any, only rows of it are published that have been
 // pending ten times as long.
-func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RedriveRequest) (*coppicev1.RedriveReply, error) {
+func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error) {
 	age := time.Duration(r.GetMinAgeMilliseconds()) * time.Millisecond
 	ages := map[string]time.Duration{}
 	for _, name := range queueOf {
@@ -29,7 +29,7 @@ func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RedriveRequest)
 	}
 	now := p.now()
 	stuck := p.findStuck(now)
-	reply, err := p.count(metricDependents, func(u uid.UID, row state.OwedRow) bool {
+	reply, err := p.count(metricDependents, func(u uid.UID, row state.WorkRow) bool {
 		stuck.visit(u, row)
 		if onlyCalls(row) && p.quota.waits(u) {
 			return ctx.Err() == nil // published when there is room: see refill

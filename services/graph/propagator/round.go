@@ -57,11 +57,11 @@ func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err err
 }
 
 // all evaluates all rows.
-func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.Snapshot, uid.UID, state.OwedRow) error) error {
+func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.Snapshot, uid.UID, state.WorkRow) error) error {
 	after := uid.UID("")
 	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		n := 0
-		snap.EachOwed(after, func(u uid.UID, row state.OwedRow) bool {
+		snap.EachWorkRow(after, func(u uid.UID, row state.WorkRow) bool {
 			after = u
 			n++
 			err = evaluate(ctx, snap, u, row)
@@ -71,7 +71,7 @@ func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.S
 	})
 }
 
-func (r *round) everything(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
+func (r *round) everything(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow) error {
 	return r.row(ctx, snap, u, row, everything)
 }
 
@@ -104,13 +104,13 @@ func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.It
 		}
 	}
 	type found struct {
-		row   state.OwedRow
+		row   state.WorkRow
 		flags queue.Flags
 	}
 	var rows []found
 	var keys []uid.UID
 	next := 0
-	snap.EachOwedTo(uids, func(u uid.UID, row state.OwedRow) {
+	snap.EachWorkRowOf(uids, func(u uid.UID, row state.WorkRow) {
 		for items[next].Key != u {
 			next++
 		}
@@ -128,8 +128,8 @@ func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.It
 }
 
 // sessionClosed publishes what a row needs if an import session may have delayed it.
-func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow) error {
-	if !row.Judge && !row.Orphan && row.Finish == "" && row.Examine == 0 {
+func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow) error {
+	if !row.Evaluate && !row.Orphan && row.Finish == "" && row.Examine == 0 {
 		return nil
 	}
 	w := evaluate(snap, u, row)
@@ -140,24 +140,24 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 }
 
 // row publishes what a row needs.
-func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.OwedRow, f queue.Flags) error {
+func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow, f queue.Flags) error {
 	w := evaluate(snap, u, row)
-	if w.Evict {
+	if w.Drain {
 		if err := r.drained(ctx, snap, w.node, f); err != nil {
 			return err
 		}
 	}
-	if w.Held {
+	if w.Blocked {
 		r.p.blocked.Add(u, snap.Revision())
 	}
 	collector := w
 	if f&dependents == 0 {
-		collector.Judge, collector.Orphan = false, false
+		collector.Evaluate, collector.Orphan = false, false
 	}
 	if err := r.collector(ctx, snap, collector); err != nil {
 		return err
 	}
-	if w.Finalize || w.Terminate || w.Evict {
+	if w.Finalize || w.Terminate || w.Drain {
 		r.p.touch(u)
 	}
 	if w.node != nil {
@@ -172,8 +172,8 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 // collector publishes the work of processors and built-in finalizers that is due.
 func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) error {
 	r.p.delay(&w)
-	w.Judge = w.Judge && r.dueNow(snap, &w)
-	if w.Judge || w.Orphan {
+	w.Evaluate = w.Evaluate && r.dueNow(snap, &w)
+	if w.Evaluate || w.Orphan {
 		r.p.touch(w.uid)
 		if err := r.allDependents(ctx, snap, &w); err != nil {
 			return err

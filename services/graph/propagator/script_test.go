@@ -33,7 +33,7 @@ import (
 //
 //	dirty: [a b] of web@103          dependents to evaluate, and the row of which owner
 //	orphan: [a b] of web@103         dependents that lose their reference to their owner
-//	evict: [a b] of shop@103         contents of a namespace or kind, to be deleted
+//	drain: [a b] of shop@103         contents of a namespace or kind, to be deleted
 //	finish foregroundDeletion: [web] built-in finalizers that may be done
 //	call example.com/x: pods/a       an external finalizer to be called
 //
@@ -64,7 +64,7 @@ func newScript(t *testing.T) *script {
 	t.Helper()
 	s := &script{t: t, realm: statetest.New(t), js: &published{}, queued: map[string]uint64{}, parked: map[string]bool{}}
 	s.restart()
-	s.realm.Flushed = func(_ uint64, _ []state.Change, rows []state.OwedChange) {
+	s.realm.Flushed = func(_ uint64, _ []state.Change, rows []state.WorkChange) {
 		s.p.Notify(rows)
 		for _, c := range rows {
 			switch {
@@ -90,10 +90,10 @@ func (s *script) restart() {
 	})
 }
 
-func describe(row state.OwedRow) string {
+func describe(row state.WorkRow) string {
 	text := strings.Join(propagator.Sorts(row), ", ")
-	if row.Judge && row.JudgeAt != 0 && row.JudgeAt != lifecycle.Never {
-		text += " at " + since(row.JudgeAt)
+	if row.Evaluate && row.EvaluateAt != 0 && row.EvaluateAt != lifecycle.Never {
+		text += " at " + since(row.EvaluateAt)
 	}
 	return fmt.Sprintf("%s; since %s, revision %d", text, since(row.Since), row.Revision)
 }
@@ -291,16 +291,16 @@ func (s *script) doWork(*datadriven.TestData) string {
 
 // republish is republish age=30s, what the scanner asks for.
 func (s *script) republish(d *datadriven.TestData) string {
-	reply, err := s.p.Republish(s.t.Context(), &coppicev1.RedriveRequest{MinAgeMilliseconds: uint32(duration(d, "age").Milliseconds())})
+	reply, err := s.p.Republish(s.t.Context(), &coppicev1.RepublishRequest{MinAgeMilliseconds: uint32(duration(d, "age").Milliseconds())})
 	if err != nil {
 		return err.Error() + "\n"
 	}
 	return counts(reply)
 }
 
-func counts(r *coppicev1.RedriveReply) string {
+func counts(r *coppicev1.RepublishReply) string {
 	text := ""
-	for _, c := range r.GetOwed() {
+	for _, c := range r.GetPending() {
 		text += fmt.Sprintf("%s: %d, the oldest since %s\n", c.GetSort(), c.GetRows(), since(lifecycle.Time(c.GetOldest())))
 	}
 	if text == "" {
@@ -313,7 +313,7 @@ func (s *script) pending(*datadriven.TestData) string {
 	snap := s.realm.Snapshot()
 	defer snap.Close()
 	text := ""
-	snap.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+	snap.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
 		text += fmt.Sprintf("%s: %s\n", u, describe(row))
 		return true
 	})

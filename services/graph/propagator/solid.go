@@ -77,9 +77,9 @@ func (p *Propagator) anyPending(snap *state.Snapshot, n *lifecycle.Node, known m
 		u := n.Owners[i].UID
 		due, ok := known[u]
 		if !ok {
-			if row, exists := snap.Owed(u); exists && row.Judge {
-				pending := lifecycle.OwedBy(snap, u, snap.Node(u))
-				due = pending.Judge && pending.JudgeAt <= p.now()
+			if row, exists := snap.Pending(u); exists && row.Evaluate {
+				pending := lifecycle.PendingOf(snap, u, snap.Node(u))
+				due = pending.Evaluate && pending.EvaluateAt <= p.now()
 			}
 			known[u] = due
 		}

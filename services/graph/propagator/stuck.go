@@ -38,7 +38,7 @@ func (p *Propagator) findStuck(now lifecycle.Time) *stuckSearch {
 }
 
 // visit is called with all rows, in order.
-func (s *stuckSearch) visit(u uid.UID, row state.OwedRow) {
+func (s *stuckSearch) visit(u uid.UID, row state.WorkRow) {
 	if s.p.c.Stuck != nil && (row.Finalize || row.Terminate) && row.Since <= s.before && u > s.after && len(s.found) < maxStuck {
 		s.found = append(s.found, stuckObject{u, row.Since})
 	}

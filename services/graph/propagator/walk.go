@@ -102,12 +102,12 @@ type dependentsWalk struct {
 }
 
 func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more bool, err error) {
-	row, ok := snap.Owed(d.owner)
+	row, ok := snap.Pending(d.owner)
 	if !ok {
 		return false, nil
 	}
 	w := evaluate(snap, d.owner, row)
-	if d.p.delay(&w); !w.Judge && !w.Orphan {
+	if d.p.delay(&w); !w.Evaluate && !w.Orphan {
 		return false, nil
 	}
 	partly := d.p.partly(&w)

@@ -11,7 +11,7 @@ import (
 
 // work is what is pending because of one uid, in a snapshot.
 type work struct {
-	lifecycle.Owed
+	lifecycle.Pending
 	due      lifecycle.Due
 	uid      uid.UID
 	node     *lifecycle.Node // nil if the object is absent
@@ -20,10 +20,10 @@ type work struct {
 
 // evaluate returns what is pending because of u. The row does not decide what is due:
 // kinds may have been registered since it was written.
-func evaluate(snap *state.Snapshot, u uid.UID, row state.OwedRow) work {
+func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow) work {
 	n := snap.Node(u)
-	pending, due := lifecycle.OwedWhen(snap, u, n)
-	return work{Owed: pending, due: due, uid: u, node: n, revision: row.Revision}
+	pending, due := lifecycle.PendingWhen(snap, u, n)
+	return work{Pending: pending, due: due, uid: u, node: n, revision: row.Revision}
 }
 
 // filter selects the dependents that the work is about: all of an owner that is
@@ -57,7 +57,7 @@ func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 const dueStep = 100 * time.Millisecond
 
 // partly reports whether some of the dependents to evaluate are not due.
-func (p *Propagator) partly(w *work) bool { return w.Judge && w.due.Last > p.now() }
+func (p *Propagator) partly(w *work) bool { return w.Evaluate && w.due.Last > p.now() }
 
 // delay drops the work of orphan and foregroundDeletion if an import session delays it,
 // and adds the row for the end of the session.

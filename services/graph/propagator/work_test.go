@@ -50,14 +50,14 @@ func read(t *testing.T, m *nats.Msg) work {
 				})
 			}
 		}}
-	case bus.WorkSubject(bus.DefaultRealm, bus.QueueEvict):
-		var c coppicev1.EvictChunk
+	case bus.WorkSubject(bus.DefaultRealm, bus.QueueDrain):
+		var c coppicev1.DrainChunk
 		decode(t, m, &c)
 		sorted(c.GetGroups())
-		return work{"evict: " + groups(t, c.GetGroups()), func(r *statetest.Realm) {
+		return work{"drain: " + groups(t, c.GetGroups()), func(r *statetest.Realm) {
 			for _, g := range c.GetGroups() {
 				r.Work(unpack(t, g.GetDependents()), func(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
-					return lifecycle.Evict(ctx, ctx.Node(uid.UID(g.GetOwner())), n)
+					return lifecycle.Drain(ctx, ctx.Node(uid.UID(g.GetOwner())), n)
 				})
 			}
 		}}
@@ -88,7 +88,7 @@ func kept(ctx *lifecycle.Context, r *statetest.Realm, n *lifecycle.Node) []uid.U
 
 // evaluate is what a processor and the writer together do with a dirty object.
 func evaluate(ctx *lifecycle.Context, n *lifecycle.Node) []lifecycle.Event {
-	switch lifecycle.Judge(ctx, n, ctx.Now).Verdict {
+	switch lifecycle.Evaluate(ctx, n, ctx.Now).Decision {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
 		return lifecycle.Collect(ctx, n)
 	case lifecycle.StripReferences:

@@ -25,8 +25,8 @@ func TestCheckLogWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if log.Patience() != 0 {
-		t.Errorf("a stream on one server is waited for: %v", log.Patience())
+	if log.MaxLag() != 0 {
+		t.Errorf("a stream on one server is waited for: %v", log.MaxLag())
 	}
 	seen := &coppicev1.Checkpoint{Sequence: 1, Position: 1, StreamCreated: log.Created()}
 	check := func(catching bool) error { return CheckLog(ctx, seen, log, bus.DefaultRealm, "dir", catching) }

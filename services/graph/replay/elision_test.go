@@ -343,7 +343,7 @@ func unfinished(t *rapid.T, c *commits, s *elision) {
 	if left := len(s.candidates.keys) > 0; errors.As(err, &refused) != left {
 		t.Fatalf("a state that leaves out objects (%t) and is not finished was opened: %v", left, err)
 	}
-	if refused != nil && (refused.Checkpoint.GetSequence() != f.chain.Sequence || refused.Checkpoint.GetForeseen() != s.commit) {
+	if refused != nil && (refused.Checkpoint.GetSequence() != f.chain.Sequence || refused.Checkpoint.GetElidedUntil() != s.commit) {
 		t.Fatalf("refused at %v, want %d of %d", refused.Checkpoint, f.chain.Sequence, s.commit)
 	}
 }

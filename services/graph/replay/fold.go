@@ -126,7 +126,7 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 	f.bytes += len(c.commit)
 	f.tx.EndCommit(state.Commit{
 		Sequence: c.Sequence, Position: m.Sequence, Epoch: c.Epoch, Time: c.Time, Checksum: f.chain.Checksum, RealmID: c.RealmID[:], Commands: writer.CommandsOf(c.Commands),
-		StreamCreated: f.created, Foreseen: f.elidedUntil(), Key: f.chain.Key.Number, KeyFingerprint: bytes.Clone(f.chain.Key.Fingerprint[:]),
+		StreamCreated: f.created, ElidedUntil: f.elidedUntil(), Key: f.chain.Key.Number, KeyFingerprint: bytes.Clone(f.chain.Key.Fingerprint[:]),
 	})
 	f.chain.Revision = f.tx.Checkpoint().GetRevision()
 	if c.NewKey != (eventlog.KeyID{}) {

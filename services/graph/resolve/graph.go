@@ -110,13 +110,13 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	if ends := lifecycle.BeginsAfter(g.snap, n); ends > g.o.Now {
 		node.ImportEnds = int64(ends)
 	}
-	owed := func(u uid.UID) *coppicev1.ObjectWork {
+	pending := func(u uid.UID) *coppicev1.ObjectWork {
 		if !requested {
 			return nil
 		}
-		return g.owed(u)
+		return g.pending(u)
 	}
-	node.Pending = owed(u)
+	node.Pending = pending(u)
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
 	for i := range n.Owners {
@@ -126,11 +126,11 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
 			owner.Why = "the uid belongs to another object, which is not in this namespace"
 		} else {
-			owner.Why, owner.Pending = c.Why(g.snap, n, r), owed(r.UID)
+			owner.Why, owner.Pending = c.Why(g.snap, n, r), pending(r.UID)
 		}
 		node.Owners = append(node.Owners, owner)
 	}
-	if n.Evicting() {
+	if n.Draining() {
 		g.snap.Contents(n, state.Content{}, func(state.Content, uid.UID) bool {
 			node.Contents++
 			return node.Contents < maxContents
@@ -145,16 +145,16 @@ func (g *grapher) visible(n *lifecycle.Node) bool {
 	return g.o.Namespace == "" || n.Namespace == g.o.Namespace
 }
 
-// owed is what has still to happen because of a uid, nil if nothing.
-func (g *grapher) owed(u uid.UID) *coppicev1.ObjectWork {
-	row, ok := g.snap.Owed(u)
+// pending is what has still to happen because of a uid, nil if nothing.
+func (g *grapher) pending(u uid.UID) *coppicev1.ObjectWork {
+	row, ok := g.snap.Pending(u)
 	if !ok {
 		return nil
 	}
 	o := &coppicev1.ObjectWork{
-		Since: int64(row.Since), Evaluate: row.Judge, Orphan: row.Orphan, Finish: row.Finish, Unexamined: row.Examine, Terminate: row.Terminate, Finalize: row.Finalize,
+		Since: int64(row.Since), Evaluate: row.Evaluate, Orphan: row.Orphan, Finish: row.Finish, Unexamined: row.Examine, Terminate: row.Terminate, Finalize: row.Finalize,
 	}
-	if at := int64(row.JudgeAt); row.Judge && row.JudgeAt != lifecycle.Never {
+	if at := int64(row.EvaluateAt); row.Evaluate && row.EvaluateAt != lifecycle.Never {
 		o.EvaluateAt = &at
 	}
 	return o

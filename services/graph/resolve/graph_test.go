@@ -51,7 +51,7 @@ func names(r *coppicev1.ResolveObjectsReply) string {
 	return strings.Join(list, " ")
 }
 
-// family is web above rs and config, rs above a and b, and api beside: b has
+// family is web above rs and config, rs above a and b, and api alongside: b has
 // both for owners.
 func family(t *testing.T) *statetest.Realm {
 	t.Helper()
@@ -91,7 +91,7 @@ func TestGraph(t *testing.T) {
 
 // The reply has the class of each owner and the reason, and the number of each object's
 // dependents.
-func TestGraphTellsClasses(t *testing.T) {
+func TestGraphReportsClasses(t *testing.T) {
 	t.Parallel()
 	r := family(t)
 	r.Create("pods/c", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{r.Reference("replicasets/rs", true)}})
@@ -114,7 +114,7 @@ func TestGraphTellsClasses(t *testing.T) {
 
 // The reply has the pending work because of each requested object and because of its
 // owners.
-func TestGraphTellsOwed(t *testing.T) {
+func TestGraphReportsPending(t *testing.T) {
 	t.Parallel()
 	r := family(t)
 	r.Delete("deployments/web", lifecycle.Foreground)
@@ -122,13 +122,13 @@ func TestGraphTellsOwed(t *testing.T) {
 	reply := graph(t, r, resolve.GraphOptions{Owners: true}, "web", "b")
 	web, b := reply.GetNodes()[0], reply.GetNodes()[1]
 	if o := web.GetPending(); !o.GetEvaluate() || o.EvaluateAt == nil || o.GetEvaluateAt() != 0 || o.GetSince() != int64(r.Clock) {
-		t.Errorf("because of web, which waits, is owed %v", o)
+		t.Errorf("because of web, which waits, is pending %v", o)
 	}
 	if o := b.GetOwners()[1].GetPending(); !o.GetEvaluate() {
-		t.Errorf("because of api, which is gone, is owed %v", o)
+		t.Errorf("because of api, which is gone, is pending %v", o)
 	}
 	if o := b.GetOwners()[0].GetPending(); o != nil || b.GetPending() != nil {
-		t.Errorf("because of b and rs is owed %v, %v", b.GetPending(), o)
+		t.Errorf("because of b and rs is pending %v, %v", b.GetPending(), o)
 	}
 	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetPending() != nil {
 		t.Errorf("rs was not asked for, and is told with %v", rs)
@@ -138,7 +138,7 @@ func TestGraphTellsOwed(t *testing.T) {
 // An object whose import is not over says until when its built-in finalizers
 // wait for the rest; one that has no such finalizer, or whose import is over,
 // does not.
-func TestGraphTellsImport(t *testing.T) {
+func TestGraphReportsImport(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	ending := &coppicev1.ObjectMeta{Finalizers: []string{lifecycle.FinalizerOrphan}, DeletionTimestamp: timestamppb.New(r.Clock.Time())}

@@ -1,4 +1,4 @@
-// Package resolve gathers, at one revision, what is needed to judge objects:
+// Package resolve gathers, at one revision, what is needed to evaluate objects:
 // their traits and the classes of their owners. It follows the closure of a
 // deletion downwards, so that the depth of a tree costs no round trips.
 package resolve
@@ -30,7 +30,7 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 	prefetch(snap, uids)
 	for _, u := range uids {
 		r.seen[u] = true
-		if n, traits, verdict := r.add(u); verdict == lifecycle.CollectObject {
+		if n, traits, decision := r.add(u); decision == lifecycle.CollectObject {
 			r.assume(n, traits)
 		}
 	}
@@ -78,26 +78,26 @@ type resolver struct {
 	classes  []lifecycle.Class
 }
 
-// prefetch reads what objects are judged by.
+// prefetch reads what objects are evaluated by.
 func prefetch(snap *state.Snapshot, uids []uid.UID) {
 	snap.Prefetch(uids)
 	snap.PrefetchCounts(uids)
 	snap.PrefetchOwners(uids)
 }
 
-// add appends an object to the reply and returns the verdict on it.
-func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.Verdict) {
+// add appends an object to the reply and returns the decision on it.
+func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.Decision) {
 	n := r.view.Node(u)
 	if n == nil {
 		resolution.Append(r.reply, u, 0, nil)
 		return nil, 0, lifecycle.Keep
 	}
-	traits := r.judge(n)
+	traits := r.evaluate(n)
 	resolution.Append(r.reply, u, traits, r.classes)
 	return n, traits, lifecycle.Decide(traits, r.classes)
 }
 
-func (r *resolver) judge(n *lifecycle.Node) lifecycle.Traits {
+func (r *resolver) evaluate(n *lifecycle.Node) lifecycle.Traits {
 	r.classes = r.classes[:0]
 	for i := range n.Owners {
 		c := lifecycle.Classify(r.view, n, &n.Owners[i], r.now)
@@ -138,7 +138,7 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 			continue
 		}
 		// One that another owner still holds may be met again below that owner.
-		traits := r.judge(n)
+		traits := r.evaluate(n)
 		if lifecycle.Decide(traits, r.classes) != lifecycle.CollectObject {
 			continue
 		}

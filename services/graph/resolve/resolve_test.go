@@ -31,8 +31,8 @@ func held(m *coppicev1.ObjectMeta, finalizers ...string) *coppicev1.ObjectMeta {
 	return m
 }
 
-// verdicts resolves objects, and prints what a processor makes of the reply.
-func verdicts(t *testing.T, r *statetest.Realm, closure int, uids ...string) string {
+// decisions resolves objects, and prints what a processor makes of the reply.
+func decisions(t *testing.T, r *statetest.Realm, closure int, uids ...string) string {
 	t.Helper()
 	var asked []uid.UID
 	for _, u := range uids {
@@ -87,17 +87,17 @@ func chain(t *testing.T, finalizerOf string) *statetest.Realm {
 func TestClosure(t *testing.T) {
 	t.Parallel()
 	r := chain(t, "")
-	check(t, verdicts(t, r, 100, "a"), "a: collect, b: collect, c: collect, d: collect")
-	check(t, verdicts(t, r, 2, "a"), "a: collect, b: collect, c: collect")
-	check(t, verdicts(t, r, 0, "a"), "a: collect")
-	check(t, verdicts(t, r, 100, "b"), "b: keep")
+	check(t, decisions(t, r, 100, "a"), "a: collect, b: collect, c: collect, d: collect")
+	check(t, decisions(t, r, 2, "a"), "a: collect, b: collect, c: collect")
+	check(t, decisions(t, r, 0, "a"), "a: collect")
+	check(t, decisions(t, r, 100, "b"), "b: keep")
 }
 
 // An object that a finalizer blocks stays for a while, and so do its dependents.
 func TestClosureEndsAtFinalizers(t *testing.T) {
 	t.Parallel()
-	check(t, verdicts(t, chain(t, "b"), 100, "a"), "a: collect, b: collect")
-	check(t, verdicts(t, chain(t, "a"), 100, "a"), "a: collect")
+	check(t, decisions(t, chain(t, "b"), 100, "a"), "a: collect, b: collect")
+	check(t, decisions(t, chain(t, "a"), 100, "a"), "a: collect")
 }
 
 // What has several owners goes when the last of them does; what another still
@@ -113,15 +113,15 @@ func TestClosureMeetsAgain(t *testing.T) {
 	r.Create("pods/solid", owned(r, "replicasets/a", "deployments/api"))
 	r.Create("pods/below", owned(r, "pods/both"))
 	r.Delete("deployments/web", lifecycle.Background)
-	check(t, verdicts(t, r, 100, "a", "b"), "a: collect, b: collect, both: collect, below: collect")
-	check(t, verdicts(t, r, 100, "a"), "a: collect")
+	check(t, decisions(t, r, 100, "a", "b"), "a: collect, b: collect, both: collect, below: collect")
+	check(t, decisions(t, r, 100, "a"), "a: collect")
 	// In the other order as well, and asked for twice.
-	check(t, verdicts(t, r, 100, "b", "a", "both"), "b: collect, a: collect, both: collect, below: collect")
+	check(t, decisions(t, r, 100, "b", "a", "both"), "b: collect, a: collect, both: collect, below: collect")
 }
 
 // An absent object has no traits. Objects with unknown owners, and objects that something
 // blocks, have the traits and classes of their state.
-func TestVerdicts(t *testing.T) {
+func TestDecisions(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	r.Create("deployments/web", nil)
@@ -133,10 +133,10 @@ func TestVerdicts(t *testing.T) {
 		{ApiVersion: "apps/v1", Kind: "Deployment", Name: "x", Uid: "x"},
 	}})
 	r.Delete("deployments/web", lifecycle.Background)
-	check(t, verdicts(t, r, 100, "strip", "nobody", "alone", "foreign", "waits"),
+	check(t, decisions(t, r, 100, "strip", "nobody", "alone", "foreign", "waits"),
 		"strip: strip, nobody: keep, alone: keep, foreign: collect, waits: wait")
 	r.Clock = r.Clock.Add(lifecycle.DefaultOptions().OwnerGrace + time.Second)
-	check(t, verdicts(t, r, 100, "waits"), "waits: collect")
+	check(t, decisions(t, r, 100, "waits"), "waits: collect")
 }
 
 // Cycles do not lead astray: each object once.
@@ -152,5 +152,5 @@ func TestClosureOfACycle(t *testing.T) {
 	}
 	r.Delete("deployments/web", lifecycle.Background)
 	// Each holds the other: they lose only the reference to what is gone.
-	check(t, verdicts(t, r, 100, "a", "b"), "a: strip, b: strip")
+	check(t, decisions(t, r, 100, "a", "b"), "a: strip, b: strip")
 }

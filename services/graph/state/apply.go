@@ -84,7 +84,7 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 }
 
 // Pass skips an event of an object that replay elision leaves out, because nothing is left
-// of the object at Commit.Foreseen. It must not be called between Savepoint and Release.
+// of the object at Commit.ElidedUntil. It must not be called between Savepoint and Release.
 func (tx *Tx) Pass(revision uint64) { tx.checkpoint.Revision = revision }
 
 // PassRemoval is Pass for the removal of the object. The removal itself is recorded as any
@@ -219,7 +219,7 @@ func (tx *Tx) grow(w *owner) {
 	w.grew = true
 }
 
-// stance says for which dependents of an object work is pending: see lifecycle.OwedBy.
+// stance says for which dependents of an object work is pending: see lifecycle.PendingOf.
 func stance(n *lifecycle.Node) string {
 	switch {
 	case n == nil:
@@ -336,10 +336,10 @@ type Commit struct {
 	KeyFingerprint []byte
 	// StreamCreated is when the stream of the log was created, Unix nanoseconds.
 	StreamCreated int64
-	// Foreseen is the sequence of the commit up to which replay elision leaves out
+	// ElidedUntil is the sequence of the commit up to which replay elision leaves out
 	// objects: see Pass. Until that commit is applied the state is not a fold of the
 	// log, and Open refuses it.
-	Foreseen uint64
+	ElidedUntil uint64
 }
 
 // EndCommit ends a commit. It computes the pending work of all uids that the commit
@@ -384,8 +384,8 @@ func (tx *Tx) EndCommit(c Commit) {
 	if c.Position != 0 {
 		tx.Place(c.Position)
 	}
-	if cp.Foreseen = c.Foreseen; c.Sequence >= c.Foreseen {
-		cp.Foreseen = 0
+	if cp.ElidedUntil = c.ElidedUntil; c.Sequence >= c.ElidedUntil {
+		cp.ElidedUntil = 0
 	}
 }
 
@@ -403,48 +403,48 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 			*a = absence{revision: e.revision, claim: e.claim, ok: true, dirty: true}
 		}
 	}
-	e, known := tx.owed[u]
+	e, known := tx.pending[u]
 	if !known {
-		e = &owedEntry{}
-		if was := tx.underOwed(u); was != nil {
+		e = &workEntry{}
+		if was := tx.underPending(u); was != nil {
 			e.row, e.ok = was.row, was.ok
 		} else {
-			e.row, e.ok = tx.r.owed(u)
+			e.row, e.ok = tx.r.pending(u)
 		}
 		e.stored = e.ok
-		tx.owed[u] = e
+		tx.pending[u] = e
 	}
 	grew, holds, refinalized := w.grew, w.holds, o.refinalized
 	w.grew, w.holds, o.refinalized = false, false, false
 	e.holds = e.holds || holds
-	owed := lifecycle.OwedBy(tx, u, o.now)
-	if owed == (lifecycle.Owed{}) {
+	pending := lifecycle.PendingOf(tx, u, o.now)
+	if pending == (lifecycle.Pending{}) {
 		if e.ok {
-			*e = owedEntry{stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents}
+			*e = workEntry{stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents}
 		}
 		return
 	}
-	if e.ok && e.row.Owed == owed && (!grew || !owed.Judge && !owed.Orphan) {
+	if e.ok && e.row.Pending == pending && (!grew || !pending.Evaluate && !pending.Orphan) {
 		// The row is unchanged, but its message may have been handled already: the
 		// finalizer completed and was set again, or another finalizer or a dependent
 		// blocked it for a while. Also, one of several external finalizers may be done,
 		// so that its call is obsolete.
-		if owed.Finish != "" && (refinalized || grew) || owed.Finalize && refinalized {
+		if pending.Finish != "" && (refinalized || grew) || pending.Finalize && refinalized {
 			e.dirty = true
 		}
 		return
 	}
-	same := e.ok && !grew && e.row.Judge == owed.Judge && e.row.JudgeAt == owed.JudgeAt && e.row.Orphan == owed.Orphan
+	same := e.ok && !grew && e.row.Evaluate == pending.Evaluate && e.row.EvaluateAt == pending.EvaluateAt && e.row.Orphan == pending.Orphan
 	since := now
 	if e.ok {
 		since = e.row.Since
 	}
-	*e = owedEntry{row: OwedRow{Owed: owed, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents || !same}
+	*e = workEntry{row: WorkRow{Pending: pending, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents || !same}
 }
 
-func (tx *Tx) underOwed(u uid.UID) *owedEntry {
+func (tx *Tx) underPending(u uid.UID) *workEntry {
 	for t := tx.under; t != nil; t = t.under {
-		if e := t.owed[u]; e != nil {
+		if e := t.pending[u]; e != nil {
 			return e
 		}
 	}

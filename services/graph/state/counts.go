@@ -14,7 +14,7 @@ type owner struct {
 	whole  bool                             // claims has all that are not zero
 	index  map[lifecycle.Coordinates]*claim // once there are many
 	grew   bool                             // in this commit: see grow
-	holds  bool                             // since this commit: see OwedChange.Holds
+	holds  bool                             // since this commit: see WorkChange.Holds
 }
 
 // fewClaims is how many claims on an owner are few.

@@ -224,7 +224,7 @@ func TestCursorFails(t *testing.T) {
 		key := drawn(i * 1000 << 16)
 		uids = append(uids, uid.UID(key[1:]))
 		err = errors.Join(err, db.Set(key, appendNodeValue(nil, &lifecycle.Node{UID: uids[i]}, false), nil))
-		err = errors.Join(err, db.Set(keyOfUID(tableOwed, uids[i]), nil, nil))
+		err = errors.Join(err, db.Set(keyOfUID(tableWork, uids[i]), nil, nil))
 	}
 	if err = errors.Join(err, db.Flush()); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestCursorFails(t *testing.T) {
 			r.prefetch(uids, func(u uid.UID, c cached) { visit(u, c.node != nil) })
 		},
 		"rows": func(r *reader, visit func(uid.UID, bool)) {
-			r.prefetchRows("owed", tableOwed, uids, 1, func(u uid.UID, rows []stored, _ bool) { visit(u, len(rows) > 0) })
+			r.prefetchRows("pending", tableWork, uids, 1, func(u uid.UID, rows []stored, _ bool) { visit(u, len(rows) > 0) })
 		},
 	} {
 		failed := 0

@@ -99,8 +99,8 @@ func describeKey(key []byte) string {
 		return withUID("counter")
 	case tableAbsent:
 		return withUID("absent owner")
-	case tableOwed:
-		return withUID("owed")
+	case tableWork:
+		return withUID("pending")
 	case tableSession:
 		return "import session " + string(rest)
 	case tableMeta:
@@ -122,8 +122,8 @@ func describeValue(key, v []byte) string {
 			p := lifecycle.Object{Node: n}.API()
 			return fmt.Sprintf("%v, parent %t", p, parent)
 		}
-	case key[0] == tableOwed:
-		if r, err := decodeOwed(v); err == nil {
+	case key[0] == tableWork:
+		if r, err := decodeWorkRow(v); err == nil {
 			return fmt.Sprintf("%+v", r)
 		}
 	case key[0] == tableClaim:
@@ -141,13 +141,13 @@ func describeValue(key, v []byte) string {
 
 // Totals counts what a state holds.
 type Totals struct {
-	Objects, Edges, Owed int
+	Objects, Edges, Pending int
 }
 
 // Totals walks the whole state.
 func (s *Snapshot) Totals() (Totals, error) {
 	var t Totals
-	for table, n := range map[byte]*int{tableNode: &t.Objects, tableEdge: &t.Edges, tableOwed: &t.Owed} {
+	for table, n := range map[byte]*int{tableNode: &t.Objects, tableEdge: &t.Edges, tableWork: &t.Pending} {
 		s.r.scan("totals", []byte{table}, nil, func(_, _ []byte) bool {
 			*n++
 			return true

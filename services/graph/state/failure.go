@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/coppice-gc/coppice/internal/crew"
+	"github.com/coppice-gc/coppice/internal/workerpool"
 )
 
 // failures detects that Pebble cannot write. Pebble reports that in three ways: by the
@@ -18,8 +18,8 @@ import (
 // A State fails at the first report, so that no caller blocks; the owner of the State
 // decides what to do. failures implements pebble.Logger.
 type failures struct {
-	failed chan struct{} // closed after the first
-	crew   *crew.Crew    // for what may wait for ever
+	failed chan struct{}    // closed after the first
+	pool   *workerpool.Pool // for what may wait for ever
 
 	mu    sync.Mutex
 	first error
@@ -27,7 +27,7 @@ type failures struct {
 
 var _ pebble.Logger = (*failures)(nil)
 
-func newFailures() *failures { return &failures{failed: make(chan struct{}), crew: crew.New()} }
+func newFailures() *failures { return &failures{failed: make(chan struct{}), pool: workerpool.New()} }
 
 func (f *failures) fail(err error) {
 	f.mu.Lock()
@@ -55,7 +55,7 @@ func (f *failures) guard(do func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	f.crew.Go(func() { done <- do() })
+	f.pool.Go(func() { done <- do() })
 	select {
 	case err := <-done:
 		return err

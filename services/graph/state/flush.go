@@ -15,10 +15,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// OwedChange is a work row that a Tx wrote or deleted.
-type OwedChange struct {
+// WorkChange is a work row that a Tx wrote or deleted.
+type WorkChange struct {
 	UID uid.UID
-	Row OwedRow
+	Row WorkRow
 	// Had and Has say whether the row existed before and exists now.
 	Had, Has bool
 	// Dependents: the work for dependents has changed, or the set of these dependents.
@@ -26,15 +26,15 @@ type OwedChange struct {
 	// Holds: the object keeps its dependents now, and did not before, because it was
 	// absent or waited for them. Dangling and waiting references of these dependents to
 	// other owners may have to be removed now.
-	Holds bool
+	Keeps bool
 }
 
 // prepared has the effects of a Tx, encoded for Flush.
 type prepared struct {
-	w     writer    // of the batch
-	names []uint64  // hashes of keys that are written or deleted
-	dirty []uid.UID // sorted
-	owed  []OwedChange
+	w       writer    // of the batch
+	names   []uint64  // hashes of keys that are written or deleted
+	dirty   []uid.UID // sorted
+	pending []WorkChange
 }
 
 // Sizes of batches in bytes: the largest whose memory is used again, and estimates for an
@@ -70,7 +70,7 @@ func (tx *Tx) Prepare() error {
 	tx.writeEdges(w, uids, runs)
 	tx.writeClaims(w)
 	tx.writeAbsent(w)
-	p.owed = tx.writeOwed(w)
+	p.pending = tx.writePending(w)
 	tx.writeSessions(w)
 	tx.writeCommands(w)
 	for _, op := range tx.rows {
@@ -86,13 +86,13 @@ func (tx *Tx) Prepare() error {
 // Flush writes the effects of the commits that have ended, in one batch with the
 // checkpoint, and makes them visible to new Snapshots. It returns the changed work rows.
 // After an error the State is unusable.
-func (tx *Tx) Flush() ([]OwedChange, error) { return tx.FlushTelling(func() {}) }
+func (tx *Tx) Flush() ([]WorkChange, error) { return tx.FlushNotify(func() {}) }
 
-// FlushTelling is Flush, and calls tell before it writes, when replies that depend on the
+// FlushNotify is Flush, and calls tell before it writes, when replies that depend on the
 // effects may be sent: Command finds the commands, and Snapshot and Begin wait until the
 // effects are written. tell must therefore call neither. If the effects cannot be written,
 // all later Snapshots fail.
-func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
+func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	if err := tx.Prepare(); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
 	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, checkpoint
-	tell()
+	notify()
 	written := p.w.b.Len()
 	s.written.add(p.names, written)
 	if err := s.commit(p.w.b); err != nil {
@@ -127,7 +127,7 @@ func (tx *Tx) FlushTelling(tell func()) ([]OwedChange, error) {
 		s.newest = tx
 	}
 	tx.flushed.Store(true)
-	return p.owed, nil
+	return p.pending, nil
 }
 
 // drop deletes the rows that leave a window when others are added to it, and returns their
@@ -337,22 +337,22 @@ func (tx *Tx) writeAbsent(w *writer) {
 	}
 }
 
-func (tx *Tx) writeOwed(w *writer) []OwedChange {
-	var changes []OwedChange
-	for u, e := range tx.owed {
+func (tx *Tx) writePending(w *writer) []WorkChange {
+	var changes []WorkChange
+	for u, e := range tx.pending {
 		if !e.dirty || !e.ok && !e.stored {
 			continue
 		}
-		w.key = appendUIDKey(w.key[:0], tableOwed, u)
+		w.key = appendUIDKey(w.key[:0], tableWork, u)
 		if e.ok {
-			w.value = appendOwed(w.value[:0], e.row)
+			w.value = appendWorkRow(w.value[:0], e.row)
 			w.put(w.key, w.value)
 		} else {
 			w.delete(w.key)
 		}
-		changes = append(changes, OwedChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Dependents: e.dependents, Holds: e.holds})
+		changes = append(changes, WorkChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Dependents: e.dependents, Keeps: e.holds})
 	}
-	slices.SortFunc(changes, func(a, b OwedChange) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(changes, func(a, b WorkChange) int { return cmp.Compare(a.UID, b.UID) })
 	return changes
 }
 

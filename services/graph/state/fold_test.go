@@ -22,8 +22,8 @@ import (
 type folded struct {
 	s  *state.State
 	tx *state.Tx
-	// owed has the rows that Flush returned.
-	owed map[uid.UID]state.OwedRow
+	// pending has the rows that Flush returned.
+	pending map[uid.UID]state.WorkRow
 }
 
 func openMem(t interface{ Fatal(...any) }) *state.State {
@@ -35,7 +35,7 @@ func openMem(t interface{ Fatal(...any) }) *state.State {
 }
 
 func newFolded(t interface{ Fatal(...any) }) *folded {
-	return &folded{s: openMem(t), owed: map[uid.UID]state.OwedRow{}}
+	return &folded{s: openMem(t), pending: map[uid.UID]state.WorkRow{}}
 }
 
 func (f *folded) apply(t *rapid.T, events []lifecycle.Event, revision uint64) {
@@ -64,20 +64,20 @@ func (f *folded) flush(t *rapid.T) {
 	f.tx = nil
 }
 
-// flushed flushes, and takes note of what is owed.
+// flushed flushes, and takes note of pending work.
 func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 	changes, err := tx.Flush()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range changes {
-		if _, had := f.owed[c.UID]; had != c.Had {
-			t.Fatalf("owed %s: told that it was there before: %t, want %t", c.UID, c.Had, had)
+		if _, had := f.pending[c.UID]; had != c.Had {
+			t.Fatalf("pending %s: told that it was there before: %t, want %t", c.UID, c.Had, had)
 		}
 		if c.Has {
-			f.owed[c.UID] = c.Row
+			f.pending[c.UID] = c.Row
 		} else {
-			delete(f.owed, c.UID)
+			delete(f.pending, c.UID)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func agree(t *rapid.T, f *folded, realm *lifecycletest.Realm) {
 	if err := fresh.Err(); err != nil {
 		t.Fatal(err)
 	}
-	agreeOwed(t, f, s, realm)
+	agreePending(t, f, s, realm)
 	agreeEdges(t, s, realm)
 }
 
@@ -298,8 +298,8 @@ func view(t *rapid.T, name string, v lifecycle.View, realm *lifecycletest.Realm)
 	}
 }
 
-func agreeOwed(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Realm) {
-	want := map[uid.UID]lifecycle.Owed{}
+func agreePending(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Realm) {
+	want := map[uid.UID]lifecycle.Pending{}
 	uids := map[uid.UID]bool{}
 	for _, u := range realm.UIDs() {
 		uids[u] = true
@@ -308,34 +308,34 @@ func agreeOwed(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest.Re
 		}
 	}
 	for u := range uids {
-		o := lifecycle.OwedBy(realm, u, realm.Node(u))
-		o.JudgeAt = 0 // a hint, which remembers dependents that are gone
-		if o != (lifecycle.Owed{}) {
+		o := lifecycle.PendingOf(realm, u, realm.Node(u))
+		o.EvaluateAt = 0 // a hint, which remembers dependents that are gone
+		if o != (lifecycle.Pending{}) {
 			want[u] = o
 		}
 	}
-	got := map[uid.UID]lifecycle.Owed{}
-	rows := map[uid.UID]state.OwedRow{}
-	s.EachOwed("", func(u uid.UID, row state.OwedRow) bool {
+	got := map[uid.UID]lifecycle.Pending{}
+	rows := map[uid.UID]state.WorkRow{}
+	s.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
 		rows[u] = row
-		row.JudgeAt = 0
-		got[u] = row.Owed
+		row.EvaluateAt = 0
+		got[u] = row.Pending
 		return true
 	})
 	if !maps.Equal(got, want) {
-		t.Fatalf("owed is %v, want %v", describe(got), describe(want))
+		t.Fatalf("pending is %v, want %v", describe(got), describe(want))
 	}
-	if !maps.Equal(rows, f.owed) {
-		t.Fatalf("Flush told of %v, stored is %v", f.owed, rows)
+	if !maps.Equal(rows, f.pending) {
+		t.Fatalf("Flush told of %v, stored is %v", f.pending, rows)
 	}
 	clear(rows)
-	s.EachOwedTo(slices.Sorted(maps.Keys(uids)), func(u uid.UID, row state.OwedRow) { rows[u] = row })
-	if !maps.Equal(rows, f.owed) {
-		t.Fatalf("of those asked for is owed %v, stored is %v", rows, f.owed)
+	s.EachWorkRowOf(slices.Sorted(maps.Keys(uids)), func(u uid.UID, row state.WorkRow) { rows[u] = row })
+	if !maps.Equal(rows, f.pending) {
+		t.Fatalf("of those asked for is pending %v, stored is %v", rows, f.pending)
 	}
 }
 
-func describe(m map[uid.UID]lifecycle.Owed) string {
+func describe(m map[uid.UID]lifecycle.Pending) string {
 	s := ""
 	for _, u := range slices.Sorted(maps.Keys(m)) {
 		s += fmt.Sprintf("\n%s: %+v", u, m[u])

@@ -49,18 +49,18 @@ func TestRowIsReportedAgain(t *testing.T) {
 				policy = lifecycle.Foreground
 			}
 			r.Delete("deployments/web", policy)
-			if row := owed(t, r, web); row.Finish != test.want {
-				t.Fatalf("before: %+v", row.Owed)
+			if row := pending(t, r, web); row.Finish != test.want {
+				t.Fatalf("before: %+v", row.Pending)
 			}
 			reported := false
-			r.Flushed = func(_ uint64, _ []state.Change, changes []state.OwedChange) {
+			r.Flushed = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
 				for _, c := range changes {
 					reported = reported || c.UID == web && c.Has
 				}
 			}
 			r.Must(test.commands(r, web)...)
-			if row := owed(t, r, web); row.Finish != test.want {
-				t.Fatalf("after: %+v", row.Owed)
+			if row := pending(t, r, web); row.Finish != test.want {
+				t.Fatalf("after: %+v", row.Pending)
 			}
 			if !reported {
 				t.Errorf("the row of %s was not reported", web)

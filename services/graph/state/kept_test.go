@@ -35,7 +35,7 @@ func deletion(name string) *lifecycle.Event {
 	return &lifecycle.Event{Type: lifecycle.ObjectDeleted, UID: uid.MustParse("u-" + name)}
 }
 
-// commit commits events, and what reading does beside them.
+// commit commits events, and what reading does alongside them.
 func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
 	k.t.Helper()
 	var tx *Tx

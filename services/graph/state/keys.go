@@ -27,7 +27,7 @@ const (
 	tableCommands  = 'r'
 	tableSession   = 's'
 	tableRemoved   = 't'
-	tableOwed      = 'w'
+	tableWork      = 'w'
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 // once. It is for the goroutine of its snapshot, and must be closed before that is.
 type NameReader struct {
 	s     *Snapshot
-	r     reader // of the same, to read beside what the goroutine reads
+	r     reader // of the same, to read alongside what the goroutine reads
 	kind  *lifecycle.Kind
 	in    string
 	after NameCursor

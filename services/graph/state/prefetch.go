@@ -188,19 +188,19 @@ func (tx *Tx) prefetchOwners(sorted []uid.UID) {
 			tx.owners[w.uid] = w
 		}
 	})
-	tx.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
-		if tx.owed[u] != nil || tx.underOwed(u) != nil {
+	tx.r.prefetchRows("pending", tableWork, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+		if tx.pending[u] != nil || tx.underPending(u) != nil {
 			return
 		}
-		e := &owedEntry{}
+		e := &workEntry{}
 		for _, row := range rows {
 			var err error
-			if e.row, err = decodeOwed(row.value); err != nil {
-				tx.r.fail("owed", err)
+			if e.row, err = decodeWorkRow(row.value); err != nil {
+				tx.r.fail("pending", err)
 			}
 			e.ok, e.stored = true, true
 		}
-		tx.owed[u] = e
+		tx.pending[u] = e
 	})
 }
 

@@ -163,10 +163,10 @@ func (r *reader) counter(owner uid.UID, c lifecycle.Coordinates) (count counter)
 	return count
 }
 
-func (r *reader) owed(u uid.UID) (row OwedRow, ok bool) {
-	r.key = appendUIDKey(r.key[:0], tableOwed, u)
-	ok = r.get("owed", r.key, func(v []byte) (err error) {
-		row, err = decodeOwed(v)
+func (r *reader) pending(u uid.UID) (row WorkRow, ok bool) {
+	r.key = appendUIDKey(r.key[:0], tableWork, u)
+	ok = r.get("pending", r.key, func(v []byte) (err error) {
+		row, err = decodeWorkRow(v)
 		return err
 	})
 	return row, ok

@@ -15,23 +15,23 @@ func owned(r *statetest.Realm, owner string) *coppicev1.ObjectMeta {
 	return &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{r.Reference(owner, true)}}
 }
 
-// owed is the row of an object, which must be there.
-func owed(t *testing.T, r *statetest.Realm, u uid.UID) state.OwedRow {
+// pending is the row of an object, which must be there.
+func pending(t *testing.T, r *statetest.Realm, u uid.UID) state.WorkRow {
 	t.Helper()
 	snap := r.Snapshot()
 	defer snap.Close()
-	row, ok := snap.Owed(u)
+	row, ok := snap.Pending(u)
 	if !ok {
-		t.Fatalf("nothing is owed because of %s", u)
+		t.Fatalf("no work is pending because of %s", u)
 	}
 	return row
 }
 
-// owes reports whether anything is owed because of an object.
-func owes(r *statetest.Realm, u uid.UID) bool {
+// hasPending reports whether anything is pending because of an object.
+func hasPending(r *statetest.Realm, u uid.UID) bool {
 	snap := r.Snapshot()
 	defer snap.Close()
-	_, ok := snap.Owed(u)
+	_, ok := snap.Pending(u)
 	return ok
 }
 
@@ -42,66 +42,66 @@ func absent(r *statetest.Realm, u uid.UID) bool {
 }
 
 // A row that says something else, or is about more, is as old as it was: the
-// age of what is owed is that of the oldest. One that comes again is new.
-func TestOwedSince(t *testing.T) {
+// age of pending work is that of the oldest. One that comes again is new.
+func TestPendingSince(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
 	web := r.Create("deployments/web", nil)
 	r.Create("pods/a", owned(r, "deployments/web"))
 	begun := r.Clock
 	r.Delete("deployments/web", lifecycle.Orphan)
-	row := owed(t, r, web)
+	row := pending(t, r, web)
 	if !row.Orphan || row.Since != begun {
-		t.Fatalf("owed %+v since %v, want to orphan since %v", row.Owed, row.Since, begun)
+		t.Fatalf("pending %+v since %v, want to orphan since %v", row.Pending, row.Since, begun)
 	}
-	step := func(what string, do func(), holds func(state.OwedRow) bool) {
+	step := func(what string, do func(), holds func(state.WorkRow) bool) {
 		t.Helper()
 		r.Clock = r.Clock.Add(time.Minute)
-		before := owed(t, r, web).Revision
+		before := pending(t, r, web).Revision
 		do()
-		row := owed(t, r, web)
+		row := pending(t, r, web)
 		if !holds(row) || row.Since != begun || row.Revision <= before {
 			t.Errorf("%s: %+v; it began at %v, and was of revision %d", what, row, begun, before)
 		}
 	}
-	step("more dependents", func() { r.Create("pods/b", owned(r, "deployments/web")) }, func(row state.OwedRow) bool { return row.Orphan })
-	step("another policy", func() { r.Delete("deployments/web", lifecycle.Foreground) }, func(row state.OwedRow) bool { return row.Judge && !row.Orphan })
+	step("more dependents", func() { r.Create("pods/b", owned(r, "deployments/web")) }, func(row state.WorkRow) bool { return row.Orphan })
+	step("another policy", func() { r.Delete("deployments/web", lifecycle.Foreground) }, func(row state.WorkRow) bool { return row.Evaluate && !row.Orphan })
 	step("dependents gone", func() {
 		for _, p := range []string{"pods/a", "pods/b"} {
 			r.Delete(p, lifecycle.Background)
 		}
-	}, func(row state.OwedRow) bool { return !row.Judge && row.Finish == lifecycle.FinalizerForeground })
+	}, func(row state.WorkRow) bool { return !row.Evaluate && row.Finish == lifecycle.FinalizerForeground })
 
 	r.RemoveFinalizer("deployments/web", lifecycle.FinalizerForeground)
-	if owes(r, web) {
-		t.Errorf("still owed: %+v", owed(t, r, web))
+	if hasPending(r, web) {
+		t.Errorf("still pending: %+v", pending(t, r, web))
 	}
 	r.Clock = r.Clock.Add(time.Minute)
 	r.Create("pods/c", owned(r, "deployments/web"))
-	if row := owed(t, r, web); !row.Judge || row.Since != r.Clock {
-		t.Errorf("owed again: %+v, want to judge since %v", row, r.Clock)
+	if row := pending(t, r, web); !row.Evaluate || row.Since != r.Clock {
+		t.Errorf("pending again: %+v, want to evaluate since %v", row, r.Clock)
 	}
 }
 
-// An owner that is deleted while strangers are to be judged because of it owes
+// An owner that is deleted while strangers are to be evaluated because of it has pending
 // something else, which looks the same: the row has to say that it changed.
-func TestOwedToOthers(t *testing.T) {
+func TestPendingForOthers(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{lifecycle.Background, lifecycle.Foreground} {
 		r := statetest.New(t)
 		web := r.Create("deployments/web", nil)
 		r.Create("pods/a", owned(r, "deployments/web"))
 		r.Create("pods/stranger@shop", owned(r, "deployments/web"))
-		before := owed(t, r, web)
+		before := pending(t, r, web)
 		told := false
-		r.Flushed = func(_ uint64, _ []state.Change, changes []state.OwedChange) {
+		r.Flushed = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
 			for _, c := range changes {
 				told = told || c.UID == web && c.Has
 			}
 		}
 		r.Delete("deployments/web", policy)
-		after := owed(t, r, web)
-		if after.Owed != before.Owed || after.Since != before.Since {
+		after := pending(t, r, web)
+		if after.Pending != before.Pending || after.Since != before.Since {
 			t.Errorf("%s: %+v became %+v", policy, before, after)
 		}
 		if !told || after.Revision <= before.Revision {
@@ -110,7 +110,7 @@ func TestOwedToOthers(t *testing.T) {
 	}
 }
 
-// A10.11, C010: that an owner was removed is remembered beside the window for as
+// A10.11, C010: that an owner was removed is remembered in addition to the window for as
 // long as a dependent names it, and not for longer.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
@@ -135,17 +135,17 @@ func TestAbsence(t *testing.T) {
 		t.Error("the row went with the first dependent")
 	}
 	r.Delete("pods/b", lifecycle.Background)
-	if absent(r, web) || owes(r, web) {
+	if absent(r, web) || hasPending(r, web) {
 		t.Error("a row is left behind by the last dependent")
 	}
 	// Who names it later still gets to know, from the window.
 	r.Create("pods/late", owned(r, "deployments/web"))
-	if !absent(r, web) || !owes(r, web) {
+	if !absent(r, web) || !hasPending(r, web) {
 		t.Error("no row for an owner that is named again")
 	}
 	// And when it is back, it is not absent.
 	r.Import("deployments/web", &coppicev1.ObjectMeta{Uid: "web"})
-	if absent(r, web) || owes(r, web) {
+	if absent(r, web) || hasPending(r, web) {
 		t.Error("a row for an owner that came back")
 	}
 }
@@ -160,11 +160,11 @@ func TestAbsenceEndsByStrip(t *testing.T) {
 	m.OwnerReferences = append(m.OwnerReferences, r.Reference("deployments/api", false))
 	pod := r.Create("pods/a", m)
 	r.Delete("deployments/web", lifecycle.Background)
-	if !absent(r, web) || !owes(r, web) {
+	if !absent(r, web) || !hasPending(r, web) {
 		t.Fatal("no rows for an owner that is gone")
 	}
 	r.Work([]uid.UID{pod}, lifecycle.Strip)
-	if absent(r, web) || owes(r, web) {
+	if absent(r, web) || hasPending(r, web) {
 		t.Error("a row is left behind")
 	}
 }

@@ -197,16 +197,16 @@ func (s *Snapshot) Names(k *lifecycle.Kind, namespace string, after NameCursor, 
 // NameCursor is a place among the names of a kind; the zero value is the start.
 type NameCursor struct{ Namespace, Name string }
 
-// Owed returns the work row of u. It returns false if no work is pending because of u.
-func (s *Snapshot) Owed(u uid.UID) (OwedRow, bool) { return s.r.owed(u) }
+// Pending returns the work row of u. It returns false if no work is pending because of u.
+func (s *Snapshot) Pending(u uid.UID) (WorkRow, bool) { return s.r.pending(u) }
 
-// EachOwedTo calls visit for the work rows of uids, which must be sorted.
-func (s *Snapshot) EachOwedTo(sorted []uid.UID, visit func(uid.UID, OwedRow)) {
-	s.r.prefetchRows("owed", tableOwed, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
+// EachWorkRowOf calls visit for the work rows of uids, which must be sorted.
+func (s *Snapshot) EachWorkRowOf(sorted []uid.UID, visit func(uid.UID, WorkRow)) {
+	s.r.prefetchRows("pending", tableWork, sorted, 1, func(u uid.UID, rows []stored, _ bool) {
 		for _, r := range rows {
-			row, err := decodeOwed(r.value)
+			row, err := decodeWorkRow(r.value)
 			if err != nil {
-				s.r.fail("owed", err)
+				s.r.fail("pending", err)
 				return
 			}
 			visit(u, row)
@@ -214,17 +214,17 @@ func (s *Snapshot) EachOwedTo(sorted []uid.UID, visit func(uid.UID, OwedRow)) {
 	})
 }
 
-// EachOwed calls visit for the work rows behind a uid, in order, until visit returns
+// EachWorkRow calls visit for the work rows behind a uid, in order, until visit returns
 // false.
-func (s *Snapshot) EachOwed(after uid.UID, visit func(uid.UID, OwedRow) bool) {
+func (s *Snapshot) EachWorkRow(after uid.UID, visit func(uid.UID, WorkRow) bool) {
 	var start []byte
 	if after != "" {
-		start = append(keyOfUID(tableOwed, after), nul)
+		start = append(keyOfUID(tableWork, after), nul)
 	}
-	s.r.scan("owed", []byte{tableOwed}, start, func(key, value []byte) bool {
-		row, err := decodeOwed(value)
+	s.r.scan("pending", []byte{tableWork}, start, func(key, value []byte) bool {
+		row, err := decodeWorkRow(value)
 		if err != nil {
-			s.r.fail("owed", err)
+			s.r.fail("pending", err)
 			return false
 		}
 		return visit(uid.UID(key[1:]), row)

@@ -147,7 +147,7 @@ func open(dir string, c Config) (*State, error) {
 		return err
 	})
 	if err != nil {
-		failures.crew.Dismiss()
+		failures.pool.Dismiss()
 		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
 			return nil, ErrLocked
 		}
@@ -163,7 +163,7 @@ func open(dir string, c Config) (*State, error) {
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
-		failures.crew.Dismiss()
+		failures.pool.Dismiss()
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -180,7 +180,7 @@ type UnfinishedError struct{ Checkpoint *coppicev1.Checkpoint }
 
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf("the state was being made from its log, and is not finished: it has come to sequence %d of %d",
-		e.Checkpoint.GetSequence(), e.Checkpoint.GetForeseen())
+		e.Checkpoint.GetSequence(), e.Checkpoint.GetElidedUntil())
 }
 
 // load reads the rows that are kept in memory.
@@ -200,7 +200,7 @@ func (s *State) load() error {
 	}
 	r.get("checkpoint", keyCheckpoint, func(v []byte) error {
 		err := proto.Unmarshal(v, s.checkpoint)
-		if err == nil && s.checkpoint.GetForeseen() != 0 {
+		if err == nil && s.checkpoint.GetElidedUntil() != 0 {
 			err = &UnfinishedError{s.checkpoint}
 		}
 		return err
@@ -291,7 +291,7 @@ func (s *State) Sync() error {
 // state has failed and Pebble does not close in time, Close returns nevertheless, and the
 // directory is in use until the process ends.
 func (s *State) Close() error {
-	defer s.failures.crew.Dismiss()
+	defer s.failures.pool.Dismiss()
 	done := make(chan error, 1)
 	go func() { done <- s.db.Close() }()
 	var given <-chan time.Time

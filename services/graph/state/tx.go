@@ -32,7 +32,7 @@ type Tx struct {
 	names    map[nameRef]uid.UID // the object that has a name or had it last: created here, or looked up; "" for none
 	owners   map[uid.UID]*owner
 	absent   map[uid.UID]*absence
-	owed     map[uid.UID]*owedEntry
+	pending  map[uid.UID]*workEntry
 	sessions map[string]*lifecycle.Time // last command; nil if closed
 	imports  bool                       // this commit has a command of an import session
 	touched  map[uid.UID]struct{}       // whose work row may have changed in this commit
@@ -78,14 +78,14 @@ type absence struct {
 	dirty    bool
 }
 
-type owedEntry struct {
-	row    OwedRow
+type workEntry struct {
+	row    WorkRow
 	ok     bool
 	stored bool
 	dirty  bool
-	holds  bool // see OwedChange.Holds
+	holds  bool // see WorkChange.Holds
 
-	dependents bool // see OwedChange.Dependents
+	dependents bool // see WorkChange.Dependents
 }
 
 type rowOp struct {
@@ -140,7 +140,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 		names:      make(map[nameRef]uid.UID, room),
 		owners:     map[uid.UID]*owner{},
 		absent:     map[uid.UID]*absence{},
-		owed:       map[uid.UID]*owedEntry{},
+		pending:    map[uid.UID]*workEntry{},
 		sessions:   map[string]*lifecycle.Time{},
 		touched:    map[uid.UID]struct{}{},
 	}
@@ -238,7 +238,7 @@ const (
 
 // worthKeeping reports whether a Tx that has written so many bytes can be kept.
 func (tx *Tx) worthKeeping(bytes int) bool {
-	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.owed)
+	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.pending)
 	if bytes > mostKeptBytes || entries > mostKept {
 		return false
 	}

@@ -93,9 +93,9 @@ func decodeAbsent(b []byte) (revision, claim uint64, err error) {
 	return revision, binary.BigEndian.Uint64(b[n:]), nil
 }
 
-// OwedRow is what is owed because of one uid, and since when.
-type OwedRow struct {
-	lifecycle.Owed
+// WorkRow is pending work because of one uid, and since when.
+type WorkRow struct {
+	lifecycle.Pending
 	// Since is when the row came to be; a row that changes keeps it.
 	Since lifecycle.Time
 	// Revision is that of the commit that last changed the row, or which
@@ -104,52 +104,52 @@ type OwedRow struct {
 }
 
 const (
-	owedJudge = 1 << iota
-	owedOrphan
-	owedFinishOrphan
-	owedFinishForeground
-	owedFinalize
-	owedTerminate
-	owedHeld
-	owedEvict
+	pendingEvaluate = 1 << iota
+	pendingOrphan
+	pendingFinishOrphan
+	pendingFinishForeground
+	pendingFinalize
+	pendingTerminate
+	pendingBlocked
+	pendingDrain
 )
 
-func appendOwed(b []byte, r OwedRow) []byte {
+func appendWorkRow(b []byte, r WorkRow) []byte {
 	flags := uint64(0)
 	for _, f := range []struct {
 		set bool
 		bit uint64
 	}{
-		{r.Judge, owedJudge}, {r.Orphan, owedOrphan}, {r.Finalize, owedFinalize}, {r.Terminate, owedTerminate}, {r.Held, owedHeld}, {r.Evict, owedEvict},
-		{r.Finish == lifecycle.FinalizerOrphan, owedFinishOrphan},
-		{r.Finish == lifecycle.FinalizerForeground, owedFinishForeground},
+		{r.Evaluate, pendingEvaluate}, {r.Orphan, pendingOrphan}, {r.Finalize, pendingFinalize}, {r.Terminate, pendingTerminate}, {r.Blocked, pendingBlocked}, {r.Drain, pendingDrain},
+		{r.Finish == lifecycle.FinalizerOrphan, pendingFinishOrphan},
+		{r.Finish == lifecycle.FinalizerForeground, pendingFinishForeground},
 	} {
 		if f.set {
 			flags |= f.bit
 		}
 	}
 	b = binary.AppendUvarint(b, flags)
-	b = binary.AppendUvarint(b, uint64(r.JudgeAt))
+	b = binary.AppendUvarint(b, uint64(r.EvaluateAt))
 	b = binary.AppendUvarint(b, uint64(r.Since))
 	b = binary.AppendUvarint(b, r.Revision)
 	return binary.AppendUvarint(b, r.Examine)
 }
 
-func decodeOwed(b []byte) (OwedRow, error) {
-	var r OwedRow
+func decodeWorkRow(b []byte) (WorkRow, error) {
+	var r WorkRow
 	var flags, at, since uint64
 	if err := decodeUvarints(b, &flags, &at, &since, &r.Revision, &r.Examine); err != nil {
 		return r, err
 	}
-	r.Judge, r.Orphan = flags&owedJudge != 0, flags&owedOrphan != 0
-	r.Finalize, r.Terminate, r.Held = flags&owedFinalize != 0, flags&owedTerminate != 0, flags&owedHeld != 0
-	r.Evict = flags&owedEvict != 0
+	r.Evaluate, r.Orphan = flags&pendingEvaluate != 0, flags&pendingOrphan != 0
+	r.Finalize, r.Terminate, r.Blocked = flags&pendingFinalize != 0, flags&pendingTerminate != 0, flags&pendingBlocked != 0
+	r.Drain = flags&pendingDrain != 0
 	switch {
-	case flags&owedFinishOrphan != 0:
+	case flags&pendingFinishOrphan != 0:
 		r.Finish = lifecycle.FinalizerOrphan
-	case flags&owedFinishForeground != 0:
+	case flags&pendingFinishForeground != 0:
 		r.Finish = lifecycle.FinalizerForeground
 	}
-	r.JudgeAt, r.Since = lifecycle.Time(at), lifecycle.Time(since)
+	r.EvaluateAt, r.Since = lifecycle.Time(at), lifecycle.Time(since)
 	return r, nil
 }

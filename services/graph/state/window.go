@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// keptRemovals is how many removed uids are known to have been removed, beside
+// keptRemovals is how many removed uids are known to have been removed, alongside
 // those that dependents still point to. They are counted and not timed: what is kept
 // is a function of the log.
 const keptRemovals = 1 << 18

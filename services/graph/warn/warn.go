@@ -65,7 +65,7 @@ func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time
 			by = append(by, "its agent")
 		}
 		held := w.now().Sub(since.Time()).Round(time.Second)
-		return fmt.Sprintf("held for %s by %s, which has not answered", held, strings.Join(by, ", "))
+		return fmt.Sprintf("blocked for %s by %s, which has not answered", held, strings.Join(by, ", "))
 	})
 }
 

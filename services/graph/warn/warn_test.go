@@ -43,7 +43,7 @@ func TestSay(t *testing.T) {
 	now = now.Add(warn.Again)
 	w.Stuck(realm, object("a"), lifecycle.TimeOf(now.Add(-2*time.Hour)))
 	ctx := testkit.Context(t)
-	for _, want := range []string{"held for 1h0m0s by example.com/x", "one of 3 objects that own each other", "held for 2h0m0s by example.com/x"} {
+	for _, want := range []string{"blocked for 1h0m0s by example.com/x", "one of 3 objects that own each other", "blocked for 2h0m0s by example.com/x"} {
 		if m := testkit.Receive(t, ctx, want, said); !strings.Contains(string(m.Data), want) {
 			t.Errorf("said is %s, want %q", m.Data, want)
 		}

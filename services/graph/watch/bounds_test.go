@@ -48,7 +48,7 @@ func TestBytesAreBounded(t *testing.T) {
 	w.expect(" to 100")
 	for i := range 400 {
 		b.commit(updates("pods", 101+uint64(i), 1, 1<<20))
-		held := b.hub.Held()
+		held := b.hub.Usage()
 		if want := min(i+1, 63); held.Changes != want {
 			t.Fatalf("after %d updates of 1 MiB %d are kept, want %d", i+1, held.Changes, want)
 		}
@@ -75,7 +75,7 @@ func TestResourcesShareNoRoom(t *testing.T) {
 	b.commit(updates("pods", 101, 3, 1<<10))
 	b.commit(updates("services", 104, 50, 100<<10)) // too many bytes
 	b.commit(updates("services", 154, 200, 1<<10))  // too many changes
-	if held := b.hub.Held(); held.Bytes > 1<<20 || held.Changes > 100 {
+	if held := b.hub.Usage(); held.Bytes > 1<<20 || held.Changes > 100 {
 		t.Errorf("kept: %+v, want at most 1 MiB and 100", held)
 	}
 	quiet := b.watch(func(t *watch.Target) { t.From = 101 })
@@ -108,7 +108,7 @@ func TestSweep(t *testing.T) {
 		held := func(want int) {
 			t.Helper()
 			synctest.Wait()
-			if got := hub.Held(); got.Changes != want || (got.Bytes == 0) != (want == 0) {
+			if got := hub.Usage(); got.Changes != want || (got.Bytes == 0) != (want == 0) {
 				t.Errorf("kept: %+v, want %d changes", got, want)
 			}
 		}
@@ -178,7 +178,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	open("other").expect(" to 100")
-	if held := b.hub.Held(); held.Watches != 3 {
+	if held := b.hub.Usage(); held.Watches != 3 {
 		t.Errorf("%d watches, want 3", held.Watches)
 	}
 }

@@ -85,18 +85,18 @@ func NewHub(revision uint64, now func() time.Time, limits Limits) *Hub {
 }
 
 // Held is how much a Hub keeps.
-type Held struct {
+type Usage struct {
 	Bytes   int // about, of changes
 	Changes int
 	Watches int
 }
 
 // Held returns how much the hub keeps now.
-func (h *Hub) Held() Held {
+func (h *Hub) Usage() Usage {
 	watches, _ := h.watches.Used("")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Held{Bytes: h.bytes, Changes: h.changes, Watches: watches}
+	return Usage{Bytes: h.bytes, Changes: h.changes, Watches: watches}
 }
 
 // Begin says that commits are being applied, and returns which resources'

@@ -43,10 +43,10 @@ type Target struct {
 const DefaultHeartbeat = 5 * time.Second
 
 // patience is how long a watch waits for the revision after which it begins, and
-// statePatience until it may send the objects as they are.
+// stateTimeout until it may send the objects as they are.
 const (
-	patience      = 2 * time.Second
-	statePatience = 10 * time.Second
+	patience     = 2 * time.Second
+	stateTimeout = 10 * time.Second
 )
 
 // Admit takes a place for a watch of an actor, which leave gives back. Without a free
@@ -154,7 +154,7 @@ func (w *session) send(events []*coppicev1.WatchEvent, revision uint64) error {
 // sendState sends the objects as they are, and moves the place behind that. Only so
 // many watches do it at once, of which each holds a snapshot and one batch.
 func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *place) error {
-	waiting, cancel := context.WithTimeout(ctx, statePatience)
+	waiting, cancel := context.WithTimeout(ctx, stateTimeout)
 	err := h.states.Acquire(waiting, w.t.Actor)
 	cancel()
 	switch {

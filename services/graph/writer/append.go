@@ -89,7 +89,7 @@ func (w *Writer) append(ctx context.Context, c *commit) error {
 	runtime.Gosched()
 	w.inFlight = append(w.inFlight, f)
 	w.chain = chain
-	w.crew.Go(func() {
+	w.pool.Go(func() {
 		defer close(f.completed)
 		f.err = w.complete(ctx, f, before)
 		d.b.Free()
@@ -106,7 +106,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	if f.size < largeCommit {
 		prepare()
 	} else {
-		w.crew.Go(prepare) // the next may be sent before it is done
+		w.pool.Go(prepare) // the next may be sent before it is done
 	}
 	position, err := f.settle(ctx)
 	if err == nil {
@@ -134,7 +134,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	}
 	d.Tx.Place(f.position)
 	var apply time.Time
-	owed, err := d.Tx.FlushTelling(func() {
+	pending, err := d.Tx.FlushNotify(func() {
 		f.queued = w.queue.ever()
 		for _, o := range f.outcomes {
 			w.answer(o)
@@ -150,7 +150,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
 		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
-		Changes: d.changes, Owed: owed, SessionClosed: d.sessionClosed,
+		Changes: d.changes, Pending: pending, SessionClosed: d.sessionClosed,
 		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
 	})
 	return nil

@@ -46,7 +46,7 @@ func TestRepetitionInFlight(t *testing.T) {
 }
 
 // A command that was carried out before gets its first outcome, also when
-// writer and state have been started anew since.
+// writer and state have been started again since.
 func TestRepetition(t *testing.T) {
 	t.Parallel()
 	warned := configMap("warned")

@@ -68,7 +68,7 @@ func CodeOf(t lifecycle.EventType) uint32 {
 // kept is the encoding of the reply, or of a part of it, as it is kept for a repetition
 // of the command, nil if its events tell it.
 func kept(d *Decision, r *Request, reply proto.Message) []byte {
-	if r.Work.Told() {
+	if r.Work.ReplyInLog() {
 		return nil
 	}
 	enc, err := proto.Marshal(reply)

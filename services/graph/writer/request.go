@@ -59,7 +59,7 @@ type Work interface {
 	// Told reports whether the command's events tell its reply, so that it
 	// need not be kept for a repetition of the command: see recall. Of a Partial
 	// that has recorded parts it is about what Part would return.
-	Told() bool
+	ReplyInLog() bool
 
 	// NewReply is an empty message of the type of the reply.
 	NewReply() proto.Message

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/internal/crew"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/workerpool"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -84,7 +84,7 @@ type Committed struct {
 	Bytes             int
 	Requests          int
 	Changes           []state.Change // those that are watched
-	Owed              []state.OwedChange
+	Pending           []state.WorkChange
 	// SessionClosed: an import session was closed, whose objects wait no
 	// longer for owners that it might have brought.
 	SessionClosed bool
@@ -124,7 +124,7 @@ type Writer struct {
 	open     *commit           // that is being decided, nil for none
 	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
 	delay    commitDelay       // of the open commit, when no commit is in flight
-	crew     *crew.Crew        // what they run in
+	pool     *workerpool.Pool  // what they run in
 
 	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
@@ -252,8 +252,8 @@ var ErrLeaseLost = errors.New("the lease was lost")
 // refused as retryable; requests whose outcome is unknown are not answered. Run returns
 // nil when ctx has ended.
 func (w *Writer) Run(ctx context.Context) error {
-	w.crew = crew.New()
-	defer w.crew.Dismiss()
+	w.pool = workerpool.New()
+	defer w.pool.Dismiss()
 	running, stop := context.WithCancel(ctx)
 	err := w.run(running)
 	for len(w.inFlight) > 0 {

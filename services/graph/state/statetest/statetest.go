@@ -27,7 +27,7 @@ type Realm struct {
 	// Begin is called before a commit. The function that it returns reports whether
 	// changes of a resource are recorded. Flushed is called after the commit.
 	Begin   func() (watched func(resource string) bool)
-	Flushed func(revision uint64, changes []state.Change, owed []state.OwedChange)
+	Flushed func(revision uint64, changes []state.Change, pending []state.WorkChange)
 
 	fs       vfs.FS
 	tb       testing.TB
@@ -54,7 +54,7 @@ func New(tb testing.TB) *Realm {
 	r := &Realm{
 		Clock: lifecycletest.Start, fs: vfs.NewMem(), tb: tb, used: map[uid.UID]bool{}, last: map[string]uid.UID{},
 		Begin:   func() func(string) bool { return nil },
-		Flushed: func(uint64, []state.Change, []state.OwedChange) {},
+		Flushed: func(uint64, []state.Change, []state.WorkChange) {},
 	}
 	r.open()
 	tb.Cleanup(r.close)
@@ -82,7 +82,7 @@ func (r *Realm) close() {
 	}
 }
 
-// Reopen closes the state and opens it again, as a process that starts anew.
+// Reopen closes the state and opens it again, as a process that starts again.
 func (r *Realm) Reopen() {
 	r.tb.Helper()
 	if err := r.Sync(); err != nil {
@@ -102,7 +102,7 @@ func (r *Realm) Register(spec lifecycle.KindSpec) {
 	})
 }
 
-// SetOptions sets the realm's options; nil for the defaults.
+// SetOptions sets the realm settings; nil for the defaults.
 func (r *Realm) SetOptions(spec *lifecycle.OptionsSpec) {
 	r.tb.Helper()
 	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -301,11 +301,11 @@ func (r *Realm) decide(tx *state.Tx, commands []Decide) (changes []state.Change)
 
 func (r *Realm) flush(tx *state.Tx, changes []state.Change) {
 	r.tb.Helper()
-	owed, err := tx.Flush()
+	pending, err := tx.Flush()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	r.Flushed(tx.Checkpoint().GetRevision(), changes, owed)
+	r.Flushed(tx.Checkpoint().GetRevision(), changes, pending)
 }
 
 func (r *Realm) apply(tx *state.Tx, e *lifecycle.Event, watched func(string) bool) (state.Change, error) {

@@ -47,13 +47,13 @@ func goesAtOnce(v View, n *Node) bool {
 		v.Options().Propagation == Cascade && len(deletionFinalizers(n.Finalizers, "")) == 0
 }
 
-// Verdict is what the collector does with an object.
-type Verdict uint8
+// Decision is what the collector does with an object.
+type Decision uint8
 
-// The verdicts.
+// The decisions.
 const (
 	// Keep: nothing is to be done.
-	Keep Verdict = iota
+	Keep Decision = iota
 	// CollectObject: no owner keeps the object. It is deleted in the background, or as
 	// its own finalizers say.
 	CollectObject
@@ -67,14 +67,14 @@ const (
 	Wait
 )
 
-func (v Verdict) String() string {
+func (v Decision) String() string {
 	return [...]string{"keep", "collect", "collect-foreground", "strip", "wait"}[v]
 }
 
 // Decide is the collector's decision table (A12). Its input are an object's traits and
 // the classes of its owner references. Processors propose what it returns, and the writer
 // calls it again in the commit that acts.
-func Decide(t Traits, classes []Class) Verdict {
+func Decide(t Traits, classes []Class) Decision {
 	switch {
 	case t&Live == 0, t&IsTerminating != 0, len(classes) == 0:
 		// A deletion cannot be undone (A12.2). An object without owners is a
@@ -107,10 +107,10 @@ func Decide(t Traits, classes []Class) Verdict {
 	return CollectObject // A12.9
 }
 
-// Judgement is a decision and the reason for it.
-type Judgement struct {
-	Verdict Verdict
-	Reason  coppicev1.Reason
+// Evaluation is a decision and the reason for it.
+type Evaluation struct {
+	Decision Decision
+	Reason   coppicev1.Reason
 	// Cause is the revision of the event that removed the object's last owner, or that
 	// made a reference dangling or waiting.
 	Cause uint64
@@ -118,11 +118,11 @@ type Judgement struct {
 	Until Time
 }
 
-// Judge evaluates one live object at one state.
-func Judge(v View, n *Node, now Time) Judgement {
+// Evaluate evaluates one live object at one state.
+func Evaluate(v View, n *Node, now Time) Evaluation {
 	var room [8]Class
 	classes := room[:0]
-	var j Judgement
+	var j Evaluation
 	for i := range n.Owners {
 		c := Classify(v, n, &n.Owners[i], now)
 		classes = append(classes, c.Class)
@@ -146,8 +146,8 @@ func Judge(v View, n *Node, now Time) Judgement {
 			}
 		}
 	}
-	j.Verdict = Decide(TraitsOf(v, n), classes)
-	if j.Verdict == StripReferences {
+	j.Decision = Decide(TraitsOf(v, n), classes)
+	if j.Decision == StripReferences {
 		j.Reason = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
 	}
 	return j

@@ -1,18 +1,18 @@
-// Package crew runs things beside, in goroutines that stay for the next: in a new
+// Package workerpool runs things alongside, in goroutines that stay for the next: in a new
 // goroutine the stack has to grow first, each time, which takes longer than many a
 // thing that is done for one command.
-package crew
+package workerpool
 
 // Crew is safe for concurrent use. It has as many goroutines as it had to do at
 // once.
-type Crew struct{ idle chan func() }
+type Pool struct{ idle chan func() }
 
-// New returns a crew, which ends with Dismiss.
-func New() *Crew { return &Crew{make(chan func())} }
+// New returns a worker pool, which ends with Dismiss.
+func New() *Pool { return &Pool{make(chan func())} }
 
 // Go begins to do something, and does not wait for it. It must not be called once
-// the crew is dismissed.
-func (c *Crew) Go(do func()) {
+// the worker pool is dismissed.
+func (c *Pool) Go(do func()) {
 	select {
 	case c.idle <- do:
 	default:
@@ -25,4 +25,4 @@ func (c *Crew) Go(do func()) {
 }
 
 // Dismiss lets the goroutines end once they have done what they have begun.
-func (c *Crew) Dismiss() { close(c.idle) }
+func (c *Pool) Dismiss() { close(c.idle) }

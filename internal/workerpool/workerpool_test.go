@@ -1,4 +1,4 @@
-package crew_test
+package workerpool_test
 
 import (
 	"bytes"
@@ -6,17 +6,17 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coppice-gc/coppice/internal/crew"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/workerpool"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // What is begun is done, also while all others are busy, and by one who ends.
-func TestCrew(t *testing.T) {
+func TestPool(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	c := crew.New()
+	c := workerpool.New()
 	defer c.Dismiss()
 	busy, begun := make(chan struct{}), make(chan struct{}, 10)
 	var done sync.WaitGroup
@@ -50,11 +50,11 @@ func goroutine() string {
 	return string(line)
 }
 
-// Who has done something does the next, until the crew is dismissed.
+// Who has done something does the next, until the worker pool is dismissed.
 func TestStay(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	c := crew.New()
+	c := workerpool.New()
 	by := func() string {
 		who := make(chan string, 1)
 		c.Go(func() { who <- goroutine() })

@@ -8,36 +8,36 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Evict is the contents finalizer's request to delete what is in namespaces, or
+// Drain is the contents finalizer's request to delete what is in namespaces, or
 // of kinds, that are being deleted.
-type Evict struct {
+type Drain struct {
 	grouped
-	reply coppicev1.EvictReply
+	reply coppicev1.DrainReply
 }
 
-var _ writer.Work = (*Evict)(nil)
+var _ writer.Work = (*Drain)(nil)
 
-// NewEvict reads the request.
-func NewEvict(r *coppicev1.EvictRequest) (*Evict, *lifecycle.Error) {
+// NewDrain reads the request.
+func NewDrain(r *coppicev1.DrainRequest) (*Drain, *lifecycle.Error) {
 	b, err := newGrouped(r.GetGroups())
 	if err != nil {
 		return nil, err
 	}
-	return &Evict{grouped: b}, nil
+	return &Drain{grouped: b}, nil
 }
 
 // Do implements writer.Work.
-func (e *Evict) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+func (e *Drain) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 	return e.eachOwned(d, func(container, n *lifecycle.Node) []lifecycle.Event {
-		return lifecycle.Evict(d.Ctx, container, n)
-	}, func() { e.reply.Evicted++ }), nil
+		return lifecycle.Drain(d.Ctx, container, n)
+	}, func() { e.reply.Drained++ }), nil
 }
 
 // Reply implements writer.Work.
-func (e *Evict) Reply(d *writer.Decision) proto.Message {
+func (e *Drain) Reply(d *writer.Decision) proto.Message {
 	e.reply.Revision = d.Revision()
 	return &e.reply
 }
 
 // NewReply implements writer.Work.
-func (*Evict) NewReply() proto.Message { return &coppicev1.EvictReply{} }
+func (*Drain) NewReply() proto.Message { return &coppicev1.DrainReply{} }

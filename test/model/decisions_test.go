@@ -11,21 +11,21 @@ import (
 // collector holds what the collector does against what it may, each event at the
 // state just before (S1, S2, S7, S8, S9).
 func (a *auditor) collector(actor, verb string, steps []step, now int64) {
-	var circle []*object
+	var cycle []*object
 	for _, e := range steps {
 		if o := a.m.objects[e.uid]; e.reason == "UNREACHABLE" && o != nil {
-			circle = append(circle, o)
+			cycle = append(cycle, o)
 		}
 	}
-	if len(circle) > 0 {
+	if len(cycle) > 0 {
 		owned := true
-		for _, o := range circle {
+		for _, o := range cycle {
 			owned = owned && slices.ContainsFunc(o.owners, func(r ref) bool {
-				return slices.ContainsFunc(circle, func(p *object) bool { return fits(o, r, p) })
+				return slices.ContainsFunc(cycle, func(p *object) bool { return fits(o, r, p) })
 			})
 		}
-		if !a.m.options.collect || !owned || !a.m.unreachable(circle, now) {
-			a.violation(tagOf(circle[0]), "L5: %v was collected as unreachable", circle)
+		if !a.m.options.collect || !owned || !a.m.unreachable(cycle, now) {
+			a.violation(tagOf(cycle[0]), "L5: %v was collected as unreachable", cycle)
 		}
 	}
 	for i := range steps {
@@ -44,23 +44,23 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 	m, tag := a.m, tagOf(o)
 	switch e.reason {
 	case "OWNER_ABSENT", "OWNER_WAITING":
-		verdict, causes, _ := m.judge(o, now)
-		if verdict != "collect" && verdict != "foreground" {
+		decision, causes, _ := m.evaluate(o, now)
+		if decision != "collect" && decision != "foreground" {
 			a.violation(tag, "S1: %v was collected; its owners are %s", o, a.classes(o, now))
 			return
 		}
 		if !slices.Contains(causes, e.cause) {
 			a.violation(tag, "S1: %v was collected because of revision %d, not one of %v", o, e.cause, causes)
 		}
-		a.expect(e, m.collect(o, verdict == "foreground", now), "S1")
+		a.expect(e, m.collect(o, decision == "foreground", now), "S1")
 	case "SOLID_OWNER_REMAINS":
-		if verdict, _, _ := m.judge(o, now); verdict != "strip" {
+		if decision, _, _ := m.evaluate(o, now); decision != "strip" {
 			a.violation(tag, "A12.7: %v was stripped; its owners are %s", o, a.classes(o, now))
 			return
 		}
 		a.expect(e, m.strip(o, now), "A12.7")
 	case "OWNER_ORPHANS":
-		if verdict, _, _ := m.judge(o, now); verdict == "strip" {
+		if decision, _, _ := m.evaluate(o, now); decision == "strip" {
 			a.violation(tag, "S9: %v was parted from an owner before what does not hold it had gone; its owners are %s", o, a.classes(o, now))
 		}
 		for _, r := range o.owners {
@@ -70,14 +70,14 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 		}
 		a.violation(tag, "S9: %v was parted from an owner that does not orphan it; its owners are %s", o, a.classes(o, now))
 	case "CYCLE":
-		for _, circle := range m.circles(a.waiting(tag), holds) {
-			for _, owner := range circle {
-				if slices.Contains(circle, o) && holds(o, owner) && a.same(e, unblock(o, owner)[0]) == "" {
+		for _, cycle := range m.cycles(a.waiting(tag), holds) {
+			for _, owner := range cycle {
+				if slices.Contains(cycle, o) && holds(o, owner) && a.same(e, unblock(o, owner)[0]) == "" {
 					return
 				}
 			}
 		}
-		a.violation(tag, "X08: %v was unblocked, and is in no circle\n  %s\n  %s", o, o.text(), e.after(o).text())
+		a.violation(tag, "X08: %v was unblocked, and is in no cycle\n  %s\n  %s", o, o.text(), e.after(o).text())
 	case "CONTAINER":
 		for _, c := range m.objects {
 			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() {
@@ -85,7 +85,7 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 				return
 			}
 		}
-		a.violation(tag, "A5.7: %v was evicted", o)
+		a.violation(tag, "A5.7: %v was drained", o)
 	case "UNREACHABLE":
 		a.expect(e, m.collect(o, false, now), "L5")
 	case "FINALIZED":

@@ -26,7 +26,7 @@ const (
 	consumerAlive
 )
 
-// note is what there is to say beside the finalizer's name.
+// note is what there is to say in addition to the finalizer's name.
 func (c consumer) note() string {
 	switch c.state {
 	case consumerNone:
@@ -123,7 +123,7 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 	}
 	switch {
 	case len(by) > 0:
-		return "held by " + short(by, 3)
+		return "blocked by " + short(by, 3)
 	case waits != "":
 		return waits
 	}

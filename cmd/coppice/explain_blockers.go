@@ -15,8 +15,8 @@ import (
 const maxExplainedOwners = 100
 
 // owners tells the owners of an object, and below each its own.
-func (e *explainer) owners(n *coppicev1.GraphNode, above *family, depth int, told map[string]bool) {
-	told[uidOf(n)] = true
+func (e *explainer) owners(n *coppicev1.GraphNode, above *family, depth int, visited map[string]bool) {
+	visited[uidOf(n)] = true
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		if len(e.Owners) >= maxExplainedOwners {
 			return
@@ -37,14 +37,14 @@ func (e *explainer) owners(n *coppicev1.GraphNode, above *family, depth int, tol
 		}
 		as.Terminating = owner.GetObject().GetMetadata().GetDeletionTimestamp() != nil
 		e.Owners = append(e.Owners, as)
-		if !told[r.GetUid()] {
-			e.owners(owner, above, depth+1, told)
+		if !visited[r.GetUid()] {
+			e.owners(owner, above, depth+1, visited)
 		}
 	}
 }
 
-// holders tells the finalizers of the object and its agent, and who answers.
-func (e *explainer) holders(ctx context.Context, d *description) {
+// finalizersAndAgent tells the finalizers of the object and its agent, and who answers.
+func (e *explainer) finalizersAndAgent(ctx context.Context, d *description) {
 	for _, name := range d.o.GetMetadata().GetFinalizers() {
 		f := explainedFinalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
 		if f.says = d.finalizer(ctx, name); !f.BuiltIn {
@@ -94,7 +94,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 				continue
 			}
 			seen[uid] = true
-			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: keyOfNode(d), UID: uid, Held: e.heldUp(ctx, d)})
+			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: keyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
 		}
 	}
 	visit(n)
@@ -102,7 +102,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 	return nil
 }
 
-// blocksDeletion reports whether a dependent holds up its owner's deletion in
+// blocksDeletion reports whether a dependent blocks its owner's deletion in
 // the foreground.
 func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
@@ -129,8 +129,8 @@ func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
 	return waits && (solid || !unknown)
 }
 
-// heldUp says why a dependent is still there that somebody waits for.
-func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
+// blockedBy says why a dependent is still there that somebody waits for.
+func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) string {
 	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
 		return e.consumers.held(ctx, d)
 	}
@@ -147,16 +147,16 @@ func (e *explainer) heldUp(ctx context.Context, d *coppicev1.GraphNode) string {
 	return "about to be deleted"
 }
 
-// owedBy tells what has still to happen because of an object.
-func (e *explainer) owedBy(key string, o *coppicev1.ObjectWork) {
+// pendingOf tells what has still to happen because of an object.
+func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 	if o == nil {
 		return
 	}
-	tell := func(what string, due *time.Time) {
-		e.Owed = append(e.Owed, explainedOwed{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
+	add := func(what string, due *time.Time) {
+		e.Pending = append(e.Pending, explainedPending{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
 	}
 	if o.GetEvaluate() {
-		what := "dependents are to be judged"
+		what := "dependents are to be evaluated"
 		var due *time.Time
 		switch {
 		case o.EvaluateAt == nil:
@@ -165,21 +165,21 @@ func (e *explainer) owedBy(key string, o *coppicev1.ObjectWork) {
 			at := time.UnixMicro(o.GetEvaluateAt()).UTC()
 			due = &at
 		}
-		tell(what, due)
+		add(what, due)
 	}
 	if o.GetOrphan() {
-		tell("dependents are to be parted from it", nil)
+		add("dependents are to be parted from it", nil)
 	}
 	if o.GetFinish() != "" {
-		tell(o.GetFinish()+" is to be removed", nil)
+		add(o.GetFinish()+" is to be removed", nil)
 	}
 	if o.GetUnexamined() > 0 {
-		tell(count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
+		add(count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
 	}
 	if o.GetTerminate() {
-		tell("its agent is to confirm", nil)
+		add("its agent is to confirm", nil)
 	}
 	if o.GetFinalize() {
-		tell("finalizers are to be answered", nil)
+		add("finalizers are to be answered", nil)
 	}
 }

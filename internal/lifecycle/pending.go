@@ -4,21 +4,21 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Owed is the work that is pending because of one uid. It is a function of the state and
+// Pending is the work that is pending because of one uid. It is a function of the state and
 // therefore level-triggered: lost messages do not lose work, and work stays pending until
 // it is done (A10.6 is edge-triggered). The work of the finalizers orphan and
 // foregroundDeletion may have to wait for the end of an import session: see Due.
-type Owed struct {
-	// Judge: dependents of the uid must be evaluated, because the object is absent or
+type Pending struct {
+	// Evaluate: dependents of the uid must be evaluated, because the object is absent or
 	// waits for them, or because their references are not valid.
-	Judge bool
-	// JudgeAt is a lower bound of the time at which the first of them is due: zero for
+	Evaluate bool
+	// EvaluateAt is a lower bound of the time at which the first of them is due: zero for
 	// now, Never if no passage of time makes one due. Others may be due later: see Due.
-	JudgeAt Time
+	EvaluateAt Time
 	// Orphan: the references of dependents to the object must be removed.
 	Orphan bool
 	// Finish names the built-in finalizer that may be done, "" if none is. It is never
-	// the contents finalizer: see Evict.
+	// the contents finalizer: see Drain.
 	Finish string
 	// Examine is the number of dependents that are not terminating, if the object waits
 	// and no dependent blocks it. Then the foreground finalizer is done if unknown owners
@@ -27,12 +27,12 @@ type Owed struct {
 	Examine uint64
 	// Held: the object waits for dependents that are being deleted. One of them may wait
 	// for the object in turn: see Unblock.
-	Held bool
-	// Evict: the contents of the namespace or of the kind must be deleted. When nothing
+	Blocked bool
+	// Drain: the contents of the namespace or of the kind must be deleted. When nothing
 	// is left the contents finalizer is done. AnyContent says which of the two it is:
 	// objects are created and removed without reading their container, so that this
 	// struct cannot depend on them.
-	Evict bool
+	Drain bool
 	// Terminate: the agent of the terminating object must be called.
 	Terminate bool
 	// Finalize: external finalizers of the terminating object must be called.
@@ -51,7 +51,7 @@ const maxClaims = 16
 // First and Last do not include.
 type Due struct {
 	// First is when a dependent may be due for the first time, Last when all are due.
-	// Between the two, Judge decides for each. Never means that no passage of time makes
+	// Between the two, Evaluate decides for each. Never means that no passage of time makes
 	// one due.
 	First, Last Time
 	// Imported: some of the dependents were imported, or may have been.
@@ -62,35 +62,35 @@ type Due struct {
 	Begins Time
 }
 
-// OwedBy returns the work that is pending because of u. n is the live object, or nil if
+// PendingOf returns the work that is pending because of u. n is the live object, or nil if
 // there is none.
-func OwedBy(v View, u uid.UID, n *Node) Owed {
+func PendingOf(v View, u uid.UID, n *Node) Pending {
 	if n != nil {
-		return owedByLive(v, n)
+		return pendingOfLive(v, n)
 	}
-	o, _ := OwedWhen(v, u, n)
+	o, _ := PendingWhen(v, u, n)
 	return o
 }
 
-// OwedWhen is OwedBy, and also returns when the work is due.
-func OwedWhen(v View, u uid.UID, n *Node) (o Owed, due Due) {
+// PendingWhen is PendingOf, and also returns when the work is due.
+func PendingWhen(v View, u uid.UID, n *Node) (o Pending, due Due) {
 	if n == nil {
 		all := v.Count(u, Claims{}) // of any claim
 		if all.Pending() > 0 {
-			due = judgeAbsent(v, u)
-			o.Judge, o.JudgeAt = true, due.First
+			due = evaluateAbsent(v, u)
+			o.Evaluate, o.EvaluateAt = true, due.First
 		}
 		return o, due
 	}
-	o = owedByLive(v, n)
-	due = Due{First: o.JudgeAt, Last: o.JudgeAt}
+	o = pendingOfLive(v, n)
+	due = Due{First: o.EvaluateAt, Last: o.EvaluateAt}
 	if due.Begins = BeginsAfter(v, n); due.Begins == 0 {
 		return o, due
 	}
-	if all := v.Count(u, Claims{}); o.Judge && n.Waiting() {
+	if all := v.Count(u, Claims{}); o.Evaluate && n.Waiting() {
 		due.First, due.Last = due.Begins, due.Begins
 		if all.Pending() > Dependents(v, n).Pending() {
-			due.First = min(due.First, judgeMismatchedAt(v, n))
+			due.First = min(due.First, evaluateMismatchedAt(v, n))
 		}
 	}
 	return o, due
@@ -107,13 +107,13 @@ func BeginsAfter(v View, n *Node) Time {
 	return sessionEnd(v, n)
 }
 
-func owedByLive(v View, n *Node) (o Owed) {
+func pendingOfLive(v View, n *Node) (o Pending) {
 	if n.Terminating() {
 		o.Terminate = n.Ending()
 		for _, f := range n.Finalizers {
 			switch {
 			case f == FinalizerContents:
-				o.Evict = true
+				o.Drain = true
 			case !IsBuiltinFinalizer(f):
 				o.Finalize = true
 			case finishable(v, n, f, nil, 0):
@@ -127,23 +127,23 @@ func owedByLive(v View, n *Node) (o Owed) {
 	}
 	valid := Dependents(v, n)
 	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
-	o.Held = n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
+	o.Blocked = n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
 	if n.Waiting() && n.Acknowledged() && valid.Blocking == 0 {
 		o.Examine = valid.Pending()
 	}
 	switch {
 	case valid.Pending() > 0 && n.Waiting():
-		o.Judge = true
+		o.Evaluate = true
 	case all.Pending() > valid.Pending():
-		o.Judge, o.JudgeAt = true, judgeMismatchedAt(v, n)
+		o.Evaluate, o.EvaluateAt = true, evaluateMismatchedAt(v, n)
 	}
 	return o
 }
 
-// judgeAbsent returns when the dependents of an absent owner are due: at once if the owner
+// evaluateAbsent returns when the dependents of an absent owner are due: at once if the owner
 // was removed or there is no grace period for it, after the grace period if it may still
 // appear, and never if its kind is unknown.
-func judgeAbsent(v View, u uid.UID) Due {
+func evaluateAbsent(v View, u uid.UID) Due {
 	due := Due{First: Never}
 	claims := v.ClaimsOn(u, maxClaims+1)
 	if len(claims) > maxClaims {
@@ -168,7 +168,7 @@ func judgeAbsent(v View, u uid.UID) Due {
 	return due
 }
 
-// claimDue is judgeAbsent for the dependents with one claim. It does not read the
+// claimDue is evaluateAbsent for the dependents with one claim. It does not read the
 // dependents; see unknownUntil.
 func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	removal, same := removedAs(v, u, c.Coordinates)
@@ -190,9 +190,9 @@ func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	return first, last
 }
 
-// judgeMismatchedAt returns when dependents are due whose claims do not match the owner,
+// evaluateMismatchedAt returns when dependents are due whose claims do not match the owner,
 // which exists.
-func judgeMismatchedAt(v View, n *Node) Time {
+func evaluateMismatchedAt(v View, n *Node) Time {
 	valid := ValidClaims(n)
 	claims := v.ClaimsOn(n.UID, maxClaims+1)
 	if len(claims) > maxClaims {
