@@ -198,6 +198,13 @@ type FollowDependents bool
 // ApplyToGraph sets o.Dependents.
 func (v FollowDependents) ApplyToGraph(o *GraphOptions) { o.Dependents = bool(v) }
 
+// CountTotal(true) counts the objects and all their direct and indirect dependents,
+// those that the reply has no room for included, up to 1,000,000.
+type CountTotal bool
+
+// ApplyToGraph sets o.CountTotal.
+func (v CountTotal) ApplyToGraph(o *GraphOptions) { o.CountTotal = bool(v) }
+
 // FromSequence is the sequence of the first commit to read, from 1.
 type FromSequence uint64
 

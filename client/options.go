@@ -131,11 +131,12 @@ type GraphOptions struct {
 	Dependents  bool
 	Limit       int
 	MinRevision uint64
+	CountTotal  bool
 	Reply       *Reply
 }
 
 // GraphOption is an option of Resolve and ResolveUIDs: FollowOwners,
-// FollowDependents, Limit, MinRevision or ReplyInto.
+// FollowDependents, CountTotal, Limit, MinRevision or ReplyInto.
 type GraphOption interface{ ApplyToGraph(o *GraphOptions) }
 
 // LogOptions are the options of LogClient.Read.

@@ -226,7 +226,7 @@ func (r *resourceClient) ResolveUIDs(ctx context.Context, uids []string, opts ..
 
 func (r *resourceClient) resolve(ctx context.Context, q *coppicev1.ResolveObjectsRequest, opts []GraphOption) (*Graph, error) {
 	g := collect(opts, GraphOption.ApplyToGraph)
-	q.Owners, q.Dependents, q.Limit, q.MinRevision = g.Owners, g.Dependents, uint32(g.Limit), g.MinRevision
+	q.Owners, q.Dependents, q.Limit, q.MinRevision, q.CountTotal = g.Owners, g.Dependents, uint32(g.Limit), g.MinRevision, g.CountTotal
 	var reply Graph
 	if err := r.c.call(ctx, r.api(bus.VerbResolve), false, q, &reply); err != nil {
 		return nil, err

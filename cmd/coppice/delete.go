@@ -337,7 +337,7 @@ func (d *deletion) end() error {
 // for the objects that it deleted itself.
 func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	d.quiet = true
-	below := newFamily()
+	below, planned := newFamily(), map[string]bool(nil)
 	ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
 		uids, err := d.find(ctx, victims)
 		if err == nil {
@@ -345,6 +345,10 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		}
 		return err
 	})
+	if ok && below.truncated {
+		// There are more than are resolved at once. A plan has all of them.
+		planned = d.plannedRemovals(ctx, victims)
+	}
 	if !ok {
 		if ctx.Err() != nil {
 			return err
@@ -364,12 +368,39 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
-		truncated := (below.truncated || !ok) && d.options.Propagation != client.Orphan
+		maps.Copy(goes, planned)
+		truncated := (below.truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
 		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}
 	}
 	return d.end()
+}
+
+// plannedRemovals returns the uids of the objects that a plan says will be removed, nil
+// if there can be no plan of the victims. It is optional, and may take longer than
+// other optional information, because a large plan does.
+func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[string]bool {
+	r, err := d.request(victims, d.f)
+	if err != nil {
+		return nil
+	}
+	p, err := r.plan(ctx)
+	if err != nil {
+		return nil
+	}
+	return removals(p)
+}
+
+// removals returns the uids of the objects that a plan says will be removed.
+func removals(p *client.Plan) map[string]bool {
+	goes := map[string]bool{}
+	for _, o := range p.GetObjects() {
+		if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
+			goes[o.GetUid()] = true
+		}
+	}
+	return goes
 }
 
 // find returns the uids of the objects that are to be deleted, and notes the uid of

@@ -77,7 +77,7 @@ func (s *session) inEditor(ctx context.Context, text []byte) (path string, edite
 		return "", nil, err
 	}
 	editor := cmp.Or(os.Getenv("COPPICE_EDITOR"), os.Getenv("KUBE_EDITOR"), os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
-	run := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name())
+	run := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", f.Name()) //nolint:gosec // the user names the editor
 	run.Stdin, run.Stdout, run.Stderr = s.stdin, s.stdout, s.stderr
 	if err := run.Run(); err != nil {
 		return "", nil, fmt.Errorf("the editor %q failed: %w; the object is unchanged", editor, err)

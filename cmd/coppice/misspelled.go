@@ -37,8 +37,11 @@ func checkCommand(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, err := root.Find(args)
-	if err != nil || !c.HasSubCommands() {
-		return nil // cobra reports the error
+	if err != nil {
+		return err
+	}
+	if !c.HasSubCommands() {
+		return nil
 	}
 	i := slices.IndexFunc(rest, func(a string) bool { return !strings.HasPrefix(a, "-") })
 	if i < 0 || strings.HasPrefix(rest[i], "__") { // how a shell asks for completions

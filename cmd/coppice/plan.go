@@ -234,11 +234,7 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 		// Without a plan of its own, it waits for the objects that it deletes.
 		ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
 			p, err := r.plan(ctx)
-			for _, o := range p.GetObjects() {
-				if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
-					goes[o.GetUid()] = true
-				}
-			}
+			maps.Copy(goes, removals(p))
 			return err
 		})
 		if ctx.Err() != nil {

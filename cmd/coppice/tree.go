@@ -84,8 +84,23 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	if err := t.write(s.stdout, s.ink()); err != nil {
 		return err
 	}
-	if d.family.truncated {
-		_, err = fmt.Fprintf(s.stdout, "there are more; these are %s\n", count(len(d.family.nodes), "object"))
+	if !d.family.truncated {
+		return nil
 	}
+	// The graph service counts what no reply has room for.
+	total := ""
+	if !f.up {
+		_, err := s.optional(ctx, aboutTotals, func(ctx context.Context) error {
+			g, err := s.anything().ResolveUIDs(ctx, []string{uidOf(root)}, client.CountTotal(true), client.Limit(1))
+			if err == nil {
+				total = fmt.Sprintf(" of %d", g.GetTotal())
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(s.stdout, "these are %d%s objects; the others are not shown\n", len(d.family.nodes), total)
 	return err
 }

@@ -1735,6 +1735,8 @@ type ResolveObjectsRequest struct {
 	Limit uint32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The replica waits until it has reached this revision.
 	MinRevision uint64 `protobuf:"varint,6,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
+	// If true, the reply has the total. It takes as long as reading all these objects.
+	CountTotal bool `protobuf:"varint,7,opt,name=count_total,json=countTotal,proto3" json:"count_total,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1813,6 +1815,13 @@ func (x *ResolveObjectsRequest) GetMinRevision() uint64 {
 	return 0
 }
 
+func (x *ResolveObjectsRequest) GetCountTotal() bool {
+	if x != nil {
+		return x.CountTotal
+	}
+	return false
+}
+
 func (x *ResolveObjectsRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -1828,7 +1837,10 @@ type ResolveObjectsReply struct {
 	// The objects.
 	Nodes []*GraphNode `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// If true, the limit was reached and the reply is incomplete.
-	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// If the request has count_total: how many objects there are, those of the request
+	// and all their direct and indirect dependents; at most 1,000,000 are counted.
+	Total         uint64 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1882,6 +1894,13 @@ func (x *ResolveObjectsReply) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *ResolveObjectsReply) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
 }
 
 // GraphNode is an object in the graph of owner references.
@@ -2976,7 +2995,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_ADDED\x10\x01\x12\x11\n" +
 	"\rTYPE_MODIFIED\x10\x02\x12\x10\n" +
-	"\fTYPE_DELETED\x10\x03\"\xce\x01\n" +
+	"\fTYPE_DELETED\x10\x03\"\xef\x01\n" +
 	"\x15ResolveObjectsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x12\n" +
 	"\x04uids\x18\x02 \x03(\tR\x04uids\x12\x16\n" +
@@ -2985,12 +3004,15 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"dependents\x18\x04 \x01(\bR\n" +
 	"dependents\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12!\n" +
-	"\fmin_revision\x18\x06 \x01(\x04R\vminRevision\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"|\n" +
+	"\fmin_revision\x18\x06 \x01(\x04R\vminRevision\x12\x1f\n" +
+	"\vcount_total\x18\a \x01(\bR\n" +
+	"countTotal\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x92\x01\n" +
 	"\x13ResolveObjectsReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xc1\x03\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x14\n" +
+	"\x05total\x18\x04 \x01(\x04R\x05total\"\xc1\x03\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +

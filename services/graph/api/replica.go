@@ -132,6 +132,8 @@ func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
 // Limits of what is resolved at once.
 const (
 	maxResolve = 10000
+	// maxTotal is how far the total of a resolve is counted.
+	maxTotal   = 1000000
 	maxClosure = 10000
 )
 
@@ -207,7 +209,11 @@ func (s *replicaServer) resolveObjects(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	s.atLeast(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+	places := s.pages
+	if r.GetCountTotal() {
+		places = s.plans // it takes as long, and as much memory, as a large plan
+	}
+	s.readAtLeast(places, q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		kind := snap.Kinds().Resource(resource(at))
 		if kind == nil {
 			return nil, lifecycle.ErrUnknownKind(resource(at))
@@ -223,8 +229,16 @@ func (s *replicaServer) resolveObjects(q *request) {
 		if limit == 0 || limit > maxResolve {
 			limit = maxResolve
 		}
-		return resolve.Graph(snap, uids, resolve.GraphOptions{
+		reply := resolve.Graph(snap, uids, resolve.GraphOptions{
 			Owners: r.GetOwners(), Dependents: r.GetDependents(), Namespace: at.Namespace, Limit: limit, MaxBytes: q.maxPayload / 3, Now: s.now(snap),
-		}), nil
+		})
+		if r.GetCountTotal() {
+			total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)
+			if !ok {
+				return nil, s.overloaded(ctx)
+			}
+			reply.Total = uint64(total)
+		}
+		return reply, nil
 	})
 }

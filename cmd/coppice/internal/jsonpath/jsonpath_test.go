@@ -113,8 +113,8 @@ func TestRefusedTemplates(t *testing.T) {
 		`{.items[?@.a==1]}`:             "in parentheses",
 		`{.items[?(name=="x")]}`:        `"name" in a condition is not understood`,
 		`{.items[?(@.a[*]=="x")]}`:      "@",
-		`{..}`:                          "a name must follow ..",
-		`{.a..}`:                        "a name must follow ..",
+		`{..}`:                          "no name follows the dots",
+		`{.a..}`:                        "no name follows the dots",
 		`{"\q"}`:                        "escape",
 		`{"text}`:                       "closing",
 	} {

@@ -104,7 +104,7 @@ func parseStep(text string) (s step, rest string, err error) {
 	case strings.HasPrefix(text, ".."):
 		name, rest := cutName(text[2:])
 		if name == "" {
-			return s, "", errors.New("a name must follow ..")
+			return s, "", errors.New("no name follows the dots")
 		}
 		s.query, err = compile(".." + selector(name))
 		return s, rest, err
@@ -170,9 +170,10 @@ func bracketed(text string) (inner, rest string, err error) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted != 0:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				i++
-			} else if c == quoted {
+			case quoted:
 				quoted = 0
 			}
 		case c == '\'' || c == '"':
@@ -234,9 +235,10 @@ func splitUnquoted(text string, at byte) (parts []string) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case quoted != 0:
-			if c == '\\' {
+			switch c {
+			case '\\':
 				i++
-			} else if c == quoted {
+			case quoted:
 				quoted = 0
 			}
 		case c == '\'' || c == '"':
@@ -292,7 +294,7 @@ func translateFilter(inner string) (string, error) {
 
 func outsideQuotes(text, what string) bool {
 	quoted := byte(0)
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		switch c := text[i]; {
 		case quoted != 0:
 			if c == quoted {
