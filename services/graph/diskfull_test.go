@@ -148,7 +148,7 @@ func saysTheRemedy(t *testing.T, code int, stderr string) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, want := range []string{"realm " + realm, "no space left on device", "make room", "the log is unharmed"} {
+	for _, want := range []string{"realm " + realm, "no space left on device", "free disk space", "the log is unharmed"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("the service does not say %q", want)
 		}

@@ -65,7 +65,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	if got.err != nil {
 		return nil, got.err
 	}
-	// What the writer before us appended last, also while we waited.
+	// The previous writer may have appended until it lost the lease.
 	if err := r.catchUp(ctx, f); err != nil {
 		_ = got.lease.Release(context.WithoutCancel(ctx))
 		return nil, err
@@ -73,7 +73,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 	return got.lease, nil
 }
 
-// folder folds the log into the state.
+// folder returns a folder of the log into the state.
 func (r *realm) folder() *replay.Folder {
 	f := replay.NewFolder(r.state, r.events.Created(), r.keys)
 	f.Begin = r.hub.Begin
@@ -86,7 +86,7 @@ func (r *realm) folder() *replay.Folder {
 }
 
 // awaitClock waits until the clock is near the NATS server's time. Until then another
-// process, whose clock is, should have the lease.
+// process should have the lease.
 func (r *realm) awaitClock(ctx context.Context) error {
 	reported := ""
 	for {
@@ -107,10 +107,10 @@ func (r *realm) awaitClock(ctx context.Context) error {
 	}
 }
 
-// clockPause is how often the clock is looked at by a process that waits for it.
+// clockPause is the pause between two checks of the clock.
 const clockPause = 50 * time.Millisecond
 
-// catchUp folds the log as far as it goes now.
+// catchUp folds the log up to its current end.
 func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	var last uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
@@ -120,14 +120,14 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 		return err
 	}
 	defer func() { r.logEnd = f.Position() }()
-	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // nobody is served yet
-		r.log.Info("the state is made from the log", "commits", last)
+	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // no client is served yet
+		r.log.Info("rebuilding the state from the log", "commits", last)
 		return f.FoldFromEmpty(ctx, r.events, last)
 	}
 	return f.FoldTo(ctx, r.events, last)
 }
 
-// verify compares the state, as it is now, with its log.
+// verify compares a snapshot of the state with its log.
 func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
 	v, err := replay.Verify(ctx, snap, r.events, r.keys, progress)

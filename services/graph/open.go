@@ -15,9 +15,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// openLog opens the log and makes sure that the other streams are there. It
-// creates the log of a new realm only: a state that has seen one waits for
-// whoever restores it.
+// openLog opens the log and creates the other streams if they do not exist. It creates a
+// log only if the state is empty. Otherwise a missing log is a MismatchError: an operator
+// has to restore it.
 func (r *realm) openLog(ctx context.Context) error {
 	seen := r.seen.GetSequence()
 	return r.await(ctx, func(ctx context.Context) (err error) {
@@ -41,10 +41,10 @@ func (r *realm) openLog(ctx context.Context) error {
 	})
 }
 
-// await does what needs NATS, and waits for NATS, for JetStream and for a
-// leader: until it succeeds, or fails for what waiting does not cure.
+// await calls do until it succeeds or fails with an error that waiting does not cure. It
+// waits for NATS, for JetStream, and for the leader of a stream.
 func (r *realm) await(ctx context.Context, do func(context.Context) error) error {
-	said := ""
+	reported := ""
 	for {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -58,8 +58,8 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 			return ctx.Err()
 		case !bus.IsNotReady(err) && !errors.Is(err, replay.ErrBehind):
 			return err
-		case err.Error() != said:
-			said = err.Error()
+		case err.Error() != reported:
+			reported = err.Error()
 			r.log.Info("waiting for JetStream", "error", err)
 		}
 		select {
@@ -70,19 +70,19 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 	}
 }
 
-// openState opens the state. One that cannot be read is thrown away: it is a
-// cache of the log. One that was not finished stays until it is known that its
-// log is still there: then resetState is called.
+// openState opens the state. A state that cannot be read is deleted, because it can be
+// rebuilt from the log. A state whose rebuild was interrupted stays until CheckLog has
+// found that its log still exists; then run calls resetState.
 func (r *realm) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
 	var unfinished *state.UnfinishedError
 	switch {
 	case errors.As(err, &unfinished):
-		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
 		r.seen = unfinished.Checkpoint
 		return nil
 	case errors.Is(err, state.ErrSchema), errors.Is(err, pebble.ErrCorruption):
-		r.log.Warn("the state cannot be used, and is made anew from the log", "error", err)
+		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
 		return r.resetState()
 	case errors.Is(err, state.ErrLocked):
 		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
@@ -93,7 +93,7 @@ func (r *realm) openState() error {
 	return nil
 }
 
-// resetState throws the state away, which is not open, and begins an empty one.
+// resetState deletes the state, which must not be open, and opens an empty one.
 func (r *realm) resetState() error {
 	if err := state.Remove(r.dir()); err != nil {
 		return err
@@ -106,16 +106,16 @@ func (r *realm) resetState() error {
 	return nil
 }
 
-// failure says what to do about a state that cannot be written.
+// failure adds to an error of the state what to do about it.
 func (r *realm) failure(err error) error {
-	what := "make room, or mend the disk, and start again"
+	what := "free disk space or replace the disk, and start again"
 	if errors.Is(err, pebble.ErrCorruption) {
-		what = "end this process, make the state anew with `coppice rebuild`, and start again"
+		what = "stop this process, run `coppice rebuild`, and start again"
 	}
 	return fmt.Errorf("realm %s: %w; the log is unharmed: %s", r.name, err, what)
 }
 
-// whenFailed calls end when the state has failed, until it is stopped.
+// whenFailed calls end when the state fails, unless stop was called before.
 func (r *realm) whenFailed(end func()) (stop func()) {
 	if r.state == nil {
 		return func() {}
@@ -135,16 +135,15 @@ func (r *realm) whenFailed(end func()) (stop func()) {
 	}
 }
 
-// closeState closes the state, after everything that uses it has ended, and
-// returns why that was: that the state has failed, if it has, rather than what
-// came of it.
+// closeState closes the state, when everything that uses it has ended because of why. If
+// the state has failed, it returns that failure instead of the errors that followed.
 func (r *realm) closeState(why error) error {
 	if r.state == nil {
 		return why
 	}
 	if why == nil {
 		if err := r.state.Sync(); err != nil {
-			r.log.Warn("what was folded last is folded again at the next start", "error", err)
+			r.log.Warn("cannot flush the state; the next start folds the last commits again", "error", err)
 		}
 	}
 	err := r.state.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
-// phase is how far a realm has come.
+// phase is the phase of a realm, as it is shown to operators.
 type phase string
 
 const (
@@ -20,7 +20,7 @@ const (
 	phaseFailed   phase = "failed"
 )
 
-// phases are all of them.
+// phases has all phases.
 var phases = []phase{phaseWaiting, phaseCatching, phaseStandby, phaseWriter, phaseFailed}
 
 // enter changes the phase.

@@ -36,8 +36,8 @@ type realm struct {
 	clock   *clock.Clock
 	time    *clock.Realm
 
-	// seen is how far the state had got when it was opened. state is nil while it
-	// has still to be remade.
+	// seen is the checkpoint of the state when it was opened. state is nil until it is
+	// rebuilt, if its rebuild was interrupted.
 	seen   *coppicev1.Checkpoint
 	state  *state.State
 	events *eventlog.Log
@@ -54,12 +54,11 @@ type realm struct {
 
 func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 
-// run runs the realm until ctx ends, or something happens that waiting does
-// not cure.
+// run runs the realm until ctx ends or an error occurs that waiting does not cure.
 //
-//	open ─► follow the log ─► have the lease ─► epoch commit ─► decide ─┐
-//	          ▲                                                         │
-//	          └──────────── lease lost, or fenced ◄────────────────────-┘
+//	open ─► follow the log ─► acquire the lease ─► epoch commit ─► decide ─┐
+//	          ▲                                                            │
+//	          └──────────── lease lost, or fenced ◄────────────────────────┘
 func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseWaiting)
 	r.state, r.seen, r.events = nil, nil, nil // of the run before
@@ -94,8 +93,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
 	r.shown.Store(r.hub)
-	// Whoever asks a replica that has not caught up would be told of a realm as it
-	// was, of no kinds and no objects in the end, where "not ready" is true (X15).
+	// The replica serves when it has caught up for the first time. Before, its replies
+	// would be out of date, or even empty; clients get "not ready" instead (X15).
 	var replica api.Stopper
 	serve := func() (err error) {
 		if replica == nil {

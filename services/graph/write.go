@@ -15,8 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// write is the writer until ctx ends, the lease is lost, or another writer was
-// first.
+// write runs the writer, the propagator and the API of the writer, until ctx ends, the
+// lease is lost, or another writer has appended (fencing).
 func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	var (
 		g       run.Group
@@ -104,13 +104,14 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	return g.Run()
 }
 
-// located is the log for a writer, which knows commits by their sequences.
+// located is a log whose commits are found by sequence, as the writer knows them, instead
+// of by position in the stream.
 type located struct {
 	*eventlog.Log
 	state *state.State
 }
 
-// Get reads the commit of a sequence.
+// Get returns the commit of a sequence.
 func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	position, err := l.state.Position(sequence)
 	if err != nil {

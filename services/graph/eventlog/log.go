@@ -82,7 +82,7 @@ func (l *Log) Keys() *Keys { return l.keys }
 func (l *Log) Created() int64 { return l.created }
 
 // ErrGone is returned when the stream is no longer the one that was opened.
-var ErrGone = errors.New("the stream of the log was deleted or made anew")
+var ErrGone = errors.New("the stream of the log was deleted or created again")
 
 // Last returns the sequence of the last message, and the first that is kept.
 func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {

@@ -22,7 +22,7 @@ type inFlightCommit struct {
 	position  uint64                                             // in the stream; once it is in the log
 	appended  chan struct{}                                      // closed when it is in the log
 	took      time.Duration                                      // to append; once completed is closed
-	queued    int                                                // number of commands that had arrived before it was answered
+	arrived   int                                                // callers that had arrived before it was answered
 	completed chan struct{}                                      // closed when it is in the state, or has failed
 	err       error                                              // why it has failed; once completed is closed
 }
@@ -37,7 +37,7 @@ const largeCommit = 32 << 10
 func (w *Writer) canAppend() bool {
 	switch len(w.inFlight) {
 	case 0:
-		return w.open.full || w.open.d.Empty() || w.large() || !w.delay.waits(time.Now(), w.queue.ever())
+		return w.open.full || w.open.d.Empty() || w.large() || !w.delay.waits(time.Now(), w.queue.arrived())
 	case 1:
 		select {
 		case <-w.inFlight[0].appended:
@@ -135,7 +135,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	d.Tx.Place(f.position)
 	var apply time.Time
 	pending, err := d.Tx.FlushNotify(func() {
-		f.queued = w.queue.ever()
+		f.arrived = w.queue.arrived()
 		for _, o := range f.outcomes {
 			w.answer(o)
 		}
@@ -169,7 +169,7 @@ func (w *Writer) completed() error {
 		for _, o := range f.outcomes {
 			callers += o.r.callers()
 		}
-		w.delay.answered(time.Now(), f.took, f.queued, callers)
+		w.delay.answered(time.Now(), f.took, f.arrived, callers)
 	}
 	return f.err
 }

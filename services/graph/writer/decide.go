@@ -76,8 +76,8 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		if refusal == nil && w.ahead(r) {
 			c.full = true
 		}
-		// It may take long until the commit can be sent, so that waiting requests are
-		// bounded also if they are decided and change nothing.
+		// It may take long until the commit can be appended. So requests that are decided
+		// and wait for their answers are bounded, also if they change nothing.
 		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
 			c.full = true
 		}
@@ -107,7 +107,7 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 	return nil
 }
 
-// close ends the open commit, and sends it if it has events.
+// close ends the open commit, and appends it if it has events.
 func (w *Writer) close(ctx context.Context) error {
 	c := w.open
 	if err := c.d.Tx.Err(); err != nil {
@@ -120,8 +120,8 @@ func (w *Writer) close(ctx context.Context) error {
 		w.open = nil
 		return nil
 	}
-	// All answers are reads of the state. They hold if nobody else was the
-	// writer until after they were read.
+	// All outcomes are reads of the state. They are true if no other process was the
+	// writer before they were read.
 	if !w.c.Lease.Holds() {
 		return ErrLeaseLost
 	}
@@ -135,7 +135,7 @@ func (w *Writer) close(ctx context.Context) error {
 	return nil
 }
 
-// do lets one request decide, and reports whether it came to its end.
+// do lets one request decide, and reports whether it is finished.
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	w.expect(r)
 	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})

@@ -32,7 +32,7 @@
 // If an append takes 1 ms or more, the open commit waits for the next commands of the
 // callers of the last commit, for at most half the time of an append and at most 25 ms
 // (delay.go). This is what commit_delay and commit_siblings are for in PostgreSQL, with
-// measured values instead of settings. docs/design/0023-latency-of-a-command.md has the
+// measured values instead of settings. docs/design/0022-cost-of-creations.md has the
 // measurements.
 //
 // # Invariants

@@ -16,8 +16,8 @@ type pendingCommand struct {
 	repetitions []*Request
 }
 
-// repeats reports whether the command of a request is pending, and whether the
-// request is a repetition of it, which then gets its outcome.
+// repeats reports whether the command of a request is pending, and whether the request
+// repeats it. A repetition gets the outcome of the pending command.
 func (w *Writer) repeats(r *Request) (again, pending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +31,7 @@ func (w *Writer) repeats(r *Request) (again, pending bool) {
 	return f.first != r, true
 }
 
-// expect says that the outcome of a command is to come.
+// expect registers a command whose outcome is not known yet.
 func (w *Writer) expect(r *Request) {
 	if r.ID == (state.CommandID{}) {
 		return
@@ -43,7 +43,7 @@ func (w *Writer) expect(r *Request) {
 	}
 }
 
-// answer answers a request, and its repetitions.
+// answer sends an outcome to the client of a request, and to those that repeated it.
 func (w *Writer) answer(o outcome) {
 	o.r.done(o.reply, o.err)
 	if o.r.ID == (state.CommandID{}) {
@@ -65,15 +65,16 @@ func (w *Writer) answer(o outcome) {
 	}
 }
 
-// abandon answers a request, and its repetitions, of which a part is in the log, or
-// may be: with its id it can be repeated. Without one it is not answered.
+// abandon answers a request of which a part is in the log or may be, and its repetitions,
+// with a timeout: the client can repeat the command with its id. A request without an id
+// gets no answer.
 func (w *Writer) abandon(r *Request) {
 	if r.ID == (state.CommandID{}) {
 		return
 	}
 	w.answer(outcome{r: r, err: &lifecycle.Error{
 		Reason: lifecycle.ReasonTimeout,
-		Message: fmt.Sprintf("realm %s: the command was begun or carried out, and its outcome cannot be told now; "+
+		Message: fmt.Sprintf("realm %s: the command was begun or carried out, and its outcome is not known; "+
 			"repeat it with the same command id", w.c.Realm),
 		RetryAfter: 250 * time.Millisecond,
 	}})
@@ -86,7 +87,7 @@ type outcome struct {
 	err   *lifecycle.Error
 }
 
-// refuse answers requests whose commit is not in the log.
+// refuse answers requests whose commit is not in the log: this is no longer the writer.
 func (w *Writer) refuse(outcomes []outcome) {
 	for _, o := range outcomes {
 		if o.r.recorded == 0 {

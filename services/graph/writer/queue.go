@@ -9,7 +9,7 @@ type queue struct {
 	mu     sync.Mutex
 	list   []*Request
 	bytes  int
-	all    int // callers whose requests were ever put
+	all    int // callers of all requests so far
 	closed bool
 	wake   chan struct{} // has a token while there may be requests
 	always chan struct{}
@@ -48,8 +48,8 @@ func (q *queue) put(r *Request) putResult {
 	return queued
 }
 
-// ready can be received from when there may be something to take, or at once
-// if the caller has something itself.
+// ready returns a channel that can be received from when there may be requests, or at once
+// if now is true.
 func (q *queue) ready(now bool) <-chan struct{} {
 	if now {
 		return q.always
@@ -57,7 +57,7 @@ func (q *queue) ready(now bool) <-chan struct{} {
 	return q.wake
 }
 
-// take takes all requests.
+// take removes and returns all requests.
 func (q *queue) take() []*Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,21 +66,21 @@ func (q *queue) take() []*Request {
 	return list
 }
 
-// size is how many requests wait, and how many bytes they have.
+// size returns the number of queued requests and their bytes.
 func (q *queue) size() (length, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.list), q.bytes
 }
 
-// ever is of how many callers requests were put into the queue since it was made.
-func (q *queue) ever() int {
+// arrived returns the number of callers of all requests since the queue was created.
+func (q *queue) arrived() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.all
 }
 
-// close closes the queue, and takes what is in it.
+// close closes the queue and returns its requests.
 func (q *queue) close() []*Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()

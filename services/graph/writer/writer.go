@@ -3,109 +3,15 @@ package writer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/workerpool"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
-)
-
-// Log is what the writer needs of a log.
-type Log interface {
-	// Send begins to append a commit, and settle, which is called once, waits until
-	// it is known what became of it, and where in the stream it is. Until then the
-	// commit must not be changed, and no other is sent. expected is the position of
-	// the last message before.
-	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error))
-	// Get reads the commit of a sequence.
-	Get(ctx context.Context, sequence uint64) ([]byte, error)
-	Created() int64
-}
-
-// Lease is what the writer needs of a lease.
-type Lease interface {
-	Holds() bool
-	Lost() <-chan struct{}
-}
-
-// Config is how to write.
-type Config struct {
-	Realm string
-	State *state.State
-	Log   Log
-	Lease Lease
-	// LogEnd is the position of the log's last message that is known, where that is
-	// not the last commit of the state: messages that are no commits follow it.
-	LogEnd uint64
-	// NewestKey is the newest key of the realm with an id. The writer's first commit
-	// changes to it. Key 1 if nil.
-	NewestKey func(realmID [16]byte) eventlog.KeyID
-	// MaxPayload is the largest message that the bus takes, in bytes.
-	MaxPayload int
-	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
-	QueueBytes  int
-	QueueLength int
-	// Now is the clock; time.Now if nil.
-	Now func() time.Time
-	// CheckClock returns an error while Now is not to be relied on: then nothing is
-	// decided, and Run ends with this error; nil for never.
-	CheckClock func() error
-	// Begin is called before a commit is decided. The function that it returns reports
-	// whether Committed needs the changes of a resource; nil if it needs none. Abort is
-	// called if the commit has failed.
-	Begin func() (watched func(resource string) bool)
-	Abort func()
-	// Committed is called after each commit, in order.
-	Committed func(Committed)
-	// Ready is called once, when this is the writer: answers that are given
-	// from now on are no older than any that was given before.
-	Ready  func()
-	Logger *slog.Logger
-	// Failpoint is called at the named steps; for tests that end the process there.
-	Failpoint func(step string)
-}
-
-// Committed is a commit that is in the log and in the state.
-type Committed struct {
-	Sequence uint64
-	// Position is where the commit is in the stream, Skipped how many messages stand
-	// right before it that are no commits, and were not known.
-	Position, Skipped uint64
-	Revision          uint64
-	Time              lifecycle.Time
-	Bytes             int
-	Requests          int
-	Changes           []state.Change // those that are watched
-	Pending           []state.WorkChange
-	// SessionClosed: an import session was closed, whose objects wait no
-	// longer for owners that it might have brought.
-	SessionClosed bool
-	// How long it took to decide, to append and to apply.
-	Decide, Append, Apply time.Duration
-}
-
-// The steps at which Config.Failpoint is called.
-const (
-	FailDecided  = "decided"
-	FailAppended = "appended" // sent, whatever became of it
-	FailAcked    = "acked"
-	FailApplied  = "applied"
-)
-
-// Limits of what is in a commit, and of objects.
-const (
-	payloadMargin   = 8 << 10 // for subject and headers
-	largestObject   = 3 << 19 // 1.5 MiB
-	defaultQueue    = 16384
-	defaultQueueMem = 64 << 20
 )
 
 // Writer decides and appends. Submit is safe for concurrent use.
@@ -179,68 +85,6 @@ func New(c Config) *Writer {
 
 // MaxObject is the size of the largest object, in bytes.
 func (w *Writer) MaxObject() int { return w.maxObject }
-
-// Submit queues a request. It is refused if the queue is full.
-func (w *Writer) Submit(r *Request) {
-	switch w.queue.put(r) {
-	case queueFull:
-		w.turnAway(r, w.overloaded())
-	case queueClosed:
-		w.turnAway(r, w.notWriter())
-	}
-}
-
-// turnAway answers a request that is not queued.
-func (w *Writer) turnAway(r *Request, err *lifecycle.Error) {
-	if r.recorded != 0 {
-		w.abandon(r)
-		return
-	}
-	r.done(nil, err)
-}
-
-// Queued is how many requests wait to be decided, and how many bytes they have.
-func (w *Writer) Queued() (requests, bytes int) { return w.queue.size() }
-
-// Do submits a request, and waits for its outcome.
-func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
-	type outcome struct {
-		reply proto.Message
-		err   *lifecycle.Error
-	}
-	decided := make(chan outcome, 1)
-	r.Done = func(reply proto.Message, err *lifecycle.Error) { decided <- outcome{reply, err} }
-	w.Submit(r)
-	select {
-	case o := <-decided:
-		if o.err != nil {
-			return nil, o.err
-		}
-		return o.reply, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (w *Writer) overloaded() *lifecycle.Error {
-	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonTooManyRequests,
-		Message:    fmt.Sprintf("realm %s: too many commands are queued; try again later", w.c.Realm),
-		RetryAfter: 50 * time.Millisecond,
-	}
-}
-
-func (w *Writer) notWriter() *lifecycle.Error {
-	why := "this is not the writer any more"
-	if skew := w.skew.Load(); skew != nil {
-		why = (*skew).Error()
-	}
-	return &lifecycle.Error{
-		Reason:     lifecycle.ReasonServiceUnavailable,
-		Message:    fmt.Sprintf("realm %s: %s; another takes over; try again", w.c.Realm, why),
-		RetryAfter: 250 * time.Millisecond,
-	}
-}
 
 // ErrLeaseLost is returned by Run when the lease was lost.
 var ErrLeaseLost = errors.New("the lease was lost")
