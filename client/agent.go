@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/worker"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // Termination asks the agent of a kind to end what an object stands for.
@@ -44,27 +42,26 @@ func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(conte
 }
 
 func (c *Client) terminateOne(ctx context.Context, m *worker.Message, terminate func(context.Context, *Termination) error) error {
-	var p coppicev1.TerminateCall
-	if err := manifest.UnmarshalMessage(m.Data, &p); err != nil {
-		return worker.Permanent(fmt.Errorf("not a TerminateCall: %w", err))
+	of, err := calledFor(m)
+	if err != nil {
+		return err
 	}
-	of, was := ParseResource(p.GetResource()), p.GetObject().GetMetadata()
-	objects := c.Resource(of, was.GetNamespace())
+	objects := c.Resource(of.resource, of.Namespace)
 	// Since the call was published, the object may have been removed, or its grace
 	// period shortened to zero.
-	now, err := objects.Get(ctx, was.GetName(), IncludeUninitialized(true))
+	now, err := objects.Get(ctx, of.Name, IncludeUninitialized(true))
 	switch {
-	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != was.GetUid() || now.GetMetadata().GetDeletionGracePeriodSeconds() == 0):
+	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != of.UID || now.GetMetadata().GetDeletionGracePeriodSeconds() == 0):
 		return nil
 	case err != nil:
 		return err
 	}
 	if err := terminate(ctx, &Termination{
-		Resource: of, Object: now, Deadline: now.GetMetadata().GetDeletionTimestamp().AsTime(), Attempt: int(m.Delivered),
+		Resource: of.resource, Object: now, Deadline: now.GetMetadata().GetDeletionTimestamp().AsTime(), Attempt: int(m.Delivered),
 	}); err != nil {
 		return err
 	}
-	_, err = objects.Delete(ctx, was.GetName(), GracePeriod(0), IfUID(was.GetUid()))
+	_, err = objects.Delete(ctx, of.Name, GracePeriod(0), IfUID(of.UID))
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
 		return nil // the object no longer exists
 	}

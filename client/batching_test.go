@@ -22,8 +22,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// What many callers write at once comes to what it comes to one after the other:
-// each gets the whole object, or the refusal of their own.
+// Concurrent creations have the results of consecutive ones: each caller gets the complete
+// object, or the refusal of its own object.
 func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -73,7 +73,7 @@ func TestCoalescing(t *testing.T) {
 	}
 }
 
-// graph stands in the place of the graph service, and answers when it is told to.
+// graph replaces the graph service, and replies when the test asks it to.
 type graph struct {
 	t        *testing.T
 	ctx      context.Context
@@ -177,8 +177,8 @@ func (g *graph) waiting(c *client.Client, n int) {
 	testkit.WaitFor(g.t, g.ctx, fmt.Sprint(n, " that wait"), func() bool { return c.Waiting() == n })
 }
 
-// While four requests are in flight, what comes goes together in the next, as far
-// as it fits into a message; each caller gets their own outcome.
+// While four requests wait for replies, further objects share the next request, up to the
+// size of a message. Each caller gets its own result.
 func TestCoalesces(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
@@ -270,7 +270,7 @@ func (d deadline) Err() error {
 	}
 }
 
-// Who has no more time for a request that is tried again is told why it is.
+// If the context expires between retries, the error has the last refusal.
 func TestLeaveRetried(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
@@ -300,7 +300,7 @@ func TestLeaveRetried(t *testing.T) {
 	}
 }
 
-// A request that nobody waits for any more is given up.
+// A request is canceled when no caller waits for it.
 func TestAllLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
@@ -372,8 +372,8 @@ func TestLostRequests(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
 }
 
-// Whoever leaves a request that was refused is told why, and who may not create is
-// told that, also together.
+// A caller that leaves a request after a refusal gets the refusal, and an actor that may
+// not create gets ErrForbidden, in batches too.
 func TestWhyNotBatched(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})

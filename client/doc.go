@@ -14,7 +14,7 @@
 // the function returns nil, and calls it again after an error:
 //
 //	err := c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, call *client.Call) error {
-//		return deleteBucket(ctx, call.Object.GetMetadata().GetName())
+//		return deleteBucket(ctx, call.Object)
 //	})
 //
 // # Options
@@ -30,6 +30,8 @@
 // A refused request returns an *Error, which matches its reason:
 //
 //	if errors.Is(err, client.ErrNotFound) {
+//		return nil // nothing to do
+//	}
 //
 // The reasons have the same names in Go (after Err), on the wire and in
 // docs/errors.md. If the context expires, the error also matches

@@ -43,7 +43,7 @@ func Example() {
 	case errors.Is(err, client.ErrNotFound):
 		fmt.Println("there is no such pod")
 	case err != nil:
-		log.Fatal(err)
+		fmt.Println(err)
 	default:
 		fmt.Println(pod.GetMetadata().GetUid())
 	}

@@ -14,10 +14,9 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// A controller makes what its kind owns, and reports in
-// status.observedGeneration what it has seen. Whoever deletes an App and orphans
-// what it owns can rely on it that nothing is missed: the orphan finalizer waits
-// until the controller has seen the deletion, and makes no more.
+// A controller creates dependents, and reports the generation that it has seen in
+// status.observedGeneration. The orphan finalizer of an App waits until the controller has
+// seen the deletion, so that every dependent is orphaned.
 func Example_observedGeneration() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -18,8 +18,7 @@ import (
 type Call struct {
 	// Resource is the object's resource.
 	Resource Resource
-	// Object is the object when the call was published. If it is larger than 64 KiB, it is
-	// the object now.
+	// Object is the object now.
 	Object *Object
 	// Finalizer is the finalizer that is called.
 	Finalizer string
@@ -90,36 +89,50 @@ func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error
 }
 
 func (c *Client) finalizeOne(ctx context.Context, m *worker.Message, finalizer string, finalize func(context.Context, *Call) error) error {
-	var p coppicev1.FinalizeCall
-	if err := manifest.UnmarshalMessage(m.Data, &p); err != nil {
-		return worker.Permanent(fmt.Errorf("not a FinalizeCall: %w", err))
+	of, err := calledFor(m)
+	if err != nil {
+		return err
 	}
-	call := &Call{
-		Resource: ParseResource(p.GetResource()), Object: p.GetObject(), Finalizer: finalizer, Attempt: int(m.Delivered),
-	}
-	objects := c.Resource(call.Resource, p.GetObject().GetMetadata().GetNamespace())
-	name, uid := p.GetObject().GetMetadata().GetName(), p.GetObject().GetMetadata().GetUid()
+	objects := c.Resource(of.resource, of.Namespace)
 	// Since the call was published, somebody may have removed the finalizer, and the
 	// name may have been given to another object.
-	now, err := objects.Get(ctx, name, IncludeUninitialized(true))
+	now, err := objects.Get(ctx, of.Name, IncludeUninitialized(true))
 	switch {
-	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != uid || !hasFinalizer(now, finalizer)):
+	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != of.UID || !hasFinalizer(now, finalizer)):
 		return nil
 	case err != nil:
 		return err
 	}
-	if p.GetTruncated() {
-		call.Object = now
-	}
-	if err := finalize(ctx, call); err != nil {
+	if err := finalize(ctx, &Call{Resource: of.resource, Object: now, Finalizer: finalizer, Attempt: int(m.Delivered)}); err != nil {
 		return err
 	}
-	_, err = objects.RemoveFinalizer(ctx, name, finalizer, IfUID(uid))
+	_, err = objects.RemoveFinalizer(ctx, of.Name, finalizer, IfUID(of.UID))
 	// The object no longer exists.
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
 		return nil
 	}
 	return err
+}
+
+// identity identifies the object of a call.
+type identity struct {
+	Namespace, Name, UID string
+	resource             Resource
+}
+
+// calledFor returns the object of a FinalizeCall or a TerminateCall. It ignores fields that
+// it does not know, so that later versions can add some.
+func calledFor(m *worker.Message) (identity, error) {
+	var call struct {
+		Resource string
+		Object   struct{ Metadata identity }
+	}
+	if err := json.Unmarshal(m.Data, &call); err != nil {
+		return identity{}, worker.Permanent(fmt.Errorf("the call on %s cannot be decoded: %w", m.Subject, err))
+	}
+	of := call.Object.Metadata
+	of.resource = ParseResource(call.Resource)
+	return of, nil
 }
 
 func hasFinalizer(o *Object, finalizer string) bool {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// DryRun(true) evaluates the request and returns its result, and changes nothing.
+// DryRun evaluates the request and returns its result, and changes nothing.
 type DryRun bool
 
 // ApplyToWrite sets o.DryRun.
@@ -20,14 +20,14 @@ func (v DryRun) ApplyToImport(o *ImportOptions) { o.DryRun = bool(v) }
 // ApplyToDelete sets o.DryRun.
 func (v DryRun) ApplyToDelete(o *DeleteOptions) { o.DryRun = bool(v) }
 
-// Atomic(true) makes a batch succeed or fail as a unit: if one object is refused, none
+// Atomic makes a batch succeed or fail as a unit: if one object is refused, none
 // is written. By default each object of a batch has its own result.
 type Atomic bool
 
 // ApplyToWrite sets o.Atomic.
 func (v Atomic) ApplyToWrite(o *WriteOptions) { o.Atomic = bool(v) }
 
-// CloseSession(true) ends an import session with this batch: owners that the session did
+// CloseSession ends an import session with this batch: owners that the session did
 // not import then count as absent.
 type CloseSession bool
 
@@ -113,7 +113,7 @@ type ByPlan string
 // ApplyToDelete sets o.Plan.
 func (v ByPlan) ApplyToDelete(o *DeleteOptions) { o.Plan = string(v) }
 
-// IncludeUninitialized(true) also returns objects that wait for their initializers, or whose
+// IncludeUninitialized also returns objects that wait for their initializers, or whose
 // initialization failed.
 type IncludeUninitialized bool
 
@@ -186,13 +186,13 @@ type IdleTimeout time.Duration
 // ApplyToWatch sets o.IdleTimeout.
 func (v IdleTimeout) ApplyToWatch(o *WatchOptions) { o.IdleTimeout = time.Duration(v) }
 
-// FollowOwners(true) follows owner references upwards.
+// FollowOwners follows owner references upwards.
 type FollowOwners bool
 
 // ApplyToGraph sets o.Owners.
 func (v FollowOwners) ApplyToGraph(o *GraphOptions) { o.Owners = bool(v) }
 
-// FollowDependents(true) follows dependents downwards.
+// FollowDependents follows dependents downwards.
 type FollowDependents bool
 
 // ApplyToGraph sets o.Dependents.
@@ -218,7 +218,7 @@ type ToSequence uint64
 // ApplyToLog sets o.ToSequence.
 func (v ToSequence) ApplyToLog(o *LogOptions) { o.ToSequence = uint64(v) }
 
-// Follow(true) waits for more commits after the last one, until the context ends.
+// Follow waits for more commits after the last one, until the context ends.
 type Follow bool
 
 // ApplyToLog sets o.Follow.
@@ -244,7 +244,7 @@ type ForNamespace string
 // ApplyToLog sets o.Namespace.
 func (v ForNamespace) ApplyToLog(o *LogOptions) { o.Namespace = string(v) }
 
-// WithSkipped(true) also returns the messages of the stream that are no commits of the
+// WithSkipped also returns the messages of the stream that are no commits of the
 // realm, which graph services skip. Limit does not count them, and no filter applies to them.
 type WithSkipped bool
 

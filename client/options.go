@@ -221,14 +221,17 @@ func (o DeleteOptions) ApplyToPlan(to *PlanOptions) {
 	to.Propagation, to.GracePeriod, to.UID, to.ResourceVersion = o.Propagation, o.GracePeriod, o.UID, o.ResourceVersion
 }
 
-// collect returns the options that a call was given. It does not allocate for none.
+// collect returns the options that a call was given. It skips nil, and does not allocate for
+// no options.
 func collect[S any, O any](opts []O, apply func(O, *S)) (s S) {
 	if len(opts) == 0 {
 		return s
 	}
 	all := new(S)
 	for _, o := range opts {
-		apply(o, all)
+		if any(o) != nil {
+			apply(o, all)
+		}
 	}
 	return *all
 }

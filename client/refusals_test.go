@@ -30,8 +30,8 @@ func refused(t *testing.T, what string, err error, reason client.Reason, says ..
 	}
 }
 
-// Who has an old object, or means another one of that name, is told, and
-// changes nothing.
+// A request that is based on an old object, or on another object with the same name, is
+// refused and changes nothing.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -51,7 +51,7 @@ func TestConflicts(t *testing.T) {
 	refused(t, "delete", err, client.ErrConflict, says)
 	_, err = objects.Delete(s.ctx, "a", client.IfUID(other))
 	refused(t, "delete of another", err, client.ErrConflict, "another-uid", old.GetMetadata().GetUid())
-	found, err := objects.Get(s.ctx, "a")
+	found, err := objects.Get(s.ctx, "a", nil) // a nil option is ignored
 	if err != nil || found.GetMetadata().GetResourceVersion() != now.GetMetadata().GetResourceVersion() {
 		t.Errorf("there is %v, %v", found, err)
 	}

@@ -86,7 +86,7 @@ type Error struct {
 	// Message says what failed, on which object, the rule, and what to do.
 	Message string
 
-	// Resource, Namespace, Name and UID identify the object, as far as it is
+	// Resource, Namespace, Name and UID identify the object, if they are
 	// known. Resource is as "pods" or "replicasets.apps".
 	Resource  string
 	Namespace string

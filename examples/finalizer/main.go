@@ -1,5 +1,5 @@
 // Command finalizer is an external finalizer: it is called for every object
-// that is being deleted and held by example.com/bucket, cleans up, and the SDK
+// that is being deleted and has the finalizer example.com/bucket, cleans up, and the SDK
 // removes the finalizer. Run as many as you like; they share the calls.
 //
 //	go run ./examples/finalizer

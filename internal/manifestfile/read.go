@@ -1,3 +1,6 @@
+// Package manifestfile reads and writes files of manifests: YAML or JSON, any number of
+// documents, and lists. It is separate from package manifest so that the SDK does not
+// import YAML.
 package manifestfile
 
 import (
