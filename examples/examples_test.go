@@ -124,16 +124,16 @@ func TestAgent(t *testing.T) {
 }
 
 // A claim that a Pod uses stays until the Pod is gone.
-func TestProtection(t *testing.T) {
+func TestInUse(t *testing.T) {
 	t.Parallel()
-	w := run(t, "protection")
+	w := run(t, "inuse")
 	w.create(claims, named("data"))
 	w.create(claims, named("unused"))
 	user := named("user")
 	user.Spec = []byte(`{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]}`)
 	w.create(pods, user)
 	for _, name := range []string{"data", "unused"} {
-		testkit.WaitFor(t, w.ctx, "the protection of "+name, func() bool { return len(w.get(claims, name).GetMetadata().GetFinalizers()) == 1 })
+		testkit.WaitFor(t, w.ctx, "the finalizer of "+name, func() bool { return len(w.get(claims, name).GetMetadata().GetFinalizers()) == 1 })
 	}
 	w.delete(claims, "data")
 	w.delete(claims, "unused")

@@ -1,8 +1,8 @@
-// Command protection keeps PersistentVolumeClaims from being removed while a Pod
+// Command inuse keeps PersistentVolumeClaims from being removed while a Pod
 // uses them, as Kubernetes' pvc-protection does: a claim that is deleted stays,
 // terminating, until its last Pod is gone.
 //
-//	go run ./examples/protection
+//	go run ./examples/inuse
 package main
 
 import (
