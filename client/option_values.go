@@ -198,7 +198,7 @@ type FollowDependents bool
 // ApplyToGraph sets o.Dependents.
 func (v FollowDependents) ApplyToGraph(o *GraphOptions) { o.Dependents = bool(v) }
 
-// CountTotal(true) counts the objects and all their direct and indirect dependents,
+// CountTotal counts the objects and all their direct and indirect dependents,
 // those that the reply has no room for included, up to 1,000,000.
 type CountTotal bool
 
