@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,46 @@ func TestRecords(t *testing.T) {
 		if _, err := os.Stat(filepath.Join("..", "..", "docs", "design", target.record)); err != nil {
 			t.Errorf("%s: %v", target.name, err)
 		}
+	}
+}
+
+// Every stage of a profile names a package of this module and, if it names a type or a
+// function, one that the package declares: otherwise time would be attributed to other
+// stages after a rename.
+func TestStagesExist(t *testing.T) {
+	t.Parallel()
+	declared := func(dir, pattern string) bool {
+		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(files, func(file string) bool {
+			code, err := os.ReadFile(file)
+			return err == nil && !strings.HasSuffix(file, "_test.go") && regexp.MustCompile(pattern).Match(code)
+		})
+	}
+	if declared("services/graph/writer", `(?m)^func NoSuch`) {
+		t.Error("a function that does not exist is found")
+	}
+	ours := 0
+	for _, s := range stages {
+		dir, name, _ := strings.Cut(strings.TrimPrefix(s.in, "coppice/"), ".")
+		if root, _, _ := strings.Cut(dir, "/"); !slices.Contains([]string{"client", "cmd", "services"}, root) {
+			continue
+		}
+		ours++
+		pattern := `(?m)^package `
+		if receiver, method, ok := strings.Cut(strings.TrimPrefix(name, "(*"), ")"); ok {
+			pattern = `(?m)^func \(\w+ \*` + receiver + `\) ` + strings.TrimPrefix(method, ".")
+		} else if name != "" {
+			pattern = `(?m)^func ` + name
+		}
+		if !declared(dir, pattern) {
+			t.Errorf("stage %q: %s declares nothing that %s matches", s.name, dir, pattern)
+		}
+	}
+	if ours < 10 {
+		t.Errorf("%d stages of this module", ours)
 	}
 }
 

@@ -29,13 +29,14 @@ func (s *suite) profile(name, dir string, r *result) (profiled, error) {
 // file is the flame graph's, alongside the page.
 func (p profiled) file() string { return "performance-" + p.name + ".svg" }
 
-// stages are where the time of a profile goes: the first that has a function
-// which is called on the way.
+// stages are where the time of a profile goes: the first of which a function is in the
+// stack. A stage of this module names a package, and may name a type or a function of it.
 var stages = []struct{ name, in string }{
 	{"Pebble: flushes and compactions", "pebble/v2.(*DB).compact"},
 	{"Pebble: flushes and compactions", "pebble/v2.(*DB).flush"},
 	{"writer: decide", "services/graph/writer.(*Writer).do"},
-	{"writer: append", "services/graph/eventlog.(*Log).Append"},
+	{"writer: append", "services/graph/eventlog.(*Log).Send"},
+	{"writer: apply", "services/graph/state.(*Tx).Prepare"},
 	{"writer: apply", "services/graph/state.(*Tx).Flush"},
 	{"writer: apply", "services/graph/state.(*State).commit"},
 	{"writer: the rest", "services/graph/writer."},
@@ -49,7 +50,7 @@ var stages = []struct{ name, in string }{
 	{"graph service: resolve", "services/graph/resolve."},
 	{"processor: decide", "services/processor."},
 	{"graph service: requests and replies", "services/graph/api."},
-	{"client", "coppice/cmd/coppice/bench."},
+	{"client", "cmd/coppice/bench."},
 	{"client", "coppice/client."},
 	{"NATS server", "nats-server/v2"},
 	{"NATS connections", "nats%2ego"},

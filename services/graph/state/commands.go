@@ -26,7 +26,7 @@ const (
 // opened, and safe for concurrent use.
 //
 // Commands are known by a fingerprint of 64 bits, with a seed that is drawn here. The
-// log tells in the end: see writer.recall.
+// log decides about equal fingerprints: see writer.recall.
 type commands struct {
 	most int // bytes
 	seed maphash.Seed

@@ -4,6 +4,7 @@
 // in memory and writes them in one batch, together with the checkpoint, which says up to
 // which commit the log has been folded. The next Tx may start from transactions that are
 // not written yet; they are written in order. Any number of Snapshots read concurrently.
+// In the writer's pipeline (package writer), Prepare and Flush are the step "apply".
 // Tx and Snapshot implement lifecycle.View.
 //
 // # What it promises

@@ -88,10 +88,10 @@ func (tx *Tx) Prepare() error {
 // After an error the State is unusable.
 func (tx *Tx) Flush() ([]WorkChange, error) { return tx.FlushNotify(func() {}) }
 
-// FlushNotify is Flush, and calls tell before it writes, when replies that depend on the
+// FlushNotify is Flush, and calls notify before it writes, when replies that depend on the
 // effects may be sent: Command finds the commands, and Snapshot and Begin wait until the
-// effects are written. tell must therefore call neither. If the effects cannot be written,
-// all later Snapshots fail.
+// effects are written. notify must therefore call neither. If the effects cannot be
+// written, all later Snapshots fail.
 func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	if err := tx.Prepare(); err != nil {
 		return nil, err

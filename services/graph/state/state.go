@@ -61,7 +61,7 @@ type State struct {
 	written  *written
 	ranges   *atomic.Int64 // that are deleted, in the memtable; about
 
-	mu         sync.RWMutex // held while a batch is written and the fields below change, from the call of tell on
+	mu         sync.RWMutex // held while a batch is written and the fields below change, from the call of notify on
 	kinds      *lifecycle.Kinds
 	options    lifecycle.Options
 	checkpoint *coppicev1.Checkpoint

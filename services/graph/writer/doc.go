@@ -10,7 +10,8 @@
 //	append     The commit is sealed and sent to the log as one message: it is in flight
 //	           (append.go). The log acknowledges it when it is on disk.
 //	answer     The replies are sent to the clients (pending.go).
-//	apply      The commit is written to the state, as one Pebble batch with the checkpoint.
+//	apply      The commit is written to the state, as one Pebble batch with the checkpoint:
+//	           state.Tx.Prepare encodes it during the append, FlushNotify writes it.
 //
 // Run's goroutine queues, decides and appends. Each commit in flight has a goroutine of
 // the worker pool, which answers and applies it (complete). At most two commits are in
