@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 type apiResourcesFlags struct {
@@ -45,7 +46,7 @@ says how to register one.`,
 			return s.kindsTable(kinds, f.noHeaders)
 		}
 		for _, k := range kinds {
-			if _, err := fmt.Fprintln(s.stdout, printable(client.ResourceOf(k).String())); err != nil {
+			if _, err := fmt.Fprintln(s.stdout, console.Printable(client.ResourceOf(k).String())); err != nil {
 				return err
 			}
 		}
@@ -62,9 +63,9 @@ says how to register one.`,
 
 // kindsTable lists kinds, with the words that name them.
 func (s *session) kindsTable(kinds []client.Kind, noHeaders bool) error {
-	t := table{w: s.stdout}
+	t := console.Table{W: s.stdout}
 	if !noHeaders {
-		if err := t.text("NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"); err != nil {
+		if err := t.Text("NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"); err != nil {
 			return err
 		}
 	}
@@ -77,10 +78,10 @@ func (s *session) kindsTable(kinds []client.Kind, noHeaders bool) error {
 				versions = append(versions, k.Group+"/"+v.Name)
 			}
 		}
-		if err := t.text(client.ResourceOf(k).String(), strings.Join(k.ShortNames, ","), strings.Join(versions, ","),
+		if err := t.Text(client.ResourceOf(k).String(), strings.Join(k.ShortNames, ","), strings.Join(versions, ","),
 			strconv.FormatBool(k.Namespaced()), k.Kind); err != nil {
 			return err
 		}
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -79,7 +81,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 				return errors.New("interrupted; the deletion goes on")
 			}
 			return fmt.Errorf("%d of %d are still there after %s%s%s",
-				len(r.remaining), r.total, timeout, prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after)
+				len(r.remaining), r.total, timeout, console.Prefixed(": ", strings.TrimPrefix(r.waiting, "waiting: ")), r.after)
 		case <-time.After(max(lookEvery, lookShares*s.now().Sub(start))):
 		}
 	}
@@ -90,7 +92,7 @@ func (r *removal) look(ctx context.Context) error {
 	var there []string
 	var held, inside []*coppicev1.GraphNode // what others hold, and what the collector is at
 	err := r.resolveUIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
-		there = append(there, uidOf(n))
+		there = append(there, tree.UidOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
 		case external(n):
@@ -109,10 +111,10 @@ func (r *removal) look(ctx context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
-	slices.SortFunc(held, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(keyOfNode(a), keyOfNode(b)) })
+	slices.SortFunc(held, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	var said []string
 	for _, n := range held[:min(len(held), blockersListed)] {
-		said = append(said, strings.TrimSpace(keyOfNode(n)+" "+r.consumers.held(ctx, n)))
+		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.held(ctx, n)))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")
 	if more := len(held) - len(said); more > 0 {
@@ -124,7 +126,7 @@ func (r *removal) look(ctx context.Context) error {
 // say tells how far it is: on a terminal always, on one line; elsewhere only
 // what held for two looks, so that nobody has to read what was over at once.
 func (r *removal) say(done bool) error {
-	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + prefixed("; ", printable(r.waiting))
+	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + console.Prefixed("; ", console.Printable(r.waiting))
 	stable := line == r.before
 	r.before = line
 	if line == r.said || !done && !stable && !r.terminal {
@@ -136,7 +138,7 @@ func (r *removal) say(done bool) error {
 		if done {
 			end = "\n"
 		}
-		_, err := fmt.Fprintf(r.stdout, "\r%s\x1b[K%s", fit(line, r.columns()), end)
+		_, err := fmt.Fprintf(r.stdout, "\r%s\x1b[K%s", console.Fit(line, r.columns()), end)
 		return err
 	}
 	_, err := fmt.Fprintln(r.stdout, line)
@@ -148,13 +150,4 @@ func (r *removal) newline() {
 	if r.terminal && r.said != "" {
 		_, _ = fmt.Fprintln(r.stdout)
 	}
-}
-
-// fit cuts a line so that it can be rewritten.
-func fit(line string, columns int) string {
-	runes := []rune(line)
-	if columns < 10 || len(runes) < columns {
-		return line
-	}
-	return string(runes[:columns-2]) + "…"
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -109,9 +110,9 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 	for _, f := range m.GetFinalizers() {
 		switch f {
 		case lifecycle.FinalizerForeground:
-			waits = "waits for " + count(int(n.GetBlockingDependents()), "dependent")
+			waits = "waits for " + console.Count(int(n.GetBlockingDependents()), "dependent")
 		case lifecycle.FinalizerOrphan:
-			waits = "parts from " + count(int(n.GetDependents()), "dependent")
+			waits = "parts from " + console.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
 			waits = "removes what is in it: " + left(n)
 		default:
@@ -123,7 +124,7 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 	}
 	switch {
 	case len(by) > 0:
-		return "blocked by " + short(by, 3)
+		return "blocked by " + console.Short(by, 3)
 	case waits != "":
 		return waits
 	}
@@ -135,7 +136,7 @@ func left(n *coppicev1.GraphNode) string {
 	if n.GetContents() >= 1000 { // it was counted up to here
 		return "1000 objects or more left"
 	}
-	return count(int(n.GetContents()), "object") + " left"
+	return console.Count(int(n.GetContents()), "object") + " left"
 }
 
 // ending says who has to end an object, and until when.
@@ -144,7 +145,7 @@ func (c *consumers) ending(ctx context.Context, n *coppicev1.GraphNode) string {
 	if k, ok := c.kinds.Of(n.GetObject().GetApiVersion(), n.GetObject().GetKind()); ok {
 		who += c.agent(ctx, client.ResourceOf(k)).note()
 	}
-	return who + " until " + clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.now())
+	return who + " until " + console.Clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.now())
 }
 
 // external reports whether an external finalizer holds an object, or its grace

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -27,7 +29,7 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 		}
 		return said
 	case deleted:
-		if why := reasonOf(c.reason); why != "" {
+		if why := history.ReasonOf(c.reason); why != "" {
 			return []string{why}
 		}
 		return nil
@@ -37,7 +39,7 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 	said := initializerChanges(was.GetInitializers(), is.GetInitializers())
 	if marked {
 		said = append(said, "marked for deletion"+policyOf(is.GetFinalizers()))
-		if why := reasonOf(c.reason); why != "" {
+		if why := history.ReasonOf(c.reason); why != "" {
 			said = append(said, why)
 		}
 	}
@@ -53,7 +55,7 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 	}
 	said = append(said, ownerChanges(was, is, ownerKey)...)
 	if !marked && len(said) > 0 {
-		if why := reasonOf(c.reason); why != "" {
+		if why := history.ReasonOf(c.reason); why != "" {
 			said = append(said, why)
 		}
 	}
@@ -71,7 +73,7 @@ func initializerChanges(was, is *coppicev1.Initializers) []string {
 		}
 	}
 	if r := is.GetResult(); r != nil && was.GetResult() == nil {
-		said = append(said, "initialization failed"+prefixed(": ", r.GetMessage()))
+		said = append(said, "initialization failed"+console.Prefixed(": ", r.GetMessage()))
 	}
 	return said
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -318,9 +320,9 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	}
 	what := "deleted"
 	if r.State == client.Pending {
-		what = "is being deleted" + prefixed("; blocked by ", strings.Join(m.GetFinalizers(), ", "))
+		what = "is being deleted" + console.Prefixed("; blocked by ", strings.Join(m.GetFinalizers(), ", "))
 	}
-	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", printable(key(v.kind, name)), what, d.dry.suffix())
+	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", console.Printable(key(v.kind, name)), what, d.dry.suffix())
 	return err
 }
 
@@ -337,7 +339,7 @@ func (d *deletion) end() error {
 // for the objects that it deleted itself.
 func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	d.quiet = true
-	below, planned := newFamily(), map[string]bool(nil)
+	below, planned := tree.NewFamily(), map[string]bool(nil)
 	ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
 		uids, err := d.find(ctx, victims)
 		if err == nil {
@@ -345,7 +347,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		}
 		return err
 	})
-	if ok && below.truncated {
+	if ok && below.Truncated {
 		// There are more than are resolved at once. A plan has all of them.
 		planned = d.plannedRemovals(ctx, victims)
 	}
@@ -356,7 +358,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		if err != nil {
 			d.missing(aboutTotals, err)
 		}
-		below = newFamily()
+		below = tree.NewFamily()
 	}
 	for _, v := range victims {
 		if err := d.one(ctx, v); err != nil {
@@ -364,12 +366,12 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 		}
 	}
 	if len(d.done) > 0 {
-		goes := below.doomed(d.done, string(d.options.Propagation))
+		goes := below.Doomed(d.done, string(d.options.Propagation))
 		for _, uid := range d.done {
 			goes[uid] = true
 		}
 		maps.Copy(goes, planned)
-		truncated := (below.truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
+		truncated := (below.Truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
 		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
 			return err
 		}

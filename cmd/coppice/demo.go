@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -193,20 +195,20 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 	if err != nil {
 		return err
 	}
-	events, _, err := h.tail(ctx, 1000, maxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	events, _, err := h.Tail(ctx, 1000, maxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
 	if err != nil {
 		return err
 	}
 	if err := d.say("\nwhat the event log says:\n"); err != nil {
 		return err
 	}
-	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.find}
+	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.Find}
 	happened := make([]happening, len(events))
 	for i, e := range events {
 		if err := w.write(ctx, e); err != nil {
 			return err
 		}
-		why, err := because(ctx, e, h.find)
+		why, err := history.Because(ctx, e, h.Find)
 		if err != nil {
 			return err
 		}
@@ -216,5 +218,5 @@ func (d *demo) report(ctx context.Context, r demoRound) error {
 		return err
 	}
 	kept := slices.Sorted(maps.Keys(r.left))
-	return d.say("%s; %s\n", d.ink().green("as it should be"), cmp.Or(prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
+	return d.say("%s; %s\n", d.ink().Green("as it should be"), cmp.Or(console.Prefixed("left: ", strings.Join(kept, ", ")), "nothing is left"))
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -109,7 +112,7 @@ func (d *description) write(ctx context.Context) error {
 	d.section("Owners", d.owners())
 	dependents := "<none>"
 	if n := d.node.GetDependents(); n > 0 {
-		dependents = count(int(n), "object")
+		dependents = console.Count(int(n), "object")
 	}
 	if n := d.node.GetBlockingDependents(); n > 0 {
 		dependents += fmt.Sprintf(" (%d blocking)", n)
@@ -126,7 +129,7 @@ func (d *description) write(ctx context.Context) error {
 }
 
 func (d *description) field(name, value string) {
-	_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", name+":", printable(value))
+	_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", name+":", console.Printable(value))
 }
 
 // list writes the values of a field one below the other.
@@ -136,7 +139,7 @@ func (d *description) list(name string, values []string) {
 	}
 	for i, v := range values {
 		if i > 0 {
-			_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", "", printable(v))
+			_, _ = fmt.Fprintf(d.stdout, "%-13s%s\n", "", console.Printable(v))
 			continue
 		}
 		d.field(name, v)
@@ -150,12 +153,12 @@ func (d *description) section(name string, rows [][]string) {
 		return
 	}
 	_, _ = fmt.Fprintf(d.stdout, "%s:\n", name)
-	t := table{w: d.stdout}
+	t := console.Table{W: d.stdout}
 	for _, row := range rows {
 		row[0] = "  " + row[0]
-		_ = t.text(row...) // as to the other lines, a reader that has gone away matters not
+		_ = t.Text(row...) // as to the other lines, a reader that has gone away matters not
 	}
-	_ = t.flush()
+	_ = t.Flush()
 }
 
 func pairs(m map[string]string) []string {
@@ -167,7 +170,7 @@ func pairs(m map[string]string) []string {
 }
 
 func (d *description) since(t time.Time) string {
-	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), age(d.now().Sub(t)))
+	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), console.Age(d.now().Sub(t)))
 }
 
 func (d *description) status(ctx context.Context) string {
@@ -175,7 +178,7 @@ func (d *description) status(ctx context.Context) string {
 	if m.GetDeletionTimestamp() == nil {
 		return statusOf(d.o)
 	}
-	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + prefixed("; ", d.consumers.held(ctx, d.node))
+	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.consumers.held(ctx, d.node))
 }
 
 // initializers tells for whom an object waits before others see it, and who has
@@ -186,7 +189,7 @@ func (d *description) initializers() {
 		d.list("Waits for", names)
 	}
 	if r := in.GetResult(); r != nil {
-		d.field("Failed", "initialization"+prefixed(": ", r.GetMessage()))
+		d.field("Failed", "initialization"+console.Prefixed(": ", r.GetMessage()))
 	}
 }
 
@@ -222,18 +225,10 @@ func (d *description) owners() [][]string {
 }
 
 // class says what an owner reference means for its object, and why.
-func (s *session) class(o *coppicev1.GraphOwner) string {
-	name := strings.ToLower(strings.TrimPrefix(o.GetClass().String(), "OWNER_CLASS_"))
-	return name + prefixed(": ", o.GetWhy()) + s.keptUntil(o)
-}
+func (s *session) class(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }
 
 // keptUntil says how long nothing is deleted for an owner that is unknown.
-func (s *session) keptUntil(o *coppicev1.GraphOwner) string {
-	if o.GetUnknownUntil() == 0 {
-		return ""
-	}
-	return " (kept until " + clock(time.UnixMicro(o.GetUnknownUntil()), s.now()) + ")"
-}
+func (s *session) keptUntil(o *coppicev1.GraphOwner) string { return tree.KeptUntilText(o, s.now()) }
 
 // finalizers has a row for each finalizer.
 func (d *description) finalizers(ctx context.Context) [][]string {
@@ -263,9 +258,9 @@ func (d *description) finalizer(ctx context.Context, name string) string {
 func (is consumer) says() string {
 	switch is.state {
 	case consumerAlive:
-		return "answered" + prefixed(" by ", is.holder)
+		return "answered" + console.Prefixed(" by ", is.holder)
 	case consumerBusy:
-		return "answered" + prefixed(" by ", is.holder) + fmt.Sprintf(", which is busy: %s to do", count(int(is.calls), "call"))
+		return "answered" + console.Prefixed(" by ", is.holder) + fmt.Sprintf(", which is busy: %s to do", console.Count(int(is.calls), "call"))
 	case consumerNone:
 		return "no consumer: nobody asks for its calls"
 	}
@@ -303,7 +298,7 @@ func (d *description) warnings(ctx context.Context) [][]string {
 	}
 	var rows [][]string
 	for _, w := range found {
-		rows = append(rows, []string{w.Reason, printable(w.Message), age(d.now().Sub(w.Time)) + " ago"})
+		rows = append(rows, []string{w.Reason, console.Printable(w.Message), console.Age(d.now().Sub(w.Time)) + " ago"})
 	}
 	return rows
 }
@@ -318,14 +313,14 @@ func (d *description) events(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, d.dial.Timeout)
 	defer cancel()
 	uid := d.o.GetMetadata().GetUid()
-	var h *history
+	var h *history.History
 	var found []client.LogEvent
 	var complete bool
 	ok, err := d.optional(ctx, aboutEvents, func(ctx context.Context) (err error) {
 		if h, err = d.history(ctx); err != nil {
 			return err
 		}
-		found, complete, err = h.tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
+		found, complete, err = h.Tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{uid}}, func(e *client.LogEvent) bool { return e.UID == uid })
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
@@ -343,7 +338,7 @@ func (d *description) events(ctx context.Context) error {
 	if !complete {
 		_, _ = fmt.Fprintln(d.stdout, "  earlier ones: coppice events", key(d.kind, d.o.GetMetadata().GetName()))
 	}
-	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.find}
+	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.Find}
 	for _, e := range found {
 		if err := w.write(limited, e); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -109,7 +110,7 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if i.namespace != "" {
 		name += " (" + i.namespace + ")"
 	}
-	name = printable(name)
+	name = console.Printable(name)
 	text := diff.Diff("live "+name, was, "applied "+name, will)
 	_, text, _ = bytes.Cut(text, []byte("\n")) // the line that names the program
 	return text, nil

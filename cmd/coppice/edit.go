@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -62,7 +63,7 @@ func (s *session) edit(ctx context.Context, args []string, w where) error {
 		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", key(k, name), err, path)
 	}
 	_ = os.Remove(path)
-	_, err = fmt.Fprintf(s.stdout, "%s %s\n", printable(key(k, name)), done)
+	_, err = fmt.Fprintf(s.stdout, "%s %s\n", console.Printable(key(k, name)), done)
 	return err
 }
 

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 )
 
 type eventsFlags struct {
@@ -90,10 +92,10 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	if err != nil {
 		return err
 	}
-	w := &eventWriter{w: s.stdout, ink: s.ink(), json: f.output == formatJSON, now: s.now, find: h.find}
-	from := h.last + 1
+	w := &eventWriter{w: s.stdout, ink: s.ink(), json: f.output == formatJSON, now: s.now, find: h.Find}
+	from := h.Last + 1
 	if f.last > 0 {
-		found, complete, err := h.tail(ctx, f.last, maxCommits, about, match)
+		found, complete, err := h.Tail(ctx, f.last, maxCommits, about, match)
 		if err != nil {
 			return err
 		}
@@ -117,16 +119,21 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	return g.Wait()
 }
 
+// history opens the history of the realm.
+func (s *session) history(ctx context.Context) (*history.History, error) {
+	return history.Open(ctx, s.c.Log(), s.kinds.ResourceName)
+}
+
 // followEvents tells the events of commits from a sequence on, until ctx ends.
 // The kinds that it names are learnt again when one is registered.
-func (s *session) followEvents(ctx context.Context, h *history, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
+func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
 	var before time.Time // when the last commit was made
-	for c, err := range h.log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {
+	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {
 		if err != nil {
 			return err
 		}
 		if c.Commit == nil {
-			if e := h.skip(c, before); match(&e) {
+			if e := h.Skip(c, before); match(&e) {
 				if err := w.write(ctx, e); err != nil {
 					return err
 				}
@@ -134,20 +141,20 @@ func (s *session) followEvents(ctx context.Context, h *history, from uint64, mat
 			continue
 		}
 		before = time.UnixMicro(c.GetTime()).UTC()
-		p := h.keep(c.Sequence, c.Commit)
-		for i := range p.events {
-			if !match(&p.events[i]) {
+		p := h.Keep(c.Sequence, c.Commit)
+		for i := range p.Events {
+			if !match(&p.Events[i]) {
 				continue
 			}
-			if err := w.write(ctx, p.events[i]); err != nil && ctx.Err() == nil {
+			if err := w.write(ctx, p.Events[i]); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
-		if slices.ContainsFunc(p.events, func(e client.LogEvent) bool { return e.Resource == client.KindsResource.String() }) {
-			if err := s.relearnAt(ctx, p.events[len(p.events)-1].Revision); err != nil {
+		if slices.ContainsFunc(p.Events, func(e client.LogEvent) bool { return e.Resource == client.KindsResource.String() }) {
+			if err := s.relearnAt(ctx, p.Events[len(p.Events)-1].Revision); err != nil {
 				return err
 			}
-			h.resources = s.kinds.ResourceName
+			h.Resources = s.kinds.ResourceName
 		}
 	}
 	return nil
@@ -157,10 +164,10 @@ func (s *session) followEvents(ctx context.Context, h *history, from uint64, mat
 type eventWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
-	ink  ink
+	ink  console.Ink
 	json bool
 	now  func() time.Time
-	find finder
+	find history.Finder
 }
 
 // eventJSON is an event for programs.
@@ -183,9 +190,9 @@ type eventJSON struct {
 
 func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
 	var why []string
-	if e.Type != messageSkipped {
+	if e.Type != history.MessageSkipped {
 		var err error
-		if why, err = because(ctx, e, w.find); err != nil {
+		if why, err = history.Because(ctx, e, w.find); err != nil {
 			return err
 		}
 	}
@@ -205,23 +212,23 @@ func (w *eventWriter) line(e client.LogEvent, why []string) string {
 	typ := fmt.Sprintf("%-14s", e.Type)
 	switch e.Type {
 	case "ObjectCreated":
-		typ = w.ink.green(typ)
+		typ = w.ink.Green(typ)
 	case "ObjectDeleted":
-		typ = w.ink.red(typ)
-	case "DeletionMarked", messageSkipped:
-		typ = w.ink.yellow(typ)
+		typ = w.ink.Red(typ)
+	case "DeletionMarked", history.MessageSkipped:
+		typ = w.ink.Yellow(typ)
 	}
 	revision, at := fmt.Sprint(e.Revision), ""
-	if e.Type == messageSkipped {
+	if e.Type == history.MessageSkipped {
 		revision = ""
 	}
 	if !e.Time.IsZero() {
-		at = clock(e.Time, w.now())
+		at = console.Clock(e.Time, w.now())
 	}
-	said := withNamespace(e.Key(), e.Namespace)
+	said := console.WithNamespace(e.Key(), e.Namespace)
 	if e.Type != "ObjectDeleted" {
-		said += prefixed("  ", e.Detail)
+		said += console.Prefixed("  ", e.Detail)
 	}
-	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, printable(said),
-		w.ink.dim(prefixed("  because ", printable(strings.Join(why, ", because ")))))
+	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, console.Printable(said),
+		w.ink.Dim(console.Prefixed("  because ", console.Printable(strings.Join(why, ", because ")))))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -219,7 +220,7 @@ type explainer struct {
 }
 
 // look reads an object, how it hangs together with others, and all owners above.
-func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *family, error) {
+func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *tree.Family, error) {
 	objects := e.objects(e.kind, e.namespace)
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
 	if err != nil {
@@ -230,7 +231,7 @@ func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *
 }
 
 // present explains an object that is there.
-func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode, above *family) error {
+func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode, above *tree.Family) error {
 	m := n.GetObject().GetMetadata()
 	e.UID, e.State = m.GetUid(), stateActive
 	e.owners(n, above, 0, map[string]bool{})
@@ -259,7 +260,7 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 			e.late(ctx)
 		}
 	}
-	e.pendingOf(keyOfNode(n), n.GetPending())
+	e.pendingOf(tree.KeyOfNode(n), n.GetPending())
 	for i, r := range m.GetOwnerReferences() {
 		e.pendingOf(e.ownerKey(r), n.GetOwners()[i].GetPending())
 	}

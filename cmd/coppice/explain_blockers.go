@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -15,23 +17,23 @@ import (
 const maxExplainedOwners = 100
 
 // owners tells the owners of an object, and below each its own.
-func (e *explainer) owners(n *coppicev1.GraphNode, above *family, depth int, visited map[string]bool) {
-	visited[uidOf(n)] = true
+func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int, visited map[string]bool) {
+	visited[tree.UidOf(n)] = true
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		if len(e.Owners) >= maxExplainedOwners {
 			return
 		}
 		class := n.GetOwners()[i]
 		as := explainedOwner{
-			Depth: depth, Of: keyOfNode(n), Owner: e.ownerKey(r), UID: r.GetUid(), Class: camel(class.GetClass().String(), "OWNER_CLASS_"),
+			Depth: depth, Of: tree.KeyOfNode(n), Owner: e.ownerKey(r), UID: r.GetUid(), Class: camel(class.GetClass().String(), "OWNER_CLASS_"),
 			Why: class.GetWhy(), Controller: r.GetController(), Blocking: r.GetBlockOwnerDeletion(), class: class.GetClass(),
 		}
 		if class.GetUnknownUntil() != 0 {
 			until := time.UnixMicro(class.GetUnknownUntil()).UTC()
 			as.UnknownUntil = &until
 		}
-		owner := above.nodes[r.GetUid()]
-		if owner == nil || !present(class.GetClass()) {
+		owner := above.Nodes[r.GetUid()]
+		if owner == nil || !tree.Present(class.GetClass()) {
 			e.Owners = append(e.Owners, as)
 			continue
 		}
@@ -66,25 +68,25 @@ const explainedBelow = 2000
 // blockers finds those in whose hands it is that the object goes: dependents
 // that it waits for, or that those wait for, and that wait for nobody.
 func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
-	reply, err := e.anything().ResolveUIDs(ctx, []string{uidOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
+	reply, err := e.anything().ResolveUIDs(ctx, []string{tree.UidOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
 	if err != nil {
 		return err
 	}
-	below := newFamily()
+	below := tree.NewFamily()
 	for _, d := range reply.GetNodes() {
-		below.add(d)
+		below.Add(d)
 	}
 	e.Dependents.Truncated = reply.GetTruncated()
 	e.dependents = map[string]bool{}
-	for _, uid := range below.below[uidOf(n)] {
+	for _, uid := range below.Below[tree.UidOf(n)] {
 		e.dependents[uid] = true
 	}
 	seen := map[string]bool{}
 	var visit func(n *coppicev1.GraphNode)
 	visit = func(n *coppicev1.GraphNode) {
-		seen[uidOf(n)] = true
-		for _, uid := range below.below[uidOf(n)] {
-			d := below.nodes[uid]
+		seen[tree.UidOf(n)] = true
+		for _, uid := range below.Below[tree.UidOf(n)] {
+			d := below.Nodes[uid]
 			if seen[uid] || !blocksDeletion(d, n) && !delaysUnmarked(d, n) {
 				continue
 			}
@@ -94,7 +96,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 				continue
 			}
 			seen[uid] = true
-			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: keyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
+			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: tree.KeyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
 		}
 	}
 	visit(n)
@@ -106,7 +108,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 // the foreground.
 func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
-		if r.GetUid() == uidOf(owner) && r.GetBlockOwnerDeletion() && present(d.GetOwners()[i].GetClass()) {
+		if r.GetUid() == tree.UidOf(owner) && r.GetBlockOwnerDeletion() && tree.Present(d.GetOwners()[i].GetClass()) {
 			return true
 		}
 	}
@@ -122,7 +124,7 @@ func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
 	waits, solid, unknown := false, false, false
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		class := d.GetOwners()[i].GetClass()
-		waits = waits || r.GetUid() == uidOf(owner) && class == coppicev1.OwnerClass_OWNER_CLASS_WAITING
+		waits = waits || r.GetUid() == tree.UidOf(owner) && class == coppicev1.OwnerClass_OWNER_CLASS_WAITING
 		solid = solid || class == coppicev1.OwnerClass_OWNER_CLASS_SOLID
 		unknown = unknown || class == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
 	}
@@ -174,7 +176,7 @@ func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 		add(o.GetFinish()+" is to be removed", nil)
 	}
 	if o.GetUnexamined() > 0 {
-		add(count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
+		add(console.Count(int(o.GetUnexamined()), "dependent")+" not marked for deletion yet", nil)
 	}
 	if o.GetTerminate() {
 		add("its agent is to confirm", nil)

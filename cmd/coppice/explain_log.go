@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 )
 
 // removed explains an object that is not there, from the log; if that does not
@@ -17,7 +19,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
 	}
 	defer e.skippedIn(h)
-	found, _, err := h.tail(ctx, 1, maxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
+	found, _, err := h.Tail(ctx, 1, maxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
 	if err != nil {
@@ -31,12 +33,12 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	if err := e.causes(ctx, h, last); err != nil {
 		return err
 	}
-	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), clock(last.Time, e.now()), e.becauseSaid())
+	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), console.Clock(last.Time, e.now()), e.becauseSaid())
 	return nil
 }
 
 // fromLog reads events that an explanation can do without.
-func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *history) error) (ok bool) {
+func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *history.History) error) (ok bool) {
 	ok, err := e.optional(ctx, aboutEvents, func(ctx context.Context) error {
 		h, err := e.history(ctx)
 		if err != nil {
@@ -52,18 +54,18 @@ func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *his
 }
 
 // skippedIn adds the skipped messages that were found while the log was read.
-func (e *explainer) skippedIn(h *history) {
-	e.Skipped = append(e.Skipped, h.skipped...)
+func (e *explainer) skippedIn(h *history.History) {
+	e.Skipped = append(e.Skipped, h.Skipped...)
 	slices.Sort(e.Skipped)
 	e.Skipped = slices.Compact(e.Skipped)
-	e.Skipped = e.Skipped[:min(len(e.Skipped), maxSkipped)]
+	e.Skipped = e.Skipped[:min(len(e.Skipped), history.MaxSkipped)]
 }
 
 // marked finds out since when the object is being deleted, and why. A user who may
 // not read the log sees the rest.
 func (e *explainer) marked(ctx context.Context) {
-	e.fromLog(ctx, func(ctx context.Context, h *history) error {
-		found, _, err := h.tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
+	e.fromLog(ctx, func(ctx context.Context, h *history.History) error {
+		found, _, err := h.Tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
 			return ev.UID == e.UID && ev.Type == "DeletionMarked"
 		})
 		if err != nil || len(found) == 0 {
@@ -85,8 +87,8 @@ func (e *explainer) late(ctx context.Context) {
 		return
 	}
 	var found []client.LogEvent
-	if !e.fromLog(ctx, func(ctx context.Context, h *history) (err error) {
-		found, _, err = h.tail(ctx, maxLate, describeCommits, client.LogOptions{}, func(ev *client.LogEvent) bool {
+	if !e.fromLog(ctx, func(ctx context.Context, h *history.History) (err error) {
+		found, _, err = h.Tail(ctx, maxLate, describeCommits, client.LogOptions{}, func(ev *client.LogEvent) bool {
 			return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
 		})
 		return err
@@ -109,9 +111,9 @@ func (e *explainer) late(ctx context.Context) {
 }
 
 // causes follows an event back to the command of whoever wanted it.
-func (e *explainer) causes(ctx context.Context, h *history, last client.LogEvent) (err error) {
-	e.Because, err = because(ctx, last, h.find)
-	for ev := &last; ev != nil && err == nil && len(e.Causes) < maxCauses; {
+func (e *explainer) causes(ctx context.Context, h *history.History, last client.LogEvent) (err error) {
+	e.Because, err = history.Because(ctx, last, h.Find)
+	for ev := &last; ev != nil && err == nil && len(e.Causes) < history.MaxCauses; {
 		e.Causes = append(e.Causes, causeJSON{
 			Revision: ev.Revision, Time: ev.Time, Type: ev.Type, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,
 			Actor: ev.Actor, Verb: ev.Verb, Reason: reasonName(ev.Reason),
@@ -120,7 +122,7 @@ func (e *explainer) causes(ctx context.Context, h *history, last client.LogEvent
 		if cause == 0 || cause >= ev.Revision {
 			break
 		}
-		ev, err = h.find(ctx, cause)
+		ev, err = h.Find(ctx, cause)
 	}
 	return err
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -22,22 +25,22 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 					said = fmt.Sprintf("%s (%s, and being deleted itself)", o.Owner, strings.ToLower(o.Class))
 				}
 				if o.UnknownUntil != nil {
-					said = fmt.Sprintf("%s (%s until %s)", o.Owner, strings.ToLower(o.Class), clock(*o.UnknownUntil, e.now()))
+					said = fmt.Sprintf("%s (%s until %s)", o.Owner, strings.ToLower(o.Class), console.Clock(*o.UnknownUntil, e.now()))
 				}
 				list = append(list, said)
 			}
 		}
 		return list
 	}
-	key := keyOfNode(n)
+	key := tree.KeyOfNode(n)
 	solid, unknown := own(coppicev1.OwnerClass_OWNER_CLASS_SOLID), own(coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN)
 	switch {
 	case len(solid) == 1:
 		return fmt.Sprintf("%s is not deleted: %s owns it", key, solid[0])
 	case len(solid) > 1:
-		return fmt.Sprintf("%s is not deleted: %s own it", key, short(solid, 3))
+		return fmt.Sprintf("%s is not deleted: %s own it", key, console.Short(solid, 3))
 	case len(unknown) > 0:
-		return fmt.Sprintf("%s is not deleted: %s may own it", key, short(unknown, 3))
+		return fmt.Sprintf("%s is not deleted: %s may own it", key, console.Short(unknown, 3))
 	case len(e.Owners) == 0:
 		return key + " is not deleted: it has no owners, and nobody has deleted it"
 	}
@@ -56,7 +59,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerOrphan:
 			how = ", orphaning its dependents,"
 			if e.Dependents.All > 0 {
-				waits = append(waits, "parts from "+count(int(e.Dependents.All), "dependent"))
+				waits = append(waits, "parts from "+console.Count(int(e.Dependents.All), "dependent"))
 			}
 		case lifecycle.FinalizerContents:
 			waits = append(waits, "removes what is in it: "+left(n))
@@ -65,21 +68,21 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		}
 	}
 	if e.Agent != nil {
-		blockers = append(blockers, "its agent"+e.Agent.is.note()+" until "+clock(e.Agent.Until, e.now()))
+		blockers = append(blockers, "its agent"+e.Agent.is.note()+" until "+console.Clock(e.Agent.Until, e.now()))
 	}
 	if e.Generation != nil {
 		waits = append(waits, fmt.Sprintf("waits until its controller has seen generation %d (it has seen %d)", e.Generation.Awaited, e.Generation.Observed))
 	}
 	if e.ImportEnds != nil {
-		waits = append(waits, "waits for the rest of its import, until "+clock(*e.ImportEnds, e.now())+" at the latest")
+		waits = append(waits, "waits for the rest of its import, until "+console.Clock(*e.ImportEnds, e.now())+" at the latest")
 	}
 	if len(blockers) > 0 {
-		waits = slices.Insert(waits, 0, "is blocked by "+short(blockers, 3))
+		waits = slices.Insert(waits, 0, "is blocked by "+console.Short(blockers, 3))
 	}
 	if len(waits) == 0 {
 		waits = []string{"is about to be removed"}
 	}
-	return fmt.Sprintf("%s is being deleted%s since %s and %s", keyOfNode(n), how, clock(*e.Since, e.now()), strings.Join(waits, ", and "))
+	return fmt.Sprintf("%s is being deleted%s since %s and %s", tree.KeyOfNode(n), how, console.Clock(*e.Since, e.now()), strings.Join(waits, ", and "))
 }
 
 // waits says for which dependents the object waits.
@@ -92,18 +95,18 @@ func (e *explainer) waits() []string {
 	}
 	var by []string
 	for _, b := range e.Dependents.Blockers {
-		by = append(by, b.Object+prefixed(", ", b.BlockedBy))
+		by = append(by, b.Object+console.Prefixed(", ", b.BlockedBy))
 	}
-	return []string{"waits for " + count(int(waited), what) + prefixed(": ", short(by, 1))}
+	return []string{"waits for " + console.Count(int(waited), what) + console.Prefixed(": ", console.Short(by, 1))}
 }
 
 func (e *explainer) becauseSaid() string {
-	return prefixed(", because ", strings.Join(e.Because, ", because "))
+	return console.Prefixed(", because ", strings.Join(e.Because, ", because "))
 }
 
 // write writes the explanation for people.
 func (e *explainer) write() error {
-	_, err := fmt.Fprintln(e.stdout, printable(e.Summary))
+	_, err := fmt.Fprintln(e.stdout, console.Printable(e.Summary))
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (e *explainer) write() error {
 		d.section("Owners", e.ownerRows())
 		dependents := "<none>"
 		if e.Dependents.All > 0 {
-			dependents = fmt.Sprintf("%s (%d blocking)", count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
+			dependents = fmt.Sprintf("%s (%d blocking)", console.Count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
 		}
 		d.field("Dependents", dependents)
 		d.section("Finalizers", e.finalizerRows())
@@ -134,7 +137,7 @@ func (e *explainer) write() error {
 		d.section("Causes", e.causeRows())
 	}
 	if len(e.Skipped) > 0 {
-		d.field("Skipped", ranges(e.Skipped)+": these messages of the log are no commits of the realm, and have no effect; see coppice events")
+		d.field("Skipped", history.Ranges(e.Skipped)+": these messages of the log are no commits of the realm, and have no effect; see coppice events")
 	}
 	return nil
 }
@@ -149,7 +152,7 @@ func (e *explainer) writeBlockers() {
 	list := e.Dependents.Blockers
 	_, _ = fmt.Fprintln(e.stdout, "Blocked by:")
 	for _, b := range list[:min(len(list), blockersSaid)] {
-		_, _ = fmt.Fprintf(e.stdout, "  %s\n", printable(b.Object+prefixed("  ", b.BlockedBy)))
+		_, _ = fmt.Fprintf(e.stdout, "  %s\n", console.Printable(b.Object+console.Prefixed("  ", b.BlockedBy)))
 	}
 	switch more := len(list) - blockersSaid; {
 	case e.Dependents.Truncated:
@@ -161,7 +164,7 @@ func (e *explainer) writeBlockers() {
 
 func (e *explainer) lateRows() (rows [][]string) {
 	for _, l := range e.Dependents.Late {
-		rows = append(rows, []string{"by " + l.Actor, count(l.Count, "dependent"), "the last, " + l.Last + ", at " + clock(l.Time, e.now())})
+		rows = append(rows, []string{"by " + l.Actor, console.Count(l.Count, "dependent"), "the last, " + l.Last + ", at " + console.Clock(l.Time, e.now())})
 	}
 	return rows
 }
@@ -178,9 +181,9 @@ func (e *explainer) ownerRows() (rows [][]string) {
 		if len(says) == 0 {
 			says = append(says, "owner")
 		}
-		class := strings.ToLower(o.Class) + prefixed(": ", o.Why)
+		class := strings.ToLower(o.Class) + console.Prefixed(": ", o.Why)
 		if o.UnknownUntil != nil {
-			class += " (kept until " + clock(*o.UnknownUntil, e.now()) + ")"
+			class += " (kept until " + console.Clock(*o.UnknownUntil, e.now()) + ")"
 		}
 		rows = append(rows, []string{strings.Repeat("  ", o.Depth) + o.Owner, strings.Join(says, ", "), class})
 	}
@@ -191,7 +194,7 @@ func (e *explainer) finalizerRows() (rows [][]string) {
 	for _, f := range e.Finalizers {
 		row := []string{f.Name, f.says}
 		if f.Since != nil {
-			row = slices.Insert(row, 1, "for "+age(e.now().Sub(*f.Since)))
+			row = slices.Insert(row, 1, "for "+console.Age(e.now().Sub(*f.Since)))
 		}
 		rows = append(rows, row)
 	}
@@ -200,9 +203,9 @@ func (e *explainer) finalizerRows() (rows [][]string) {
 
 func (e *explainer) pendingRows() (rows [][]string) {
 	for _, o := range e.Pending {
-		due := "since " + clock(o.Since, e.now())
+		due := "since " + console.Clock(o.Since, e.now())
 		if o.Due != nil {
-			due += ", due " + clock(*o.Due, e.now())
+			due += ", due " + console.Clock(*o.Due, e.now())
 		}
 		rows = append(rows, []string{o.Object, o.What, due})
 	}
@@ -215,7 +218,7 @@ func (e *explainer) causeRows() (rows [][]string) {
 		if c.Reason == "Requested" {
 			who = c.Actor + ": " + c.Verb
 		}
-		rows = append(rows, []string{fmt.Sprint(c.Revision), clock(c.Time, e.now()), c.Type, withNamespace(c.Resource+"/"+c.Name, c.Namespace), who})
+		rows = append(rows, []string{fmt.Sprint(c.Revision), console.Clock(c.Time, e.now()), c.Type, console.WithNamespace(c.Resource+"/"+c.Name, c.Namespace), who})
 	}
 	return rows
 }

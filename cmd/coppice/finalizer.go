@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 func (a *app) finalizerCommand() *cobra.Command {
@@ -73,6 +74,6 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", printable(finalizer), printable(key(k, name)), end)
+	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(key(k, name)), end)
 	return err
 }

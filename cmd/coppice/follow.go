@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -81,7 +82,7 @@ func (w where) text(k client.Kind, selector string) string {
 	default:
 		in = fmt.Sprintf(" in namespace %q", w.of(k))
 	}
-	return in + prefixed(" that match ", selector)
+	return in + console.Prefixed(" that match ", selector)
 }
 
 func (f *follower) event(e client.WatchEvent) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -216,10 +217,10 @@ func (s *session) printer(f getFlags, format outputFormat, qualified, list bool)
 	case formatJSONPath:
 		return &templatePrinter{session: s, template: format.template, list: list}
 	case formatColumns:
-		return &columnsPrinter{t: table{w: s.stdout}, columns: format.columns, headers: !f.noHeaders}
+		return &columnsPrinter{t: console.Table{W: s.stdout}, columns: format.columns, headers: !f.noHeaders}
 	}
 	return &tablePrinter{
-		t: table{w: s.stdout}, s: s, wide: format.name == formatWide, namespace: f.all, qualified: qualified, headers: !f.noHeaders,
+		t: console.Table{W: s.stdout}, s: s, wide: format.name == formatWide, namespace: f.all, qualified: qualified, headers: !f.noHeaders,
 		labels: f.showLabels, now: s.now,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -63,11 +64,11 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 	switch {
 	case len(im.uids) == 0:
 	case dry:
-		_, err = fmt.Fprintf(s.stdout, "%s%s\n", count(len(im.uids), "object"), mode.suffix())
+		_, err = fmt.Fprintf(s.stdout, "%s%s\n", console.Count(len(im.uids), "object"), mode.suffix())
 	default:
 		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
 			s.missing(aboutClasses, err)
-			_, err = fmt.Fprintf(s.stdout, "%s\n", count(len(im.uids), "object"))
+			_, err = fmt.Fprintf(s.stdout, "%s\n", console.Count(len(im.uids), "object"))
 		}
 	}
 	return errors.Join(err, im.failed.err("imported", len(entries)))
@@ -198,7 +199,7 @@ func (im *importer) summary(ctx context.Context) error {
 	if err := im.resolveUIDs(ctx, im.uids, sum.add); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", count(len(im.uids), "object"), sum)
+	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)
 	return err
 }
 
@@ -233,7 +234,7 @@ func (r references) String() string {
 	var parts []string
 	add := func(n int, noun, what string) {
 		if n > 0 {
-			parts = append(parts, count(n, noun)+what)
+			parts = append(parts, console.Count(n, noun)+what)
 		}
 	}
 	add(r.solid, "reference", " solid")

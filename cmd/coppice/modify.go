@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -84,7 +85,7 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", printable(key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
+			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", console.Printable(key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
 			return err
 		})
 		if err == nil {
@@ -134,7 +135,7 @@ type objectName struct {
 	name string
 }
 
-func (n objectName) String() string { return printable(key(n.kind, n.name)) }
+func (n objectName) String() string { return console.Printable(key(n.kind, n.name)) }
 
 type patchFlags struct {
 	modifyFlags

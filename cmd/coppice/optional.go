@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 // Some information helps to understand an object, and the object can be shown
@@ -54,7 +55,7 @@ func (s *session) missing(what string, err error) {
 	if errors.As(err, &refused) {
 		err = refused // without what the request was wrapped in: the note says that
 	}
-	_, _ = fmt.Fprintf(s.stderr, "not shown: %s: %s\n", what, printable(err.Error()))
+	_, _ = fmt.Fprintf(s.stderr, "not shown: %s: %s\n", what, console.Printable(err.Error()))
 }
 
 // What optional information is called.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -72,7 +73,7 @@ func (p *templatePrinter) end() error {
 
 // columnsPrinter writes the columns that -o custom-columns describes.
 type columnsPrinter struct {
-	t       table
+	t       console.Table
 	columns []jsonpath.Column
 	headers bool
 }
@@ -89,7 +90,7 @@ func (p *columnsPrinter) object(_ client.Kind, o *coppicev1.Object) error {
 	for _, c := range p.columns {
 		row = append(row, c.Value(v))
 	}
-	return p.t.text(row...)
+	return p.t.Text(row...)
 }
 
 // header writes the headers, once.
@@ -102,14 +103,14 @@ func (p *columnsPrinter) header() error {
 	for _, c := range p.columns {
 		row = append(row, c.Header)
 	}
-	return p.t.text(row...)
+	return p.t.Text(row...)
 }
 
 func (p *columnsPrinter) end() error {
 	if err := p.header(); err != nil {
 		return err
 	}
-	return p.t.flush()
+	return p.t.Flush()
 }
 
 // sortedPrinter keeps all objects, and hands them on in the order of --sort-by.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
@@ -121,18 +122,18 @@ func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, erro
 }
 
 func (s *session) listParked(ctx context.Context) error {
-	t := table{w: s.stdout}
+	t := console.Table{W: s.stdout}
 	n := 0
 	for p, err := range s.parked(ctx, false) {
 		if err != nil {
 			return err
 		}
 		if n++; n == 1 {
-			if err := t.text("ID", "AGE", "ATTEMPTS", "SUBJECT", "BY", "ERROR"); err != nil {
+			if err := t.Text("ID", "AGE", "ATTEMPTS", "SUBJECT", "BY", "ERROR"); err != nil {
 				return err
 			}
 		}
-		err := t.text(strconv.FormatUint(p.id, 10), age(s.now().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
+		err := t.Text(strconv.FormatUint(p.id, 10), console.Age(s.now().Sub(time.UnixMicro(p.GetTime()))), fmt.Sprint(p.GetAttempts()), p.GetSubject(), p.GetBy(), p.GetError())
 		if err != nil {
 			return err
 		}
@@ -140,7 +141,7 @@ func (s *session) listParked(ctx context.Context) error {
 	if n == 0 {
 		_, _ = fmt.Fprintln(s.stderr, "nothing is parked")
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func (s *session) showParked(ctx context.Context, id string) error {
@@ -153,7 +154,7 @@ func (s *session) showParked(ctx context.Context, id string) error {
 		content = fmt.Sprintf("%q (%v)\n", p.GetMessage(), err)
 	}
 	_, err = fmt.Fprintf(s.stdout, "ID:        %d\nParked:    %s\nSubject:   %s\nAttempts:  %d\nBy:        %s\nError:     %s\nContent:\n%s", p.id,
-		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), printable(p.GetSubject()), p.GetAttempts(), printable(p.GetBy()), printable(p.GetError()), content)
+		time.UnixMicro(p.GetTime()).Local().Format("2006-01-02 15:04:05"), console.Printable(p.GetSubject()), p.GetAttempts(), console.Printable(p.GetBy()), console.Printable(p.GetError()), content)
 	return err
 }
 
@@ -166,7 +167,7 @@ func (s *session) content(p parkedWork) (string, error) {
 			return "", err
 		}
 		b, err := manifestfile.ToYAML(call.GetObject())
-		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", printable(call.GetFinalizer()), printable(call.GetResource()), call.GetRevision(), b), err
+		return fmt.Sprintf("finalizer %s of %s, marked at revision %d\n%s", console.Printable(call.GetFinalizer()), console.Printable(call.GetResource()), call.GetRevision(), b), err
 	}
 	if err := proto.Unmarshal(p.GetMessage(), m); err != nil {
 		return "", err

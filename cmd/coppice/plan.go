@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -124,15 +126,15 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		return e.Encode(planJSONOf(p))
 	}
 	c := s.consumers()
-	d := newPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planBlocker(ctx, c, h, resource) }, f.all)
-	for _, t := range d.trees() {
-		if err := t.write(s.stdout, s.ink()); err != nil {
+	d := tree.NewPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planBlocker(ctx, c, h, resource) }, f.all)
+	for _, t := range d.Trees() {
+		if err := t.Write(s.stdout, s.ink()); err != nil {
 			return err
 		}
 	}
 	said := sum(p.GetCounts())
 	if n := dependOnOrder(p); n > 0 {
-		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", count(n, "object"))
+		said += fmt.Sprintf("; for %s the outcome depends on the order of work, and can be another", console.Count(n, "object"))
 	}
 	_, err = fmt.Fprintf(s.stdout, "\n%s, at revision %d\nto do just that: %s\n", said, p.GetRevision(), f.command(r, p.GetPlan()))
 	return err
@@ -158,7 +160,7 @@ func (s *session) planBlocker(ctx context.Context, c *consumers, h *coppicev1.Pl
 	case coppicev1.PlanBlocker_TYPE_GENERATION:
 		return "its controller, which has to see the deletion"
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
-		return count(int(h.GetCount()), "dependent")
+		return console.Count(int(h.GetCount()), "dependent")
 	case coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return fmt.Sprintf("%d dependents that unknown owners keep, more than can be examined", h.GetCount())
 	case coppicev1.PlanBlocker_TYPE_CONTENTS:
@@ -166,7 +168,7 @@ func (s *session) planBlocker(ctx context.Context, c *consumers, h *coppicev1.Pl
 	case coppicev1.PlanBlocker_TYPE_OWNER:
 		said := h.GetName() + " is unknown"
 		if h.GetUntil() != 0 {
-			said += ", until " + clock(time.UnixMicro(h.GetUntil()), s.now())
+			said += ", until " + console.Clock(time.UnixMicro(h.GetUntil()), s.now())
 		}
 		return said
 	}
@@ -176,7 +178,7 @@ func (s *session) planBlocker(ctx context.Context, c *consumers, h *coppicev1.Pl
 // sum says how much a plan does.
 func sum(c *coppicev1.PlanCounts) string {
 	n := int(c.GetRemoved() + c.GetRemovedLater())
-	said := []string{count(n, "object") + " removed"}
+	said := []string{console.Count(n, "object") + " removed"}
 	switch later := int(c.GetRemovedLater()); later {
 	case 0:
 	case n:
@@ -188,7 +190,7 @@ func sum(c *coppicev1.PlanCounts) string {
 		n    uint32
 		what string
 	}{
-		{c.GetBlocked(), "held"}, {c.GetOrphaned(), "orphaned"}, {c.GetStripped(), "stripped of references"}, {c.GetKept(), "kept"},
+		{c.GetBlocked(), "blocked"}, {c.GetOrphaned(), "orphaned"}, {c.GetStripped(), "stripped of references"}, {c.GetKept(), "kept"},
 	} {
 		if part.n > 0 {
 			said = append(said, fmt.Sprintf("%d %s", part.n, part.what))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -52,7 +53,7 @@ func checkFormat(format string, known ...string) error {
 type namePrinter struct{ w io.Writer }
 
 func (p *namePrinter) object(k client.Kind, o *coppicev1.Object) error {
-	_, err := fmt.Fprintln(p.w, printable(key(k, o.GetMetadata().GetName())))
+	_, err := fmt.Fprintln(p.w, console.Printable(key(k, o.GetMetadata().GetName())))
 	return err
 }
 
@@ -141,7 +142,7 @@ func (p *manifestPrinter) end() error {
 
 // tablePrinter writes a line for each object.
 type tablePrinter struct {
-	t         table
+	t         console.Table
 	s         *session
 	wide      bool
 	namespace bool // a column for it
@@ -153,21 +154,21 @@ type tablePrinter struct {
 }
 
 func (p *tablePrinter) object(k client.Kind, o *coppicev1.Object) error {
-	colour := p.s.ink().green
+	colour := p.s.ink().Green
 	if m := o.GetMetadata(); m.GetDeletionTimestamp() != nil || m.GetInitializers() != nil {
-		colour = p.s.ink().yellow
+		colour = p.s.ink().Yellow
 	}
 	return p.line(k, o, statusOf(o), colour)
 }
 
 // removed writes the line of an object that is no more.
 func (p *tablePrinter) removed(k client.Kind, o *coppicev1.Object) error {
-	return p.line(k, o, "Deleted", p.s.ink().red)
+	return p.line(k, o, "Deleted", p.s.ink().Red)
 }
 
 func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, colour func(string) string) error {
 	if !p.begun && p.headers {
-		if err := p.t.text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
+		if err := p.t.Text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
 			return err
 		}
 	}
@@ -183,17 +184,17 @@ func (p *tablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	}
 	created := "<unknown>"
 	if m.GetCreationTimestamp() != nil {
-		created = age(p.now().Sub(m.GetCreationTimestamp().AsTime()))
+		created = console.Age(p.now().Sub(m.GetCreationTimestamp().AsTime()))
 	}
-	var row []cell
+	var row []console.Cell
 	for i, text := range p.columns(m.GetNamespace(), name, status, p.s.ownersOf(o), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), pairsText(m.GetLabels())) {
-		c := cell{text: text}
+		c := console.Cell{Text: text}
 		if at := i; p.namespace && at == 2 || !p.namespace && at == 1 {
-			c.colour = colour
+			c.Colour = colour
 		}
 		row = append(row, c)
 	}
-	return p.t.row(row...)
+	return p.t.Row(row...)
 }
 
 // columns returns those of all columns that are wanted.
@@ -212,7 +213,7 @@ func (p *tablePrinter) columns(all ...string) []string {
 	return all
 }
 
-func (p *tablePrinter) end() error { return p.t.flush() }
+func (p *tablePrinter) end() error { return p.t.Flush() }
 
 // statusOf says whether an object is being deleted, and what holds it; or for
 // whom it waits before others see it.
@@ -244,7 +245,7 @@ func (s *session) ownersOf(o *coppicev1.Object) string {
 	case len(owners) == 1:
 		return s.ownerKey(owners[0])
 	case c == nil:
-		return count(len(owners), "owner")
+		return console.Count(len(owners), "owner")
 	}
 	return fmt.Sprintf("%s +%d", s.ownerKey(c), len(owners)-1)
 }

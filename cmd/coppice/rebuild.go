@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -89,7 +90,7 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 		return err
 	}
 	_, err = fmt.Fprintf(a.stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
-		count(int(done.Events), "event"), count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), done.Revision)
+		console.Count(int(done.Events), "event"), console.Count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), done.Revision)
 	return err
 }
 

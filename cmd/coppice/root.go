@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 )
@@ -178,3 +179,6 @@ func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
+
+// ink colours the output of commands.
+func (a *app) ink() console.Ink { return console.NewInk(a.terminal) }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 // session is a connection to a realm, and the kinds that the realm knows.
@@ -95,11 +96,11 @@ func (f *failures) err(done string, of int) error {
 	case of == 1:
 		return errReported
 	}
-	return fmt.Errorf("%d of %s not %s", f.n, count(of, "object"), done)
+	return fmt.Errorf("%d of %s not %s", f.n, console.Count(of, "object"), done)
 }
 
 func (a *app) warn(where fmt.Stringer, warnings []string) {
 	for _, w := range warnings {
-		_, _ = fmt.Fprintf(a.stderr, "%s %s: %s\n", a.ink().yellow("warning:"), where, w)
+		_, _ = fmt.Fprintf(a.stderr, "%s %s: %s\n", a.ink().Yellow("warning:"), where, w)
 	}
 }

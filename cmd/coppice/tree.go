@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -45,7 +46,7 @@ them, are counted; --all shows each.`,
 
 // root returns the object that a tree begins with, and, for one that goes up, the
 // owners above it.
-func (s *session) root(ctx context.Context, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *family, error) {
+func (s *session) root(ctx context.Context, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *tree.Family, error) {
 	if up {
 		return s.resolveAbove(ctx, objects, name, 0)
 	}
@@ -66,32 +67,32 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 		return err
 	}
 	c := s.consumers()
-	d := &drawing{
-		ownerKey: s.ownerKey, class: s.class, all: f.all, shown: map[string]bool{},
-		held: func(n *coppicev1.GraphNode) string { return c.held(ctx, n) },
+	d := &tree.Drawing{
+		OwnerKey: s.ownerKey, Class: s.class, All: f.all, Shown: map[string]bool{},
+		Held: func(n *coppicev1.GraphNode) string { return c.held(ctx, n) },
 	}
-	var t *branch
+	var t *tree.Branch
 	if f.up {
-		d.family = above
-		t = d.up(root)
+		d.Family = above
+		t = d.Up(root)
 	} else {
-		if d.family, err = s.resolveBelow(ctx, []string{uidOf(root)}); err != nil {
+		if d.Family, err = s.resolveBelow(ctx, []string{tree.UidOf(root)}); err != nil {
 			return err
 		}
-		d.family.add(root)
-		t = d.down(root, nil)
+		d.Family.Add(root)
+		t = d.Down(root, nil)
 	}
-	if err := t.write(s.stdout, s.ink()); err != nil {
+	if err := t.Write(s.stdout, s.ink()); err != nil {
 		return err
 	}
-	if !d.family.truncated {
+	if !d.Family.Truncated {
 		return nil
 	}
 	// The graph service counts what no reply has room for.
 	total := ""
 	if !f.up {
 		_, err := s.optional(ctx, aboutTotals, func(ctx context.Context) error {
-			g, err := s.anything().ResolveUIDs(ctx, []string{uidOf(root)}, client.CountTotal(true), client.Limit(1))
+			g, err := s.anything().ResolveUIDs(ctx, []string{tree.UidOf(root)}, client.CountTotal(true), client.Limit(1))
 			if err == nil {
 				total = fmt.Sprintf(" of %d", g.GetTotal())
 			}
@@ -101,6 +102,6 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "these are %d%s objects; the others are not shown\n", len(d.family.nodes), total)
+	_, err = fmt.Fprintf(s.stdout, "these are %d%s objects; the others are not shown\n", len(d.Family.Nodes), total)
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
@@ -39,6 +41,6 @@ func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
 	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",
-		count(int(v.GetObjects()), "object"), count(int(v.GetEvents()), "event"), v.GetRevision())
+		console.Count(int(v.GetObjects()), "object"), console.Count(int(v.GetEvents()), "event"), v.GetRevision())
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -116,7 +117,7 @@ func (s *session) waitIdle(ctx context.Context, timeout time.Duration) error {
 		}
 		if waiting != printed && limited.Err() == nil {
 			printed = waiting
-			if _, err := fmt.Fprintln(s.stderr, "waiting: "+printable(waiting)); err != nil {
+			if _, err := fmt.Fprintln(s.stderr, "waiting: "+console.Printable(waiting)); err != nil {
 				return err
 			}
 		}

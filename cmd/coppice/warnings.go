@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 // warnings returns the warnings about an object, or about all objects, that match.
@@ -82,7 +83,7 @@ func (w *eventWriter) warn(warning client.Warning) error {
 			Reason: warning.Reason, Detail: warning.Message,
 		})
 	}
-	_, err := fmt.Fprintf(w.w, "%6s  %s  %s  %s  %s: %s\n", "", clock(warning.Time, w.now()), w.ink.yellow(fmt.Sprintf("%-14s", "Warning")),
-		printable(withNamespace(warning.Key(), warning.Namespace)), warning.Reason, printable(warning.Message))
+	_, err := fmt.Fprintf(w.w, "%6s  %s  %s  %s  %s: %s\n", "", console.Clock(warning.Time, w.now()), w.ink.Yellow(fmt.Sprintf("%-14s", "Warning")),
+		console.Printable(console.WithNamespace(warning.Key(), warning.Namespace)), warning.Reason, console.Printable(warning.Message))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -90,37 +91,22 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 
 func (s *session) printLine(k client.Kind, c change) error {
 	now := s.now()
-	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", clock(now, now), s.ink().change(c.typ),
-		printable(withNamespace(key(k, c.object.GetMetadata().GetName()), c.object.GetMetadata().GetNamespace())),
-		prefixed("  ", printable(strings.Join(changesOf(c, s.ownerKey), "; "))))
+	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.typ),
+		console.Printable(console.WithNamespace(key(k, c.object.GetMetadata().GetName()), c.object.GetMetadata().GetNamespace())),
+		console.Prefixed("  ", console.Printable(strings.Join(changesOf(c, s.ownerKey), "; "))))
 	return err
 }
 
-func (i ink) change(typ string) string {
+// changeColour colours the type of a change.
+func changeColour(i console.Ink, typ string) string {
 	padded := fmt.Sprintf("%-8s", typ)
 	switch typ {
 	case added:
-		return i.green(padded)
+		return i.Green(padded)
 	case deleted:
-		return i.red(padded)
+		return i.Red(padded)
 	}
-	return i.yellow(padded)
-}
-
-// withNamespace is a key with the namespace behind it, if there is one.
-func withNamespace(key, namespace string) string {
-	if namespace == "" {
-		return key
-	}
-	return key + " (" + namespace + ")"
-}
-
-// prefixed is s behind a prefix, nothing if s is nothing.
-func prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
+	return i.Yellow(padded)
 }
 
 // watched is a change for programs.
@@ -154,7 +140,7 @@ func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
 	synced := func() error {
 		live = true
 		if table != nil {
-			return table.t.flush()
+			return table.t.Flush()
 		}
 		return nil
 	}
@@ -174,7 +160,7 @@ func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
 		if err := write(t.kind, c.object); err != nil {
 			return err
 		}
-		return table.t.flush()
+		return table.t.Flush()
 	}, synced)
 }
 

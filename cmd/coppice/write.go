@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -124,7 +125,7 @@ func (w *fileWriter) write(ctx context.Context, entries []manifestfile.Entry) er
 		case o.err != nil:
 			w.failed.add(o.err)
 		case o.text != "":
-			if _, err := fmt.Fprintf(w.stdout, "%s %s%s\n", printable(o.key()), o.text, w.mode.suffix()); err != nil {
+			if _, err := fmt.Fprintf(w.stdout, "%s %s%s\n", console.Printable(o.key()), o.text, w.mode.suffix()); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"slices"
@@ -7,13 +7,13 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// doomed are the uids of those of a family that are gone when some roots have
+// Doomed are the uids of those of a family that are gone when some roots have
 // been deleted with a policy and everybody has done their part. It is a
 // forecast for people: the writer decides, at the state that it finds.
-func (f *family) doomed(roots []string, policy string) map[string]bool {
+func (f *Family) Doomed(roots []string, policy string) map[string]bool {
 	goes := map[string]bool{}
 	for _, uid := range roots {
-		if f.nodes[uid] != nil {
+		if f.Nodes[uid] != nil {
 			goes[uid] = true
 		}
 	}
@@ -23,11 +23,11 @@ func (f *family) doomed(roots []string, policy string) map[string]bool {
 	for queue := slices.Clone(roots); len(queue) > 0; {
 		uid := queue[0]
 		queue = queue[1:]
-		if !slices.Contains(roots, uid) && f.keepsDependents(f.nodes[uid], policy) {
+		if !slices.Contains(roots, uid) && f.keepsDependents(f.Nodes[uid], policy) {
 			continue
 		}
-		for _, below := range f.below[uid] {
-			if !goes[below] && f.follows(f.nodes[below], goes, roots, policy) {
+		for _, below := range f.Below[uid] {
+			if !goes[below] && f.follows(f.Nodes[below], goes, roots, policy) {
 				goes[below] = true
 				queue = append(queue, below)
 			}
@@ -38,7 +38,7 @@ func (f *family) doomed(roots []string, policy string) map[string]bool {
 
 // follows reports whether an object goes when those do: it is on its way
 // already, or nothing else holds it. An owner that may still come holds it.
-func (f *family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
+func (f *Family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
 	m := n.GetObject().GetMetadata()
 	if m.GetDeletionTimestamp() != nil {
 		return true
@@ -47,7 +47,7 @@ func (f *family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []s
 		switch n.GetOwners()[i].GetClass() {
 		case coppicev1.OwnerClass_OWNER_CLASS_DANGLING, coppicev1.OwnerClass_OWNER_CLASS_WAITING:
 		case coppicev1.OwnerClass_OWNER_CLASS_SOLID:
-			owner := f.nodes[r.GetUid()]
+			owner := f.Nodes[r.GetUid()]
 			if !goes[r.GetUid()] || !slices.Contains(roots, r.GetUid()) && f.keepsDependents(owner, policy) {
 				return false
 			}
@@ -61,7 +61,7 @@ func (f *family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []s
 // keepsDependents reports whether an object that goes because its owners do
 // parts from its dependents: it has the orphan finalizer, which is honoured
 // (A12.9) unless the deletion in the foreground overrides it (A12.8).
-func (f *family) keepsDependents(n *coppicev1.GraphNode, policy string) bool {
+func (f *Family) keepsDependents(n *coppicev1.GraphNode, policy string) bool {
 	m := n.GetObject().GetMetadata()
 	if !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerOrphan) {
 		return false

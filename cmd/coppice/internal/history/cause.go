@@ -1,4 +1,4 @@
-package main
+package history
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// finder returns the event with a revision, nil if there is none.
-type finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
+// Finder returns the event with a revision, nil if there is none.
+type Finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
 
-// maxCauses is how far the causes of an event are followed.
-const maxCauses = 64
+// MaxCauses is how far the causes of an event are followed.
+const MaxCauses = 64
 
-// because are the causes of an event, from the nearest to the command of
+// Because are the causes of an event, from the nearest to the command of
 // whoever wanted it, each as a phrase.
-func because(ctx context.Context, e client.LogEvent, find finder) ([]string, error) {
+func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
 	var phrases []string
 	if e.Verb == bus.VerbRemoveFinalizer && e.Note != "" && !requested(&e) {
 		phrases = append(phrases, did(&e, "it")) // by hand, and with a reason
 	}
-	for range maxCauses {
+	for range MaxCauses {
 		effect, err := unmarked(ctx, &e, find)
 		if err != nil {
 			return phrases, err
@@ -53,7 +53,7 @@ func because(ctx context.Context, e client.LogEvent, find finder) ([]string, err
 
 // unmarked is the event, or, where it goes on with what a mark of the same object
 // began, that mark: that an object is gone because it was to go explains nothing.
-func unmarked(ctx context.Context, e *client.LogEvent, find finder) (*client.LogEvent, error) {
+func unmarked(ctx context.Context, e *client.LogEvent, find Finder) (*client.LogEvent, error) {
 	for e.Reason == coppicev1.Reason_REASON_FINALIZED {
 		mark, err := find(ctx, e.Cause)
 		if err != nil || mark == nil || mark.UID != e.UID || mark.Revision >= e.Revision {
@@ -132,8 +132,8 @@ func containing(container *client.LogEvent) string {
 	return ", with all objects in the namespace"
 }
 
-// reasonOf is what a reason says by itself.
-func reasonOf(r coppicev1.Reason) string { return phrase(&client.LogEvent{Reason: r}, nil) }
+// ReasonOf is what a reason says by itself.
+func ReasonOf(r coppicev1.Reason) string { return phrase(&client.LogEvent{Reason: r}, nil) }
 
 // did says who did what to an object, and what they said about it.
 func did(e *client.LogEvent, object string) string {

@@ -1,8 +1,7 @@
-package main
+package history
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +80,7 @@ func testLog() map[uint64]client.LogEvent {
 	return log
 }
 
-func find(log map[uint64]client.LogEvent) finder {
+func find(log map[uint64]client.LogEvent) Finder {
 	return func(_ context.Context, revision uint64) (*client.LogEvent, error) {
 		if e, ok := log[revision]; ok {
 			return &e, nil
@@ -116,7 +115,7 @@ func TestBecause(t *testing.T) {
 		54: "ana deleted namespaces/market, with all objects in the namespace",
 		31: `ana removed example.com/bucket from it ("the bucket is gone"), ana deleted pods/root`,
 	} {
-		got, err := because(t.Context(), log[revision], find(log))
+		got, err := Because(t.Context(), log[revision], find(log))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +123,8 @@ func TestBecause(t *testing.T) {
 			t.Errorf("revision %d: because %s\nwant %s", revision, said, want)
 		}
 	}
-	got, err := because(t.Context(), log[40], find(log))
-	if err != nil || len(got) != maxCauses+1 || got[maxCauses] != "and so on" {
+	got, err := Because(t.Context(), log[40], find(log))
+	if err != nil || len(got) != MaxCauses+1 || got[MaxCauses] != "and so on" {
 		t.Errorf("a cycle of causes: %d phrases, %v", len(got), err)
 	}
 }
@@ -165,21 +164,5 @@ func TestPhrase(t *testing.T) {
 		if got := phrase(&e, &e); got != want {
 			t.Errorf("%s: %q, want %q", verb, got, want)
 		}
-	}
-}
-
-func TestEventLine(t *testing.T) {
-	t.Parallel()
-	w := &eventWriter{now: func() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.Local) }}
-	e := logEvent(1042, "ObjectDeleted", "web-7d4-x", reasonFinalized, 3)
-	e.Detail = "last finalizers example.com/bucket"
-	got := w.line(e, []string{"replicasets.apps/web-7d4 was deleting in the foreground", "ana deleted deployments.apps/web"})
-	const want = "  1042  10:31:07  ObjectDeleted   pods/web-7d4-x (shop)  because replicasets.apps/web-7d4 was deleting in the foreground, because ana deleted deployments.apps/web"
-	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
-	e.Type, e.Detail = "FinalizerRemoved", "example.com/bucket"
-	if got := w.line(e, nil); !slices.Contains(strings.Split(got, "  "), "example.com/bucket") {
-		t.Errorf("%s: the finalizer is missing", got)
 	}
 }

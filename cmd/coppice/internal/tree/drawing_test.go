@@ -1,12 +1,14 @@
-package main
+package tree
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -19,7 +21,7 @@ import (
 // minus dangling. What follows an exclamation mark are the finalizers of an
 // object that is being deleted, and what follows an asterisk those of one that
 // is not. The uid is the key.
-func familyOf(lines string) *family {
+func familyOf(lines string) *Family {
 	classes := map[byte]coppicev1.OwnerClass{'?': lifecycle.Unknown, '~': lifecycle.Waiting, '-': lifecycle.Dangling}
 	var nodes []*coppicev1.GraphNode
 	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
@@ -45,36 +47,36 @@ func familyOf(lines string) *family {
 		}
 		nodes = append(nodes, n)
 	}
-	f := newFamily()
+	f := NewFamily()
 	for _, n := range nodes {
-		f.add(n)
+		f.Add(n)
 	}
-	for uid, below := range f.below {
-		if f.nodes[uid] != nil {
-			f.nodes[uid].Dependents = uint64(len(below))
+	for uid, below := range f.Below {
+		if f.Nodes[uid] != nil {
+			f.Nodes[uid].Dependents = uint64(len(below))
 		}
 	}
 	return f
 }
 
-func draw(t *testing.T, f *family, root string, up, all bool) string {
+func draw(t *testing.T, f *Family, root string, up, all bool) string {
 	t.Helper()
-	d := &drawing{
-		family: f, all: all, shown: map[string]bool{},
-		ownerKey: func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() },
-		class:    (&session{}).class,
-		held: func(n *coppicev1.GraphNode) string {
+	d := &Drawing{
+		Family: f, All: all, Shown: map[string]bool{},
+		OwnerKey: func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() },
+		Class:    func(o *coppicev1.GraphOwner) string { return ClassText(o, time.Now()) },
+		Held: func(n *coppicev1.GraphNode) string {
 			return strings.Join(n.GetObject().GetMetadata().GetFinalizers(), " ")
 		},
 	}
 	var b strings.Builder
-	var drawn *branch
+	var drawn *Branch
 	if up {
-		drawn = d.up(f.nodes[root])
+		drawn = d.Up(f.Nodes[root])
 	} else {
-		drawn = d.down(f.nodes[root], nil)
+		drawn = d.Down(f.Nodes[root], nil)
 	}
-	if err := drawn.write(&b, ink{}); err != nil {
+	if err := drawn.Write(&b, console.Ink{}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -180,7 +182,7 @@ func TestDrawingIsBounded(t *testing.T) {
 	if n := strings.Count(up, "\n"); n != maxDepth+2 || !strings.HasSuffix(up, "└─ … 1 owner, and what is above\n") {
 		t.Errorf("%d lines, the last %q", n, up[len(up)-60:])
 	}
-	f.nodes["p/0"].Dependents = 10
+	f.Nodes["p/0"].Dependents = 10
 	if got := draw(t, f, "p/0", false, false); !strings.HasSuffix(got, "└─ … 9 more\n") {
 		t.Errorf("dependents that are not known: %q", got[len(got)-60:])
 	}

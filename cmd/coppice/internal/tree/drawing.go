@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"cmp"
@@ -8,58 +8,60 @@ import (
 	"strings"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-// branch is an object in a drawing, and what hangs on it.
-type branch struct {
+// Branch is an object in a drawing, and what hangs on it.
+type Branch struct {
 	key   string
 	notes []string
 	// ending is why the object is being deleted and still there; empty if it
 	// is not.
 	ending string
-	below  []*branch
+	below  []*Branch
 }
 
-// drawing makes branches of a family.
-type drawing struct {
-	family   *family
-	ownerKey func(*coppicev1.OwnerReference) string
-	class    func(*coppicev1.GraphOwner) string
-	held     func(*coppicev1.GraphNode) string
-	all      bool
-	shown    map[string]bool // by uid
+// Drawing makes branches of a family.
+type Drawing struct {
+	Family   *Family
+	OwnerKey func(*coppicev1.OwnerReference) string
+	Class    func(*coppicev1.GraphOwner) string
+	Held     func(*coppicev1.GraphNode) string
+	All      bool
+	Shown    map[string]bool // by uid
 	depth    int
 }
 
 // maxDepth is how deep a drawing goes. Nobody reads a chain of thousands.
 const maxDepth = 100
 
-func keyOfNode(n *coppicev1.GraphNode) string {
+func KeyOfNode(n *coppicev1.GraphNode) string {
 	return n.GetResource() + "/" + n.GetObject().GetMetadata().GetName()
 }
 
 // branch is an object without what hangs on it. again is true if it is in the
 // drawing already.
-func (d *drawing) branch(n, from *coppicev1.GraphNode) (b *branch, again bool) {
-	b = &branch{key: keyOfNode(n)}
+func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
+	b = &Branch{key: KeyOfNode(n)}
 	ns := n.GetObject().GetMetadata().GetNamespace()
 	if from != nil && ns != from.GetObject().GetMetadata().GetNamespace() {
-		b.key = withNamespace(b.key, ns)
+		b.key = console.WithNamespace(b.key, ns)
 	}
-	if d.shown[uidOf(n)] {
+	if d.Shown[UidOf(n)] {
 		b.notes = []string{"(shown above)"}
 		return b, true
 	}
-	d.shown[uidOf(n)] = true
+	d.Shown[UidOf(n)] = true
 	if n.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
-		b.ending = "Terminating" + prefixed(": ", d.held(n))
+		b.ending = "Terminating" + console.Prefixed(": ", d.Held(n))
 	}
 	return b, false
 }
 
-// down draws an object and what depends on it. from is the owner above it in
+// Down draws an object and what depends on it. from is the owner above it in
 // the drawing, nil for the first.
-func (d *drawing) down(n, from *coppicev1.GraphNode) *branch {
+func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 	b, again := d.branch(n, from)
 	if again {
 		return b
@@ -67,7 +69,7 @@ func (d *drawing) down(n, from *coppicev1.GraphNode) *branch {
 	groups, rest := d.dependents(n)
 	for _, g := range groups {
 		for _, m := range g {
-			d.shown[uidOf(m)] = true
+			d.Shown[UidOf(m)] = true
 		}
 	}
 	if said := counted(groups); said != "" {
@@ -75,25 +77,25 @@ func (d *drawing) down(n, from *coppicev1.GraphNode) *branch {
 	}
 	b.notes = append(b.notes, d.otherOwners(n, from)...)
 	if d.depth++; d.depth > maxDepth && len(rest) > 0 {
-		b.below = append(b.below, &branch{key: "… " + count(len(rest), "dependent") + ", and what is below"})
+		b.below = append(b.below, &Branch{key: "… " + console.Count(len(rest), "dependent") + ", and what is below"})
 		rest = nil
 	}
 	for _, m := range rest {
-		b.below = append(b.below, d.down(m, n))
+		b.below = append(b.below, d.Down(m, n))
 	}
 	d.depth--
-	if known := len(d.family.below[uidOf(n)]); uint64(known) < n.GetDependents() {
-		b.below = append(b.below, &branch{key: fmt.Sprintf("… %d more", n.GetDependents()-uint64(known))})
+	if known := len(d.Family.Below[UidOf(n)]); uint64(known) < n.GetDependents() {
+		b.below = append(b.below, &Branch{key: fmt.Sprintf("… %d more", n.GetDependents()-uint64(known))})
 	}
 	return b
 }
 
 // dependents are those of an object: those that are only counted, by resource,
 // and the others, those with dependents of their own first.
-func (d *drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.GraphNode, rest []*coppicev1.GraphNode) {
+func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.GraphNode, rest []*coppicev1.GraphNode) {
 	plain := map[string][]*coppicev1.GraphNode{}
-	for _, uid := range d.family.below[uidOf(n)] {
-		m := d.family.nodes[uid]
+	for _, uid := range d.Family.Below[UidOf(n)] {
+		m := d.Family.Nodes[uid]
 		if d.plain(m) {
 			plain[m.GetResource()] = append(plain[m.GetResource()], m)
 		} else {
@@ -112,7 +114,7 @@ func (d *drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.Grap
 	})
 	slices.SortFunc(rest, func(a, b *coppicev1.GraphNode) int {
 		leaf := func(n *coppicev1.GraphNode) int { return int(min(n.GetDependents(), 1)) }
-		return cmp.Or(leaf(b)-leaf(a), cmp.Compare(keyOfNode(a), keyOfNode(b)),
+		return cmp.Or(leaf(b)-leaf(a), cmp.Compare(KeyOfNode(a), KeyOfNode(b)),
 			cmp.Compare(a.GetObject().GetMetadata().GetNamespace(), b.GetObject().GetMetadata().GetNamespace()))
 	})
 	return groups, rest
@@ -120,9 +122,9 @@ func (d *drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.Grap
 
 // plain reports whether there is nothing to say of a dependent but that it is
 // there.
-func (d *drawing) plain(n *coppicev1.GraphNode) bool {
-	return !d.all && n.GetDependents() == 0 && len(n.GetOwners()) == 1 &&
-		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.shown[uidOf(n)]
+func (d *Drawing) plain(n *coppicev1.GraphNode) bool {
+	return !d.All && n.GetDependents() == 0 && len(n.GetOwners()) == 1 &&
+		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UidOf(n)]
 }
 
 // counted says how many of each kind there are: "2 pods, 3 configmaps".
@@ -136,16 +138,16 @@ func counted(groups [][]*coppicev1.GraphNode) string {
 
 // otherOwners says who owns an object alongside the one above it in the drawing,
 // and which of its owners are not there.
-func (d *drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
+func (d *Drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 	var owners, notes []string
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		class := n.GetOwners()[i]
 		switch {
-		case from != nil && r.GetUid() == uidOf(from) && present(class.GetClass()):
-		case present(class.GetClass()):
-			owners = append(owners, d.ownerKey(r))
+		case from != nil && r.GetUid() == UidOf(from) && Present(class.GetClass()):
+		case Present(class.GetClass()):
+			owners = append(owners, d.OwnerKey(r))
 		default:
-			notes = append(notes, "refers to "+d.ownerKey(r)+", "+d.class(class))
+			notes = append(notes, "refers to "+d.OwnerKey(r)+", "+d.Class(class))
 		}
 	}
 	if len(owners) > 0 {
@@ -153,30 +155,30 @@ func (d *drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 		if from == nil {
 			also = "owned by "
 		}
-		notes = slices.Insert(notes, 0, also+short(owners, 3))
+		notes = slices.Insert(notes, 0, also+console.Short(owners, 3))
 	}
 	return notes
 }
 
-// up draws an object and its owners.
-func (d *drawing) up(n *coppicev1.GraphNode) *branch {
+// Up draws an object and its owners.
+func (d *Drawing) Up(n *coppicev1.GraphNode) *Branch {
 	b, again := d.branch(n, nil)
 	if again {
 		return b
 	}
 	owners := n.GetObject().GetMetadata().GetOwnerReferences()
 	if d.depth++; d.depth > maxDepth && len(owners) > 0 {
-		b.below = append(b.below, &branch{key: "… " + count(len(owners), "owner") + ", and what is above"})
+		b.below = append(b.below, &Branch{key: "… " + console.Count(len(owners), "owner") + ", and what is above"})
 		owners = nil
 	}
 	for i, r := range owners {
 		class := n.GetOwners()[i]
-		owner := d.family.nodes[r.GetUid()]
-		if owner == nil || !present(class.GetClass()) {
-			b.below = append(b.below, &branch{key: d.ownerKey(r), notes: []string{d.class(class)}})
+		owner := d.Family.Nodes[r.GetUid()]
+		if owner == nil || !Present(class.GetClass()) {
+			b.below = append(b.below, &Branch{key: d.OwnerKey(r), notes: []string{d.Class(class)}})
 			continue
 		}
-		above := d.up(owner)
+		above := d.Up(owner)
 		if r.GetController() && len(n.GetOwners()) > 1 {
 			above.notes = append(above.notes, "controller")
 		}
@@ -186,8 +188,8 @@ func (d *drawing) up(n *coppicev1.GraphNode) *branch {
 	return b
 }
 
-// write draws the branch with lines.
-func (b *branch) write(w io.Writer, i ink) error {
+// Write draws the branch with lines.
+func (b *Branch) Write(w io.Writer, i console.Ink) error {
 	var out strings.Builder
 	b.line(&out, i)
 	b.writeBelow(&out, "", i)
@@ -195,18 +197,18 @@ func (b *branch) write(w io.Writer, i ink) error {
 	return err
 }
 
-func (b *branch) line(out *strings.Builder, i ink) {
-	parts := []string{printable(b.key)}
+func (b *Branch) line(out *strings.Builder, i console.Ink) {
+	parts := []string{console.Printable(b.key)}
 	for _, n := range b.notes {
-		parts = append(parts, i.dim(printable(n)))
+		parts = append(parts, i.Dim(console.Printable(n)))
 	}
 	if b.ending != "" {
-		parts = append(parts, i.yellow(printable(b.ending)))
+		parts = append(parts, i.Yellow(console.Printable(b.ending)))
 	}
 	out.WriteString(strings.Join(parts, "  ") + "\n")
 }
 
-func (b *branch) writeBelow(out *strings.Builder, indent string, i ink) {
+func (b *Branch) writeBelow(out *strings.Builder, indent string, i console.Ink) {
 	for at, c := range b.below {
 		fork, next := "├─ ", "│  "
 		if at == len(b.below)-1 {

@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"maps"
@@ -68,7 +68,7 @@ d/web`, "d/web x/y", lifecycle.Background, "d/web"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			goes := familyOf(tc.lines).doomed(strings.Fields(tc.roots), tc.policy)
+			goes := familyOf(tc.lines).Doomed(strings.Fields(tc.roots), tc.policy)
 			if got := strings.Join(slices.Sorted(maps.Keys(goes)), " "); got != tc.want {
 				t.Errorf("goes: %s, want %s", got, tc.want)
 			}

@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 // planDrawing makes branches of a plan.
@@ -18,7 +20,7 @@ type planDrawing struct {
 	all      bool
 }
 
-func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
+func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
 	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all}
 	for _, o := range p.GetObjects() {
 		if !o.GetRequested() {
@@ -28,9 +30,9 @@ func newPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerRefere
 	return d
 }
 
-// trees has one for each object that the deletion names.
-func (d *planDrawing) trees() []*branch {
-	var list []*branch
+// Trees has one for each object that the deletion names.
+func (d *planDrawing) Trees() []*Branch {
+	var list []*Branch
 	for _, o := range d.plan.GetObjects() {
 		if o.GetRequested() {
 			list = append(list, d.down(o, o.GetNamespace(), 0))
@@ -39,10 +41,10 @@ func (d *planDrawing) trees() []*branch {
 	return list
 }
 
-func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *branch {
-	b := &branch{key: o.GetResource() + "/" + o.GetName()}
+func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *Branch {
+	b := &Branch{key: o.GetResource() + "/" + o.GetName()}
 	if o.GetNamespace() != namespace {
-		b.key = withNamespace(b.key, o.GetNamespace())
+		b.key = console.WithNamespace(b.key, o.GetNamespace())
 	}
 	if o.GetTerminating() {
 		b.notes = append(b.notes, "Terminating")
@@ -53,7 +55,7 @@ func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	b.ending = d.outcome(o)
 	below := d.below[o.GetUid()]
 	if depth >= maxDepth && len(below) > 0 {
-		b.below = append(b.below, &branch{key: "… " + count(len(below), "object") + ", and what is below"})
+		b.below = append(b.below, &Branch{key: "… " + console.Count(len(below), "object") + ", and what is below"})
 		return b
 	}
 	plain := map[string][]*coppicev1.PlannedObject{} // by resource
@@ -65,15 +67,15 @@ func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 			rest = append(rest, c)
 		}
 	}
-	var groups []*branch
+	var groups []*Branch
 	for resource, group := range plain {
 		if len(group) == 1 {
 			rest = append(rest, group...)
 			continue
 		}
-		groups = append(groups, &branch{key: fmt.Sprintf("%d %s", len(group), resource), ending: d.outcome(group[0])})
+		groups = append(groups, &Branch{key: fmt.Sprintf("%d %s", len(group), resource), ending: d.outcome(group[0])})
 	}
-	slices.SortFunc(groups, func(a, b *branch) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(groups, func(a, b *Branch) int { return cmp.Compare(a.key, b.key) })
 	slices.SortFunc(rest, func(a, b *coppicev1.PlannedObject) int {
 		leaf := func(o *coppicev1.PlannedObject) int { return min(len(d.below[o.GetUid()]), 1) }
 		return cmp.Or(leaf(b)-leaf(a), cmp.Compare(a.GetResource(), b.GetResource()), cmp.Compare(a.GetName(), b.GetName()),
@@ -110,7 +112,7 @@ func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
 		}
 		return "removed after " + by
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_BLOCKED:
-		return "blocked" + prefixed(" by ", by)
+		return "blocked" + console.Prefixed(" by ", by)
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED:
 		return "orphaned by " + strings.Join(lost, ", ")
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED:

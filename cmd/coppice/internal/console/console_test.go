@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func TestAge(t *testing.T) {
 		2*365*24*time.Hour + 36*24e11: "2y1d",
 		9 * 365 * 24 * time.Hour:      "9y",
 	} {
-		if got := age(d); got != want {
+		if got := Age(d); got != want {
 			t.Errorf("age(%v) is %s, want %s", d, got, want)
 		}
 	}
@@ -36,10 +36,10 @@ func TestAge(t *testing.T) {
 func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 10, 31, 7, 0, time.Local)
-	if got := clock(now.Add(-time.Hour), now); got != "09:31:07" {
+	if got := Clock(now.Add(-time.Hour), now); got != "09:31:07" {
 		t.Errorf("an hour ago is %s", got)
 	}
-	if got := clock(now.Add(-24*time.Hour), now); got != "2026-03-01 10:31:07" {
+	if got := Clock(now.Add(-24*time.Hour), now); got != "2026-03-01 10:31:07" {
 		t.Errorf("yesterday is %s", got)
 	}
 }
@@ -52,7 +52,7 @@ func TestCount(t *testing.T) {
 	}{
 		{0, "object", "0 objects"}, {1, "object", "1 object"}, {2, "policy", "2 policies"}, {3, "key", "3 keys"}, {2, "match", "2 matches"},
 	} {
-		if got := count(tc.n, tc.noun); got != tc.want {
+		if got := Count(tc.n, tc.noun); got != tc.want {
 			t.Errorf("count(%d, %q) is %s", tc.n, tc.noun, got)
 		}
 	}
@@ -61,18 +61,18 @@ func TestCount(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	tb := table{w: &b}
-	red := ink{on: true}.red
-	for _, row := range [][]cell{
-		{{text: "NAME"}, {text: "STATUS"}, {text: "AGE"}},
-		{{text: "ägypten"}, {text: "Gone", colour: red}, {text: "1s"}},
-		{{text: "a\x1b[31m\nb"}, {text: ""}, {text: "2s"}},
+	tb := Table{W: &b}
+	red := Ink{on: true}.Red
+	for _, row := range [][]Cell{
+		{{Text: "NAME"}, {Text: "STATUS"}, {Text: "AGE"}},
+		{{Text: "ägypten"}, {Text: "Gone", Colour: red}, {Text: "1s"}},
+		{{Text: "a\x1b[31m\nb"}, {Text: ""}, {Text: "2s"}},
 	} {
-		if err := tb.row(row...); err != nil {
+		if err := tb.Row(row...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tb.flush(); err != nil {
+	if err := tb.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	const want = "NAME       STATUS   AGE\nägypten    \x1b[31mGone\x1b[0m     1s\na?[31m?b            2s\n"
@@ -85,19 +85,19 @@ func TestTable(t *testing.T) {
 func TestTableIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	tb := table{w: &b}
-	if err := tb.text("a long name", "x"); err != nil {
+	tb := Table{W: &b}
+	if err := tb.Text("a long name", "x"); err != nil {
 		t.Fatal(err)
 	}
 	for range maxHeld {
-		if err := tb.text("b", "x"); err != nil {
+		if err := tb.Text("b", "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := strings.Count(b.String(), "\n"); n != maxHeld {
 		t.Errorf("%d rows were written before the end, want %d", n, maxHeld)
 	}
-	if err := tb.flush(); err != nil {
+	if err := tb.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(b.String(), "b             x\n") {
@@ -112,7 +112,7 @@ func TestFit(t *testing.T) {
 		columns int
 		want    string
 	}{{"removed 1/4; waiting", 14, "removed 1/4;…"}, {"removed", 80, "removed"}, {"removed 1/4; waiting", 0, "removed 1/4; waiting"}} {
-		if got := fit(tc.line, tc.columns); got != tc.want {
+		if got := Fit(tc.line, tc.columns); got != tc.want {
 			t.Errorf("fit(%q, %d) is %q", tc.line, tc.columns, got)
 		}
 	}
@@ -130,40 +130,8 @@ func TestInk(t *testing.T) {
 	} {
 		t.Setenv("NO_COLOR", tc.noColor)
 		t.Setenv("TERM", tc.term)
-		a := &app{terminal: tc.terminal}
-		if got := a.ink().on; got != tc.want {
+		if got := NewInk(tc.terminal).on; got != tc.want {
 			t.Errorf("terminal %t, NO_COLOR=%q, TERM=%s: colours %t", tc.terminal, tc.noColor, tc.term, got)
-		}
-	}
-}
-
-// On a terminal one line is rewritten; elsewhere a line is written for what
-// lasted.
-func TestRemovalSays(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		terminal bool
-		want     string
-	}{
-		{true, "\rremoved 0/4\x1b[K\rremoved 1/4; waiting: a blocked by b\x1b[K\rremoved 4/4\x1b[K\n"},
-		{false, "removed 1/4; waiting: a blocked by b\nremoved 4/4\n"},
-	} {
-		var b bytes.Buffer
-		r := &removal{session: &session{app: &app{stdout: &b, terminal: tc.terminal}}, total: 4, remaining: make([]string, 4)}
-		say := func(remaining int, waiting string, done bool) {
-			t.Helper()
-			r.remaining, r.waiting = r.remaining[:remaining], waiting
-			if err := r.say(done); err != nil {
-				t.Fatal(err)
-			}
-		}
-		say(4, "", false)
-		for range 3 {
-			say(3, "waiting: a blocked by b", false)
-		}
-		say(0, "", true)
-		if b.String() != tc.want {
-			t.Errorf("terminal %t: said %q, want %q", tc.terminal, b.String(), tc.want)
 		}
 	}
 }

@@ -1,0 +1,23 @@
+package tree
+
+import (
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// ClassText says what an owner reference means for its object, and why.
+func ClassText(o *coppicev1.GraphOwner, now time.Time) string {
+	name := strings.ToLower(strings.TrimPrefix(o.GetClass().String(), "OWNER_CLASS_"))
+	return name + console.Prefixed(": ", o.GetWhy()) + KeptUntilText(o, now)
+}
+
+// KeptUntilText says how long nothing is deleted for an owner that is unknown.
+func KeptUntilText(o *coppicev1.GraphOwner, now time.Time) string {
+	if o.GetUnknownUntil() == 0 {
+		return ""
+	}
+	return " (kept until " + console.Clock(time.UnixMicro(o.GetUnknownUntil()), now) + ")"
+}

@@ -1,0 +1,66 @@
+package tree
+
+import (
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func UidOf(n *coppicev1.GraphNode) string { return n.GetObject().GetMetadata().GetUid() }
+
+// Family is objects and how they hang together.
+type Family struct {
+	Nodes map[string]*coppicev1.GraphNode // by uid
+	// Below are the uids of those with a valid reference to an object.
+	Below map[string][]string
+	// Truncated: there are more than these.
+	Truncated bool
+}
+
+func NewFamily() *Family {
+	return &Family{Nodes: map[string]*coppicev1.GraphNode{}, Below: map[string][]string{}}
+}
+
+// Add adds an object, once.
+func (f *Family) Add(n *coppicev1.GraphNode) {
+	if f.Nodes[UidOf(n)] != nil {
+		return
+	}
+	f.Nodes[UidOf(n)] = n
+	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
+		// References that repeat a uid count once.
+		below := f.Below[r.GetUid()]
+		if again := len(below) > 0 && below[len(below)-1] == UidOf(n); Present(n.GetOwners()[i].GetClass()) && !again {
+			f.Below[r.GetUid()] = append(below, UidOf(n))
+		}
+	}
+}
+
+func FamilyIn(reply *coppicev1.ResolveObjectsReply) *Family {
+	f := NewFamily()
+	for _, n := range reply.GetNodes() {
+		f.Add(n)
+	}
+	f.Truncated = reply.GetTruncated()
+	return f
+}
+
+// Whole reports whether all owners of all objects are among them.
+func (f *Family) Whole() bool {
+	for _, n := range f.Nodes {
+		for _, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
+			if f.Nodes[r.GetUid()] == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Complete reports whether all dependents of an object are known.
+func (f *Family) Complete(n *coppicev1.GraphNode) bool {
+	return uint64(len(f.Below[UidOf(n)])) >= n.GetDependents()
+}
+
+// Present reports whether a reference means an owner that is there.
+func Present(c coppicev1.OwnerClass) bool {
+	return c == coppicev1.OwnerClass_OWNER_CLASS_SOLID || c == coppicev1.OwnerClass_OWNER_CLASS_WAITING
+}
