@@ -16,30 +16,32 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 )
 
-// benchmark is a benchmark as a command.
+// benchmark describes the subcommand of a benchmark.
 type benchmark struct {
 	name, short, long string
-	// flags adds its own flags, and returns how to make it of them.
+	// flags adds the benchmark's own flags, and returns a function that builds the
+	// benchmark from them.
 	flags func(f *pflag.FlagSet) func() (bench.Benchmark, error)
-	// alone says that it starts what it measures, always.
+	// alone says that the benchmark always starts what it measures itself.
 	alone bool
 }
 
-// benchmarks are all of them. Each takes less than a minute as it is.
+// benchmarks are all benchmarks. Each takes less than a minute with its defaults.
 var benchmarks = []benchmark{
 	{
-		name: "cascade", short: "Delete an object that many belong to",
-		long: `Cascade makes an object with many that belong to it, deletes it, and takes the
-time until a fresh list shows only the survivors and all work is acknowledged.
-One in a hundred survives by a second owner, one in a thousand is blocked by an
-external finalizer, which is answered.
+		name: "cascade", short: "Measure the deletion of an object with many dependents",
+		long: `Create an object with many dependents, delete it, and measure the time until a
+fresh list shows only the survivors and all work is acknowledged. One dependent
+in a hundred survives because of a second owner. One in a thousand is blocked by
+an external finalizer, which the benchmark runs.
 
-Wide is one owner, tree three levels below it, chain each below the one before,
-random each below a random one before.`,
+Shapes: in "wide" all dependents have the same owner; "tree" has three levels
+below the root; in "chain" each object owns the next; in "random" the owner of
+each object is a random earlier one.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Cascade
 			var policy string
-			f.IntVar(&b.Objects, "objects", 100000, "number of objects that go with it, about")
+			f.IntVar(&b.Objects, "objects", 100000, "approximate number of dependents")
 			f.StringVar(&b.Shape, "shape", "wide", "wide, tree, chain or random")
 			f.StringVar(&policy, "policy", "background", "background, foreground or orphan")
 			return func() (bench.Benchmark, error) {
@@ -52,20 +54,20 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "create", short: "Make objects",
+		name: "create", short: "Measure the creation of objects",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Create
 			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
 			f.IntVar(&b.Callers, "callers", 4, "number of callers, each with one call at a time")
 			f.IntVar(&b.Batch, "batch", 500, "number of objects in a call")
-			f.BoolVar(&b.Unbatched, "without-batching", false, "send each call in a request of its own; without it calls with one object go together where many are under way")
+			f.BoolVar(&b.Unbatched, "without-batching", false, "send each call as its own request; by default the client coalesces concurrent calls with one object")
 			return func() (bench.Benchmark, error) {
 				return b, atLeastOne(number{"--objects", b.Objects}, number{"--callers", b.Callers}, number{"--batch", b.Batch})
 			}
 		},
 	},
 	{
-		name: "update", short: "Update objects",
+		name: "update", short: "Measure updates of objects",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Update
 			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
@@ -77,7 +79,7 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "latency", short: "Make one object after the other, and after each sync as much to the same disk",
+		name: "latency", short: "Measure the creation of one object at a time, next to bare NATS and bare disk syncs",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Latency
 			f.IntVar(&b.Objects, "objects", 5000, "number of objects")
@@ -85,7 +87,7 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "list", short: "List objects",
+		name: "list", short: "Measure a list of objects, page by page",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.List
 			f.IntVar(&b.Objects, "objects", 200000, "number of objects")
@@ -93,18 +95,18 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "watch", short: "Tell watchers of objects as they are made",
+		name: "watch", short: "Measure the delay from a creation to its event in a watch",
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Watch
 			f.IntVar(&b.Objects, "objects", 50000, "number of objects")
-			f.IntVar(&b.Watchers, "watchers", 4, "number of watchers, each of which is told of each object")
+			f.IntVar(&b.Watchers, "watchers", 4, "number of watchers, each of which receives every event")
 			return func() (bench.Benchmark, error) {
 				return b, atLeastOne(number{"--objects", b.Objects}, number{"--watchers", b.Watchers})
 			}
 		},
 	},
 	{
-		name: "scan", short: "Walk through all objects, as the scanner does", alone: true,
+		name: "scan", short: "Measure the scanner's walk over all objects", alone: true,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Scan
 			f.IntVar(&b.Objects, "objects", 200000, "number of objects")
@@ -112,22 +114,22 @@ random each below a random one before.`,
 		},
 	},
 	{
-		name: "replay", short: "Fold a log into an empty state", alone: true,
-		long: `Replay makes a log, one half of it objects and the other half their removal by a
-cascade, or only objects, which stay, and folds it into an empty state. What it
-counts as objects are events.`,
+		name: "replay", short: "Measure the replay of a log into an empty state", alone: true,
+		long: `Write a log, half of it creations and half the removals of a cascade (or only
+creations, with --live), and measure its replay into an empty state. The result
+counts events as objects.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Replay
-			f.IntVar(&b.Events, "events", 200000, "number of events in the log, about")
-			f.BoolVar(&b.Live, "live", false, "have objects that stay, and no removals")
+			f.IntVar(&b.Events, "events", 200000, "approximate number of events in the log")
+			f.BoolVar(&b.Live, "live", false, "write only creations, no removals")
 			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--events", b.Events}) }
 		},
 	},
 	{
-		name: "restart", short: "Start again after a stop, and after a kill", alone: true,
-		long: `Restart runs everything in a process of its own, makes objects, stops it, starts
-it, kills it, and starts it again: each time until a command is answered, the
-recovery of the NATS server included.`,
+		name: "restart", short: "Measure restarts after a stop and after a kill", alone: true,
+		long: `Start all services in one process, create objects, stop it, start it, kill it,
+and start it again. Each time is measured until a command is answered; it
+includes the recovery of the NATS server.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Restart
 			f.IntVar(&b.Objects, "objects", 200000, "number of objects")
@@ -136,8 +138,8 @@ recovery of the NATS server included.`,
 	},
 	{
 		name: "memory", short: "Measure the memory of a realm with many objects", alone: true,
-		long: `Memory runs everything in a process of its own, makes objects and lists them. It
-tells the largest resident memory of that process.`,
+		long: `Start all services in one process, create objects and list them. The result has
+the largest resident memory of that process.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Memory
 			f.IntVar(&b.Objects, "objects", 500000, "number of objects")
@@ -145,17 +147,17 @@ tells the largest resident memory of that process.`,
 		},
 	},
 	{
-		name: "realms", short: "Start many realms in one process, and measure it at rest", alone: true,
-		long: `Realms runs everything in a process of its own with many empty realms. It tells how
-long it takes until all are ready, and what the process uses while nothing happens: the
-share of a core, and resident memory. What it counts as objects are realms.`,
+		name: "realms", short: "Measure one process that serves many realms, at start and idle", alone: true,
+		long: `Start all services in one process with many empty realms. The result has the time
+until all are ready, and the share of a core and the resident memory that the idle
+process uses. It counts realms as objects.`,
 		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
 			var b bench.Realms
 			f.IntVar(&b.Realms, "realms", 100, "number of realms")
-			f.DurationVar(&b.Idle, "idle", 30*time.Second, "time for which it is measured while nothing happens")
+			f.DurationVar(&b.Idle, "idle", 30*time.Second, "how long to measure the idle process")
 			return func() (bench.Benchmark, error) {
 				if b.Idle <= 0 {
-					return nil, fmt.Errorf("--idle %v: more than 0 is needed", b.Idle)
+					return nil, fmt.Errorf("--idle %v: choose more than 0", b.Idle)
 				}
 				return b, atLeastOne(number{"--realms", b.Realms})
 			}
@@ -178,7 +180,7 @@ func atLeastOne(numbers ...number) error {
 	return nil
 }
 
-// benchFlags are those of all benchmarks.
+// benchFlags are the flags that all benchmarks have.
 type benchFlags struct {
 	output     string
 	processors int
@@ -192,12 +194,12 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:     "bench",
 		GroupID: "operate",
 		Short:   "Measure this machine, or a running deployment",
-		Long: `Bench measures Coppice by its ordinary path, and checks what came of it: objects
-of about 400 bytes with random names, two labels and one owner.
+		Long: `Measure Coppice end to end, and check the outcome. Objects have about 400 bytes,
+random names, two labels and one owner.
 
-Without --server it runs everything here, in a temporary directory, with every
-commit synced to disk before it is acknowledged. With --server connect as the user
-that 'coppice nats-config --bench' adds.`,
+Without --server all services run here, in a temporary directory, and every commit
+is synced to disk before it is acknowledged. With --server connect as the user that
+'coppice nats-config --bench' adds.`,
 	}
 	for _, b := range benchmarks {
 		c.AddCommand(a.benchmarkCommand(b))
@@ -235,8 +237,8 @@ func (a *app) benchmarkCommand(b benchmark) *cobra.Command {
 		f.processors = 1
 	}
 	c.Flags().StringVarP(&f.output, "output", "o", "table", "table or json")
-	c.Flags().StringVar(&f.dir, "dir", "", "where to make the temporary directory, without --server")
-	c.Flags().StringVar(&f.profile, "profile", "", "write profiles of what this process does while it is measured to a directory: cpu, allocs, block, mutex")
+	c.Flags().StringVar(&f.dir, "dir", "", "directory in which to create the temporary directory, without --server")
+	c.Flags().StringVar(&f.profile, "profile", "", "directory to write profiles of this process to, while it is measured: cpu, allocs, block, mutex")
 	make = b.flags(c.Flags())
 	return c
 }
@@ -286,7 +288,8 @@ func (a *app) benchDeployment(ctx context.Context, f benchFlags) (*bench.Deploym
 	return d, nil
 }
 
-// benchProgress draws a bar on a terminal, and nothing elsewhere.
+// benchProgress returns a Progress that draws a bar if stderr is a terminal, nil if
+// it is not.
 func (a *app) benchProgress() bench.Progress {
 	if !isTerminal(a.stderr) {
 		return nil
@@ -306,7 +309,7 @@ func (a *app) benchProgress() bench.Progress {
 	}
 }
 
-// clearLine takes the bar away.
+// clearLine removes the bar.
 func (a *app) clearLine() {
 	if isTerminal(a.stderr) {
 		_, _ = fmt.Fprint(a.stderr, "\r\x1b[K")

@@ -71,7 +71,8 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// C049, A13: an owner in the foreground waits for what an external finalizer holds.
+// C049, A13: an owner that is deleted in the foreground waits for a dependent that an
+// external finalizer blocks.
 func TestForegroundWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)

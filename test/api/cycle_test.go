@@ -47,7 +47,7 @@ func TestCycle(t *testing.T) {
 	testkit.WaitFor(t, r.ctx, "the cycle to be broken", func() bool {
 		return slices.Equal(r.get(pods, "shop", "c").GetMetadata().GetFinalizers(), []string{"example.com/x"})
 	})
-	// Whoever waits for c, in the cycle or outside of it, waits on.
+	// The owners that wait for c, in the cycle or outside of it, wait on.
 	for _, name := range []string{"a", "b", "outside"} {
 		if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s is %v", name, o)

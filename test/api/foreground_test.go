@@ -29,11 +29,11 @@ func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 // without has no scanner to speak of: nothing may wait for it.
 func withoutScanner(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour }
 
-// A13: an owner that is deleted in the foreground takes dependents that do not block
-// with it, also if another finalizer holds it: were it finished before they are
-// marked, it would own them as before. What such a dependent owns goes in the
-// foreground as well, and a reference to the owner goes where another owner remains.
-// Nothing of this waits for the scanner.
+// A13: a foreground deletion of an owner also deletes dependents that do not block it,
+// even if another finalizer blocks the owner: if the owner lost foregroundDeletion
+// before they are marked, it would own them as before. Dependents of such a dependent
+// are deleted in the foreground as well, and a dependent that another owner keeps loses
+// its reference to the owner. Nothing of this waits for the scanner.
 func TestForegroundTakesAll(t *testing.T) {
 	t.Parallel()
 	r, stop := startWith(t, allinone.Config{Dir: t.TempDir(), Scanner: withoutScanner})

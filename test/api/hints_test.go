@@ -163,8 +163,8 @@ func (g *graphService) start() {
 	g.now = runs(g.t, bus.RoleGraph, s, err)
 }
 
-// restart ends the service, abruptly as far as NATS can tell or not, and starts
-// it again.
+// restart stops the service and starts it again. If abruptly, the service does not
+// tell NATS that it leaves.
 func (g *graphService) restart(abruptly bool) {
 	g.t.Helper()
 	if abruptly {

@@ -54,8 +54,9 @@ func (r *realm) listed(o client.ResourceClient, opts ...client.ListOption) strin
 	return fmt.Sprint(names)
 }
 
-// What waits for its initializers is not seen by who does not ask for it, until
-// the last of them has gone: that is the moment at which a watch tells of it (A8).
+// An object that waits for its initializers is hidden from clients that do not ask for
+// uninitialized objects. When the last initializer is removed, watches send its ADDED
+// event (A8).
 func TestInitializersHide(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -130,9 +131,8 @@ func TestInitializersAsJSON(t *testing.T) {
 	r.get(pods, "shop", "a")
 }
 
-// A failed initialization is told to those who see such objects, and then the
-// object goes; where a finalizer holds it, when that lets go. Nobody else has seen
-// it at any time.
+// Watches of uninitialized objects see a failed initialization. Then the object is
+// removed, after its finalizers. Other watches never see it.
 func TestInitializationFails(t *testing.T) {
 	t.Parallel()
 	r := start(t)

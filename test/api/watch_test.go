@@ -155,7 +155,7 @@ func TestWatchRemoval(t *testing.T) {
 	for _, e := range told {
 		types = append(types, string(e.Type)+" "+e.Object.GetMetadata().GetName())
 	}
-	// A2.15: marked is not removed, and removed is told once.
+	// A2.15: a mark is not a removal, and a removal is one event.
 	if got, want := fmt.Sprint(types), "[ADDED held MODIFIED held DELETED held ADDED next]"; got != want {
 		t.Fatalf("the watch tells %s, want %s", got, want)
 	}

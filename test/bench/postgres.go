@@ -33,7 +33,7 @@ type shape struct {
 // numbers, so that owners can be named; md5 spreads them as random ones are.
 func shapes() []shape {
 	row := func(i, owner string) string {
-		return fmt.Sprintf(`select md5('n' || %s)::uuid, md5('n' || %s)::uuid, md5(%s::text), '{"app":"bench","fate":"collected"}'::jsonb, repeat('x', 230)`, i, owner, i)
+		return fmt.Sprintf(`select md5('n' || %s)::uuid, md5('n' || %s)::uuid, md5(%s::text), '{"app":"bench","want":"collected"}'::jsonb, repeat('x', 230)`, i, owner, i)
 	}
 	return []shape{
 		{

@@ -1,5 +1,5 @@
-// Package chaos_test shows what holds when processes are killed at the worst
-// moment, stopped and woken, and when the bus loses or delays what they say.
+// Package chaos_test shows that the guarantees stay true while processes are killed at
+// the worst moment or suspended, and while NATS loses or delays their messages.
 //
 // Services run as processes of their own: this test binary, executed again
 // (child_test.go). What is believed about the outcome rests on the log alone:

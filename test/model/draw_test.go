@@ -244,7 +244,7 @@ func (d *drawer) story() string {
 			"delete " + a + d.policy(), "unfinalize po/h fin=example.com/x", "delete po/h grace=" + pick(d, "-1", "0")},
 		[]string{ // an initialization that fails
 			"create " + c + " owners=" + a + "! init=i.example.com,j.example.com" + d.finalizers(), "initialize " + c, "fail " + c, "delete " + a + d.policy()},
-		[]string{ // a kind that comes and goes
+		[]string{ // a kind that is registered, deleted and registered again
 			"create kind/late", "create lt/a owners=" + a + "!", "create " + c + " owners=lt/a!", "delete kind/late" + d.policy(), "create lt/b", "settle",
 			"create kind/late", "settle", "delete kind/late"},
 		[]string{ // a namespace that goes

@@ -26,8 +26,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// collected is an API server with Kubernetes' garbage collector beside it. It is
-// an oracle.Settler.
+// collected is an API server together with Kubernetes' garbage collector. It is an
+// oracle.Settler.
 type collected struct {
 	*kubernetes
 	canaries int

@@ -1,14 +1,14 @@
 // Package oracle asks Kubernetes itself. Its test plays the scripts of
 // internal/oracle/testdata against the API server that serves custom resources,
-// with an etcd beside it, both in this process and on the loopback device, and
-// holds their recordings against what it answers:
+// with an etcd, both in this process and on the loopback device, and compares the
+// recordings with its replies:
 //
 //	go test .            are the recordings what Kubernetes answers?
 //	go test . -rewrite   record what it answers ("make oracle")
 //
-// For the scripts of testdata/collector Kubernetes' garbage collector runs beside
-// the server. When it has come to its end cannot be seen of it; collector_test.go
-// says how that is found out. It takes some four minutes.
+// For the scripts of testdata/collector Kubernetes' garbage collector runs as well.
+// It does not report when it is idle; collector_test.go describes how the test finds
+// out. It takes about four minutes.
 //
 // The product does not need Kubernetes for its own tests: they replay the
 // recordings. So this is a module of its own, and its dependencies are not the

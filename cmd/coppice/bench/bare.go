@@ -12,21 +12,21 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 )
 
-// bare is somebody on a NATS server of its own who answers each request once
-// it is appended to a stream, on disk, and does nothing else: no service with a
-// log on NATS is faster.
+// bare is a service on a NATS server of its own that appends each request to a
+// stream, on disk, and replies. It does nothing else: no service with a log on
+// NATS is faster.
 type bare struct {
 	server         *natsd.Server
 	asking, answer *nats.Conn
 }
 
-// Its subject, and its stream with the one subject of that.
+// The subject of bare's requests, and the name and subject of its stream.
 const (
 	bareSubject = "bare"
 	bareLog     = "bare-log"
 )
 
-// startBare starts it in a directory.
+// startBare starts the server and the service, with their data in dir.
 func startBare(ctx context.Context, dir string) (b *bare, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -54,7 +54,7 @@ func (b *bare) serve(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err = b.answer.Subscribe(bareSubject, func(m *nats.Msg) {
-		// A request that is not answered fails by its time.
+		// A request without a reply fails by its timeout.
 		if _, err := js.Publish(context.WithoutCancel(ctx), bareLog, m.Data); err == nil {
 			_ = m.Respond(nil)
 		}
@@ -64,7 +64,7 @@ func (b *bare) serve(ctx context.Context) (err error) {
 	return b.answer.FlushWithContext(ctx)
 }
 
-// request makes one request of so many bytes.
+// request sends one request of size bytes and waits for the reply.
 func (b *bare) request(ctx context.Context, size int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

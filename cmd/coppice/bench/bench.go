@@ -1,9 +1,8 @@
-// Package bench measures Coppice by its ordinary path: objects made and
-// deleted through the API, evaluated by processors, over NATS, on disk.
+// Package bench measures Coppice end to end: clients create and delete objects
+// through the API, processors evaluate them, all over NATS and on disk.
 //
-// A benchmark runs against a Deployment, checks what came of it, and fails if
-// that is wrong. Objects have about 400 bytes, random names, two labels and one
-// owner.
+// A benchmark runs against a Deployment, checks the outcome, and fails if it is
+// wrong. Objects have about 400 bytes, random names, two labels and one owner.
 package bench
 
 import (
@@ -17,43 +16,45 @@ import (
 	"time"
 )
 
-// Benchmark is something to measure.
+// Benchmark is one measurement that Run can repeat.
 type Benchmark interface {
 	// Run measures. It returns an error also if the outcome is wrong.
 	Run(ctx context.Context, d *Deployment) (*Result, error)
 }
 
-// Result is what a benchmark found.
+// Result is what a benchmark has measured.
 type Result struct {
 	Name             string  `json:"name"`
 	Objects          int     `json:"objects"`
 	Seconds          float64 `json:"seconds"`
 	ObjectsPerSecond float64 `json:"objects_per_second"`
-	// P50 and P99 are latencies in milliseconds, of what Latency says.
+	// P50 and P99 are percentiles in milliseconds of the latency that Latency names.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
-	// Latency says what P50 and P99 are of.
+	// Latency names what P50 and P99 measure, such as "a call".
 	Latency string `json:"latency"`
-	// CPUSeconds are those of all processes that were measured, the client's
-	// included, while it was measured; PeakRSSBytes is their largest resident
-	// memory since they began, summed up. Both are zero of a deployment
-	// elsewhere.
+	// CPUSeconds is the CPU time that all measured processes, the client's
+	// included, used during the measurement. PeakRSSBytes is the sum of their
+	// largest resident memory since they started. Both are zero if the
+	// deployment runs elsewhere.
 	CPUSeconds   float64 `json:"cpu_seconds"`
 	PeakRSSBytes uint64  `json:"peak_rss_bytes"`
-	// Commits and BytesLogged are what the log has grown by.
+	// Commits and BytesLogged say by how much the log has grown.
 	Commits     uint64 `json:"commits"`
 	BytesLogged uint64 `json:"bytes_logged"`
-	// Sync says that a commit is acknowledged when it is on disk; false of a
-	// deployment elsewhere, whose server does not tell.
+	// Sync says that the NATS server syncs each commit to disk before it
+	// acknowledges it. False if the deployment runs elsewhere: its server does
+	// not report this.
 	Sync bool `json:"sync"`
-	// Processes is how many processes there were; 0 if they are elsewhere.
+	// Processes counts the measured processes; 0 if they run elsewhere.
 	Processes int    `json:"processes"`
 	Version   string `json:"version"`
-	// Details are what this benchmark tells alongside, by name with the unit.
+	// Details are further figures of this benchmark, by name. The name ends with
+	// the unit.
 	Details map[string]float64 `json:"details,omitempty"`
 }
 
-// detail notes what this benchmark tells alongside.
+// detail adds a further figure.
 func (r *Result) detail(name string, value float64) {
 	if r.Details == nil {
 		r.Details = map[string]float64{}
@@ -67,8 +68,8 @@ func (r *Result) latencies(of string, list []time.Duration) {
 	r.P50, r.P99 = milliseconds(percentile(list, 50)), milliseconds(percentile(list, 99))
 }
 
-// percentile is the smallest of a list that is as large as p percent of it. It
-// sorts the list.
+// percentile returns the p-th percentile of a list by nearest rank. It sorts
+// the list.
 func percentile(list []time.Duration, p int) time.Duration {
 	if len(list) == 0 {
 		return 0
@@ -79,7 +80,7 @@ func percentile(list []time.Duration, p int) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Table writes a result for people.
+// Table writes the result as a table.
 func (r *Result) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, a ...any) {

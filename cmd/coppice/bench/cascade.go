@@ -16,20 +16,20 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Cascade is the deletion of an object that others belong to.
+// Cascade measures the deletion of an object with many dependents.
 type Cascade struct {
-	// Objects is how many belong to it, about.
+	// Objects is the approximate number of objects below the root.
 	Objects int
-	// Shape is how they belong to each other: one of Shapes.
+	// Shape is the shape of the owner references: one of Shapes.
 	Shape string
 	// Policy is Background, Foreground or Orphan.
 	Policy string
 }
 
-// Run makes the objects, waits until the services are at rest, deletes the one
-// that the others belong to, and takes the time until a fresh list shows only
-// the survivors and all work is acknowledged. It checks what is left, and that
-// each removal is in the log with its cause.
+// Run creates the objects, waits until the services are at rest, deletes the
+// root, and measures the time until a fresh list shows only the survivors and
+// all work is acknowledged. It checks the remaining objects, and that each
+// removal is in the log with its cause.
 func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
@@ -62,21 +62,21 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 
 const orphan = "Orphan"
 
-// Check returns an error if there is no such cascade.
+// Check returns an error if the fields do not describe a cascade.
 func (b Cascade) Check() error {
 	switch {
 	case !slices.Contains(Shapes, b.Shape):
 		return fmt.Errorf("shape %q: choose one of %s", b.Shape, strings.Join(Shapes, ", "))
 	case b.Policy == orphan && b.Shape != "wide":
-		return fmt.Errorf("shape %s: policy orphan parts objects from one owner, which is shape wide", b.Shape)
+		return fmt.Errorf("shape %s: policy orphan needs all objects to have the same owner; choose shape wide", b.Shape)
 	case b.Objects < 1:
 		return fmt.Errorf("%d objects: at least 1 is needed", b.Objects)
 	}
 	return nil
 }
 
-// cascade is one run. Its objects are in a namespace of their own: what others
-// have left behind stays theirs.
+// cascade is one run. Its objects are in a namespace of their own, so that the
+// objects of earlier runs do not count.
 type cascade struct {
 	d            *Deployment
 	f            *family
@@ -85,7 +85,7 @@ type cascade struct {
 	root, keeper *coppicev1.Object
 }
 
-// answer answers the external finalizer, until it is called.
+// answer runs the external finalizer until stop is called.
 func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
 	answering, cancel := context.WithCancel(ctx)
 	answered := make(chan error, 1)
@@ -115,9 +115,10 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 	if _, err := deployments.Delete(ctx, c.root.GetMetadata().GetName(), client.PropagationPolicy(c.policy)); err != nil {
 		return err
 	}
-	// It was over when a list, which takes its time, shows that it was. What
-	// the last objects have made due may not be published yet when the work
-	// that was is done.
+	// The time ends before the list that confirms the end, because a list takes
+	// long. When all published work is done, the pending work of the last
+	// objects may not be published yet: then the list shows objects that have
+	// still to go, and the run goes on.
 	var until time.Time
 	for {
 		if err := c.await(ctx); err != nil {
@@ -131,7 +132,7 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 			break
 		}
 		if until.IsZero() {
-			until = time.Now().Add(patience)
+			until = time.Now().Add(settleTimeout)
 		}
 		if ctx.Err() != nil || time.Now().After(until) {
 			return err
@@ -140,11 +141,12 @@ func (c *cascade) measure(ctx context.Context, r *Result) error {
 	return c.history(ctx, r, m)
 }
 
-// patience is for how long the outcome may be wrong that looked like the end.
-const patience = 30 * time.Second
+// settleTimeout bounds how long the list may still show a wrong outcome after
+// the cascade looked complete.
+const settleTimeout = 30 * time.Second
 
-// await waits until the root and what had to go with it are gone, and nothing
-// is left to be done.
+// await waits until the root and the objects to collect are gone and the work
+// streams are empty.
 func (c *cascade) await(ctx context.Context) error {
 	js, err := jetstream.New(c.d.Client.Conn())
 	if err != nil {
@@ -167,7 +169,7 @@ func (c *cascade) await(ctx context.Context) error {
 		return true, nil
 	}
 	return poll.Until(ctx, func() (bool, error) {
-		// The cheap question first: a list looks at all that is left.
+		// The cheap check first: a list reads all remaining objects.
 		if idle, err := idle(); err != nil || !idle {
 			return false, err
 		}
@@ -185,8 +187,8 @@ func (c *cascade) await(ctx context.Context) error {
 	})
 }
 
-// check lists what is left: as many as should be, none terminating, each with
-// just the references that should be left.
+// check lists the remaining objects: the expected number, none terminating,
+// each with exactly the expected references.
 func (c *cascade) check(ctx context.Context) error {
 	left := 0
 	for o, err := range c.d.Client.Resource(pods, c.namespace).List(ctx) {
@@ -214,8 +216,8 @@ func (c *cascade) check(ctx context.Context) error {
 	return nil
 }
 
-// history reads the log: each object that is gone has an entry of its own, with
-// its cause. It tells after what time they went.
+// history checks in the log that each removed object has an event of its own,
+// with its cause. It reports after what time the objects were removed.
 func (c *cascade) history(ctx context.Context, r *Result, m *meter) error {
 	log := c.d.Client.Log()
 	last, err := log.Last(ctx)

@@ -64,14 +64,14 @@ func (c *child) stop() error {
 	return nil
 }
 
-// kill ends the process, which has no chance to do anything about it.
+// kill ends the process with SIGKILL: it cannot clean up.
 func (c *child) kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
 	return err
 }
 
-// output keeps the end of what a process has written.
+// output keeps the end of a process's output.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -87,14 +87,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// has reports whether a text was written not long ago.
+// has reports whether the kept output contains a text.
 func (o *output) has(text string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Contains(o.b.String(), text)
 }
 
-// last is the last that was written, in one line.
+// last returns the last lines of the output, joined to one line.
 func (o *output) last() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,7 @@ func (o *output) last() string {
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// freePort is a port of the loopback interface on which nobody listens now.
+// freePort returns a port of the loopback interface that no process listens on.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

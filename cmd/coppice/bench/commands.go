@@ -13,14 +13,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Create is callers of one client who make objects, a batch at a time each. Apart,
-// batches of one do not go together.
+// Create measures callers of one client that create objects, each one batch at a
+// time. With Unbatched the client does not coalesce the calls of concurrent
+// callers.
 type Create struct {
 	Objects, Callers, Batch int
 	Unbatched               bool
 }
 
-// Run makes the objects.
+// Run creates the objects and measures the calls.
 func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if b.Unbatched {
 		d.Client = client.New(d.Client.Conn(), client.WithRealm(d.Client.Realm()), client.WithActor(d.Client.Actor()), client.WithoutBatching())
@@ -34,10 +35,10 @@ func (b Create) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}, nil)
 }
 
-// Update is callers who update objects, a batch at a time each.
+// Update measures callers that update objects, each one batch at a time.
 type Update struct{ Objects, Callers, Batch int }
 
-// Run makes the objects, and updates each of them once.
+// Run creates the objects, and measures one update of each.
 func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return commands{"update", b.Objects, b.Callers, b.Batch}.run(ctx, d, func(ctx context.Context, objects client.ResourceClient, list []*coppicev1.Object) error {
 		for _, o := range list {
@@ -49,8 +50,8 @@ func (b Update) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	})
 }
 
-// commands are callers who each call with a batch of objects, one call after
-// the other.
+// commands is a number of callers. Each sends a batch of objects in a call, one
+// call after the other.
 type commands struct {
 	name                    string
 	objects, callers, batch int
@@ -100,7 +101,7 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 		return nil, err
 	}
 	if b.batch == 1 && d.local() {
-		// What a call costs that does nothing is what these consist of.
+		// Compare with the cost of requests that do nothing.
 		echo, err := d.echo(ctx, b.callers, int(r.BytesLogged)/b.objects)
 		if err != nil {
 			return nil, err
@@ -110,8 +111,8 @@ func (b commands) run(ctx context.Context, d *Deployment, measured, prepare call
 	return r, d.count(ctx, p.namespace, b.objects)
 }
 
-// each calls with all batches of names, so many at once, and returns how long
-// each took.
+// each calls do with every batch of names, from all callers at once, and returns
+// how long each call took.
 func (b commands) each(ctx context.Context, d *Deployment, what string, names []string, do func(context.Context, []string) error) ([]time.Duration, error) {
 	var (
 		mu   sync.Mutex

@@ -23,7 +23,7 @@ import (
 
 // Config is how to deploy what is measured.
 type Config struct {
-	// Dir is where to keep data; it should be empty. Required.
+	// Dir is the directory for data; it should be empty. Required.
 	Dir string
 	// Processors is how many garbage processors there are; 1.
 	Processors int
@@ -38,11 +38,11 @@ type Config struct {
 	Measuring func() (end func() error, err error)
 }
 
-// Progress is told how much of something is done.
+// Progress is called with how much of a phase is done.
 type Progress func(what string, done, total int)
 
-// Deployment is what is measured: everything in this process, or its services
-// as processes of their own, or what runs elsewhere.
+// Deployment is what a benchmark measures: all services in this process, each
+// service as a process of its own, or a deployment that runs elsewhere.
 type Deployment struct {
 	Client *client.Client
 
@@ -53,15 +53,15 @@ type Deployment struct {
 	onClose  []func() error // after that
 }
 
-// Elsewhere is a deployment that runs already, as a client sees it. The
-// configuration says nothing of what is deployed: it has no Dir.
+// Elsewhere returns a deployment that runs already, measured through a client.
+// The configuration has no Dir.
 func Elsewhere(cl *client.Client, c Config) *Deployment {
 	c.defaults()
 	return &Deployment{Client: cl, c: c}
 }
 
 // Deploy starts an embedded NATS server, which syncs every commit to disk, and
-// the services. Close ends them.
+// the services. Close stops them.
 func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
 	c.defaults()
 	d := &Deployment{c: c}
@@ -90,7 +90,7 @@ func Deploy(ctx context.Context, c Config) (_ *Deployment, err error) {
 	return d, nil
 }
 
-// actor is who the benchmarks are, in the log.
+// actor is the actor of the benchmarks' commands in the log.
 const actor = bus.RoleBench
 
 func (c *Config) defaults() {
@@ -105,7 +105,7 @@ func (c *Config) defaults() {
 	}
 }
 
-// Close ends what Deploy has started.
+// Close stops what Deploy has started.
 func (d *Deployment) Close() error {
 	err := d.end()
 	for _, f := range d.onClose {
@@ -114,10 +114,10 @@ func (d *Deployment) Close() error {
 	return err
 }
 
-// OnClose adds what Close does last.
+// OnClose registers a function that Close calls last.
 func (d *Deployment) OnClose(f func() error) { d.onClose = append(d.onClose, f) }
 
-// end ends what runs, and leaves its data.
+// end stops the services and keeps their data.
 func (d *Deployment) end() error {
 	var err error
 	for _, end := range d.close {
@@ -127,7 +127,7 @@ func (d *Deployment) end() error {
 	return err
 }
 
-// local reports whether what is measured runs here.
+// local reports whether the deployment runs on this machine.
 func (d *Deployment) local() bool { return d.c.Dir != "" }
 
 func (d *Deployment) progress(what string, done, total int) {
@@ -200,7 +200,7 @@ func (d *Deployment) awaitProcesses(ctx context.Context) error {
 		}
 		reply, err := d.Client.Operations().Consumers(ctx)
 		if err != nil {
-			return false, nil //nolint:nilerr // not there yet
+			return false, nil //nolint:nilerr // the consumer is not created yet
 		}
 		return slices.ContainsFunc(reply.GetConsumers(), func(s *client.ConsumerState) bool {
 			return s.GetDurable() == bus.DurableProcessors && int(s.GetPulling()) >= d.c.Processors*concurrency

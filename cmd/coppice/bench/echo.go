@@ -10,18 +10,18 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// echoes is how many requests echo makes.
+// echoes is how many requests echo sends.
 const echoes = 20000
 
-// echoSubject is the subject of the requests of echo: of the form of the verbs, so
-// that they take the same way through the NATS server.
+// echoSubject returns the subject of echo's requests. It has the form of the API's
+// subjects, so that the NATS server routes it in the same way.
 func echoSubject(realm string) string {
 	return bus.API{Realm: realm, Actor: actor, Verb: "echo", Plural: "echo"}.Subject()
 }
 
-// echo is how many requests a second this NATS server carries to somebody who
-// does nothing but answer, of so many bytes each, by so many callers: more than
-// that no service on it answers.
+// echo measures how many requests a second this NATS server carries to a
+// subscriber that only echoes them: size bytes each, from this many concurrent
+// callers. It is an upper bound for every service on this server.
 func (d *Deployment) echo(ctx context.Context, callers, size int) (perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -11,30 +11,30 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// family is the root of a cascade with all that is below it. Its members have
+// family is the root of a cascade with all objects below it. Its members have
 // numbers; 0 is the root.
 //
-// One member in a hundred has a second owner outside of the family, and
-// survives by it. Others whose owner it would be belong to its owner instead:
-// they would survive with it. One in a thousand is blocked by an external
-// finalizer.
+// One member in a hundred survives, because a second owner outside of the family
+// keeps it. It has no dependents: they would survive with it, so they belong to
+// its owner instead. One member in a thousand is blocked by an external finalizer.
 type family struct {
 	n      int             // members below the root
-	parent func(i int) int // is below i
-	// generations are where each begins, with n+1 at the end: members of one
-	// belong to earlier ones. Nil if each is its own; then they are imported.
+	parent func(i int) int // always less than i
+	// generations are the first member of each generation, and n+1 at the end.
+	// The owners of members are in earlier generations. Nil if every member is
+	// a generation of its own; then they are imported.
 	generations []int
 }
 
 const (
 	survives = 100
-	held     = 1000
+	blocked  = 1000
 )
 
-func survivor(i int) bool { return i%survives == 1 }
-func holder(i int) bool   { return i%held == 2 }
+func survivor(i int) bool  { return i%survives == 1 }
+func isBlocked(i int) bool { return i%blocked == 2 }
 
-// owner is the number of a member's owner in the family.
+// owner returns the number of a member's owner in the family.
 func (f *family) owner(i int) int {
 	p := f.parent(i)
 	for p > 0 && survivor(p) {
@@ -43,18 +43,18 @@ func (f *family) owner(i int) int {
 	return p
 }
 
-// survivors is how many survive a background or foreground cascade.
+// survivors returns how many members survive a background or foreground cascade.
 func (f *family) survivors() int { return (f.n + survives - 1) / survives }
 
 // Shapes are the shapes of a cascade.
 var Shapes = []string{"wide", "tree", "chain", "random"}
 
-// newFamily is a family of about n members.
+// newFamily returns a family of about n members.
 func newFamily(shape string, n int) *family {
 	switch shape {
 	case "wide":
 		return &family{n: n, parent: func(int) int { return 0 }, generations: []int{1, n + 1}}
-	case "tree": // three levels, each member with as many below it
+	case "tree": // three levels, each member with equally many dependents
 		w := int(math.Round(math.Cbrt(float64(n))))
 		f := &family{n: w + w*w + w*w*w, parent: func(i int) int { return (i - 1) / w }}
 		f.generations = []int{1, 1 + w, 1 + w + w*w, f.n + 1}
@@ -71,17 +71,17 @@ func newFamily(shape string, n int) *family {
 	}
 }
 
-// finalizer holds some members, until it is answered.
+// finalizer blocks some members until the benchmark runs it.
 const finalizer = bus.BenchFinalizer
 
-// identity is what refers to an object.
+// identity is what an owner reference names.
 type identity struct{ name, uid string }
 
 func identityOf(o *coppicev1.Object) identity {
 	return identity{o.GetMetadata().GetName(), o.GetMetadata().GetUid()}
 }
 
-// member is the manifest of one below the root. ids are those of its owners.
+// member returns the manifest of a member. ids has the identities of its owners.
 func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *coppicev1.Object {
 	owner := client.NewOwnerReference(root, client.WithController(true), client.WithBlockOwnerDeletion(true))
 	if p := f.owner(i); p != 0 {
@@ -92,13 +92,13 @@ func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *
 	case survivor(i):
 		o.Metadata.Labels[candidate] = kept
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(keeper, client.WithBlockOwnerDeletion(true)))
-	case holder(i):
+	case isBlocked(i):
 		o.Metadata.Finalizers = []string{finalizer}
 	}
 	return o
 }
 
-// make makes the members, a generation after the other.
+// make creates the members, one generation after the other.
 func (f *family) make(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
 	if f.generations == nil {
 		return f.bring(ctx, d, namespace, root, keeper)
@@ -108,7 +108,7 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 	ids := make([]identity, last) // of all but the last generation
 	for g := range len(f.generations) - 1 {
 		first := f.generations[g]
-		if err := d.inBatches(ctx, "making objects", f.generations[g+1]-first, func(ctx context.Context, from, to int) error {
+		if err := d.inBatches(ctx, "creating objects", f.generations[g+1]-first, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, 0, to-from)
 			for i := first + from; i < first+to; i++ {
 				list = append(list, f.member(i, ids, root, keeper))
@@ -128,8 +128,8 @@ func (f *family) make(ctx context.Context, d *Deployment, namespace string, root
 	return nil
 }
 
-// bring imports the members: their uids are known beforehand, so that it takes
-// no round trip for each generation.
+// bring imports the members. Imports choose the uids, so that no generation has
+// to wait for the replies of the one before.
 func (f *family) bring(ctx context.Context, d *Deployment, namespace string, root, keeper *coppicev1.Object) error {
 	objects := d.Client.Resource(pods, namespace)
 	session := "bench-" + randomName()

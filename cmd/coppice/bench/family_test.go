@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A family of each shape is a tree: owners come first, none of them survives,
-// and it has as many survivors as it says.
+// A family of each shape is a tree: owners precede their dependents, no owner is a
+// survivor, and survivors returns their number.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	for _, shape := range Shapes {
@@ -36,7 +36,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// generation is where a member is; the root is before all.
+// generation returns the generation of a member; that of the root is before all.
 func generation(begins []int, i int) int {
 	at, found := slices.BinarySearch(begins, i)
 	if found {

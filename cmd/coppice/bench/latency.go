@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// Latency is one client that makes one object after the other.
+// Latency measures one client that creates one object after the other.
 type Latency struct{ Objects int }
 
-// Run makes the objects and, of a deployment here, after each appends as much by bare
-// NATS, and syncs as much to the same disk: all meet the same disturbances, and a
-// disk that has been idle for a moment. One that is synced again at once is faster.
-// The state is written when a command is answered; the sync comes after that.
+// Run creates the objects. If the deployment runs here, Run also appends as many bytes
+// through bare NATS, and syncs as many to the same disk, after each object: all three
+// meet the same disturbances and a disk that was idle for a moment (a disk that is
+// synced again at once is faster). The graph service has written the state before it
+// replies, so that the sync does not compete with it.
 func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "latency", Objects: b.Objects}
 	p, err := d.place(ctx)
@@ -39,7 +40,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		defer func() { _ = bare.close() }()
 	}
 	size := 0
-	beside := func() (answered, synced time.Duration, err error) {
+	reference := func() (answered, synced time.Duration, err error) {
 		if answered, err = bare.request(ctx, size); err != nil {
 			return 0, 0, err
 		}
@@ -62,7 +63,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 				return nil, err
 			}
 		}
-		answered, synced, err := beside()
+		answered, synced, err := reference()
 		if err != nil {
 			return nil, err
 		}
@@ -73,15 +74,16 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	}
 	r.latencies("a command", commands)
 	if disk != nil {
-		// What they take between commands cannot be told from what commands still
-		// do once they are answered.
+		// Measure the CPU time of the reference requests and syncs alone, and
+		// subtract it: between commands it cannot be separated from what the
+		// services still do after they have replied.
 		before, err := cpuSeconds(d.pids())
 		if err != nil {
 			return nil, err
 		}
 		alone := max(1, b.Objects/10)
 		for range alone {
-			if _, _, err := beside(); err != nil {
+			if _, _, err := reference(); err != nil {
 				return nil, err
 			}
 		}
@@ -91,7 +93,7 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		}
 		r.CPUSeconds -= (after - before) * float64(b.Objects) / float64(alone)
 	}
-	var total time.Duration // not that of the syncs between them
+	var total time.Duration // without the syncs between commands
 	for _, t := range commands {
 		total += t
 	}
@@ -106,24 +108,24 @@ func (b Latency) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, d.count(ctx, p.namespace, b.Objects)
 }
 
-// bytesPerCommit is how much a commit has taken on average, since the start.
+// bytesPerCommit returns the average size of a commit since the start.
 func (m *meter) bytesPerCommit(ctx context.Context) (int, error) {
 	info, err := m.log.Info(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("the log: %w", err)
+		return 0, fmt.Errorf("read the size of the log: %w", err)
 	}
 	return int((info.State.Bytes - m.at.Bytes) / max(1, info.State.LastSeq-m.at.LastSeq)), nil
 }
 
-// syncs notes how long syncs of the disk took, of so many bytes each.
+// syncs adds how long syncs of size bytes took.
 func (r *Result) syncs(list []time.Duration, size int) {
 	r.detail("sync_p50_ms", milliseconds(percentile(list, 50)))
 	r.detail("sync_p99_ms", milliseconds(percentile(list, 99)))
 	r.detail("sync_bytes", float64(size))
 }
 
-// detailSync measures how long the disk takes to sync so many bytes, if it is
-// here.
+// detailSync measures how long the disk takes to sync size bytes, if the
+// deployment runs here.
 func (d *Deployment) detailSync(r *Result, size int) error {
 	if !d.local() {
 		return nil
@@ -144,7 +146,7 @@ func (d *Deployment) detailSync(r *Result, size int) error {
 	return disk.close()
 }
 
-// disk is a file that grows by what is synced, as a log does.
+// disk is a file that grows with each sync, as a log does.
 type disk struct {
 	file *os.File
 	b    []byte
@@ -155,8 +157,7 @@ func openDisk(dir string) (*disk, error) {
 	return &disk{file: f}, err
 }
 
-// sync appends so many bytes, and returns how long it took until they were on
-// disk.
+// sync appends size bytes, and returns how long it took until they were on disk.
 func (d *disk) sync(size int) (time.Duration, error) {
 	if len(d.b) != size {
 		d.b = make([]byte, size)

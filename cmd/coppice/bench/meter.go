@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// meter measures what a benchmark costs between start and stop.
+// meter measures the cost of a benchmark between start and stop.
 type meter struct {
 	d     *Deployment
 	log   jetstream.Stream
@@ -44,11 +44,11 @@ func (d *Deployment) start(ctx context.Context) (*meter, error) {
 	return m, nil
 }
 
-// firstSequence is that of the first commit that is measured.
+// firstSequence returns the sequence of the first commit that is measured.
 func (m *meter) firstSequence() uint64 { return m.at.LastSeq + 1 }
 
-// stop ends the measurement, and notes it. Where it was too early it may be called
-// again, and notes what has come since as well, which profiles then lack.
+// stop ends the measurement and writes it to r. If that was too early, stop may be
+// called again: the figures then include the time since, the profiles do not.
 func (m *meter) stop(ctx context.Context, r *Result) error {
 	err := m.read(ctx, r)
 	end := m.end
@@ -56,7 +56,7 @@ func (m *meter) stop(ctx context.Context, r *Result) error {
 	return errors.Join(err, end())
 }
 
-// read notes the measurement as it is now.
+// read writes the measurement up to now to r.
 func (m *meter) read(ctx context.Context, r *Result) error {
 	elapsed := time.Since(m.start)
 	r.Seconds = elapsed.Seconds()
@@ -80,17 +80,17 @@ func (m *meter) read(ctx context.Context, r *Result) error {
 	return err
 }
 
-// When processes are at rest: when they have taken less than a fifth of a core
-// for a while.
+// Processes are at rest when they have used less than the share restless of a core
+// for the time restful. settling bounds the wait for it.
 const (
 	restful  = 300 * time.Millisecond
 	restless = 0.2
 	settling = time.Minute
 )
 
-// settle waits until the services are at rest, if they are here: compactions of
-// what was written last are not what comes next. One that does not come to rest
-// is measured as it is.
+// settle waits until the services are at rest, if they run here, so that the
+// compactions of earlier writes are not measured. After a minute it returns even if
+// they are not at rest.
 func (d *Deployment) settle(ctx context.Context) error {
 	if !d.local() {
 		return nil

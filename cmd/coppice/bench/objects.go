@@ -15,7 +15,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// How objects are made that are not themselves what is measured.
+// The size of batches and the number of callers for objects whose creation is
+// not measured.
 const (
 	batch   = 500
 	callers = 4
@@ -32,23 +33,23 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// The label that says what is to become of an object, and its values.
+// The label that says whether the cascade collects an object, and its values.
 const (
-	candidate = "fate"
+	candidate = "want"
 	collected = "collected"
 	kept      = "kept"
 )
 
-// spec brings an object to about 400 bytes.
+// spec gives an object about 400 bytes.
 const spec = `{"containers":[{"image":"registry.example.com/team/service:1.27.3","name":"main","ports":[{"containerPort":8080,"protocol":"TCP"}],"resources":{"limits":{"cpu":"500m"}}}],"schedulerName":"batch"}`
 
-// createOwner makes an object that owns others.
+// createOwner creates an object to own others.
 func createOwner(ctx context.Context, c *client.Client, namespace string) (*coppicev1.Object, error) {
 	r, err := c.Resource(deployments, namespace).Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: randomName()}})
 	return r, err
 }
 
-// place is a namespace of its own, with an object that owns what is made there.
+// place is a namespace with an object that owns all others in it.
 type place struct {
 	namespace string
 	owner     *coppicev1.Object
@@ -56,7 +57,7 @@ type place struct {
 	sample    *sample
 }
 
-// sample is the names of some of the objects of a place: one of each batch.
+// sample is the names of some objects of a place: one of each batch.
 type sample struct {
 	mu    sync.Mutex
 	names []string
@@ -89,12 +90,12 @@ func (d *Deployment) place(ctx context.Context) (p place, err error) {
 	return p, err
 }
 
-// dependent is an object that the owner owns.
+// dependent returns an object that the owner owns.
 func (p place) dependent() *coppicev1.Object {
 	return dependent(kept, client.NewOwnerReference(p.owner, client.WithController(true), client.WithBlockOwnerDeletion(true)))
 }
 
-// dependent is an object with two labels, and owned by others.
+// dependent returns an object with two labels and these owners.
 func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Object {
 	return &coppicev1.Object{
 		ApiVersion: "v1", Kind: "Pod",
@@ -107,7 +108,7 @@ func dependent(what string, owners ...*coppicev1.OwnerReference) *coppicev1.Obje
 	}
 }
 
-// firstError is the error of a batch, or of the first in it that failed.
+// firstError returns the error of a batch, or of the first object in it that failed.
 func firstError(results []client.Result, err error) error {
 	for _, r := range results {
 		err = errors.Join(err, r.Err)
@@ -118,8 +119,7 @@ func firstError(results []client.Result, err error) error {
 	return err
 }
 
-// inBatches does something for n in batches, several at once, and tells how far
-// it has come.
+// inBatches calls do for n objects in batches, several at once, and reports progress.
 func (d *Deployment) inBatches(ctx context.Context, what string, n int, do func(ctx context.Context, from, to int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(callers)
@@ -135,9 +135,9 @@ func (d *Deployment) inBatches(ctx context.Context, what string, n int, do func(
 	return g.Wait()
 }
 
-// populate makes objects in a place.
+// populate creates n objects in a place.
 func (d *Deployment) populate(ctx context.Context, p place, n int) error {
-	return d.inBatches(ctx, "making objects", n, func(ctx context.Context, from, to int) error {
+	return d.inBatches(ctx, "creating objects", n, func(ctx context.Context, from, to int) error {
 		list := make([]*coppicev1.Object, 0, to-from)
 		for range to - from {
 			list = append(list, p.dependent())

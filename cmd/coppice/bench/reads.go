@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,10 +19,10 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// List is a client that lists objects, page by page.
+// List measures a client that lists objects page by page.
 type List struct{ Objects int }
 
-// Run makes the objects, and lists them.
+// Run creates the objects, and measures a list.
 func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "list", Objects: b.Objects}
 	p, err := d.fill(ctx, b.Objects)
@@ -58,7 +57,7 @@ func (b List) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, nil
 }
 
-// fill makes objects in a place of their own.
+// fill creates n objects in a namespace of their own.
 func (d *Deployment) fill(ctx context.Context, n int) (place, error) {
 	p, err := d.place(ctx)
 	if err != nil {
@@ -67,26 +66,26 @@ func (d *Deployment) fill(ctx context.Context, n int) (place, error) {
 	return p, d.populate(ctx, p, n)
 }
 
-// Watch is watchers who are told of objects as they are made.
+// Watch measures watchers that receive the events of objects while they are created.
 type Watch struct{ Objects, Watchers int }
 
-// Run makes the objects, and takes the time until each watcher has been told of
-// each.
+// Run creates the objects, and measures the time until each watcher has received
+// the event of each object.
 func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if b.Watchers < 1 {
-		return nil, errors.New("without a watcher there is nothing to measure")
+		return nil, fmt.Errorf("%d watchers: at least 1 is needed", b.Watchers)
 	}
 	r := &Result{Name: fmt.Sprintf("watch, %d watchers", b.Watchers), Objects: b.Objects}
 	p, err := d.place(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &watchers{told: make([][]time.Duration, b.Watchers), want: b.Objects}
+	w := &watchers{delays: make([][]time.Duration, b.Watchers), want: b.Objects}
 	g, running := errgroup.WithContext(ctx)
-	for i := range w.told {
+	for i := range w.delays {
 		g.Go(func() error { return w.watch(running, p.objects, i) })
 	}
-	// All of them watch before it begins: each has been told of something.
+	// The measurement begins when each watcher has received an event.
 	err = poll.Until(running, func() (bool, error) {
 		_, err := p.objects.Create(ctx, p.dependent())
 		return int(w.watching.Load()) == b.Watchers, err
@@ -99,7 +98,7 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	g.Go(func() error {
-		return d.inBatches(running, "making objects", b.Objects, func(ctx context.Context, from, to int) error {
+		return d.inBatches(running, "creating objects", b.Objects, func(ctx context.Context, from, to int) error {
 			list := make([]*coppicev1.Object, to-from)
 			for i := range list {
 				list[i] = p.dependent()
@@ -114,19 +113,19 @@ func (b Watch) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if err := m.stop(ctx, r); err != nil {
 		return nil, err
 	}
-	r.latencies("from the command to the watcher", slices.Concat(w.told...))
+	r.latencies("from the command to the watcher", slices.Concat(w.delays...))
 	return r, nil
 }
 
-// watchers are told of objects.
+// watchers receive the events of created objects.
 type watchers struct {
-	watching atomic.Int32 // how many of them have been told of anything
-	want     int          // of how many that were sent each is to be told
-	sent     sync.Map     // when each was sent, by name
-	told     [][]time.Duration
+	watching atomic.Int32      // watchers that have received an event
+	want     int               // objects whose event each watcher has to receive
+	sent     sync.Map          // when each object was sent, by name
+	delays   [][]time.Duration // from sending to the event, by watcher
 }
 
-// watch is the i-th, until it has been told of all.
+// watch runs the i-th watcher until it has received all events.
 func (w *watchers) watch(ctx context.Context, objects client.ResourceClient, i int) error {
 	watching := false
 	for e, err := range objects.Watch(ctx) {
@@ -144,17 +143,17 @@ func (w *watchers) watch(ctx context.Context, objects client.ResourceClient, i i
 		if !ok {
 			continue
 		}
-		if w.told[i] = append(w.told[i], time.Since(at.(time.Time))); len(w.told[i]) == w.want {
+		if w.delays[i] = append(w.delays[i], time.Since(at.(time.Time))); len(w.delays[i]) == w.want {
 			return nil
 		}
 	}
 	return ctx.Err()
 }
 
-// Scan is the scanner's walk through all objects.
+// Scan measures the scanner's walk over all objects.
 type Scan struct{ Objects int }
 
-// Run makes the objects, and walks through all that are in the realm.
+// Run creates the objects, and measures a walk over all objects of the realm.
 func (b Scan) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere

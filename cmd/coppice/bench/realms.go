@@ -10,16 +10,16 @@ import (
 	"github.com/coppice-gc/coppice/internal/poll"
 )
 
-// Realms is one process that serves many realms.
+// Realms measures one process that serves many realms.
 type Realms struct {
 	Realms int
-	// Idle is for how long it is measured while nothing happens.
+	// Idle is how long the process is measured while it is idle.
 	Idle time.Duration
 }
 
-// Run starts everything with so many empty realms in a process of its own. Seconds is
-// how long it takes until all are ready. Then, after a fifth of Idle, it measures what the
-// process uses while nothing happens: the share of a core, and resident memory.
+// Run starts all services with this many empty realms in a process of its own. Seconds
+// is the time until all are ready. After a fifth of Idle, Run measures the CPU time and
+// the resident memory of the idle process.
 func (b Realms) Run(ctx context.Context, d *Deployment) (r *Result, err error) {
 	if !d.local() {
 		return nil, errElsewhere
@@ -56,7 +56,7 @@ func (b Realms) Run(ctx context.Context, d *Deployment) (r *Result, err error) {
 	return r, c.stop()
 }
 
-// idle measures processes in which nothing happens.
+// idle measures idle processes.
 func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 	if err := wait(ctx, b.Idle/5); err != nil {
 		return err

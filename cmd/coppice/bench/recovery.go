@@ -21,19 +21,19 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
-// errElsewhere is returned by benchmarks that do what no client may.
-var errElsewhere = errors.New("this benchmark runs without --server only")
+// errElsewhere is returned by benchmarks that need more than a client is permitted.
+var errElsewhere = errors.New("this benchmark starts what it measures: run it without --server")
 
-// Replay is the making of a state from its log.
+// Replay measures how long a state takes to be built from its log.
 type Replay struct {
 	Events int
-	// Live is that the log has objects that stay, and no removals.
+	// Live writes a log of objects that stay, without removals.
 	Live bool
 }
 
-// Run makes a log, half of it objects and half their removal by a cascade, or
-// objects only, and folds it into an empty state. It ends d, and uses its
-// directory.
+// Run writes a log, half of it creations and half the removals of a cascade (only
+// creations if Live is set), stops d, and measures a replay into an empty state in
+// d's directory.
 func (b Replay) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	if !d.local() {
 		return nil, errElsewhere
@@ -95,8 +95,8 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	}))
 }
 
-// pass reads the log once more, to find out what of a replay is not the fold,
-// and notes how long it took, and the CPU.
+// pass reads the log once more without folding it, and adds the time and the CPU
+// time to r: the part of a replay that is not the fold.
 func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(commit []byte) error) error {
 	nc, err := d.conn(bus.RoleGraph) // which alone may read the log's stream
 	if err != nil {
@@ -139,13 +139,13 @@ func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string,
 	return err
 }
 
-// Restart is a realm that is started again, after it was stopped and after it
-// was killed.
+// Restart measures how long a realm takes to start again after a stop and after a
+// kill.
 type Restart struct{ Objects int }
 
-// Run makes the objects with everything in one process of its own, stops it,
-// starts it, kills it, and starts it again: until a command is answered, which
-// includes the recovery of the NATS server. Seconds is that after the kill.
+// Run starts all services in one process, creates the objects, stops it, starts
+// it, kills it, and starts it again, each time until a command is answered. That
+// includes the recovery of the NATS server. Seconds is the time after the kill.
 func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "restart", Objects: b.Objects}
 	one, err := d.aside(ctx)
@@ -179,10 +179,10 @@ func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, one.check(ctx)
 }
 
-// Memory is the memory of a realm with many objects.
+// Memory measures the memory of a realm with many objects.
 type Memory struct{ Objects int }
 
-// Run makes the objects with everything in one process of its own. PeakRSSBytes
+// Run creates and lists the objects with all services in one process. PeakRSSBytes
 // is its largest resident memory.
 func (b Memory) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "memory", Objects: b.Objects}
@@ -203,17 +203,17 @@ func (b Memory) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	return r, one.measured(r)
 }
 
-// aside is everything in a process alongside this one.
+// aside is a process of its own that runs all services.
 type aside struct {
 	d     *Deployment
 	dir   string
 	port  int
 	child *child
 	nc    *nats.Conn
-	place place // of what was made
+	place place // of the objects
 }
 
-// aside starts everything in a process alongside this one.
+// aside starts all services in a process of their own.
 func (d *Deployment) aside(ctx context.Context) (*aside, error) {
 	if !d.local() {
 		return nil, errElsewhere
@@ -227,7 +227,7 @@ func (d *Deployment) aside(ctx context.Context) (*aside, error) {
 	return a, err
 }
 
-// answered starts the process, and returns after what time it has answered a
+// answered starts the process, and returns the time until it has answered a
 // command.
 func (a *aside) answered(ctx context.Context) (time.Duration, error) {
 	if a.nc != nil {
@@ -254,7 +254,7 @@ func (a *aside) answered(ctx context.Context) (time.Duration, error) {
 
 func (a *aside) client() *client.Client { return client.New(a.nc, client.WithActor(actor)) }
 
-// deployment is the process as other benchmarks see one.
+// deployment returns the process as a Deployment.
 func (a *aside) deployment() *Deployment {
 	d := *a.d
 	d.Client = a.client()
@@ -267,15 +267,15 @@ func (a *aside) populate(ctx context.Context, n int) error {
 	return err
 }
 
-// check checks that a sample of what was made is there: to list so many objects
-// takes longer than what is measured.
+// check checks that a sample of the objects exists. A list of all objects would
+// take longer than the measurement.
 func (a *aside) check(ctx context.Context) error {
 	d, p := a.deployment(), a.place
 	p.objects = d.Client.Resource(pods, p.namespace)
 	return d.check(ctx, p)
 }
 
-// measured notes what the process has used.
+// measured adds what the process has used to r.
 func (a *aside) measured(r *Result) (err error) {
 	pids := []int{a.child.pid()}
 	r.Sync, r.Processes, r.Version = true, 2, a.d.c.Version

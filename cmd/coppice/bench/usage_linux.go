@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// ticks is how many of them make a second in /proc, on every architecture.
+// ticks is the number of clock ticks in a second in /proc, on every architecture.
 const ticks = 100
 
-// cpuSeconds is how long processes have run, in user mode and in the kernel: this
-// one to the microsecond, each other to two ticks.
+// cpuSeconds returns the CPU time of processes in user mode and in the kernel:
+// of this process to the microsecond, of each other to two ticks.
 func cpuSeconds(pids []int) (float64, error) {
 	sum := 0.0
 	for _, pid := range pids {
@@ -44,14 +44,14 @@ func cpuSeconds(pids []int) (float64, error) {
 	return sum, nil
 }
 
-// peakRSS is the largest resident memory of processes since they began, in
-// bytes, summed up.
+// peakRSS returns the sum of the largest resident memory of processes since they
+// started, in bytes.
 func peakRSS(pids []int) (uint64, error) { return statusOf(pids, "VmHWM") }
 
-// currentRSS is the resident memory of processes now, in bytes, summed up.
+// currentRSS returns the sum of the resident memory of processes now, in bytes.
 func currentRSS(pids []int) (uint64, error) { return statusOf(pids, "VmRSS") }
 
-// statusOf is the sum, in bytes, of a field of processes' statuses that is in kB.
+// statusOf returns the sum, in bytes, of a field in kB of processes' statuses.
 func statusOf(pids []int, field string) (uint64, error) {
 	var sum uint64
 	for _, pid := range pids {
@@ -64,7 +64,7 @@ func statusOf(pids []int, field string) (uint64, error) {
 	return sum, nil
 }
 
-// status is a field of a process's status that is in kB.
+// status returns a field in kB of a process's status.
 func status(pid int, field string) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
