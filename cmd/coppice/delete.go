@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -322,7 +323,7 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	if r.State == client.Pending {
 		what = "is being deleted" + console.Prefixed("; blocked by ", strings.Join(m.GetFinalizers(), ", "))
 	}
-	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", console.Printable(key(v.kind, name)), what, d.dry.suffix())
+	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", console.Printable(printing.Key(v.kind, name)), what, d.dry.suffix())
 	return err
 }
 

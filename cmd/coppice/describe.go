@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -105,8 +104,8 @@ func (d *description) write(ctx context.Context) error {
 	d.field("Revision", fmt.Sprint(m.GetResourceVersion()))
 	d.field("Generation", fmt.Sprint(m.GetGeneration()))
 	d.field("Created", d.since(m.GetCreationTimestamp().AsTime()))
-	d.list("Labels", pairs(m.GetLabels()))
-	d.list("Annotations", pairs(m.GetAnnotations()))
+	d.list("Labels", printing.Pairs(m.GetLabels()))
+	d.list("Annotations", printing.Pairs(m.GetAnnotations()))
 	d.field("Status", d.status(ctx))
 	d.initializers()
 	d.section("Owners", d.owners())
@@ -161,14 +160,6 @@ func (d *description) section(name string, rows [][]string) {
 	_ = t.Flush()
 }
 
-func pairs(m map[string]string) []string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, name+"="+m[name])
-	}
-	return list
-}
-
 func (d *description) since(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.Local().Format("2006-01-02 15:04:05"), console.Age(d.now().Sub(t)))
 }
@@ -176,7 +167,7 @@ func (d *description) since(t time.Time) string {
 func (d *description) status(ctx context.Context) string {
 	m := d.o.GetMetadata()
 	if m.GetDeletionTimestamp() == nil {
-		return statusOf(d.o)
+		return printing.StatusOf(d.o)
 	}
 	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.consumers.held(ctx, d.node))
 }
@@ -185,20 +176,12 @@ func (d *description) status(ctx context.Context) string {
 // failed; nothing of one that is initialized.
 func (d *description) initializers() {
 	in := d.o.GetMetadata().GetInitializers()
-	if names := initializerNames(in); len(names) > 0 {
+	if names := printing.InitializerNames(in); len(names) > 0 {
 		d.list("Waits for", names)
 	}
 	if r := in.GetResult(); r != nil {
 		d.field("Failed", "initialization"+console.Prefixed(": ", r.GetMessage()))
 	}
-}
-
-func initializerNames(in *coppicev1.Initializers) []string {
-	var names []string
-	for _, i := range in.GetPending() {
-		names = append(names, i.GetName())
-	}
-	return names
 }
 
 // owners has a row for each owner reference.
@@ -336,7 +319,7 @@ func (d *description) events(ctx context.Context) error {
 	}
 	_, _ = fmt.Fprintln(d.stdout, "Events:")
 	if !complete {
-		_, _ = fmt.Fprintln(d.stdout, "  earlier ones: coppice events", key(d.kind, d.o.GetMetadata().GetName()))
+		_, _ = fmt.Fprintln(d.stdout, "  earlier ones: coppice events", printing.Key(d.kind, d.o.GetMetadata().GetName()))
 	}
 	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.Find}
 	for _, e := range found {

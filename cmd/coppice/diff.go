@@ -12,6 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -106,7 +107,7 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if err != nil || bytes.Equal(was, will) {
 		return nil, err
 	}
-	name := key(i.kind, cmp.Or(i.Object.GetMetadata().GetName(), is.GetMetadata().GetName()))
+	name := printing.Key(i.kind, cmp.Or(i.Object.GetMetadata().GetName(), is.GetMetadata().GetName()))
 	if i.namespace != "" {
 		name += " (" + i.namespace + ")"
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -56,14 +57,14 @@ func (s *session) edit(ctx context.Context, args []string, w where) error {
 	}
 	path, after, err := s.inEditor(ctx, before)
 	if err != nil {
-		return fmt.Errorf("edit %s: %w", key(k, name), err)
+		return fmt.Errorf("edit %s: %w", printing.Key(k, name), err)
 	}
 	done, err := s.replaceEdited(ctx, objects, o, path, before, after)
 	if err != nil {
-		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", key(k, name), err, path)
+		return fmt.Errorf("edit %s: %w; the edited manifest is in %s", printing.Key(k, name), err, path)
 	}
 	_ = os.Remove(path)
-	_, err = fmt.Fprintf(s.stdout, "%s %s\n", console.Printable(key(k, name)), done)
+	_, err = fmt.Fprintf(s.stdout, "%s %s\n", console.Printable(printing.Key(k, name)), done)
 	return err
 }
 

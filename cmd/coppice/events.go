@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 )
@@ -201,7 +202,7 @@ func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
 	if w.json {
 		return json.NewEncoder(w.w).Encode(eventJSON{
 			Revision: e.Revision, Time: e.Time, Type: e.Type, Resource: e.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID,
-			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: reasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
+			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: changes.ReasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
 		})
 	}
 	_, err := fmt.Fprintln(w.w, w.line(e, why))

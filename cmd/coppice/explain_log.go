@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 )
@@ -116,7 +117,7 @@ func (e *explainer) causes(ctx context.Context, h *history.History, last client.
 	for ev := &last; ev != nil && err == nil && len(e.Causes) < history.MaxCauses; {
 		e.Causes = append(e.Causes, causeJSON{
 			Revision: ev.Revision, Time: ev.Time, Type: ev.Type, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,
-			Actor: ev.Actor, Verb: ev.Verb, Reason: reasonName(ev.Reason),
+			Actor: ev.Actor, Verb: ev.Verb, Reason: changes.ReasonName(ev.Reason),
 		})
 		cause := ev.Cause
 		if cause == 0 || cause >= ev.Revision {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	"github.com/coppice-gc/coppice/internal/poll"
 )
@@ -151,7 +152,7 @@ func (s *session) placeNamed(e manifestfile.Entry, namespace string) (item, erro
 // key is the object as people write it.
 func (i item) key() string {
 	m := i.Object.GetMetadata()
-	return key(i.kind, cmp.Or(m.GetName(), m.GetGenerateName()))
+	return printing.Key(i.kind, cmp.Or(m.GetName(), m.GetGenerateName()))
 }
 
 // failed is an error of a request with the object, which names the object

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 )
 
 func (a *app) finalizerCommand() *cobra.Command {
@@ -62,7 +63,7 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	}
 	has := o.GetMetadata().GetFinalizers()
 	if !slices.Contains(has, finalizer) {
-		return fmt.Errorf("%s has no finalizer %s; it has %s", key(k, name), finalizer, cmp.Or(strings.Join(has, ", "), "none"))
+		return fmt.Errorf("%s has no finalizer %s; it has %s", printing.Key(k, name), finalizer, cmp.Or(strings.Join(has, ", "), "none"))
 	}
 	r, err := objects.RemoveFinalizer(ctx, name, finalizer, client.Note(reason), client.IfUID(uid))
 	if err != nil {
@@ -74,6 +75,6 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if m.GetDeletionTimestamp() != nil && m.GetDeletionGracePeriodSeconds() == 0 && len(left) == 0 {
 		end = "; the object is gone"
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(key(k, name)), end)
+	_, err = fmt.Fprintf(s.stdout, "%s removed from %s%s\n", console.Printable(finalizer), console.Printable(printing.Key(k, name)), end)
 	return err
 }

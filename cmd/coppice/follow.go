@@ -7,23 +7,9 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-)
-
-// change is what happened to an object that is being followed.
-type change struct {
-	typ    string // ADDED, MODIFIED, DELETED
-	was    *coppicev1.Object
-	object *coppicev1.Object // as it is, or as it last was
-	reason coppicev1.Reason
-}
-
-// The types of a change, spelled as in Kubernetes.
-const (
-	added    = "ADDED"
-	modified = "MODIFIED"
-	deleted  = "DELETED"
 )
 
 // follower follows objects, and remembers each as it last was.
@@ -34,14 +20,14 @@ type follower struct {
 	seen map[string]bool
 	// told gets the changes; synced is called when it got the objects as
 	// they were, for the first time.
-	told   func(change) error
+	told   func(changes.Change) error
 	synced func() error
 }
 
 // follow tells objects as they are and then what happens to them, until ctx
 // ends. The watch makes up for interruptions; where there are more objects than it
 // remembers, what is known here does.
-func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(change) error, synced func() error) error {
+func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(changes.Change) error, synced func() error) error {
 	objects := s.objects(t.kind, w.of(t.kind))
 	for _, name := range t.names {
 		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized)); err != nil {
@@ -100,24 +86,24 @@ func (f *follower) event(e client.WatchEvent) error {
 	if f.seen != nil {
 		f.seen[m.GetUid()] = true
 	}
-	c := change{was: was, object: e.Object, reason: e.Reason}
+	c := changes.Change{Was: was, Object: e.Object, Reason: e.Reason}
 	switch {
 	case e.Type == client.Deleted:
 		if was == nil {
 			return nil
 		}
 		delete(f.known, m.GetUid())
-		c.typ = deleted
+		c.Typ = changes.Deleted
 		if m.GetCreationTimestamp() == nil {
-			c.object = was // it was found to be gone; no more is known
+			c.Object = was // it was found to be gone; no more is known
 		}
 		return f.told(c)
 	case was == nil:
-		c.typ = added
+		c.Typ = changes.Added
 	case was.GetMetadata().GetResourceVersion() >= m.GetResourceVersion():
 		return nil // told again
 	default:
-		c.typ = modified
+		c.Typ = changes.Modified
 	}
 	f.known[m.GetUid()] = e.Object
 	return f.told(c)
@@ -131,7 +117,7 @@ func (f *follower) complete() error {
 	for uid, o := range f.known {
 		if !seen[uid] {
 			delete(f.known, uid)
-			if err := f.told(change{typ: deleted, was: o, object: o}); err != nil {
+			if err := f.told(changes.Change{Typ: changes.Deleted, Was: o, Object: o}); err != nil {
 				return err
 			}
 		}

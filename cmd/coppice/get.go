@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -94,7 +95,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 	}
 	p := s.printer(f, g.format, len(g.targets) > 1, !g.single)
 	if g.sortBy != nil {
-		p = &sortedPrinter{printer: p, by: g.sortBy}
+		p = &printing.SortedPrinter{Printer: p, By: g.sortBy}
 	}
 	n := 0
 	var errs []error
@@ -105,7 +106,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 				return nil
 			}
 			n++
-			return p.object(t.kind, o)
+			return p.Object(t.kind, o)
 		})
 		errs = append(errs, ignoring(err, f.ignoreNotFound || named)...)
 	}
@@ -115,11 +116,11 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 				return nil
 			}
 			n++
-			return p.object(g.targets[0].kind, o)
+			return p.Object(g.targets[0].kind, o)
 		}))
 	}
 	if n > 0 || !g.single {
-		errs = append(errs, p.end())
+		errs = append(errs, p.End())
 	}
 	if n == 0 && g.format.isTable() && errors.Join(errs...) == nil && !f.ignoreNotFound {
 		_, _ = fmt.Fprintln(s.stderr, g.nothing())
@@ -208,20 +209,20 @@ func ignoring(err error, notFound bool) (errs []error) {
 	return errs
 }
 
-func (s *session) printer(f getFlags, format outputFormat, qualified, list bool) printer {
+func (s *session) printer(f getFlags, format outputFormat, qualified, list bool) printing.Printer {
 	switch format.name {
 	case formatName:
-		return &namePrinter{w: s.stdout}
+		return &printing.NamePrinter{W: s.stdout}
 	case formatYAML, formatJSON:
-		return &manifestPrinter{w: s.stdout, json: format.name == formatJSON, list: list}
+		return &printing.ManifestPrinter{W: s.stdout, JSON: format.name == formatJSON, List: list}
 	case formatJSONPath:
-		return &templatePrinter{session: s, template: format.template, list: list}
+		return &printing.TemplatePrinter{W: s.stdout, Template: format.template, List: list}
 	case formatColumns:
-		return &columnsPrinter{t: console.Table{W: s.stdout}, columns: format.columns, headers: !f.noHeaders}
+		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
 	}
-	return &tablePrinter{
-		t: console.Table{W: s.stdout}, s: s, wide: format.name == formatWide, namespace: f.all, qualified: qualified, headers: !f.noHeaders,
-		labels: f.showLabels, now: s.now,
+	return &printing.TablePrinter{
+		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.ownerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified, Headers: !f.noHeaders,
+		Labels: f.showLabels, Now: s.now,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -108,7 +109,7 @@ func (s *session) setPairs(ctx context.Context, args []string, f labelFlags, p p
 	}
 	if f.list {
 		return s.modify(ctx, objects, f.modifyFlags, "listed", func(_ context.Context, _ client.Kind, o *coppicev1.Object, _ dryMode) (string, error) {
-			return pairsText(p.of(o.GetMetadata())), nil
+			return printing.PairsText(p.of(o.GetMetadata())), nil
 		})
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{p.member: set}})
@@ -141,7 +142,7 @@ func (p pairKind) check(k client.Kind, o *coppicev1.Object, set map[string]*stri
 		value, was := set[name], p.of(o.GetMetadata())
 		if have, ok := was[name]; ok && value != nil && have != *value && !overwrite {
 			return &client.Error{Reason: client.ErrConflict, Message: fmt.Sprintf("%s %s: the %s %s has the value %q; --overwrite replaces it",
-				p.verb, key(k, o.GetMetadata().GetName()), p.noun, name, have)}
+				p.verb, printing.Key(k, o.GetMetadata().GetName()), p.noun, name, have)}
 		}
 	}
 	return nil
@@ -161,12 +162,4 @@ func (p pairKind) outcome(was map[string]string, set map[string]*string, changed
 		return p.removed
 	}
 	return "not " + p.done
-}
-
-// pairsText is labels or annotations on one line: "app=web,tier=db".
-func pairsText(of map[string]string) string {
-	if len(of) == 0 {
-		return "<none>"
-	}
-	return strings.Join(pairs(of), ",")
 }

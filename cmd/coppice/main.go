@@ -1,8 +1,8 @@
 // Command coppice runs Coppice's services, and is the command line client of a realm.
 //
 // Each file has one command or a family of commands; commands.go lists them. What does
-// not depend on a session is in packages of its own: internal/console, history,
-// jsonpath and tree.
+// not depend on a session is in packages of its own: internal/changes, console, history,
+// jsonpath, printing and tree.
 package main
 
 import (

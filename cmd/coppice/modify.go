@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -85,7 +86,7 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", console.Printable(key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
+			_, err = fmt.Fprintf(s.stdout, "%s %s%s\n", console.Printable(printing.Key(t.kind, o.GetMetadata().GetName())), word, mode.suffix())
 			return err
 		})
 		if err == nil {
@@ -135,7 +136,7 @@ type objectName struct {
 	name string
 }
 
-func (n objectName) String() string { return console.Printable(key(n.kind, n.name)) }
+func (n objectName) String() string { return console.Printable(printing.Key(n.kind, n.name)) }
 
 type patchFlags struct {
 	modifyFlags

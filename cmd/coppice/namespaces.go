@@ -6,25 +6,13 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
 )
 
 // namespacesResource are the objects of kind Namespace.
 var namespacesResource = client.Resource{Plural: "namespaces"}
-
-// A namespace need not have a Namespace object. Such a namespace is called implicit
-// here, and shown as an object that has only a name.
-
-func implicitNamespace(name string) *coppicev1.Object {
-	return &coppicev1.Object{ApiVersion: "v1", Kind: "Namespace", Metadata: &coppicev1.ObjectMeta{Name: name}}
-}
-
-// isImplicit reports whether implicitNamespace has made the object: every stored
-// object has a uid.
-func isImplicit(o *coppicev1.Object) bool {
-	return o.GetKind() == "Namespace" && o.GetMetadata().GetUid() == ""
-}
 
 // eachImplicit calls visit for the namespaces that have objects and no Namespace
 // object, in order. They are optional.
@@ -44,7 +32,7 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 		used = slices.DeleteFunc(used, func(n string) bool { return n == o.GetMetadata().GetName() })
 	}
 	for _, name := range used {
-		if err := visit(implicitNamespace(name)); err != nil {
+		if err := visit(printing.ImplicitNamespace(name)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -203,7 +204,7 @@ func sum(c *coppicev1.PlanCounts) string {
 func (f planFlags) command(r request, plan string) string {
 	said := "coppice delete"
 	for _, name := range r.names {
-		said += " " + shellWord(key(r.kind, name))
+		said += " " + shellWord(printing.Key(r.kind, name))
 	}
 	if r.kind.Namespaced() && f.namespace != defaultNamespace {
 		said += " -n " + shellWord(f.namespace)

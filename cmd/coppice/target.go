@@ -146,9 +146,6 @@ func (w *where) of(k client.Kind) string {
 	return w.namespace
 }
 
-// key is an object as people write it: "pods/web-1".
-func key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
-
 // ownerKey is the key of the owner that a reference names.
 func (s *session) ownerKey(r *coppicev1.OwnerReference) string {
 	return s.kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()

@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifest"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type watchFlags struct {
@@ -78,7 +79,7 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 		ctx = limited
 	}
 	live := !f.only
-	return s.follow(ctx, targets[0], f.where, f.selector, func(c change) error {
+	return s.follow(ctx, targets[0], f.where, f.selector, func(c changes.Change) error {
 		if !live {
 			return nil
 		}
@@ -89,11 +90,11 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 	})
 }
 
-func (s *session) printLine(k client.Kind, c change) error {
+func (s *session) printLine(k client.Kind, c changes.Change) error {
 	now := s.now()
-	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.typ),
-		console.Printable(console.WithNamespace(key(k, c.object.GetMetadata().GetName()), c.object.GetMetadata().GetNamespace())),
-		console.Prefixed("  ", console.Printable(strings.Join(changesOf(c, s.ownerKey), "; "))))
+	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.Typ),
+		console.Printable(console.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
+		console.Prefixed("  ", console.Printable(strings.Join(changes.Of(c, s.ownerKey), "; "))))
 	return err
 }
 
@@ -101,9 +102,9 @@ func (s *session) printLine(k client.Kind, c change) error {
 func changeColour(i console.Ink, typ string) string {
 	padded := fmt.Sprintf("%-8s", typ)
 	switch typ {
-	case added:
+	case changes.Added:
 		return i.Green(padded)
-	case deleted:
+	case changes.Deleted:
 		return i.Red(padded)
 	}
 	return i.Yellow(padded)
@@ -118,13 +119,13 @@ type watched struct {
 	Object  any       `json:"object"`
 }
 
-func (s *session) printJSON(_ client.Kind, c change) error {
-	o, err := manifest.Generic(c.object)
+func (s *session) printJSON(_ client.Kind, c changes.Change) error {
+	o, err := manifest.Generic(c.Object)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(s.stdout).Encode(watched{
-		Time: s.now().UTC(), Type: c.typ, Reason: reasonName(c.reason), Changes: changesOf(c, s.ownerKey), Object: o,
+		Time: s.now().UTC(), Type: c.Typ, Reason: changes.ReasonName(c.Reason), Changes: changes.Of(c, s.ownerKey), Object: o,
 	})
 }
 
@@ -135,43 +136,31 @@ func (s *session) watchTable(ctx context.Context, t target, f getFlags) error {
 		return err
 	}
 	p := s.printer(f, format, false, false)
-	table, _ := p.(*tablePrinter)
+	table, _ := p.(*printing.TablePrinter)
 	live := false
 	synced := func() error {
 		live = true
 		if table != nil {
-			return table.t.Flush()
+			return table.Table.Flush()
 		}
 		return nil
 	}
-	return s.follow(ctx, t, f.where, f.selector, func(c change) error {
+	return s.follow(ctx, t, f.where, f.selector, func(c changes.Change) error {
 		switch {
 		case !live && f.watchOnly:
 			return nil
 		case table == nil:
-			return p.object(t.kind, c.object)
+			return p.Object(t.kind, c.Object)
 		case !live:
-			return table.object(t.kind, c.object)
+			return table.Object(t.kind, c.Object)
 		}
-		write := table.object
-		if c.typ == deleted {
-			write = table.removed
+		write := table.Object
+		if c.Typ == changes.Deleted {
+			write = table.Removed
 		}
-		if err := write(t.kind, c.object); err != nil {
+		if err := write(t.kind, c.Object); err != nil {
 			return err
 		}
-		return table.t.Flush()
+		return table.Table.Flush()
 	}, synced)
-}
-
-// reasonName is a reason for programs: "OwnerAbsent".
-func reasonName(r coppicev1.Reason) string {
-	var b strings.Builder
-	for word := range strings.SplitSeq(strings.TrimPrefix(r.String(), "REASON_"), "_") {
-		if word == "UNSPECIFIED" {
-			return ""
-		}
-		b.WriteString(word[:1] + strings.ToLower(word[1:]))
-	}
-	return b.String()
 }

@@ -1,4 +1,4 @@
-package main
+package changes
 
 import (
 	"strings"
@@ -31,49 +31,49 @@ func TestChangesOf(t *testing.T) {
 		change func(*coppicev1.Object)
 		want   string
 	}{
-		{"nothing", nil, modified, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
-		{"added", nil, added, 0, func(*coppicev1.Object) {}, "owned by d/web; owned by d/api"},
-		{"added while it is being deleted", nil, added, 0, func(o *coppicev1.Object) {
+		{"nothing", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
+		{"added", nil, Added, 0, func(*coppicev1.Object) {}, "owned by d/web; owned by d/api"},
+		{"added while it is being deleted", nil, Added, 0, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences, o.Metadata.DeletionTimestamp = nil, timestamppb.Now()
 		}, "Terminating (x/a, x/b)"},
-		{"deleted", nil, deleted, coppicev1.Reason_REASON_OWNER_ABSENT, func(*coppicev1.Object) {}, "none of its owners exists"},
-		{"deleted by somebody", nil, deleted, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
-		{"marked", nil, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
+		{"deleted", nil, Deleted, coppicev1.Reason_REASON_OWNER_ABSENT, func(*coppicev1.Object) {}, "none of its owners exists"},
+		{"deleted by somebody", nil, Deleted, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
+		{"marked", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion")
 		}, "marked for deletion, in the foreground"},
-		{"marked, orphaning", nil, modified, coppicev1.Reason_REASON_OWNER_WAITING, func(o *coppicev1.Object) {
+		{"marked, orphaning", nil, Modified, coppicev1.Reason_REASON_OWNER_WAITING, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "orphan")
 		}, "marked for deletion, orphaning its dependents; its owner was deleting in the foreground"},
-		{"marked, with its contents", nil, modified, coppicev1.Reason_REASON_CONTAINER, func(o *coppicev1.Object) {
+		{"marked, with its contents", nil, Modified, coppicev1.Reason_REASON_CONTAINER, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion", "coppice.dev/contents")
 		}, "marked for deletion, in the foreground, with what is in it; its namespace was being deleted, or its kind withdrawn"},
-		{"finalizers", nil, modified, coppicev1.Reason_REASON_FINALIZED, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
+		{"finalizers", nil, Modified, coppicev1.Reason_REASON_FINALIZED, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
 			"finalizer x/a removed; finalizer x/c added; nothing held it any more"},
-		{"owners", nil, modified, coppicev1.Reason_REASON_SOLID_OWNER_REMAINS, func(o *coppicev1.Object) {
+		{"owners", nil, Modified, coppicev1.Reason_REASON_SOLID_OWNER_REMAINS, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences = o.Metadata.OwnerReferences[1:]
 		}, "owner d/web removed; another owner remains"},
-		{"references", nil, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
+		{"references", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences[0].BlockOwnerDeletion = &yes
 			o.Metadata.OwnerReferences[1].Controller = &yes
 			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{Kind: "d", Name: "new", Uid: "3"})
 		}, "owner d/web: blockOwnerDeletion true; owner d/api: controller true; owner d/new added"},
-		{"content", nil, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
+		{"content", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.Labels, o.Metadata.Annotations = nil, map[string]string{"x": "y"}
 			o.Spec, o.Status, o.Extra = nil, []byte(`{}`), []byte(`{"data":{"x":1},"new":1}`)
 		}, "labels, annotations, spec, status, data, old, new changed"},
-		{"added uninitialized", uninitialized, added, 0, func(*coppicev1.Object) {}, "Initializing (i, j)"},
-		{"initializer", uninitialized, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
+		{"added uninitialized", uninitialized, Added, 0, func(*coppicev1.Object) {}, "Initializing (i, j)"},
+		{"initializer", uninitialized, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.Initializers.Pending = o.Metadata.Initializers.Pending[1:]
 		}, "initializer i removed"},
-		{"initialized", uninitialized, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) { o.Metadata.Initializers = nil },
+		{"initialized", uninitialized, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) { o.Metadata.Initializers = nil },
 			"initializer i removed; initializer j removed"},
-		{"initialization failed", uninitialized, modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
+		{"initialization failed", uninitialized, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure", Message: "no"}
 		}, "initialization failed: no"},
-		{"deleted uninitialized", uninitialized, deleted, coppicev1.Reason_REASON_INITIALIZATION_FAILED, func(*coppicev1.Object) {}, "its initialization failed"},
+		{"deleted uninitialized", uninitialized, Deleted, coppicev1.Reason_REASON_INITIALIZATION_FAILED, func(*coppicev1.Object) {}, "its initialization failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestChangesOf(t *testing.T) {
 			}
 			is := proto.Clone(tc.was).(*coppicev1.Object)
 			tc.change(is)
-			got := changesOf(change{typ: tc.typ, was: tc.was, object: is, reason: tc.reason},
+			got := Of(Change{Typ: tc.typ, Was: tc.was, Object: is, Reason: tc.reason},
 				func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() })
 			if said := strings.Join(got, "; "); said != tc.want {
 				t.Errorf("said %q, want %q", said, tc.want)
@@ -94,7 +94,7 @@ func TestChangesOf(t *testing.T) {
 func TestReasonName(t *testing.T) {
 	t.Parallel()
 	for r, want := range map[coppicev1.Reason]string{0: "", coppicev1.Reason_REASON_OWNER_ABSENT: "OwnerAbsent", coppicev1.Reason_REASON_SOLID_OWNER_REMAINS: "SolidOwnerRemains"} {
-		if got := reasonName(r); got != want {
+		if got := ReasonName(r); got != want {
 			t.Errorf("%s is %q", r, got)
 		}
 	}

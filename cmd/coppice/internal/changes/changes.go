@@ -1,4 +1,4 @@
-package main
+package changes
 
 import (
 	"bytes"
@@ -10,36 +10,52 @@ import (
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
+// Change is what happened to an object that is being followed.
+type Change struct {
+	Typ    string // ADDED, MODIFIED, DELETED
+	Was    *coppicev1.Object
+	Object *coppicev1.Object // as it is, or as it last was
+	Reason coppicev1.Reason
+}
+
+// The types of a change, spelled as in Kubernetes.
+const (
+	Added    = "ADDED"
+	Modified = "MODIFIED"
+	Deleted  = "DELETED"
+)
+
 // changesOf says what happened to an object, in the words of its life: how its
 // deletion goes on first, what it consists of last. ownerKey spells a reference.
-func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []string {
-	is := c.object.GetMetadata()
-	switch c.typ {
-	case added:
+func Of(c Change, ownerKey func(*coppicev1.OwnerReference) string) []string {
+	is := c.Object.GetMetadata()
+	switch c.Typ {
+	case Added:
 		var said []string
 		for _, r := range is.GetOwnerReferences() {
 			said = append(said, "owned by "+ownerKey(r))
 		}
 		if is.GetDeletionTimestamp() != nil || is.GetInitializers() != nil {
-			said = append(said, statusOf(c.object))
+			said = append(said, printing.StatusOf(c.Object))
 		}
 		return said
-	case deleted:
-		if why := history.ReasonOf(c.reason); why != "" {
+	case Deleted:
+		if why := history.ReasonOf(c.Reason); why != "" {
 			return []string{why}
 		}
 		return nil
 	}
-	was := c.was.GetMetadata()
+	was := c.Was.GetMetadata()
 	marked := was.GetDeletionTimestamp() == nil && is.GetDeletionTimestamp() != nil
 	said := initializerChanges(was.GetInitializers(), is.GetInitializers())
 	if marked {
 		said = append(said, "marked for deletion"+policyOf(is.GetFinalizers()))
-		if why := history.ReasonOf(c.reason); why != "" {
+		if why := history.ReasonOf(c.Reason); why != "" {
 			said = append(said, why)
 		}
 	}
@@ -55,19 +71,19 @@ func changesOf(c change, ownerKey func(*coppicev1.OwnerReference) string) []stri
 	}
 	said = append(said, ownerChanges(was, is, ownerKey)...)
 	if !marked && len(said) > 0 {
-		if why := history.ReasonOf(c.reason); why != "" {
+		if why := history.ReasonOf(c.Reason); why != "" {
 			said = append(said, why)
 		}
 	}
-	return append(said, contentChanges(c.was, c.object)...)
+	return append(said, contentChanges(c.Was, c.Object)...)
 }
 
 // initializerChanges says what initializers did. was is nil for an object that
 // was initialized.
 func initializerChanges(was, is *coppicev1.Initializers) []string {
 	var said []string
-	left := initializerNames(is)
-	for _, name := range initializerNames(was) {
+	left := printing.InitializerNames(is)
+	for _, name := range printing.InitializerNames(was) {
 		if !slices.Contains(left, name) {
 			said = append(said, "initializer "+name+" removed")
 		}
@@ -157,4 +173,16 @@ func members(extra []byte) map[string]json.RawMessage {
 		return nil // the server has only objects
 	}
 	return m
+}
+
+// ReasonName is a reason for programs: "OwnerAbsent".
+func ReasonName(r coppicev1.Reason) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(strings.TrimPrefix(r.String(), "REASON_"), "_") {
+		if word == "UNSPECIFIED" {
+			return ""
+		}
+		b.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return b.String()
 }

@@ -1,0 +1,190 @@
+package printing
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/manifestfile"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Printer writes objects in one of the formats of -o.
+type Printer interface {
+	Object(k client.Kind, o *coppicev1.Object) error
+	// End writes what comes behind the last.
+	End() error
+}
+
+// NamePrinter writes keys.
+type NamePrinter struct{ W io.Writer }
+
+func (p *NamePrinter) Object(k client.Kind, o *coppicev1.Object) error {
+	_, err := fmt.Fprintln(p.W, console.Printable(Key(k, o.GetMetadata().GetName())))
+	return err
+}
+
+func (*NamePrinter) End() error { return nil }
+
+// ManifestPrinter writes manifests: one alone as it is, several as a List, as
+// kubectl does. A list is written while it is read.
+type ManifestPrinter struct {
+	W    io.Writer
+	JSON bool
+	List bool
+	n    int
+}
+
+func (p *ManifestPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
+	text, err := p.encode(o)
+	if err != nil {
+		return err
+	}
+	if p.List {
+		switch {
+		case p.n == 0 && p.JSON:
+			text = "{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n" + text
+		case p.n == 0:
+			text = "apiVersion: v1\nitems:\n" + text
+		case p.JSON:
+			text = ",\n" + text
+		}
+	}
+	if !p.List && !p.JSON && p.n > 0 {
+		text = "---\n" + text
+	}
+	p.n++
+	_, err = io.WriteString(p.W, text)
+	return err
+}
+
+func (p *ManifestPrinter) encode(o *coppicev1.Object) (string, error) {
+	if !p.JSON {
+		write := manifestfile.ToYAML
+		if p.List {
+			write = manifestfile.ToYAMLItem
+		}
+		b, err := write(o)
+		return string(b), err
+	}
+	prefix, end := "", "\n"
+	if p.List {
+		prefix, end = "        ", ""
+	}
+	b, err := jsonOf(o, prefix, "    ")
+	return prefix + b + end, err
+}
+
+// jsonOf is the manifest of an object, members ordered by name; on one line
+// without an indent.
+func jsonOf(o *coppicev1.Object, prefix, indent string) (string, error) {
+	v, err := manifest.Generic(o)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent(prefix, indent)
+	err = e.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+func (p *ManifestPrinter) End() error {
+	var text string
+	switch {
+	case !p.List:
+	case p.JSON && p.n == 0:
+		text = "{\n    \"apiVersion\": \"v1\",\n    \"items\": [],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n"
+	case p.JSON:
+		text = "\n    ],\n    \"kind\": \"List\",\n    \"metadata\": {\n        \"resourceVersion\": \"\"\n    }\n}\n"
+	case p.n == 0:
+		text = "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n"
+	default:
+		text = "kind: List\nmetadata:\n  resourceVersion: \"\"\n"
+	}
+	_, err := io.WriteString(p.W, text)
+	return err
+}
+
+// TablePrinter writes a line for each object.
+type TablePrinter struct {
+	Table     console.Table
+	Ink       console.Ink
+	OwnerKey  func(*coppicev1.OwnerReference) string
+	Wide      bool
+	Namespace bool // a column for it
+	Qualified bool // names with the resource: there are several
+	Labels    bool // a column for them
+	Headers   bool
+	Now       func() time.Time
+	begun     bool
+}
+
+func (p *TablePrinter) Object(k client.Kind, o *coppicev1.Object) error {
+	colour := p.Ink.Green
+	if m := o.GetMetadata(); m.GetDeletionTimestamp() != nil || m.GetInitializers() != nil {
+		colour = p.Ink.Yellow
+	}
+	return p.line(k, o, StatusOf(o), colour)
+}
+
+// Removed writes the line of an object that is no more.
+func (p *TablePrinter) Removed(k client.Kind, o *coppicev1.Object) error {
+	return p.line(k, o, "Deleted", p.Ink.Red)
+}
+
+func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, colour func(string) string) error {
+	if !p.begun && p.Headers {
+		if err := p.Table.Text(p.columns("NAMESPACE", "NAME", "STATUS", "OWNERS", "AGE", "UID", "FINALIZERS", "REVISION", "LABELS")...); err != nil {
+			return err
+		}
+	}
+	p.begun = true
+	m := o.GetMetadata()
+	name := m.GetName()
+	if p.Qualified {
+		name = Key(k, name)
+	}
+	finalizers := "<none>"
+	if len(m.GetFinalizers()) > 0 {
+		finalizers = strings.Join(m.GetFinalizers(), ",")
+	}
+	created := "<unknown>"
+	if m.GetCreationTimestamp() != nil {
+		created = console.Age(p.Now().Sub(m.GetCreationTimestamp().AsTime()))
+	}
+	var row []console.Cell
+	for i, text := range p.columns(m.GetNamespace(), name, status, ownersOf(o, p.OwnerKey), created, m.GetUid(), finalizers, fmt.Sprint(m.GetResourceVersion()), PairsText(m.GetLabels())) {
+		c := console.Cell{Text: text}
+		if at := i; p.Namespace && at == 2 || !p.Namespace && at == 1 {
+			c.Colour = colour
+		}
+		row = append(row, c)
+	}
+	return p.Table.Row(row...)
+}
+
+// columns returns those of all columns that are wanted.
+func (p *TablePrinter) columns(all ...string) []string {
+	labels := all[len(all)-1]
+	all = all[:len(all)-1]
+	if !p.Wide {
+		all = all[:len(all)-3]
+	}
+	if p.Labels {
+		all = append(all, labels)
+	}
+	if !p.Namespace {
+		all = all[1:]
+	}
+	return all
+}
+
+func (p *TablePrinter) End() error { return p.Table.Flush() }

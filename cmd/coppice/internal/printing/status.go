@@ -1,0 +1,88 @@
+package printing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Key is an object as people write it: "pods/web-1".
+func Key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
+
+// StatusOf says whether an object is being deleted, and what holds it; or for
+// whom it waits before others see it.
+func StatusOf(o *coppicev1.Object) string {
+	m := o.GetMetadata()
+	switch in := m.GetInitializers(); {
+	case isImplicit(o):
+		return "Implicit"
+	case m.GetDeletionTimestamp() != nil:
+	case in != nil:
+		return "Initializing (" + strings.Join(InitializerNames(in), ", ") + ")"
+	default:
+		return "Active"
+	}
+	if len(m.GetFinalizers()) == 0 {
+		return "Terminating"
+	}
+	return "Terminating (" + strings.Join(m.GetFinalizers(), ", ") + ")"
+}
+
+// ownersOf names the controller of an object, or its only owner, or counts its
+// owners.
+func ownersOf(o *coppicev1.Object, ownerKey func(*coppicev1.OwnerReference) string) string {
+	owners := o.GetMetadata().GetOwnerReferences()
+	c := client.ControllerOf(o)
+	switch {
+	case len(owners) == 0:
+		return "<none>"
+	case len(owners) == 1:
+		return ownerKey(owners[0])
+	case c == nil:
+		return console.Count(len(owners), "owner")
+	}
+	return fmt.Sprintf("%s +%d", ownerKey(c), len(owners)-1)
+}
+
+func InitializerNames(in *coppicev1.Initializers) []string {
+	var names []string
+	for _, i := range in.GetPending() {
+		names = append(names, i.GetName())
+	}
+	return names
+}
+
+// Pairs returns a map as "name=value", in order.
+func Pairs(m map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, name+"="+m[name])
+	}
+	return list
+}
+
+// PairsText is labels or annotations on one line: "app=web,tier=db".
+func PairsText(of map[string]string) string {
+	if len(of) == 0 {
+		return "<none>"
+	}
+	return strings.Join(Pairs(of), ",")
+}
+
+// A namespace need not have a Namespace object. Such a namespace is called implicit
+// here, and shown as an object that has only a name.
+
+func ImplicitNamespace(name string) *coppicev1.Object {
+	return &coppicev1.Object{ApiVersion: "v1", Kind: "Namespace", Metadata: &coppicev1.ObjectMeta{Name: name}}
+}
+
+// isImplicit reports whether implicitNamespace has made the object: every stored
+// object has a uid.
+func isImplicit(o *coppicev1.Object) bool {
+	return o.GetKind() == "Namespace" && o.GetMetadata().GetUid() == ""
+}

@@ -1,0 +1,113 @@
+package printing
+
+import (
+	"io"
+	"slices"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// TemplatePrinter executes a JSONPath template: on one object, or on a list of all.
+type TemplatePrinter struct {
+	W        io.Writer
+	Template *jsonpath.Template
+	List     bool
+	items    []any
+}
+
+func (p *TemplatePrinter) Object(_ client.Kind, o *coppicev1.Object) error {
+	v, err := manifest.Generic(o)
+	if err != nil {
+		return err
+	}
+	if !p.List {
+		return p.Template.Execute(p.W, v)
+	}
+	p.items = append(p.items, v)
+	return nil
+}
+
+func (p *TemplatePrinter) End() error {
+	if !p.List {
+		return nil
+	}
+	return p.Template.Execute(p.W, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": p.items})
+}
+
+// ColumnsPrinter writes the columns that -o custom-columns describes.
+type ColumnsPrinter struct {
+	Table   console.Table
+	Columns []jsonpath.Column
+	Headers bool
+}
+
+func (p *ColumnsPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
+	v, err := manifest.Generic(o)
+	if err != nil {
+		return err
+	}
+	if err := p.header(); err != nil {
+		return err
+	}
+	var row []string
+	for _, c := range p.Columns {
+		row = append(row, c.Value(v))
+	}
+	return p.Table.Text(row...)
+}
+
+// header writes the headers, once.
+func (p *ColumnsPrinter) header() error {
+	if !p.Headers {
+		return nil
+	}
+	p.Headers = false
+	var row []string
+	for _, c := range p.Columns {
+		row = append(row, c.Header)
+	}
+	return p.Table.Text(row...)
+}
+
+func (p *ColumnsPrinter) End() error {
+	if err := p.header(); err != nil {
+		return err
+	}
+	return p.Table.Flush()
+}
+
+// SortedPrinter keeps all objects, and hands them on in the order of --sort-by.
+type SortedPrinter struct {
+	Printer
+	By   *jsonpath.Path
+	rows []sortedRow
+}
+
+type sortedRow struct {
+	kind   client.Kind
+	object *coppicev1.Object
+	values []any
+}
+
+func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
+	v, err := manifest.Generic(o)
+	if err != nil {
+		return err
+	}
+	p.rows = append(p.rows, sortedRow{k, o, p.By.Select(v)})
+	return nil
+}
+
+func (p *SortedPrinter) End() error {
+	slices.SortStableFunc(p.rows, func(a, b sortedRow) int { return jsonpath.Compare(a.values, b.values) })
+	for _, r := range p.rows {
+		if err := p.Printer.Object(r.kind, r.object); err != nil {
+			return err
+		}
+	}
+	return p.Printer.End()
+}
