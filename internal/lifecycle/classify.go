@@ -196,5 +196,5 @@ func unknownUntil(v View, n *Node, kind *Kind) Time {
 	if start == 0 {
 		return 0
 	}
-	return max(start.Add(v.Options().OwnerGrace), sessionEnd(v, n))
+	return max(start.Add(v.Settings().OwnerGrace), sessionEnd(v, n))
 }

@@ -28,7 +28,7 @@ func Collect(ctx *Context, n *Node) []Event {
 // collectedBy returns the policy with which the collector deletes n.
 func collectedBy(ctx *Context, n *Node) string {
 	switch {
-	case ctx.Options().Propagation == Cascade:
+	case ctx.Settings().Propagation == Cascade:
 		// Neither finalizer of its own stays (seed 000).
 	case n.HasFinalizer(FinalizerOrphan):
 		return Orphan // A12.9

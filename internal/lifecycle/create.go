@@ -187,7 +187,7 @@ func validateKey(k Key, meta *coppicev1.ObjectMeta) []Cause {
 func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	var causes []Cause
 	if isRealm(k.Kind.Group, k.Kind.Kind) {
-		causes = append(causes, validateOptions(k.Name, o.GetSpec())...)
+		causes = append(causes, validateSettings(k.Name, o.GetSpec())...)
 	}
 	if isKind(k.Kind.Group, k.Kind.Kind) {
 		var before *Kind

@@ -72,7 +72,7 @@ func Unreachable(v View, members []*Node, now Time) bool {
 // CollectUnreachable deletes the objects of an unreachable cycle, as if each had lost its
 // owners, if the realm settings say so.
 func CollectUnreachable(ctx *Context, members []*Node) []Event {
-	if ctx.Options().UnreachableCycles != CollectCycles || !Unreachable(ctx.View, members, ctx.Now) {
+	if ctx.Settings().UnreachableCycles != CollectCycles || !Unreachable(ctx.View, members, ctx.Now) {
 		return nil
 	}
 	var events []Event

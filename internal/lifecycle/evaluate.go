@@ -44,7 +44,7 @@ func goesAtOnce(v View, n *Node) bool {
 		return false
 	}
 	return len(n.Finalizers) == 0 ||
-		v.Options().Propagation == Cascade && len(deletionFinalizers(n.Finalizers, "")) == 0
+		v.Settings().Propagation == Cascade && len(deletionFinalizers(n.Finalizers, "")) == 0
 }
 
 // Decision is what the collector does with an object.

@@ -76,7 +76,7 @@ func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifec
 	case n.ImportTime == 0 && kind.RegisteredAt <= n.CreationTime:
 		return false
 	}
-	return now < max(n.ImportTime, kind.RegisteredAt).Add(o.Options().OwnerGrace)
+	return now < max(n.ImportTime, kind.RegisteredAt).Add(o.Settings().OwnerGrace)
 }
 
 // collectable reports whether the collector may delete n: it has references,
@@ -241,7 +241,7 @@ func lived(t *rapid.T, r *lifecycletest.Realm) *lifecycletest.Realm {
 func drawSession(t *rapid.T, r *lifecycletest.Realm) {
 	switch rapid.IntRange(0, 11).Draw(t, "session") {
 	case 0:
-		r.SetSession("session", lifecycle.Session{Expires: r.Clock.Add(r.Options().SessionIdle)})
+		r.SetSession("session", lifecycle.Session{Expires: r.Clock.Add(r.Settings().SessionIdle)})
 	case 1:
 		r.SetSession("session", lifecycle.Session{})
 	}
@@ -251,7 +251,7 @@ func drawSession(t *rapid.T, r *lifecycletest.Realm) {
 // when options that are being deleted are gone.
 func later(r *lifecycletest.Realm) {
 	r.SetSession("session", lifecycle.Session{})
-	r.Clock = r.Clock.Add(10 * max(r.Options().OwnerGrace, lifecycle.DefaultOptions().OwnerGrace))
+	r.Clock = r.Clock.Add(10 * max(r.Settings().OwnerGrace, lifecycle.DefaultSettings().OwnerGrace))
 }
 
 // TestOracle holds the classes against the oracle's.

@@ -182,7 +182,7 @@ func claimDue(v View, u uid.UID, c *Claimed) (first, last Time) {
 	case removal != 0:
 		return 0, 0 // the uid was another object's
 	}
-	grace := v.Options().OwnerGrace
+	grace := v.Settings().OwnerGrace
 	last = max(c.LastImport, kind.RegisteredAt).Add(grace)
 	if c.FirstImport != 0 {
 		first = max(c.FirstImport, kind.RegisteredAt).Add(grace)

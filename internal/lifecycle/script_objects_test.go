@@ -26,7 +26,7 @@ func (s *script) importObject(a *args) string {
 		return lifecycle.Import(ctx, at, session, o)
 	})
 	if session != "" {
-		s.realm.SetSession(session, lifecycle.Session{Expires: s.realm.Clock.Add(s.realm.Options().SessionIdle)})
+		s.realm.SetSession(session, lifecycle.Session{Expires: s.realm.Clock.Add(s.realm.Settings().SessionIdle)})
 	}
 	return out
 }

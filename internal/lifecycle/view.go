@@ -48,8 +48,8 @@ type View interface {
 	// Session returns an import session.
 	Session(id string) Session
 
-	// Options returns the realm settings.
-	Options() Options
+	// Settings returns the realm settings.
+	Settings() Settings
 }
 
 // Claims is a range of claimed coordinates: one namespace, or all of them.

@@ -19,12 +19,12 @@ import (
 // lease is lost, or another writer has appended (fencing).
 func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	var (
-		g       run.Group
-		prop    *propagator.Propagator
-		kinds   = r.state.Kinds()
-		options = r.state.Options()
-		stopper api.Stopper
-		ready   = make(chan struct{})
+		g        run.Group
+		prop     *propagator.Propagator
+		kinds    = r.state.Kinds()
+		settings = r.state.Settings()
+		stopper  api.Stopper
+		ready    = make(chan struct{})
 	)
 	var w *writer.Writer
 	w = writer.New(writer.Config{
@@ -42,8 +42,8 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			if c.SessionClosed {
 				prop.SessionClosed()
 			}
-			if k, o := r.state.Kinds(), r.state.Options(); k != kinds || o != options {
-				kinds, options = k, o
+			if k, o := r.state.Kinds(), r.state.Settings(); k != kinds || o != settings {
+				kinds, settings = k, o
 				prop.Reconsider()
 			}
 		},

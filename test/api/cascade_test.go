@@ -181,7 +181,7 @@ func TestOwnerGrace(t *testing.T) {
 	}
 	set := func(grace string) {
 		t.Helper()
-		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: fmt.Appendf(nil, `{"ownerGrace":%q}`, grace)}
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: fmt.Appendf(nil, `{"ownerGrace":%q}`, grace)}
 		if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Apply(r.ctx, o); err != nil {
 			t.Fatal(err)
 		}

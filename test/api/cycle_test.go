@@ -73,7 +73,7 @@ func TestUnreachableCycle(t *testing.T) {
 			})
 			t.Cleanup(stop)
 			options := &coppicev1.Object{
-				Metadata: &coppicev1.ObjectMeta{Name: lifecycle.OptionsName}, Spec: []byte(`{"unreachableCycles":"` + policy + `"}`),
+				Metadata: &coppicev1.ObjectMeta{Name: lifecycle.SettingsName}, Spec: []byte(`{"unreachableCycles":"` + policy + `"}`),
 			}
 			if _, err := r.Resource(client.Resource{Group: lifecycle.Group, Plural: "realms"}, "").Create(r.ctx, options); err != nil {
 				t.Fatal(err)

@@ -72,7 +72,7 @@ func TestImportOfDeleted(t *testing.T) {
 			}
 		},
 		"expired": func(r *realm, _ string) {
-			options := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "options"}, Spec: []byte(`{"importIdle":"1s"}`)}
+			options := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "settings"}, Spec: []byte(`{"importIdle":"1s"}`)}
 			if _, err := r.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "").Create(r.ctx, options); err != nil {
 				r.t.Fatal(err)
 			}

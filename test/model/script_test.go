@@ -357,5 +357,5 @@ func optionsCommand(args arguments) *command {
 	}
 	b, _ := json.Marshal(spec)
 	o := &object{version: "v1", spec: string(b), grace: none, agent: none}
-	return &command{verb: bus.VerbApply, resource: resource{"coppice.dev", "realms"}, items: []item{{name: "options", object: o, sets: map[string]bool{"spec": true}}}}
+	return &command{verb: bus.VerbApply, resource: resource{"coppice.dev", "realms"}, items: []item{{name: "settings", object: o, sets: map[string]bool{"spec": true}}}}
 }

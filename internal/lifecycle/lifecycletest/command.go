@@ -96,28 +96,28 @@ func (r *Realm) drawCreate(t *rapid.T) Command {
 		return r.objects(VerbCreate, lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}, Registration(latecomer), lifecycle.Create)
 	}
 	if r.Restless && rapid.IntRange(0, 5).Draw(t, "options") == 0 {
-		return r.drawOptions(t)
+		return r.drawSettings(t)
 	}
 	at, o := r.drawObject(t)
 	return r.objects(VerbCreate, at, o, lifecycle.Create)
 }
 
-// drawOptions sets the realm settings, or has the defaults hold again.
-func (r *Realm) drawOptions(t *rapid.T) Command {
+// drawSettings sets the realm settings, or has the defaults hold again.
+func (r *Realm) drawSettings(t *rapid.T) Command {
 	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Realm")}
-	spec := lifecycle.OptionsSpec{
+	spec := lifecycle.SettingsSpec{
 		OwnerGrace:           rapid.SampledFrom([]string{"", "0s", "3m", "1h"}).Draw(t, "owner grace"),
 		ImportIdle:           rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "import idle"),
 		ProcessorPropagation: rapid.SampledFrom([]lifecycle.Propagation{"", lifecycle.Honour, lifecycle.Cascade}).Draw(t, "propagation"),
 		UnreachableCycles:    rapid.SampledFrom([]lifecycle.UnreachableCycles{"", lifecycle.ReportCycles, lifecycle.CollectCycles}).Draw(t, "cycles"),
 	}
-	if spec == (lifecycle.OptionsSpec{}) {
-		at.Name = lifecycle.OptionsName
+	if spec == (lifecycle.SettingsSpec{}) {
+		at.Name = lifecycle.SettingsName
 		return Command{Verb: VerbDelete, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Delete(ctx, at, "", nil)
 		}}
 	}
-	return r.objects(VerbApply, at, OptionsObject(spec), lifecycle.Apply)
+	return r.objects(VerbApply, at, SettingsObject(spec), lifecycle.Apply)
 }
 
 func (r *Realm) drawPatch(t *rapid.T) Command {

@@ -30,7 +30,7 @@ type Realm struct {
 	Containers bool
 
 	kinds    *lifecycle.Kinds
-	options  lifecycle.Options
+	settings lifecycle.Settings
 	nodes    map[uid.UID]*lifecycle.Node
 	bodies   map[uid.UID]*coppicev1.Body
 	removed  map[uid.UID]removal
@@ -53,7 +53,7 @@ func New() *Realm {
 	r := &Realm{
 		Clock:    Start,
 		kinds:    lifecycle.NewKinds(),
-		options:  lifecycle.DefaultOptions(),
+		settings: lifecycle.DefaultSettings(),
 		nodes:    map[uid.UID]*lifecycle.Node{},
 		bodies:   map[uid.UID]*coppicev1.Body{},
 		removed:  map[uid.UID]removal{},
@@ -92,11 +92,11 @@ func Registration(spec lifecycle.KindSpec) *coppicev1.Object {
 	}
 }
 
-// OptionsObject is the object that has the realm settings.
-func OptionsObject(spec lifecycle.OptionsSpec) *coppicev1.Object {
+// SettingsObject is the object that has the realm settings.
+func SettingsObject(spec lifecycle.SettingsSpec) *coppicev1.Object {
 	return &coppicev1.Object{
 		ApiVersion: lifecycle.APIVersion, Kind: "Realm",
-		Metadata: &coppicev1.ObjectMeta{Name: lifecycle.OptionsName}, Spec: spec.JSON(),
+		Metadata: &coppicev1.ObjectMeta{Name: lifecycle.SettingsName}, Spec: spec.JSON(),
 	}
 }
 
@@ -142,8 +142,8 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 			switch {
 			case lifecycle.IsRegistration(before):
 				r.kinds = r.kinds.Without(e.UID)
-			case lifecycle.IsOptions(before):
-				r.options = lifecycle.DefaultOptions()
+			case lifecycle.IsSettings(before):
+				r.settings = lifecycle.DefaultSettings()
 			}
 			continue
 		}
@@ -155,14 +155,14 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 	}
 }
 
-// govern goes by what a kind, or the options, say now.
+// govern goes by what a kind, or the settings, say now.
 func (r *Realm) govern(n *lifecycle.Node, body *coppicev1.Body) {
 	var err error
 	switch {
 	case lifecycle.IsRegistration(n):
 		r.kinds, err = r.kinds.With(n, body)
-	case lifecycle.IsOptions(n):
-		r.options, err = lifecycle.OptionsOf(body)
+	case lifecycle.IsSettings(n):
+		r.settings, err = lifecycle.SettingsOf(body)
 	}
 	if err != nil {
 		panic(err)
@@ -271,5 +271,5 @@ func (r *Realm) any(matches func(*lifecycle.Node) bool) string {
 // Session implements lifecycle.View.
 func (r *Realm) Session(id string) lifecycle.Session { return r.sessions[id] }
 
-// Options implements lifecycle.View.
-func (r *Realm) Options() lifecycle.Options { return r.options }
+// Settings implements lifecycle.View.
+func (r *Realm) Settings() lifecycle.Settings { return r.settings }

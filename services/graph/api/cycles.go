@@ -72,7 +72,7 @@ func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, rep
 		reply.Cycles++
 		reply.Objects += uint32(len(members))
 		s.warnOfCycle(snap, members)
-		if snap.Options().UnreachableCycles == lifecycle.CollectCycles && len(members) <= cycles.MaxMembers {
+		if snap.Settings().UnreachableCycles == lifecycle.CollectCycles && len(members) <= cycles.MaxMembers {
 			collect = append(collect, members)
 		}
 	}

@@ -70,7 +70,7 @@ func (r *run) changing(o *Object) (owners int, ambiguous bool) {
 			ambiguous = ambiguous || owner.orphans
 		}
 	}
-	own := o.Node.HasFinalizer(lifecycle.FinalizerOrphan) && r.rules.Options().Propagation != lifecycle.Cascade &&
+	own := o.Node.HasFinalizer(lifecycle.FinalizerOrphan) && r.rules.Settings().Propagation != lifecycle.Cascade &&
 		lifecycle.Dependents(r.snap, o.Node).All > 0
 	return owners, ambiguous || own || o.orphaned
 }

@@ -75,7 +75,7 @@ func newWorld(t *rapid.T, change func(*lifecycle.Node)) *world {
 		revision := w.realm.Revision + 1
 		w.fold(t, w.realm.RandomEvents(t), revision)
 	}
-	w.realm.Clock = w.realm.Clock.Add(10 * w.realm.Options().OwnerGrace)
+	w.realm.Clock = w.realm.Clock.Add(10 * w.realm.Settings().OwnerGrace)
 	for _, u := range w.objects() {
 		n := *w.realm.Node(u)
 		n.Owners, n.Finalizers = slices.Clone(n.Owners), slices.Clone(n.Finalizers)

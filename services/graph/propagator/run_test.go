@@ -102,7 +102,7 @@ func TestDue(t *testing.T) {
 	}})
 	const early = 100 * time.Millisecond
 	begun := time.Now()
-	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-early)
+	r := run(t, realm, lifecycle.DefaultSettings().OwnerGrace-early)
 	r.next("dirty: [a] of web@101")
 	if after := time.Since(begun); after < early {
 		t.Errorf("published after %v, before it was due", after)
@@ -125,7 +125,7 @@ func TestDueInWalk(t *testing.T) {
 		}
 		realm.Import(fmt.Sprintf("pods/p-%03d", i), dependent())
 	}
-	r := run(t, realm, lifecycle.DefaultOptions().OwnerGrace-between/2, func(c *propagator.Config) { c.ChunkSize = 10 })
+	r := run(t, realm, lifecycle.DefaultSettings().OwnerGrace-between/2, func(c *propagator.Config) { c.ChunkSize = 10 })
 	found := map[uid.UID]bool{}
 	testkit.WaitFor(t, r.ctx, "all dependents to be published", func() bool {
 		for _, m := range r.js.take() {

@@ -226,11 +226,11 @@ func (s *script) closeSession(d *datadriven.TestData) string {
 
 // options is options ownerGrace=5m; nothing said is the defaults.
 func (s *script) options(d *datadriven.TestData) string {
-	var spec *lifecycle.OptionsSpec
+	var spec *lifecycle.SettingsSpec
 	if d.HasArg("ownerGrace") {
-		spec = &lifecycle.OptionsSpec{OwnerGrace: value(d, "ownerGrace")}
+		spec = &lifecycle.SettingsSpec{OwnerGrace: value(d, "ownerGrace")}
 	}
-	s.realm.SetOptions(spec)
+	s.realm.SetSettings(spec)
 	s.p.Reconsider()
 	return ""
 }

@@ -146,7 +146,7 @@ func TestGraphReportsImport(t *testing.T) {
 	ends := func(name string) int64 {
 		return graph(t, r, resolve.GraphOptions{}, name).GetNodes()[0].GetImportEnds()
 	}
-	if got, want := ends("ending"), int64(r.Clock.Add(r.Options().SessionIdle)); got != want {
+	if got, want := ends("ending"), int64(r.Clock.Add(r.Settings().SessionIdle)); got != want {
 		t.Errorf("the import ends at %d, want %d", got, want)
 	}
 	if got := ends("other"); got != 0 {

@@ -135,7 +135,7 @@ func TestDecisions(t *testing.T) {
 	r.Delete("deployments/web", lifecycle.Background)
 	check(t, decisions(t, r, 100, "strip", "nobody", "alone", "foreign", "waits"),
 		"strip: strip, nobody: keep, alone: keep, foreign: collect, waits: wait")
-	r.Clock = r.Clock.Add(lifecycle.DefaultOptions().OwnerGrace + time.Second)
+	r.Clock = r.Clock.Add(lifecycle.DefaultSettings().OwnerGrace + time.Second)
 	check(t, decisions(t, r, 100, "waits"), "waits: collect")
 }
 

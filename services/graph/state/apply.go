@@ -149,32 +149,32 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 	o.body, o.bodyChanged = nil, false
 	switch {
 	case lifecycle.IsRegistration(n):
-		tx.rule(tx.kinds.Without(n.UID), tx.options)
-	case lifecycle.IsOptions(n):
-		tx.rule(tx.kinds, lifecycle.DefaultOptions())
+		tx.rule(tx.kinds.Without(n.UID), tx.settings)
+	case lifecycle.IsSettings(n):
+		tx.rule(tx.kinds, lifecycle.DefaultSettings())
 	}
 }
 
 // govern applies the new body of an object that configures the realm.
 func (tx *Tx) govern(n *lifecycle.Node, body *coppicev1.Body) (err error) {
-	kinds, options := tx.kinds, tx.options
+	kinds, settings := tx.kinds, tx.settings
 	if lifecycle.IsRegistration(n) {
 		kinds, err = kinds.With(n, body)
 	} else {
-		options, err = lifecycle.OptionsOf(body)
+		settings, err = lifecycle.SettingsOf(body)
 	}
 	if err != nil {
 		return fmt.Errorf("state: %s: %w", n.Name, err)
 	}
-	tx.rule(kinds, options)
+	tx.rule(kinds, settings)
 	return nil
 }
 
 // rule sets the kinds or the settings of the realm.
-func (tx *Tx) rule(kinds *lifecycle.Kinds, options lifecycle.Options) {
-	wasKinds, wasOptions := tx.kinds, tx.options
-	tx.onRollback(func() { tx.kinds, tx.options = wasKinds, wasOptions })
-	tx.kinds, tx.options = kinds, options
+func (tx *Tx) rule(kinds *lifecycle.Kinds, settings lifecycle.Settings) {
+	wasKinds, wasSettings := tx.kinds, tx.settings
+	tx.onRollback(func() { tx.kinds, tx.settings = wasKinds, wasSettings })
+	tx.kinds, tx.settings = kinds, settings
 }
 
 // recount updates edges and counters after the references of an object have changed.
@@ -295,7 +295,7 @@ func (tx *Tx) endSessions(now lifecycle.Time) {
 		return
 	}
 	tx.imports = false
-	idle := tx.Options().SessionIdle
+	idle := tx.Settings().SessionIdle
 	ended := func(last lifecycle.Time) bool { return last.Add(idle) <= now }
 	known := map[string]bool{} // by this Tx or one under it, the nearest
 	for t := tx; t != nil; t = t.under {

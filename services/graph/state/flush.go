@@ -110,7 +110,7 @@ func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
-	s.kinds, s.options, s.checkpoint = tx.kinds, tx.options, checkpoint
+	s.kinds, s.settings, s.checkpoint = tx.kinds, tx.settings, checkpoint
 	notify()
 	written := p.w.b.Len()
 	s.written.add(p.names, written)

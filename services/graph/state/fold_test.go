@@ -138,7 +138,7 @@ func TestFold(t *testing.T) {
 				if sessions[session] = realm.Clock; closed {
 					delete(sessions, session)
 				}
-				maps.DeleteFunc(sessions, func(_ string, last lifecycle.Time) bool { return last.Add(realm.Options().SessionIdle) <= realm.Clock })
+				maps.DeleteFunc(sessions, func(_ string, last lifecycle.Time) bool { return last.Add(realm.Settings().SessionIdle) <= realm.Clock })
 			}
 			for _, f := range []*folded{one, many, ahead} {
 				f.apply(t, events, revision)
@@ -272,7 +272,7 @@ func agreeSessions(t *rapid.T, f *folded, want map[string]lifecycle.Time) {
 
 // view holds what a view says against the realm.
 func view(t *rapid.T, name string, v lifecycle.View, realm *lifecycletest.Realm) {
-	if got, want := v.Options(), realm.Options(); got != want {
+	if got, want := v.Settings(), realm.Settings(); got != want {
 		t.Fatalf("%s: options %+v, want %+v", name, got, want)
 	}
 	for _, u := range realm.UIDs() {

@@ -198,7 +198,7 @@ func (r *reader) removal(u uid.UID, since uint64) (found removal) {
 	return found
 }
 
-func (r *reader) session(id string, o lifecycle.Options) lifecycle.Session {
+func (r *reader) session(id string, o lifecycle.Settings) lifecycle.Session {
 	var s lifecycle.Session
 	r.get("session", sessionKey(id), func(v []byte) error {
 		var last uint64

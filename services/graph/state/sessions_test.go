@@ -15,7 +15,7 @@ import (
 func TestAbandonedSessions(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
-	idle := r.Options().SessionIdle
+	idle := r.Settings().SessionIdle
 	has := func(when string, want map[string]lifecycle.Time) {
 		t.Helper()
 		s := r.Snapshot()

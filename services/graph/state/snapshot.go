@@ -18,7 +18,7 @@ type Snapshot struct {
 	r          reader
 	snap       *pebble.Snapshot
 	kinds      *lifecycle.Kinds
-	options    lifecycle.Options
+	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
 	nodes      map[uid.UID]cached
 	recent     *recent
@@ -49,7 +49,7 @@ func (s *State) Snapshot() *Snapshot {
 		r:          reader{db: snap, removed: s.removed, idle: map[byte]*cursor{}, failure: s.failures.err()},
 		snap:       snap,
 		kinds:      s.kinds,
-		options:    s.options,
+		settings:   s.settings,
 		checkpoint: s.checkpoint,
 		nodes:      map[uid.UID]cached{},
 		recent:     s.recent,
@@ -85,8 +85,8 @@ func (s *Snapshot) Time() lifecycle.Time { return lifecycle.Time(s.checkpoint.Ge
 // Kinds implements lifecycle.View.
 func (s *Snapshot) Kinds() *lifecycle.Kinds { return s.kinds }
 
-// Options implements lifecycle.View.
-func (s *Snapshot) Options() lifecycle.Options { return s.options }
+// Settings implements lifecycle.View.
+func (s *Snapshot) Settings() lifecycle.Settings { return s.settings }
 
 func (s *Snapshot) cached(u uid.UID) cached {
 	c, ok := s.nodes[u]
@@ -150,7 +150,7 @@ func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64,
 }
 
 // Session implements lifecycle.View.
-func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s.Options()) }
+func (s *Snapshot) Session(id string) lifecycle.Session { return s.r.session(id, s.Settings()) }
 
 // SessionEnd returns when the first of the open import sessions ends unless it gets
 // further commands; lifecycle.Never if none is open.
@@ -162,7 +162,7 @@ func (s *Snapshot) SessionEnd(now lifecycle.Time) lifecycle.Time {
 			s.r.fail("sessions", err)
 			return false
 		}
-		if end := lifecycle.Time(last).Add(s.Options().SessionIdle); end > now {
+		if end := lifecycle.Time(last).Add(s.Settings().SessionIdle); end > now {
 			first = min(first, end)
 		}
 		return true

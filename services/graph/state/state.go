@@ -63,7 +63,7 @@ type State struct {
 
 	mu         sync.RWMutex // held while a batch is written and the fields below change, from the call of notify on
 	kinds      *lifecycle.Kinds
-	options    lifecycle.Options
+	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
 	newest     *Tx // that was flushed last; nil if that was large
 }
@@ -242,20 +242,20 @@ func (s *State) loadKinds(r *reader) {
 }
 
 func (s *State) loadOptions(r *reader) {
-	s.options = lifecycle.DefaultOptions()
+	s.settings = lifecycle.DefaultSettings()
 	kind := s.kinds.Of(lifecycle.Group, "Realm")
 	if kind == nil {
 		return
 	}
-	u := r.lookup(kind.Resource(), "", lifecycle.OptionsName)
+	u := r.lookup(kind.Resource(), "", lifecycle.SettingsName)
 	if u == "" {
 		return
 	}
-	options, err := lifecycle.OptionsOf(r.body(u))
+	settings, err := lifecycle.SettingsOf(r.body(u))
 	if err != nil {
-		r.fail("options", err)
+		r.fail("settings", err)
 	}
-	s.options = options
+	s.settings = settings
 }
 
 // commit writes a batch. If the state has failed, it returns the failure.
@@ -350,9 +350,9 @@ func (s *State) Kinds() *lifecycle.Kinds {
 	return s.kinds
 }
 
-// Options returns the current realm settings.
-func (s *State) Options() lifecycle.Options {
+// Settings returns the current realm settings.
+func (s *State) Settings() lifecycle.Settings {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.options
+	return s.settings
 }

@@ -25,7 +25,7 @@ type Tx struct {
 	under      *Tx              // the Tx that this one starts from, nil for the state alone; only read
 	flushed    atomic.Bool      // its effects are in the state
 	was, kinds *lifecycle.Kinds // before it and now
-	options    lifecycle.Options
+	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
 
 	objects  map[uid.UID]*object
@@ -103,7 +103,7 @@ func (s *State) Begin() *Tx {
 	if s.newest != nil {
 		return s.newest.Next()
 	}
-	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.options, s.checkpoint, 0)
+	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.settings, s.checkpoint, 0)
 	tx.s = s
 	return tx
 }
@@ -118,7 +118,7 @@ func (tx *Tx) Next() *Tx {
 			break
 		}
 	}
-	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.options, tx.checkpoint, len(tx.names))
+	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
 	for t := tx; t != nil; t = t.under {
 		next.bornUnder = first(next.bornUnder, t.born)
@@ -128,12 +128,12 @@ func (tx *Tx) Next() *Tx {
 
 // newTx returns a Tx whose maps have room for so many objects and names, because growing
 // them costs more.
-func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *coppicev1.Checkpoint, room int) *Tx {
+func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *coppicev1.Checkpoint, room int) *Tx {
 	return &Tx{
 		r:          r,
 		was:        kinds,
 		kinds:      kinds,
-		options:    options,
+		settings:   settings,
 		checkpoint: proto.Clone(at).(*coppicev1.Checkpoint),
 		began:      lifecycle.Time(at.GetTime()),
 		objects:    make(map[uid.UID]*object, room),
@@ -149,7 +149,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, options lifecycle.Options, at *copp
 // Begin starts a Tx on the snapshot, to find out what commits would do. It must be dropped
 // before the snapshot is closed, and cannot be flushed.
 func (s *Snapshot) Begin() *Tx {
-	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.options, s.checkpoint, 0)
+	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
 }
 
 // Stored returns a view of the state without the changes of the Tx.

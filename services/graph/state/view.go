@@ -13,8 +13,8 @@ import (
 // Kinds implements lifecycle.View.
 func (tx *Tx) Kinds() *lifecycle.Kinds { return tx.kinds }
 
-// Options implements lifecycle.View.
-func (tx *Tx) Options() lifecycle.Options { return tx.options }
+// Settings implements lifecycle.View.
+func (tx *Tx) Settings() lifecycle.Settings { return tx.settings }
 
 // Node implements lifecycle.View.
 func (tx *Tx) Node(u uid.UID) *lifecycle.Node { return tx.object(u).now }
@@ -263,11 +263,11 @@ func (tx *Tx) Session(id string) lifecycle.Session {
 	}
 	switch {
 	case !ok:
-		return tx.r.session(id, tx.Options())
+		return tx.r.session(id, tx.Settings())
 	case last == nil:
 		return lifecycle.Session{}
 	}
-	return lifecycle.Session{Expires: last.Add(tx.Options().SessionIdle)}
+	return lifecycle.Session{Expires: last.Add(tx.Settings().SessionIdle)}
 }
 
 // AnyOf implements lifecycle.View.

@@ -102,16 +102,16 @@ func (r *Realm) Register(spec lifecycle.KindSpec) {
 	})
 }
 
-// SetOptions sets the realm settings; nil for the defaults.
-func (r *Realm) SetOptions(spec *lifecycle.OptionsSpec) {
+// SetSettings sets the realm settings; nil for the defaults.
+func (r *Realm) SetSettings(spec *lifecycle.SettingsSpec) {
 	r.tb.Helper()
 	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 		at := lifecycle.Key{Kind: ctx.Kinds().Of(lifecycle.Group, "Realm")}
 		if spec == nil {
-			at.Name = lifecycle.OptionsName
+			at.Name = lifecycle.SettingsName
 			return lifecycle.Delete(ctx, at, "", nil)
 		}
-		return lifecycle.Apply(r.naming(ctx, lifecycle.OptionsName), at, lifecycletest.OptionsObject(*spec))
+		return lifecycle.Apply(r.naming(ctx, lifecycle.SettingsName), at, lifecycletest.SettingsObject(*spec))
 	})
 }
 

@@ -12,11 +12,11 @@ import (
 func TestOptionsSurvive(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
-	check := func(want lifecycle.Options) {
+	check := func(want lifecycle.Settings) {
 		t.Helper()
 		for _, when := range []string{"at once", "opened again"} {
 			snap := r.Snapshot()
-			for who, got := range map[string]lifecycle.Options{"state": r.Options(), "snapshot": snap.Options(), "tx": r.State.Begin().Options()} {
+			for who, got := range map[string]lifecycle.Settings{"state": r.Settings(), "snapshot": snap.Settings(), "tx": r.State.Begin().Settings()} {
 				if got != want {
 					t.Errorf("%s, %s: options %+v, want %+v", who, when, got, want)
 				}
@@ -27,11 +27,11 @@ func TestOptionsSurvive(t *testing.T) {
 			r.Reopen()
 		}
 	}
-	want := lifecycle.DefaultOptions()
+	want := lifecycle.DefaultSettings()
 	check(want)
 	want.OwnerGrace, want.Propagation = 5*time.Minute, lifecycle.Cascade
-	r.SetOptions(&lifecycle.OptionsSpec{OwnerGrace: "5m", ProcessorPropagation: lifecycle.Cascade})
+	r.SetSettings(&lifecycle.SettingsSpec{OwnerGrace: "5m", ProcessorPropagation: lifecycle.Cascade})
 	check(want)
-	r.SetOptions(nil)
-	check(lifecycle.DefaultOptions())
+	r.SetSettings(nil)
+	check(lifecycle.DefaultSettings())
 }

@@ -8,12 +8,12 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// OptionsName is the name of the one object of kind Realm. Its spec has the realm
+// SettingsName is the name of the one object of kind Realm. Its spec has the realm
 // settings. Without that object the defaults apply.
-const OptionsName = "options"
+const SettingsName = "settings"
 
-// Options are the options of a realm.
-type Options struct {
+// Settings are the settings of a realm.
+type Settings struct {
 	// OwnerGrace is how long an owner that was never seen stays unknown for
 	// an imported dependent, or for one whose owner's kind was registered
 	// after it appeared, before it counts as absent.
@@ -47,47 +47,47 @@ const (
 	CollectCycles UnreachableCycles = "collect"
 )
 
-// DefaultOptions are the settings of a realm without an object of kind Realm.
-func DefaultOptions() Options {
-	return Options{
+// DefaultSettings are the settings of a realm without an object of kind Realm.
+func DefaultSettings() Settings {
+	return Settings{
 		OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute,
 		Propagation: Honour, UnreachableCycles: ReportCycles,
 	}
 }
 
-// OptionsSpec is the spec of the object with the realm settings. Members that it does not
+// SettingsSpec is the spec of the object with the realm settings. Members that it does not
 // have keep their defaults. Durations are strings such as "90s" or "10m".
-type OptionsSpec struct {
+type SettingsSpec struct {
 	OwnerGrace           string            `json:"ownerGrace,omitempty"`
 	ImportIdle           string            `json:"importIdle,omitempty"`
 	ProcessorPropagation Propagation       `json:"processorPropagation,omitempty"`
 	UnreachableCycles    UnreachableCycles `json:"unreachableCycles,omitempty"`
 }
 
-// IsOptions reports whether the node is the object with the realm settings.
-func IsOptions(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace == "" }
+// IsSettings reports whether the node is the object with the realm settings.
+func IsSettings(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace == "" }
 
 // Governs reports whether the object configures the realm: a registration of a kind, or
 // the realm settings.
-func Governs(n *Node) bool { return IsRegistration(n) || IsOptions(n) }
+func Governs(n *Node) bool { return IsRegistration(n) || IsSettings(n) }
 
 // governing reports whether objects of the kind govern the realm.
 func governing(group, kind string) bool { return isKind(group, kind) || isRealm(group, kind) }
 
 func isRealm(group, kind string) bool { return group == Group && kind == "Realm" }
 
-// OptionsOf returns the realm settings in the body of such an object.
-func OptionsOf(body *coppicev1.Body) (Options, error) {
-	o, causes := parseOptions(body.GetSpec())
+// SettingsOf returns the realm settings in the body of such an object.
+func SettingsOf(body *coppicev1.Body) (Settings, error) {
+	o, causes := parseSettings(body.GetSpec())
 	if len(causes) > 0 {
 		return o, fmt.Errorf("not the options of a realm: %s", causes[0])
 	}
 	return o, nil
 }
 
-func parseOptions(raw []byte) (Options, []Cause) {
-	o := DefaultOptions()
-	var spec OptionsSpec
+func parseSettings(raw []byte) (Settings, []Cause) {
+	o := DefaultSettings()
+	var spec SettingsSpec
 	if len(raw) > 0 {
 		if err := decodeSpec(raw, &spec); err != nil {
 			return o, []Cause{invalidValue("spec", string(raw), "not the spec of a Realm: "+err.Error())}
@@ -130,17 +130,17 @@ func duration(field, said string, least time.Duration, d *time.Duration) []Cause
 	return nil
 }
 
-// validateOptions checks an object of kind Realm.
-func validateOptions(name string, spec []byte) []Cause {
-	_, causes := parseOptions(spec)
-	if name != OptionsName {
-		causes = append(causes, invalidValue("metadata.name", name, fmt.Sprintf("a realm has one object of this kind, %q", OptionsName)))
+// validateSettings checks an object of kind Realm.
+func validateSettings(name string, spec []byte) []Cause {
+	_, causes := parseSettings(spec)
+	if name != SettingsName {
+		causes = append(causes, invalidValue("metadata.name", name, fmt.Sprintf("a realm has one object of this kind, %q", SettingsName)))
 	}
 	return causes
 }
 
 // JSON is the spec as the spec of an object.
-func (s OptionsSpec) JSON() []byte {
+func (s SettingsSpec) JSON() []byte {
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings only
