@@ -87,7 +87,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 	}
 }
 
-// look finds out what is still there, and who holds it.
+// look finds out what is still there, and what blocks it.
 func (r *removal) look(ctx context.Context) error {
 	var there []string
 	var held, inside []*coppicev1.GraphNode // what others hold, and what the collector is at

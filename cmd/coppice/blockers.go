@@ -14,7 +14,7 @@ import (
 // consumer is who takes the calls of an external finalizer or of an agent.
 type consumer struct {
 	state  consumerState
-	holder string // as far as it said
+	holder string // the name that it gave, if any
 	calls  uint64 // that wait for it, or are with it
 }
 
@@ -39,7 +39,7 @@ func (c consumer) note() string {
 }
 
 // consumers finds out who takes the calls of external finalizers and agents. It
-// remembers for a moment, as many objects may be held by the same, and that the
+// remembers for a moment, because one may block many objects, and that the
 // user may not see consumers for as long as it lives.
 type consumers struct {
 	*session
@@ -101,8 +101,8 @@ func consumerOf(s *client.ConsumerState) consumer {
 	return is
 }
 
-// held says what holds an object that is being deleted: who has still to do
-// something about it. It says nothing for one that nothing holds.
+// held says what blocks an object that is being deleted: which finalizer, agent or
+// dependent. It says nothing for one that nothing blocks.
 func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 	m := n.GetObject().GetMetadata()
 	var by []string
@@ -148,7 +148,7 @@ func (c *consumers) ending(ctx context.Context, n *coppicev1.GraphNode) string {
 	return who + " until " + console.Clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.now())
 }
 
-// external reports whether an external finalizer holds an object, or its grace
+// external reports whether an external finalizer blocks an object, or its grace
 // period: nothing that Coppice itself can hasten.
 func external(n *coppicev1.GraphNode) bool {
 	m := n.GetObject().GetMetadata()

@@ -16,7 +16,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Whoever could not be looked at again is as it was seen last, and unseen if it
+// A consumer that could not be read again is as it was seen last, and unseen if it
 // never was.
 func TestConsumersThatCannotBeSeen(t *testing.T) {
 	t.Parallel()

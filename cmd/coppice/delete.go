@@ -48,7 +48,7 @@ With --plan it deletes if that still does what was shown; otherwise it is refuse
 and says what has changed.
 
 With --wait it waits until the objects and everything that is expected to go
-with them is gone, and says how many remain and who holds them. Interrupting it
+with them is gone, and says how many remain and what blocks them. Interrupting it
 does not stop the deletion.`,
 		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
   coppice delete pods -n shop -l app=web --dry-run=server
@@ -90,7 +90,7 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 func (f deleteFlags) gracePeriod() (int64, error) {
 	switch {
 	case f.now && f.force, (f.now || f.force) && f.grace > 0, f.now && f.grace == 0:
-		return 0, wrong("--now, --force and --grace-period=%d do not go together", f.grace)
+		return 0, wrong("--now, --force and --grace-period=%d exclude each other", f.grace)
 	case f.now:
 		return 1, nil
 	case f.force:
@@ -99,7 +99,7 @@ func (f deleteFlags) gracePeriod() (int64, error) {
 	return f.grace, nil
 }
 
-// options are what the server is told.
+// options are the options of the request.
 func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	policies := map[string]client.PropagationPolicy{"background": client.Background, "foreground": client.Foreground, "orphan": client.Orphan}
 	policy, ok := policies[strings.ToLower(f.cascade)]

@@ -27,7 +27,7 @@ var demoKinds = map[string]struct {
 }
 
 // populate makes the Deployment of the example manifests and what belongs to
-// it, in a namespace: each as whoever makes it in Kubernetes, with a uid of its
+// it, in a namespace: each as the controller that makes it in Kubernetes, with a uid of its
 // own. It returns them by key.
 func (d *demo) populate(ctx context.Context, namespace string) (map[string]*coppicev1.Object, error) {
 	files, err := fs.Glob(deployment.Files, "*.yaml")

@@ -33,7 +33,7 @@ type demoRound struct {
 	// waiting is left while the finalizer is busy, and left in the end: objects
 	// and their owners.
 	waiting, left map[string]string
-	// events after those of the making, as far as their order matters.
+	// events after those of the making, if their order matters.
 	events []happening
 }
 

@@ -24,7 +24,7 @@ func (a *app) describeCommand() *cobra.Command {
 		Use:     "describe TYPE NAME... | TYPE/NAME...",
 		GroupID: "objects",
 		Short:   "Show what an object's life depends on",
-		Long: `Describe shows an object's metadata; each of its owners, whether it holds the
+		Long: `Describe shows an object's metadata; each of its owners, whether it keeps the
 object and why; how many objects depend on it; each finalizer, and whether
 anybody answers its calls; and what happened to the object last.`,
 		Example:           "  coppice describe pods web-1 -n shop",
@@ -225,7 +225,7 @@ func (d *description) finalizers(ctx context.Context) [][]string {
 func (d *description) finalizer(ctx context.Context, name string) string {
 	switch name {
 	case lifecycle.FinalizerForeground:
-		return "built in: waits until dependents that hold it up are gone"
+		return "built in: waits until the dependents that block it are gone"
 	case lifecycle.FinalizerOrphan:
 		return "built in: waits until dependents are parted from the object"
 	case lifecycle.FinalizerContents:

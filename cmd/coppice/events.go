@@ -34,7 +34,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		GroupID: "operate",
 		Short:   "Read the event log: what happened, and why",
 		Long: `Events shows the last events of the realm, or of one object, each with its
-causes: from the nearest back to the command of whoever wanted it. Between them
+causes: from the nearest back to the command that a user sent. Between them
 stand warnings: of references that can never be true, of finalizers that nobody
 answers. MessageSkipped stands for a message in the log that is no commit of the
 realm, with its sequence: graph services skip it.`,

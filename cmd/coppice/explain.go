@@ -23,7 +23,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Explain says why an object is there: who owns it, and who owns those; and if it is
 being deleted, who has still to do something: finalizers and agents, and whether
 anybody answers their calls, dependents that it waits for, its controller. Of an
-object that is gone it says why, from the log, back to whoever wanted it.`,
+object that is gone it says why, from the log, back to the command that a user sent.`,
 		Example: `  coppice explain pods/web-1 -n shop
   coppice explain deploy/web -n shop -o json`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -51,8 +51,8 @@ type explanation struct {
 	Summary string `json:"summary"`
 	// Since is when the object was marked, or removed.
 	Since *time.Time `json:"since,omitempty"`
-	// Because are the reasons, from the nearest to the command of whoever
-	// wanted it; Causes are the events that they are from.
+	// Because are the reasons, from the nearest to the command that a
+	// user sent; Causes are the events that they are from.
 	Because    []string             `json:"because,omitempty"`
 	Causes     []causeJSON          `json:"causes,omitempty"`
 	Owners     []explainedOwner     `json:"owners,omitempty"`
@@ -64,7 +64,7 @@ type explanation struct {
 	// the built-in finalizers do not act.
 	ImportEnds *time.Time         `json:"importEnds,omitempty"`
 	Pending    []explainedPending `json:"pending,omitempty"`
-	// Skipped are the sequences of messages in the log, as far as it was read, that
+	// Skipped are the sequences of messages in the part of the log that was read that
 	// are no commits of the realm, and that graph services skip; at most 100.
 	Skipped []uint64 `json:"skipped,omitempty"`
 }
@@ -107,7 +107,7 @@ type explainedOwner struct {
 type explainedFinalizer struct {
 	Name    string     `json:"name"`
 	BuiltIn bool       `json:"builtIn,omitempty"`
-	Since   *time.Time `json:"since,omitempty"` // it holds the object
+	Since   *time.Time `json:"since,omitempty"` // it keeps the object
 	answering
 }
 

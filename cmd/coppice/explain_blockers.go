@@ -13,7 +13,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// maxExplainedOwners is how many owners are told. Nobody reads more.
+// maxExplainedOwners is how many owners are shown. Nobody reads more.
 const maxExplainedOwners = 100
 
 // owners tells the owners of an object, and below each its own.
@@ -62,7 +62,7 @@ func (e *explainer) finalizersAndAgent(ctx context.Context, d *description) {
 	}
 }
 
-// explainedBelow is how many objects below one are looked at for what holds it up.
+// explainedBelow is how many objects below one are looked at for what blocks it.
 const explainedBelow = 2000
 
 // blockers finds those in whose hands it is that the object goes: dependents

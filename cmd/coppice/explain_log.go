@@ -13,7 +13,7 @@ import (
 )
 
 // removed explains an object that is not there, from the log; if that does not
-// tell of one, missing says so.
+// report one, missing says so.
 func (e *explainer) removed(ctx context.Context, missing error) error {
 	h, err := e.history(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%w, and the last %d commits of the log do not tell of one", missing, maxCommits)
+		return fmt.Errorf("%w, and the last %d commits of the log have no such event", missing, maxCommits)
 	}
 	last := found[0]
 	e.UID, e.State, e.Since = last.UID, stateRemoved, &last.Time
@@ -111,7 +111,7 @@ func (e *explainer) late(ctx context.Context) {
 	}
 }
 
-// causes follows an event back to the command of whoever wanted it.
+// causes follows an event back to the command that a user sent.
 func (e *explainer) causes(ctx context.Context, h *history.History, last client.LogEvent) (err error) {
 	e.Because, err = history.Because(ctx, last, h.Find)
 	for ev := &last; ev != nil && err == nil && len(e.Causes) < history.MaxCauses; {

@@ -44,7 +44,7 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	case len(e.Owners) == 0:
 		return key + " is not deleted: it has no owners, and nobody has deleted it"
 	}
-	return key + " is about to be deleted: none of its owners holds it"
+	return key + " is about to be deleted: none of its owners keeps it"
 }
 
 // terminating says who has to do something before the object goes.
@@ -142,7 +142,7 @@ func (e *explainer) write() error {
 	return nil
 }
 
-// blockersSaid is how many are told one by one.
+// blockersSaid is how many are shown one by one.
 const blockersSaid = 20
 
 func (e *explainer) writeBlockers() {

@@ -109,7 +109,7 @@ func (f *follower) event(e client.WatchEvent) error {
 	return f.told(c)
 }
 
-// complete is called when all that is there was told: what was known and was
+// complete is called when all objects were reported: what was known and was
 // not among it is gone.
 func (f *follower) complete() error {
 	seen := f.seen

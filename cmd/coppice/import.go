@@ -163,7 +163,7 @@ func (im *importer) flush(ctx context.Context) error {
 	return nil
 }
 
-// send imports a batch. Objects that are refused are told, and keep no others
+// send imports a batch. Objects that are refused are reported, and keep no others
 // from being imported.
 func (im *importer) send(ctx context.Context, b *batch) error {
 	if len(b.items) == 0 {

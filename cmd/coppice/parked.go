@@ -55,7 +55,7 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		Use:   "drop ID...",
 		Short: "Forget work",
 		Long: `Drop forgets a piece of work. What it was for is still pending: the call of a
-finalizer that holds an object is published again after some time.`,
+finalizer that blocks an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {

@@ -38,9 +38,9 @@ func (a *app) planCommand() *cobra.Command {
 	d := &cobra.Command{
 		Use:   "delete TYPE NAME... | TYPE/NAME...",
 		Short: "Show what a deletion would do",
-		Long: `Plan shows what a deletion would remove, at once or when those who hold an object
-have done their part; what it would orphan, strip of a reference or keep; and who
-would hold it up. It changes nothing.
+		Long: `Plan shows what a deletion would remove, at once or when its blockers
+have done their part; what it would orphan, strip of a reference or keep; and what
+would block it. It changes nothing.
 
 The plan has a hash. 'coppice delete --plan' deletes if that still does what the
 plan says, and is refused otherwise.

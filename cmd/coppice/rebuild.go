@@ -29,7 +29,7 @@ func (a *app) rebuildCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "rebuild",
 		GroupID: "operate",
-		Short:   "Make a realm's state anew from its log, while nothing runs",
+		Short:   "Rebuild a realm's state from its log, while nothing runs",
 		Long: `Rebuild deletes the state that a graph service keeps of a realm, and replays the
 event log into an empty one. The log is the only truth, and stays as it is.
 

@@ -183,7 +183,7 @@ func TestScripts(t *testing.T) {
 }
 
 // noon is a time zone where it is past noon, at most an hour. Times of another day
-// are told with their dates, and no script runs from one day into another there.
+// are printed with their dates, and no script runs from one day into another there.
 func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12) }
 
 // exits runs a program and checks its exit code: exits 2 coppice get.

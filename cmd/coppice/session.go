@@ -74,7 +74,7 @@ func wrong(format string, args ...any) error {
 }
 
 // failures are refusals that did not keep a command from going on. They are
-// told as they come.
+// printed as they come.
 type failures struct {
 	*app
 	n int
@@ -85,7 +85,7 @@ func (f *failures) add(err error) {
 	_, _ = fmt.Fprintf(f.stderr, "coppice: %s\n", describe(err))
 }
 
-// errReported is a failure that was told already.
+// errReported is a failure that was printed already.
 var errReported = errors.New("failed")
 
 // err is what the command returns in the end.

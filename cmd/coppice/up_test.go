@@ -164,7 +164,7 @@ func TestUp(t *testing.T) {
 	p.end(syscall.SIGTERM)
 }
 
-// A second one on the same directory, or on a taken port, is told so; the
+// A second one on the same directory, or on a taken port, is refused; the
 // first one does not notice.
 func TestUpTaken(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestUpRefuses(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		// Whoever may connect needs no password.
+		// A client that may connect needs no password.
 		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks for no password; use --auth"},
 		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
 		{[]string{"--realm", "No"}, `"No" is not the name of a realm`},

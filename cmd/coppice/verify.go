@@ -37,7 +37,7 @@ func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	if v.GetDifference() != "" {
-		return fmt.Errorf("the state is not what the log says, at sequence %d, revision %d: %s; 'coppice rebuild' makes it anew from the log",
+		return fmt.Errorf("the state is not what the log says, at sequence %d, revision %d: %s; 'coppice rebuild' builds it again from the log",
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
 	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",

@@ -51,7 +51,7 @@ func TestChangesOf(t *testing.T) {
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion", "coppice.dev/contents")
 		}, "marked for deletion, in the foreground, with what is in it; its namespace was being deleted, or its kind withdrawn"},
 		{"finalizers", nil, Modified, coppicev1.Reason_REASON_FINALIZED, func(o *coppicev1.Object) { o.Metadata.Finalizers = []string{"x/b", "x/c"} },
-			"finalizer x/a removed; finalizer x/c added; nothing held it any more"},
+			"finalizer x/a removed; finalizer x/c added; nothing blocked it any more"},
 		{"owners", nil, Modified, coppicev1.Reason_REASON_SOLID_OWNER_REMAINS, func(o *coppicev1.Object) {
 			o.Metadata.OwnerReferences = o.Metadata.OwnerReferences[1:]
 		}, "owner d/web removed; another owner remains"},

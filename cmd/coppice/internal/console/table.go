@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes rows in columns. It holds rows back to find out how wide the
-// columns are, but not more than some: what is listed may be long.
+// Table writes rows in columns. It keeps rows to find out how wide the
+// columns are, but at most maxHeld: what is listed may be long.
 type Table struct {
 	W      io.Writer
 	rows   [][]Cell
@@ -21,7 +21,7 @@ type Cell struct {
 	Colour func(string) string
 }
 
-// maxHeld is how many rows are held back.
+// maxHeld is how many rows are kept before they are written.
 const maxHeld = 1000
 
 func (t *Table) Row(cells ...Cell) error {
@@ -41,7 +41,7 @@ func (t *Table) Text(cells ...string) error {
 	return t.Row(row...)
 }
 
-// Flush writes the rows that were held back. Columns that were wide stay so.
+// Flush writes the rows that were kept. Columns that were wide stay so.
 func (t *Table) Flush() error {
 	for _, row := range t.rows {
 		for i, c := range row {
@@ -71,7 +71,7 @@ func (t *Table) Flush() error {
 }
 
 // Printable is text without what a terminal would obey. Names of objects come
-// from whoever may create them.
+// from every client that may create them.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

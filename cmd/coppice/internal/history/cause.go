@@ -16,8 +16,8 @@ type Finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
 // MaxCauses is how far the causes of an event are followed.
 const MaxCauses = 64
 
-// Because are the causes of an event, from the nearest to the command of
-// whoever wanted it, each as a phrase.
+// Because returns the causes of an event, from the nearest to the command that a user
+// sent, each as a phrase.
 func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
 	var phrases []string
 	if e.Verb == bus.VerbRemoveFinalizer && e.Note != "" && !requested(&e) {
@@ -69,7 +69,7 @@ func requested(e *client.LogEvent) bool {
 	return e.Reason == coppicev1.Reason_REASON_REQUESTED || e.Reason == coppicev1.Reason_REASON_UNSPECIFIED
 }
 
-// phrase says why e happened, as far as cause explains it. The cause is e
+// phrase says why e happened, if cause explains it. The cause is e
 // itself where somebody asked for just this, and nil where it is not known, or
 // never was an event: that something does not exist.
 func phrase(e, cause *client.LogEvent) string {
@@ -90,7 +90,7 @@ func phrase(e, cause *client.LogEvent) string {
 		case coppicev1.Reason_REASON_SOLID_OWNER_REMAINS:
 			return "another owner remains"
 		case coppicev1.Reason_REASON_FINALIZED:
-			return "nothing held it any more"
+			return "nothing blocked it any more"
 		case coppicev1.Reason_REASON_INITIALIZATION_FAILED:
 			return "its initialization failed"
 		}

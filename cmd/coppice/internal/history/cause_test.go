@@ -141,7 +141,7 @@ func TestPhrase(t *testing.T) {
 		{reasonWaiting, nil, "its owner was deleting in the foreground"},
 		{reasonOrphans, nil, "its owner was orphaning its dependents"},
 		{reasonRemains, nil, "another owner remains"},
-		{reasonFinalized, nil, "nothing held it any more"},
+		{reasonFinalized, nil, "nothing blocked it any more"},
 		{reasonFailed, nil, "its initialization failed"},
 		{reasonContainer, nil, "its namespace was being deleted, or its kind withdrawn"},
 		{reasonRequested, nil, ""},

@@ -14,8 +14,8 @@ import (
 // Key is an object as people write it: "pods/web-1".
 func Key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
 
-// StatusOf says whether an object is being deleted, and what holds it; or for
-// whom it waits before others see it.
+// StatusOf says whether an object is being deleted, and what blocks that; or
+// which initializers it waits for.
 func StatusOf(o *coppicev1.Object) string {
 	m := o.GetMetadata()
 	switch in := m.GetInitializers(); {

@@ -36,8 +36,8 @@ func (f *Family) Doomed(roots []string, policy string) map[string]bool {
 	return goes
 }
 
-// follows reports whether an object goes when those do: it is on its way
-// already, or nothing else holds it. An owner that may still come holds it.
+// follows reports whether an object goes when those do: it is terminating already,
+// or nothing else keeps it. An owner that may still come keeps it.
 func (f *Family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
 	m := n.GetObject().GetMetadata()
 	if m.GetDeletionTimestamp() != nil {
