@@ -16,9 +16,8 @@ import (
 // TestSettles: from any state, whatever is pending can be done in any order until
 // no work is pending any more; and nothing has gone that was no garbage (invariant 7).
 //
-// L1: no garbage is left.
-// L2: no object that an owner holds has references that do not.
-// L3: no built-in finalizer is left that nothing is waited for.
+// L1: no garbage is left. L2: no object that a solid owner keeps has dangling or waiting
+// references. L3: no built-in finalizer is left that waits for nothing.
 func TestSettles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -27,9 +27,9 @@ func TestReplay(t *testing.T) {
 // recording of the collector is replayed with.
 const replayOrders = 12
 
-// TestReplayCollector holds them against what its collector does, in whatever
-// order processors and finalizers work: each takes its steps independently of the
-// others.
+// TestReplayCollector compares Coppice with the recordings of Kubernetes' collector.
+// Processors and finalizers take their steps independently of each other, so the test plays
+// several orders.
 func TestReplayCollector(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/collector", func(t *testing.T, path string) {

@@ -22,7 +22,7 @@ func (s *Sum) Add(d *datadriven.TestData) {
 	fmt.Fprintln(&s.asked, d.FullCmd())
 	rest, _, err := Deviations(d.Input)
 	if err != nil {
-		rest = []string{d.Input} // whoever plays it will say what is wrong
+		rest = []string{d.Input} // the replay of the script reports what is wrong with it
 	}
 	for _, line := range rest {
 		fmt.Fprintln(&s.asked, line)

@@ -3,8 +3,8 @@
 // thing that is done for one command.
 package workerpool
 
-// Crew is safe for concurrent use. It has as many goroutines as it had to do at
-// once.
+// Pool runs functions in goroutines that it keeps. It has as many goroutines as functions
+// have run at once. It is safe for concurrent use.
 type Pool struct{ idle chan func() }
 
 // New returns a worker pool, which ends with Dismiss.

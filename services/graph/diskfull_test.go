@@ -49,8 +49,8 @@ func (d *disk) MaybeError(op errorfs.Op) error {
 
 func (d *disk) String() string { return fmt.Sprintf("%d writes to *%s*", d.room, d.part) }
 
-// The process of a graph service that these tests start: its exit tells of a
-// crash, and frees what it had locked.
+// The process of a graph service that these tests start. Its exit status shows a crash, and
+// its exit releases its locks.
 const (
 	childURL      = "COPPICE_TEST_URL"
 	childPassword = "COPPICE_TEST_PASSWORD_" // and the role
@@ -258,7 +258,8 @@ func TestDiskFullOfAReplica(t *testing.T) {
 	hasAll(ctx, t, application(t, n), names)
 }
 
-// A service that is told to end while the disk is full ends.
+// TestStopOnFullDisk shows that a service that is asked to stop while the disk is full
+// stops.
 func TestStopOnFullDisk(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -183,8 +183,8 @@ func warned(ctx context.Context, t *testing.T, n *natsd.Server) {
 	})
 }
 
-// listed checks that a reader of the log is told of each message that was skipped, if
-// it asks for that, and of none otherwise.
+// listed checks that a reader of the log receives each skipped message if it asks for them,
+// and none otherwise.
 func listed(ctx context.Context, t *testing.T, n *natsd.Server, a *attacker) {
 	t.Helper()
 	log := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()

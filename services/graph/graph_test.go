@@ -191,8 +191,8 @@ func TestStartsBeforeJetStream(t *testing.T) {
 	s.stop(ctx)
 }
 
-// X15: a replica that rebuilds its state says nothing of the realm until it has
-// caught up. It would tell of kinds and objects that they are not there.
+// X15: a replica that rebuilds its state answers no reads until it has caught up. Otherwise
+// it would report existing kinds and objects as missing.
 func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

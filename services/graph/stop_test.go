@@ -44,8 +44,8 @@ func TestStopWithRequestsQueued(t *testing.T) {
 	}
 }
 
-// While requests come in a service ends in order: without a crash, and each
-// request is answered, or waits until the client gives it up.
+// TestStopUnderLoad stops a service while requests arrive. The service must not crash, and
+// must answer each request or leave it to the client's timeout.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// A verification reads a log of more messages than a pull consumer holds back, and
-// slower than the server sends it, without being a slow consumer: no message is
+// A verification reads a log with more messages than a pull consumer buffers, and reads it
+// more slowly than the server sends it. It must not become a slow consumer: no message is
 // dropped and read again.
 func TestVerifyIsNoSlowConsumer(t *testing.T) {
 	t.Parallel()

@@ -225,7 +225,7 @@ func TestWalk(t *testing.T) {
 	if got := fmt.Sprint(b.enqueued(3)); got != "[a d w]" {
 		t.Errorf("enqueued %s, want what is dirty: [a d w]", got)
 	}
-	// A18: the metrics tell of it.
+	// A18: the metrics report it.
 	for name, want := range map[string]float64{"coppice_scanner_walked_total": 7, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
 		testkit.WaitFor(t, b.ctx, fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
 	}

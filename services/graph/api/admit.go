@@ -12,27 +12,26 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// NATS checks the subject that a client publishes to, and not the reply subject
-// that it names. So a client that may ask anything of any responder could have the
-// answer sent to a subject that it may not publish to. Two rules keep that from
-// having an effect here, before anything is read or done:
+// NATS checks the subject that a client publishes to, and not the reply subject that it
+// names. So a client could have a reply sent to a subject that it may not publish to. Two
+// rules prevent that before a request is read:
 //
-//   - The graph service answers to inboxes only: a message with another reply
-//     subject is dropped. The connection that answers may publish to inboxes only,
-//     too, so that a mistake here is refused by the server.
-//   - An answer, of this service or of the NATS server, is not a request: it has
-//     no reply subject of its own, does not name a verb in its headers, and has no
-//     field protocol. Messages that a stream has stored are recognised by their headers.
+//   - The graph service replies to inboxes only: a message with another reply subject is
+//     dropped. The connection that replies has permission to publish to inboxes only, so
+//     that the server refuses a mistake in this code.
+//   - A reply, of this service or of the NATS server, is not a request: it has no reply
+//     subject of its own, does not name a verb in its headers, and has no field protocol.
+//     Messages that a stream has stored are recognised by their headers.
 
 // The prefixes of reply subjects to which requests are answered.
 const (
 	inboxes = "_INBOX."
-	// mapped is how a server spells the reply subject of a request that comes from
-	// another account: it leads to the client's inbox, and nowhere else.
+	// mapped is the prefix of the reply subject that a server sets on a request from
+	// another account. The server delivers replies on it to the client's inbox only.
 	mapped = "_R_."
-	// maxReply is how many bytes a reply subject has at most. The NATS server ends a
-	// connection that sends a line of more than 4 KiB: the messages of a stream have
-	// this subject and one more.
+	// maxReply is the maximum length of a reply subject in bytes. The NATS server ends a
+	// connection that sends a line of more than 4 KiB: the messages of a stream have this
+	// subject and one more.
 	maxReply = 1 << 10
 )
 
@@ -46,22 +45,22 @@ const (
 	headersNATS = "Nats-"
 )
 
-// endpoint is a subject that is answered, and what its requests must say.
+// endpoint is a subject that is served, with what its requests must have.
 type endpoint struct {
 	name    string // the verb or operation
 	subject string
-	// actors may ask; nil for the one that the subject names.
+	// actors may send requests; nil for the actor that the subject names.
 	actors []string
 }
 
-// answerable reports whether a reply subject is one that this service answers
-// to at all. Others are not even told why they are refused.
+// answerable reports whether this service replies to a reply subject. Requests with other
+// reply subjects are dropped without a reply.
 func answerable(reply string) bool {
 	return len(reply) <= maxReply && (strings.HasPrefix(reply, inboxes) || strings.HasPrefix(reply, mapped))
 }
 
-// admit checks that a message with an answerable reply subject is a request of an
-// actor that may make it.
+// admit checks that a message with an answerable reply subject is a request, and that its
+// actor may send it.
 func (c *Config) admit(e *endpoint, r micro.Request) *lifecycle.Error {
 	h := r.Headers()
 	if got := h.Get(bus.HeaderRequest); got != e.name {
@@ -87,7 +86,7 @@ func (c *Config) admit(e *endpoint, r micro.Request) *lifecycle.Error {
 	switch {
 	case fromAccount && strings.HasPrefix(r.Reply(), mapped):
 		return admitAccount(h.Get(headerOrigin), actors)
-	case fromAccount: // the server maps the reply subject of each request that it sets the header on
+	case fromAccount: // the server maps the reply subject of each request on which it sets the header
 		return forbidden("the request has the header %s, which only the server sets, and the reply subject %s", headerOrigin, r.Reply())
 	case strings.HasPrefix(r.Reply(), mapped):
 		return forbidden("a request to the reply subject %s has no header %s, which the server sets on those from another account", r.Reply(), headerOrigin)

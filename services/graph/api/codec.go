@@ -44,8 +44,8 @@ type versioned interface {
 	GetProtocol() uint32
 }
 
-// read decodes the body. One without the version of its format is refused, and so
-// is an empty one: it is the answer to another request, or a mistake.
+// read decodes the body. A body without the version of its format is refused, and so is an
+// empty body: it is the reply to another request, or a mistake.
 func (q *request) read(m versioned) *lifecycle.Error {
 	var err error
 	if q.json {
@@ -66,8 +66,8 @@ func (q *request) read(m versioned) *lifecycle.Error {
 	return nil
 }
 
-// commandID is the id of the command, zero if the sender gave none. now is the
-// server's time.
+// commandID returns the id of the command, zero if the sender set none. now is the server's
+// time.
 func (q *request) commandID(now time.Time) (id state.CommandID, err *lifecycle.Error) {
 	text := q.Headers().Get(bus.HeaderCommand)
 	if text == "" {
@@ -80,9 +80,9 @@ func (q *request) commandID(now time.Time) (id state.CommandID, err *lifecycle.E
 	return state.CommandID(u), nil // the writer knows whether it accepts the time in it
 }
 
-// answer sends a reply, or else an error. A reply that the bus does not take
-// becomes an error, and an error that it does not take is truncated. To a verb whose
-// reply is a stream the answer is all of the reply, which it ends.
+// answer sends a reply, or an error if err is not nil. If a reply is larger than the bus
+// allows, it sends an error; an error that is larger is truncated. For a verb whose reply
+// is a stream, answer sends the only message of the stream and ends it.
 func (q *request) answer(m proto.Message, err *lifecycle.Error) {
 	if bus.IsStream(bus.RequestName(q.Subject())) {
 		defer q.end()
@@ -119,20 +119,20 @@ func errReplyTooLarge() *lifecycle.Error {
 	return &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: "the reply does not fit into a message; ask for less at once"}
 }
 
-// maxError is how many bytes of text an error has at most. Escaped as JSON it may
-// take six times as many, and has to fit into a message.
+// maxError returns the maximum size of an error's text in bytes. Escaped as JSON the text
+// can be six times as long, and must fit into a message.
 func (q *request) maxError() int { return min(q.maxPayload/8, 64<<10) }
 
-// send sends a reply. A micro.Request's own methods are for the goroutine of
-// its handler, and most answers come from others.
+// send sends a reply. Only the handler's goroutine may call the methods of a micro.Request,
+// and most replies are sent by other goroutines.
 func (q *request) send(header nats.Header, data []byte) {
 	header[bus.HeaderContentType] = []string{q.contentType()}
-	// Nobody to tell if it fails: the sender is gone.
+	// If this fails, the client has no reply, and its request times out.
 	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.Reply(), Header: header, Data: data})
 }
 
-// end ends a reply that is a stream, by an empty message without headers. Where the
-// request came from another account the NATS server then forgets where replies go.
+// end ends a reply that is a stream, by an empty message without headers. If the request
+// came from another account, the NATS server then removes the mapping of its reply subject.
 func (q *request) end() { _ = q.nc.Publish(q.Reply(), nil) }
 
 // replyMargin is room for the headers of a reply.
@@ -152,7 +152,7 @@ func (q *request) encode(m proto.Message) ([]byte, error) {
 	return objectcodec.Marshal(m)
 }
 
-// oneLine is a message as a header can have it.
+// oneLine returns a message without the characters that a header cannot have.
 func oneLine(s string) string {
 	const longest = 1024
 	b := make([]byte, 0, min(len(s), longest))

@@ -226,7 +226,7 @@ func TestTooManyReads(t *testing.T) {
 	}
 }
 
-// Stop waits for what is under way, which is told to end.
+// TestStop shows that Stop cancels the context of each running request and waits for it.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})

@@ -25,9 +25,9 @@ const (
 	maxConsumerNames  = 1000
 )
 
-// consumeFinalizer creates the consumer of an external finalizer, unless it exists.
-// Clients cannot create one themselves: in its configuration they could name a
-// subject to which the NATS server then publishes with its own rights.
+// consumeFinalizer creates the consumer of an external finalizer, unless it exists. Clients
+// have no permission to create consumers: a consumer's configuration can name a subject to
+// which the NATS server publishes with its own permissions.
 func (s *replicaServer) consumeFinalizer(q *request) {
 	at, err := s.target(q)
 	if err == nil {
@@ -85,9 +85,9 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 	})
 }
 
-// ensureConsumer creates a consumer, or brings an existing one up to date.
+// ensureConsumer creates a consumer, or updates the configuration of an existing one.
 func (s *replicaServer) ensureConsumer(ctx context.Context, actor, holder string, c jetstream.ConsumerConfig) *lifecycle.Error {
-	s.consuming.Lock() // so that the count holds
+	s.consuming.Lock() // so that no other consumer is created after the count
 	defer s.consuming.Unlock()
 	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
 	if err != nil {
@@ -124,7 +124,8 @@ func (s *server) otherConsumer(durable string, err error) *lifecycle.Error {
 		"consumer %s of stream %s was created with other settings, which the NATS server does not change (%v); delete the consumer", durable, bus.FinalizeStream(s.Realm), err)}
 }
 
-// roomForConsumer refuses a new consumer where the actor, or all, have as many as they may.
+// roomForConsumer returns an error if the actor, or all actors together, have the maximum
+// number of consumers.
 func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.Stream, actor string) *lifecycle.Error {
 	all, own := 0, 0
 	list := stream.ListConsumers(ctx)
@@ -145,7 +146,7 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 	return nil
 }
 
-// jetStream is the refusal of what JetStream has not done.
+// jetStream returns the error for an operation that JetStream did not do.
 func (s *server) jetStream(what string, err error) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
 	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry || errors.Is(err, jetstream.ErrNoStreamResponse) {
@@ -167,8 +168,8 @@ func (s *replicaServer) listConsumers(q *request) {
 	if n := len(r.GetFinalizers()) + len(r.GetAgents()); err == nil && n > maxConsumerNames {
 		err = lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
 	}
-	// They become subjects. The NATS server ends a connection that publishes to one of
-	// more than 4 KiB, and this one writes the log.
+	// They become parts of subjects. The NATS server closes a connection that publishes to
+	// a subject of more than 4 KiB, and this connection also appends to the log.
 	for _, a := range r.GetAgents() {
 		if err == nil {
 			err = lifecycle.CheckResource(lifecycle.SplitResource(a))

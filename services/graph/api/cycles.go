@@ -79,7 +79,7 @@ func (s *writerServer) findCycles(ctx context.Context) (collect [][]uid.UID, rep
 	return collect, reply, nil
 }
 
-// retrySearch is when to ask again.
+// retrySearch is the delay after which the caller should repeat the request.
 const retrySearch = time.Second
 
 // warned is the largest number of warnings about one cycle.

@@ -1,13 +1,12 @@
-// Package api answers requests on a realm's subjects: the object API and the
-// internal operations, as NATS micro services. It translates messages into work
-// for the writer, and reads from snapshots of the state; it decides nothing.
+// Package api answers requests on a realm's subjects: the object API and the internal
+// operations, as NATS micro services. It translates messages into commands for the writer,
+// and reads from snapshots of the state. It makes no decisions.
 //
-// Two services come from it. ServeWriter answers what must come from the
-// writer: commands, and reads that are as new as the last answer that anybody
-// got. ServeReplica answers what any replica can tell, at a revision that the
-// reply names. Only the writer of a realm has the former, so no queue group
-// stands between it and its clients.
+// It has two services. ServeWriter serves what only the writer can: commands, and
+// linearizable reads, which include every command that was acknowledged before.
+// ServeReplica serves reads that any replica can answer, at a revision that the reply
+// names. Only the writer of a realm runs the first service, so it needs no queue group.
 //
-// Every request is answered, or was in doubt when the writer ended. Overload
-// is answered as such, with the time after which to try again.
+// Every request gets a reply, unless its outcome was unknown when the writer stopped. An
+// overloaded service replies with a retryable error that has the time after which to retry.
 package api

@@ -12,9 +12,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// finish reads a request of the built-in finalizers. Where counters do not say
-// whether the foreground finalizer is done, the dependents are examined here, so
-// that the commit need not: it verifies what was found.
+// finish reads a request of the built-in finalizers. If the counters do not show whether a
+// foreground deletion is complete, finish examines the dependents here, outside of the
+// commit. The commit only verifies the result.
 func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
 	var r coppicev1.FinishRequest
 	if err := q.read(&r); err != nil {
@@ -33,8 +33,8 @@ func (s *writerServer) finish(q *request) (writer.Work, *lifecycle.Error) {
 	return work(command.NewFinish(&r, kept))
 }
 
-// examine finds out which dependents of the owners unknown owners alone keep, as
-// far as they fit into one commit: of at most lifecycle.MaxExamined in all.
+// examine returns which dependents of the owners are kept by unknown owners alone. It stops
+// after lifecycle.MaxExamined dependents, because one commit examines no more.
 func (s *writerServer) examine(r *coppicev1.FinishRequest) (command.Kept, *lifecycle.Error) {
 	uids, err := uid.Unpack(nil, r.GetUids())
 	if err != nil {

@@ -14,32 +14,32 @@ import (
 	"github.com/coppice-gc/coppice/internal/selector"
 )
 
-// Limits of what is under way at once, in all and for one actor. Beyond maxReads
-// requests are refused as retryable; of those that are under way, maxPages at once
-// hold objects, and maxPlans compute a plan: the others wait for their turn.
+// Limits of concurrent requests, in all and for one actor. Requests beyond maxReads are
+// refused as retryable. Of the running requests at most maxPages have objects in memory,
+// and at most maxPlans compute a plan; the others wait.
 const (
 	maxReads, actorReads = 128, 64
 	maxPages, actorPages = 16, 8
 	maxPlans, actorPlans = 2, 1
 
-	// placeTime is how long a read waits for its turn: not so long that its client,
-	// which waits 5 s by default, sends it again meanwhile.
+	// placeTime is the time for which a read waits for a place. It is shorter than the
+	// default timeout of clients, 5 s, so that they do not repeat the request meanwhile.
 	placeTime = 3 * time.Second
-	// readTime is how long a read may take in all.
+	// readTime is the maximum duration of a read, with the wait.
 	readTime = 30 * time.Second
-	// maxReadRequest is how large the request of a read is at the most, in bytes.
+	// maxReadRequest is the maximum size of a read's request in bytes.
 	maxReadRequest = 4 << 20
 )
 
-// Limits of what an endpoint has received and not handled yet. What comes beyond
-// them is dropped by the NATS client, and repeated by the SDK.
+// Limits of the requests that an endpoint has received and not handled yet. The NATS client
+// drops further requests, and the SDK repeats them.
 const (
 	pendingMessages   = 1 << 15
 	pendingBytes      = 128 << 20 // of verbs whose requests carry objects
 	pendingSmallBytes = 16 << 20  // of the others
 )
 
-// pendingOf is the limit in bytes of an endpoint.
+// pendingOf returns the limit of an endpoint in bytes.
 func pendingOf(name string) int {
 	switch name {
 	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbPatch, bus.VerbImport,
@@ -49,13 +49,13 @@ func pendingOf(name string) int {
 	return pendingSmallBytes
 }
 
-// Limits of a label selector: each object of a list is held against all of it.
+// Limits of a label selector: each object of a list is compared with all of it.
 const (
 	maxSelector     = 64 << 10 // bytes
 	maxRequirements = 256
 )
 
-// labelsOf reads a label selector.
+// labelsOf parses a label selector.
 func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 	if len(text) > maxSelector {
 		return nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
@@ -72,8 +72,8 @@ func labelsOf(text string) (selector.Selector, *lifecycle.Error) {
 	return labels, nil
 }
 
-// user is on whose account a request is counted: the actor, or the operation of an
-// internal request, of which one role alone sends each.
+// user returns the name under which a request counts for limits: the actor or, for an
+// internal request, the operation, because each operation is sent by one role only.
 func (q *request) user() string {
 	t := strings.SplitN(q.Subject(), ".", 5)
 	if len(t) < 4 {
@@ -82,13 +82,14 @@ func (q *request) user() string {
 	return t[3]
 }
 
-// background lets a read or another long request run alongside the others.
+// background runs a read or another long request in a goroutine of its own, and refuses it
+// if too many run.
 func (s *server) background(q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
 	s.within(nil, q, answer)
 }
 
-// within is background for a request that also needs a place of a limiter, for
-// which it waits; nil for none.
+// within is background for a request that also waits for a place of a limiter; nil for
+// none.
 func (s *server) within(places *admission.Limiter, q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
 	if n := len(q.Data()); n > maxReadRequest {
 		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
@@ -117,7 +118,7 @@ func (s *server) within(places *admission.Limiter, q *request, answer func(ctx c
 	}
 }
 
-// overloaded is the refusal of a read for which there is no place.
+// overloaded returns the error for a read that gets no place.
 func (s *server) overloaded(ctx context.Context) *lifecycle.Error {
 	if ctx.Err() != nil {
 		return s.stopping()

@@ -18,7 +18,7 @@ import (
 // maxParkedIDs bounds the ids of a request about parked work.
 const maxParkedIDs = 1000
 
-// listParked answers with parked work.
+// listParked replies with parked work.
 func (s *replicaServer) listParked(q *request) {
 	at, err := s.target(q)
 	var r coppicev1.ListParkedRequest
@@ -52,7 +52,7 @@ func (s *replicaServer) listParked(q *request) {
 			left, fail = bus.ReadDirect(ctx, s.r.JS.Conn(), bus.DirectRead{
 				Stream: bus.ParkedStream(s.Realm), From: r.GetAfter() + 1, Filter: filter, Batch: maxParkedIDs, MaxBytes: 8 * maxStreamed,
 			}, func(m bus.DirectMessage) error { return p.add(m.Sequence, m.Data, m.Pending) })
-			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended by its bytes
+			if n := len(p.Parked); fail == nil && left > 0 && n > 0 { // the batch ended because of its size
 				p.Next = p.Parked[n-1].GetId()
 			}
 		}
@@ -70,7 +70,7 @@ type parkedPage struct {
 	content           bool
 }
 
-// cut cuts off text that a page has no room for.
+// cut truncates text to what a page has room for.
 func cut(s string) string {
 	const longest = 4 << 10
 	return strings.ToValidUTF8(s[:min(len(s), longest)], "")
@@ -82,7 +82,7 @@ func (p *parkedPage) add(id uint64, data []byte, left uint64) error {
 	if err := proto.Unmarshal(data, w); err != nil {
 		w = &coppicev1.Parked{Error: fmt.Sprintf("this is not parked work: %v", err)}
 	}
-	// The client that parks it says what is in it.
+	// The client that parks work writes these fields, so they can have any length.
 	w.Subject, w.Error, w.By = cut(w.GetSubject()), cut(w.GetError()), cut(w.GetBy())
 	if !p.content {
 		w.Message = nil
@@ -120,7 +120,7 @@ func (s *replicaServer) parkedByID(ctx context.Context, p *parkedPage, ids []uin
 	return nil
 }
 
-// parkedMessage reads parked work. No message has the sequence zero.
+// parkedMessage reads the message of parked work. No message has the sequence zero.
 func parkedMessage(ctx context.Context, stream jetstream.Stream, id uint64) (*jetstream.RawStreamMsg, error) {
 	if id == 0 {
 		return nil, jetstream.ErrMsgNotFound
@@ -128,16 +128,16 @@ func parkedMessage(ctx context.Context, stream jetstream.Stream, id uint64) (*je
 	return stream.GetMsg(ctx, id)
 }
 
-// retryParked publishes parked work again where it came from.
+// retryParked publishes parked work again on its original subject.
 func (s *replicaServer) retryParked(q *request) { s.eachParked(q, s.republish) }
 
-// dropParked forgets parked work. What it is for is pending in the state, and
-// is published again after some time.
+// dropParked deletes parked work. The work stays pending in the state, and is published
+// again after some time.
 func (s *replicaServer) dropParked(q *request) {
 	s.eachParked(q, func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error { return nil })
 }
 
-// eachParked does something with parked work, and then removes it.
+// eachParked calls do for each piece of parked work, and then deletes it.
 func (s *replicaServer) eachParked(q *request, do func(context.Context, *jetstream.RawStreamMsg) *lifecycle.Error) {
 	at, err := s.target(q)
 	var r coppicev1.ParkedRequest
@@ -195,9 +195,9 @@ func (s *replicaServer) oneParked(
 	return s.jetStream(fmt.Sprintf("parked work %d", id), err)
 }
 
-// republish publishes parked work again. Where to is decided by the subject on which
-// it is parked, which permissions bind to the worker that parked it, and not by what
-// that worker says in it.
+// republish publishes parked work again. The subject on which it is parked decides where it
+// is published, and not its content: permissions bind the subject to the worker that parked
+// it.
 func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg) *lifecycle.Error {
 	var p coppicev1.Parked
 	subject, ok := bus.Unparked(s.Realm, m.Subject)
@@ -209,7 +209,7 @@ func (s *replicaServer) republish(ctx context.Context, m *jetstream.RawStreamMsg
 	if _, isQueue := bus.QueueOf(subject); !isQueue {
 		again.Header = nats.Header{bus.HeaderContentType: []string{bus.ContentJSON}}
 	}
-	// A stream that has the message already has no need of it.
+	// Full means that the stream already has a message with this subject.
 	if _, err := s.r.JS.PublishMsg(ctx, again); err != nil && bus.Classify(err) != bus.Full {
 		return s.jetStream(fmt.Sprintf("parked work %d", m.Sequence), err)
 	}

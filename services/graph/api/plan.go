@@ -16,16 +16,16 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// maxPlan is how many objects a plan has at the most.
+// maxPlan is the maximum number of objects of a plan.
 const maxPlan = 200000
 
-// The defaults of what the writer plans: see Config.PlanLimit.
+// The defaults of Config.PlanLimit and Config.PlanTime.
 const (
 	defaultPlanLimit = 20000
 	defaultPlanTime  = 250 * time.Millisecond
 )
 
-// plan answers what a deletion would do.
+// plan replies with what a deletion would do.
 func (s *replicaServer) plan(q *request) {
 	at, err := s.target(q)
 	var r coppicev1.PlanRequest
@@ -56,8 +56,8 @@ func deletionOf(at bus.API, r *coppicev1.DeleteRequest) plan.Deletion {
 	return plan.Deletion{Resource: resource(at), Namespace: at.Namespace, DeleteRequest: r}
 }
 
-// planned checks a deletion against the plan that it names, at the state of the
-// commit that acts.
+// planned returns a function that computes the plan of a deletion again in the commit that
+// acts, and refuses the deletion unless that is the plan that the request names.
 func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
 	was, err := plan.ParseName(r.GetPlan())
 	if err != nil {

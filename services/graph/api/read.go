@@ -22,8 +22,8 @@ import (
 
 var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 
-// read reads from a snapshot, and makes sure that the snapshot was the newest
-// there was: that this was the writer until after it was taken.
+// read replies from a snapshot, and verifies that this process was still the writer after
+// the snapshot was taken, so that the read is linearizable.
 func (s *writerServer) read(q *request, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
 	s.within(s.pages, q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		snap := s.State.Snapshot().Until(ctx)
@@ -73,7 +73,7 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 			}
 			o := lifecycle.Object{Node: n, Body: snap.Body(n)}
 			if size += sizeOf(&o); size > 2*q.maxPayload {
-				return nil, errReplyTooLarge() // before it is all in memory
+				return nil, errReplyTooLarge() // before all of it is in memory
 			}
 			reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: o.API()})
 		}
@@ -82,7 +82,8 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 	return nil
 }
 
-// A token says behind which name a list goes on.
+// encodeToken returns the continue token of a list: the name after which the next page
+// starts.
 func encodeToken(c state.NameCursor) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(c.Namespace + "\x00" + c.Name))
 }
@@ -90,7 +91,7 @@ func encodeToken(c state.NameCursor) string {
 // ContinueAfterNamespace returns a token that a list of all namespaces continues with
 // after the last object of a namespace.
 func ContinueAfterNamespace(namespace string) string {
-	const last = "\xff" // no name has this byte, and it is higher than those that names have
+	const last = "\xff" // no name has this byte, and it sorts after all bytes of names
 	return encodeToken(state.NameCursor{Namespace: namespace, Name: last})
 }
 
@@ -119,8 +120,8 @@ type page struct {
 	uninitialized bool // also objects that are not initialized
 }
 
-// each calls visit for the objects of the page. next is where the next page
-// starts, the zero cursor behind the last.
+// each calls visit for the objects of the page. next is where the next page starts, zero
+// after the last page.
 func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next state.NameCursor) {
 	size, found, looks := 0, 0, 0
 	after := p.after
@@ -154,17 +155,17 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 	}
 }
 
-// sizeOf is about how many bytes an object takes in a reply.
+// sizeOf returns the approximate size of an object in a reply, in bytes.
 func sizeOf(o *lifecycle.Object) int {
 	return proto.Size(o.Body) + 512 + len(o.Name) + 256*len(o.Owners)
 }
 
-// rare is of how many objects one belongs on the page if nodes are not worth reading
-// before it is known which: each alone takes several times as long.
+// If fewer than one in rare objects matches, nodes are not read in batches, but only for
+// the objects that match. To read a node by itself takes several times as long.
 const rare = 8
 
-// fullWith guesses whether so many more objects fill the page, given how many were
-// looked at, and what was found: whether all that follow would be read in vain.
+// fullWith estimates whether more objects fill the page, from the number of objects that
+// were read and what matched. If they do, reading further ahead is useless.
 func (p *page) fullWith(more, looks, found, size int) bool {
 	if looks > 2*found {
 		return false // most are left out
@@ -179,7 +180,7 @@ func (p *page) fullWith(more, looks, found, size int) bool {
 // match reads the object, and reports whether it belongs on the page.
 func (p *page) match(snap *state.Snapshot, e state.Named) (o lifecycle.Object, ok bool) {
 	if n := e.Node; n != nil && n.Uninitialized() && !p.uninitialized {
-		return o, false // without its body being read
+		return o, false // its body is not read
 	}
 	o.Body = snap.BodyOf(e.UID)
 	if !p.labels.Matches(o.Body.GetLabels()) {
@@ -229,15 +230,15 @@ func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
 	return nil
 }
 
-// Limits of a deletecollection: what is deleted by one command, and how long
-// one request may take before it tells how to go on.
+// Limits of a deletecollection: the objects of one command, and the time after which a
+// request returns a continue token.
 const (
 	collectionChunk = 500
 	collectionTime  = 2 * time.Second
 )
 
-// deleteCollection lists and deletes in chunks. Each object is deleted as the
-// one that was listed: a new one under the same name stays (X13).
+// deleteCollection lists and deletes in chunks. It deletes each object by the uid that was
+// listed: a new object with the same name stays (X13).
 func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error {
 	var r coppicev1.DeleteCollectionRequest
 	if err := q.read(&r); err != nil {
@@ -294,7 +295,7 @@ func (s *writerServer) deleteCollection(q *request, at bus.API) *lifecycle.Error
 	return nil
 }
 
-// deletePage deletes the objects of a page, and waits until they are.
+// deletePage deletes the objects of a page, and waits for the reply.
 func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *coppicev1.DeleteCollectionRequest) (*coppicev1.ObjectsReply, state.NameCursor, *lifecycle.Error) {
 	type listed struct {
 		key lifecycle.Key
@@ -348,8 +349,7 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 	}
 }
 
-// gone is what is left to say of an object that was listed and then removed by
-// another.
+// gone returns the identity of an object that another client removed after it was listed.
 func gone(at lifecycle.Key, u uid.UID) lifecycle.Object {
 	return lifecycle.Object{Node: &lifecycle.Node{
 		UID: u, APIVersion: at.Kind.APIVersion(), Kind: at.Kind.Kind, Namespace: at.Namespace, Name: at.Name,

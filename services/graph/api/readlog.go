@@ -19,14 +19,14 @@ import (
 type LogReader interface {
 	// Last returns the sequences of the last and the first message.
 	Last(ctx context.Context) (last, first uint64, err error)
-	// Keys tell which messages are commits of the realm.
+	// Keys returns the keys that authenticate commits of the realm.
 	Keys() *eventlog.Keys
 	Seek(ctx context.Context, revision uint64) (sequence uint64, err error)
 	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)
 }
 
-// Limits of readers of the log. One holds memory only while it reads and sends a
-// chunk, and so many do at the same time.
+// Limits of readers of the log. A reader uses memory only while it reads and sends a chunk,
+// and maxLogReading do so at the same time.
 const (
 	maxLogReaders      = 256
 	maxLogReadersActor = 16
@@ -35,12 +35,13 @@ const (
 	maxLogUIDs         = 1000
 	logChunk           = 256
 	logFormat          = 1
-	// jsonGrowth is about how much larger a commit is as JSON than as protobuf.
+	// jsonGrowth is the approximate ratio of a commit's size as JSON to its size as
+	// protobuf.
 	jsonGrowth = 2
 )
 
-// readLog answers with commits of the log. A client has at most one reply's bytes to
-// come, so that a slow one costs bounded memory here and in the NATS server.
+// readLog replies with commits of the log. At most maxLogReply bytes of one reply are
+// unread, so that a slow client costs bounded memory here and in the NATS server.
 func (s *replicaServer) readLog(q *request) {
 	at, err := s.target(q)
 	r := &logReading{s: s}
@@ -105,7 +106,7 @@ func (r *logReading) prepare() *lifecycle.Error {
 	return nil
 }
 
-// errEnough ends a reading that has come to a bound of the request.
+// errEnough ends a read that has reached a limit of the request.
 var errEnough = errors.New("enough")
 
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
@@ -138,7 +139,8 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		if r.ToSequence != 0 && r.next > r.ToSequence || time.Now().After(until) {
 			return r.end()
 		}
-		// Before the read: what is appended after it wakes the wait below.
+		// This must precede the read: commits that are appended after it end the wait
+		// below.
 		at := r.s.State.Checkpoint()
 		more, err := r.chunk(ctx)
 		switch {
@@ -148,7 +150,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 			return err
 		case more:
 		case r.next <= max(r.last, at.GetPosition()):
-			// The server that answered is behind the others.
+			// The server that replied lags behind the others.
 			if err := r.pause(ctx, 20*time.Millisecond, func(ctx context.Context) { <-ctx.Done() }); err != nil {
 				return err
 			}
@@ -162,7 +164,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	}
 }
 
-// pause waits, at most for so long, and sends a heartbeat if it is time for one.
+// pause waits for at most the duration most, and sends a heartbeat if one is due.
 func (r *logReading) pause(ctx context.Context, most time.Duration, wait func(context.Context)) error {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -208,7 +210,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 	}
 	defer leave()
 	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, r.visit)
-	if len(r.entries) > 0 { // also if it failed: next is behind them
+	if len(r.entries) > 0 { // also after an error: next is behind them
 		if err := r.flush(false); err != nil {
 			return false, err
 		}
@@ -250,7 +252,7 @@ func (r *logReading) visit(m eventlog.Message) error {
 	return nil
 }
 
-// entry is what is sent of a message, nil if it is left out. A message that is no
+// entry returns the entry to send for a message, nil to leave it out. A message that is no
 // commit of the realm, which graph services skip, is never left out.
 func (r *logReading) entry(m eventlog.Message) *coppicev1.LogEntry {
 	e := &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
@@ -274,8 +276,8 @@ func (r *logReading) entry(m eventlog.Message) *coppicev1.LogEntry {
 	return e
 }
 
-// matches reports whether a commit mentions what the request asks for. Uids and
-// names stand in commits as they are.
+// matches reports whether a commit mentions what the request selects. Commits have uids and
+// names unencoded.
 func (r *logReading) matches(commit []byte) bool {
 	for _, what := range r.also {
 		if !bytes.Contains(commit, what) {

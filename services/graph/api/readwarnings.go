@@ -14,7 +14,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Limits of readers of warnings, and how often one that follows looks.
+// Limits of readers of warnings, and the interval at which a following reader reads.
 const (
 	maxWarningReaders      = 256
 	maxWarningReadersActor = 16
@@ -22,8 +22,7 @@ const (
 	warningInterval        = 500 * time.Millisecond
 )
 
-// readWarnings answers with the warnings that are kept, and with those that
-// follow.
+// readWarnings replies with the stored warnings and, if asked, with later ones.
 func (s *replicaServer) readWarnings(q *request) {
 	at, err := s.target(q)
 	r := &warningReading{s: s}
@@ -75,7 +74,7 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 		}
 		r.next = stream.CachedInfo().State.LastSeq + 1
 	}
-	if err := r.flush(false); err != nil { // the client learns that it is served, and from where on
+	if err := r.flush(false); err != nil { // tells the client that it is served, and the start position
 		return err
 	}
 	until := r.s.r.until(readerTime)
@@ -127,7 +126,7 @@ func (r *warningReading) chunk(ctx context.Context) (pending uint64, err error) 
 
 func (r *warningReading) visit(m bus.DirectMessage) error {
 	var w coppicev1.Warning
-	if manifest.UnmarshalMessage(m.Data, &w) == nil { // what is not a warning is left out
+	if manifest.UnmarshalMessage(m.Data, &w) == nil { // messages that are no warnings are left out
 		if r.size+len(m.Data) > r.out.room() && len(r.warnings) > 0 {
 			if err := r.flush(false); err != nil {
 				return err

@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// replicaServer answers what any replica can tell.
+// replicaServer serves reads that any replica can answer.
 type replicaServer struct {
 	*server
 	r         Replica
@@ -30,22 +30,22 @@ type replicaServer struct {
 	logReading                 chan struct{} // one place for each chunk that is read
 }
 
-// Replica is what the replicas' service needs in addition to.
+// Replica is what ServeReplica needs in addition to Config.
 type Replica struct {
 	// Reached waits until the state has reached a revision.
 	Reached func(ctx context.Context, revision uint64) error
-	// Admit takes a place for a watch of an actor, which leave gives back. It fails
-	// if there is none.
+	// Admit takes a place for a watch of an actor, which leave releases. It fails if no
+	// place is free.
 	Admit func(actor string) (leave func(), err *lifecycle.Error)
-	// Watch serves a watch that was admitted until it ends, and returns why it did.
+	// Watch serves an admitted watch until it ends, and returns the reason.
 	Watch     func(ctx context.Context, t watch.Target) error
 	Heartbeat time.Duration // of watches
 	// ReplyTime replaces watchTime and readerTime, if it is not zero.
 	ReplyTime time.Duration
-	// Verify compares the state with its log, and reports how far it is.
+	// Verify compares the state with its log, and reports its progress as sequences.
 	Verify func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
 	Log    LogReader
-	// JS reads and changes streams, on a connection that answers nothing.
+	// JS reads and changes streams, on a connection that serves no requests.
 	JS  jetstream.JetStream
 	Now func() time.Time
 }
@@ -53,7 +53,7 @@ type Replica struct {
 // queueReplicas is the queue group in which replicas share requests.
 const queueReplicas = "replicas"
 
-// ServeReplica answers reads at a named revision until it is stopped.
+// ServeReplica serves reads at a named revision until it is stopped.
 func ServeReplica(c Config, r Replica) (Stopper, error) {
 	s, err := newServer(c, "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
 	if err != nil {
@@ -90,13 +90,13 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 	return s, nil
 }
 
-// atLeast answers from a snapshot that has reached a revision.
+// atLeast replies from a snapshot of a revision or a later one.
 func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
 	s.readAtLeast(s.pages, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
 }
 
-// internal is atLeast for the requests of services, which bound themselves how many
-// they have under way.
+// internal is atLeast for requests of Coppice's services, which bound the number of their
+// own concurrent requests.
 func (s *replicaServer) internal(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
 	s.readAtLeast(nil, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
 }
@@ -124,7 +124,8 @@ func (s *replicaServer) readAtLeast(
 	})
 }
 
-// now is the time at which a snapshot is evaluated: not before its own.
+// now returns the time at which a snapshot is evaluated: the realm's time, and never before
+// that of the snapshot.
 func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
 	return max(lifecycle.TimeOf(s.r.Now()), snap.Time())
 }
@@ -132,7 +133,7 @@ func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
 // Limits of what is resolved at once.
 const (
 	maxResolve = 10000
-	// maxTotal is how far the total of a resolve is counted.
+	// maxTotal is where a resolve stops counting its total.
 	maxTotal   = 1000000
 	maxClosure = 10000
 )

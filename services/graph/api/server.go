@@ -24,26 +24,27 @@ import (
 // Config is what both services need.
 type Config struct {
 	Realm string
-	// Conn answers. It may publish to inboxes only, and does nothing else.
+	// Conn receives requests and sends replies. It has permission to publish to inboxes
+	// only.
 	Conn *nats.Conn
-	// AnyInbox lets every actor name any inbox for replies: right only where every
-	// client is the same user.
+	// AnyInbox lets every actor name any inbox for replies. It is safe only if all clients
+	// are the same user.
 	AnyInbox bool
 	State    *state.State
-	// Instance names this process to people.
+	// Instance is a name of this process for operators.
 	Instance string
 	Version  string
 	Log      *slog.Logger
-	// Warn is told of owner references that somebody should look at; nil for nobody.
+	// Warn is called with owner references that an operator should look at. It may be nil.
 	Warn resolve.Warn
-	// PlanLimit and PlanTime are up to how many objects, and for how long, the
-	// writer holds a deletion against its plan, while everybody waits for it;
-	// 20,000 and 250 ms.
+	// PlanLimit and PlanTime bound the plan that the writer computes again for a DELETE
+	// that names one, while other commands wait: its objects, 20,000 if zero, and the time,
+	// 250 ms if zero.
 	PlanLimit int
 	PlanTime  time.Duration
 }
 
-// Writer is what the writer's service needs in addition to.
+// Writer is what ServeWriter needs in addition to Config.
 type Writer struct {
 	*writer.Writer
 	Lease writer.Lease
@@ -51,12 +52,12 @@ type Writer struct {
 	Republish func(context.Context, *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error)
 	// Status counts pending work.
 	Status func(context.Context) (*coppicev1.StatusReply, error)
-	// Answered gets the replies to internal operations, for metrics.
+	// Answered is called with the replies to internal operations, for metrics.
 	Answered func(proto.Message)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// WarnCycle is told of an object in a cycle of so many that nothing outside
-	// of it owns; nil for nobody.
+	// WarnCycle is called with an object of an unreachable cycle and the number of the
+	// cycle's members. It may be nil.
 	WarnCycle func(v lifecycle.View, n *lifecycle.Node, members int)
 }
 
@@ -64,7 +65,7 @@ type Writer struct {
 type server struct {
 	Config
 	nc     *nats.Conn
-	ctx    context.Context // ends with the service
+	ctx    context.Context // is cancelled when the service stops
 	cancel context.CancelFunc
 	micro  micro.Service
 	reads  *admission.Limiter // all that run in the background
@@ -103,8 +104,8 @@ func newServer(c Config, name, about, queueGroup string) (*server, error) {
 	return s, nil
 }
 
-// Stop stops answering, and waits for what is under way. Requests that the
-// connection has already received still come to the handlers afterwards.
+// Stop ends the subscriptions, and waits for running requests. Handlers may still be called
+// afterwards, for requests that the connection has already received.
 func (s *server) Stop() error {
 	err := s.micro.Stop()
 	s.mu.Lock()
@@ -115,8 +116,8 @@ func (s *server) Stop() error {
 	return err
 }
 
-// start lets something run alongside that Stop waits for. It reports false if the
-// service has stopped: then the state may be closed.
+// start runs do in a goroutine for which Stop waits. It returns false, without running do,
+// if the service has stopped: then the state may be closed.
 func (s *server) start(do func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +127,8 @@ func (s *server) start(do func()) bool {
 	return !s.stopped
 }
 
-// during runs something that Stop waits for. It reports false, and does not run it,
-// if the service has stopped: then the state may be closed.
+// during runs do; Stop waits for it. It returns false, without running do, if the service
+// has stopped: then the state may be closed.
 func (s *server) during(do func()) bool {
 	s.mu.Lock()
 	if s.stopped {
@@ -141,8 +142,9 @@ func (s *server) during(do func()) bool {
 	return true
 }
 
-// unreadable is the refusal of what could not be read: because the request took too
-// long, this process ends, or the state has failed. Then another may answer.
+// unreadable returns the error for a failed read: the request took too long, this process
+// stops, or the state has failed. In the last two cases another process may be able to
+// serve it.
 func (s *server) unreadable(err error) *lifecycle.Error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -167,15 +169,15 @@ func (s *server) stopping() *lifecycle.Error {
 	}
 }
 
-// Stopper is a service that answers until it is stopped.
+// Stopper is a running service.
 type Stopper interface{ Stop() error }
 
-// verb is an endpoint of the object API.
+// verb returns the endpoint of a verb of the object API.
 func (s *server) verb(name string) *endpoint {
 	return &endpoint{name: name, subject: bus.APIPattern(s.Realm, name)}
 }
 
-// operation is an internal endpoint, for the services that have these roles.
+// operation returns an internal endpoint for the roles that may call it.
 func (s *server) operation(name string, actors ...string) *endpoint {
 	return &endpoint{name: name, subject: bus.InternalSubject(s.Realm, name), actors: actors}
 }
@@ -206,7 +208,7 @@ func (s *server) add(e *endpoint, handle func(*request)) error {
 	return nil
 }
 
-// target reads the subject of a request to the object API.
+// target parses the subject of a request to the object API.
 func (s *server) target(q *request) (bus.API, *lifecycle.Error) {
 	a, err := bus.ParseAPI(q.Subject())
 	if err != nil {

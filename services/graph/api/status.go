@@ -11,8 +11,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// status answers what is left to do. The counts include every command that was
-// acknowledged before the request.
+// status replies with counts of pending work. They include the work of every command that
+// was acknowledged before the request.
 func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 	if err := q.read(&coppicev1.StatusRequest{}); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// sender sends the messages of a streamed reply. It is for one goroutine.
+// sender sends the messages of a streamed reply. It is not safe for concurrent use.
 type sender struct {
 	s     *server
 	q     *request
@@ -25,7 +25,7 @@ type sender struct {
 	sent  time.Time
 }
 
-// send sends a message. Its failure ends the reply.
+// send sends a message. After an error the reply has ended.
 func (o *sender) send(m proto.Message) error {
 	data, err := o.q.encode(m)
 	if err != nil {
@@ -41,7 +41,7 @@ func (o *sender) send(m proto.Message) error {
 	return o.s.nc.PublishRequest(o.q.Reply(), o.inbox, data)
 }
 
-// room is how many bytes of content a message of the reply should have.
+// room returns how many bytes of content a message of the reply should have at most.
 func (o *sender) room() int {
 	n := min(o.q.maxPayload/2, maxStreamed)
 	if o.q.json {
@@ -50,14 +50,14 @@ func (o *sender) room() int {
 	return n
 }
 
-// maxStreamed bounds messages of streamed replies, apart from those with one
-// commit: a client handles what it has while the next comes.
+// maxStreamed is the size in bytes that messages of streamed replies do not exceed, unless
+// a message has a single larger commit. With messages of this size a client handles one
+// while the next is sent.
 const maxStreamed = 1 << 20
 
-// stream answers with many messages, which serve sends until it returns, or its
-// context ends: with the service, or when the client is gone. Each message names
-// an inbox for its reply: no client replies, but when the client is gone the
-// NATS server reports so there.
+// stream replies with many messages, which serve sends. The context of serve ends when the
+// service stops or the client is gone. Each message names an inbox as its reply subject:
+// clients do not reply, but the NATS server reports there that a client is gone.
 //
 // The reply ends as request.end says.
 func (s *server) stream(q *request, release func(), serve func(ctx context.Context, out *sender) error, failed func(*coppicev1.Status) proto.Message) {
@@ -92,7 +92,8 @@ func (s *server) stream(q *request, release func(), serve func(ctx context.Conte
 	}
 }
 
-// ending is what the client should know of the end of a streamed reply, nil if nothing.
+// ending returns the error that a client receives at the end of a streamed reply, nil for
+// none.
 func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.Error {
 	var refusal *lifecycle.Error
 	switch {
@@ -112,22 +113,23 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 	return s.unreadable(err)
 }
 
-// How long a watch, and a reply with commits or warnings, lasts at most. Then it ends,
-// and the client asks again from where it was. A client in another account that goes
-// away is not noticed otherwise: the NATS server (2.15.2) reports that nobody receives
-// a reply only within one account. Meanwhile the reply takes a place of its actor: an
-// actor has 1,024 for watches and 16 for the others.
+// The maximum duration of a watch, and of a reply with commits or warnings. The client then
+// continues with another request. Without a maximum the service would not notice that a
+// client in another account is gone: the NATS server (2.15.2) reports that a reply has no
+// receiver only within one account. Until then the reply uses one of the actor's places:
+// 1,024 for watches and 16 for each of the other replies.
 const (
 	watchTime  = 5 * time.Minute
 	readerTime = time.Minute
 )
 
-// until returns when a reply that begins now ends at the latest.
+// until returns the time at which a reply that begins now must end.
 func (r *Replica) until(most time.Duration) time.Time {
 	return time.Now().Add(cmp.Or(r.ReplyTime, most))
 }
 
-// quota bounds what actors have open at the same time, each and all together.
+// quota bounds the number of replies that are open at the same time, for each actor and in
+// all.
 type quota struct {
 	what     string
 	each, of int

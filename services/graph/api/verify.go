@@ -11,8 +11,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// verify compares the state with its log, one client at a time, and reports
-// progress until it has the result: that may take hours.
+// verify compares the state with its log, for one client at a time, and reports progress
+// until it has the result, which can take hours.
 func (s *replicaServer) verify(q *request) {
 	at, err := s.target(q)
 	if err == nil {
@@ -36,7 +36,7 @@ func (s *replicaServer) serveVerify(ctx context.Context, out *sender) error {
 	defer cancel()
 	var sequence, last atomic.Uint64
 	last.Store(max(s.State.Checkpoint().GetPosition(), 1))
-	if err := out.send(&coppicev1.VerifyBatch{Last: last.Load()}); err != nil { // the client learns that it is served
+	if err := out.send(&coppicev1.VerifyBatch{Last: last.Load()}); err != nil { // tells the client that it is served
 		return err
 	}
 	type outcome struct {

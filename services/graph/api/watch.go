@@ -15,9 +15,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// watch serves a watch to the inbox of the request, or a page of the objects as they
-// are. Each batch names an inbox of ours for its reply: no client replies, but when
-// the client is gone the server says so there.
+// watch serves a watch, or a page of the current objects. Each batch names an inbox of this
+// service as its reply subject: clients do not reply, but the NATS server reports there
+// that a client is gone.
 func (s *replicaServer) watch(q *request) {
 	at, err := s.target(q)
 	var r coppicev1.WatchRequest
@@ -44,7 +44,7 @@ func (s *replicaServer) watch(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	leave, err := s.r.Admit(at.Actor) // before there is a goroutine: requests that are refused may be many
+	leave, err := s.r.Admit(at.Actor) // before a goroutine is started, because many requests may be refused
 	if err != nil {
 		q.answer(nil, err)
 		return
@@ -58,7 +58,7 @@ func (s *replicaServer) watch(q *request) {
 	}
 }
 
-// checkWatch checks that the fields of a request go together.
+// checkWatch checks that the fields of a request do not contradict each other.
 func checkWatch(r *coppicev1.WatchRequest) *lifecycle.Error {
 	switch {
 	case r.GetPage() && (r.GetFromRevision() != 0 || r.GetChangesOnly()):
@@ -71,11 +71,12 @@ func checkWatch(r *coppicev1.WatchRequest) *lifecycle.Error {
 	return nil
 }
 
-// watchBytes is how large a batch is at the most, about: so that many watches that
-// begin at once take little memory. A larger object is a batch of its own.
+// watchBytes is the approximate maximum size of a batch in bytes, so that many watches that
+// begin at once use little memory. A larger object is sent as a batch of its own.
 const watchBytes = 1 << 20
 
-// batchBytes is how large a batch to the sender of the request may become.
+// batchBytes returns the maximum size in bytes of a batch in the encoding that the client
+// accepts.
 func (q *request) batchBytes() int {
 	n := min(q.maxPayload/2, watchBytes)
 	if q.json {
@@ -84,7 +85,7 @@ func (q *request) batchBytes() int {
 	return n
 }
 
-// watchPage answers with a page of the objects as they are.
+// watchPage replies with a page of the current objects.
 func (s *replicaServer) watchPage(q *request, at bus.API, r *coppicev1.WatchRequest, labels selector.Selector) *lifecycle.Error {
 	after, err := decodeToken(r.GetContinue())
 	if err != nil {
@@ -133,7 +134,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		if err := s.nc.PublishRequest(q.Reply(), inbox, data); err != nil {
 			return err
 		}
-		// Of each watch at most so much is on its way to the NATS server.
+		// At most watchBytes of each watch are unacknowledged by the NATS server.
 		if unflushed += len(data); unflushed < watchBytes {
 			return nil
 		}
@@ -149,7 +150,7 @@ func (s *replicaServer) serveWatch(q *request, at bus.API, r *coppicev1.WatchReq
 		From: r.GetFromRevision(), ChangesOnly: r.GetChangesOnly(), MinRevision: r.GetMinRevision(),
 		Heartbeat: s.r.Heartbeat, MaxBytes: q.batchBytes(), Send: send,
 	})
-	if ctx.Err() == nil || s.ctx.Err() != nil { // the client is there
+	if ctx.Err() == nil || s.ctx.Err() != nil { // the client is still connected
 		defer q.end()
 	}
 	var refusal *lifecycle.Error

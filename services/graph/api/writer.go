@@ -15,17 +15,17 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// maxBatch is how many objects a request may have.
+// maxBatch is the maximum number of objects of a request.
 const maxBatch = 10000
 
-// writerServer answers what must come from the writer.
+// writerServer serves commands and linearizable reads.
 type writerServer struct {
 	*server
 	w       Writer
 	looking sync.Mutex // for cycles
 }
 
-// ServeWriter answers commands and linearizable reads until it is stopped.
+// ServeWriter serves commands and linearizable reads until it is stopped.
 func ServeWriter(c Config, w Writer) (Stopper, error) {
 	s, err := newServer(c, "coppice-writer", "Coppice's object API: commands and reads", "")
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *writerServer) endpoints() error {
 	return s.add(s.operation(bus.OpRepublish, bus.RoleScanner), s.republish)
 }
 
-// submit hands a command to the writer.
+// submit queues a command for the writer.
 func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note string) *lifecycle.Error {
 	id, err := q.commandID(s.w.Now())
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 	return nil
 }
 
-// answer answers a command. The writer does not wait until a long reply is
-// encoded.
+// answer returns the function that sends the reply to a command. It encodes a long reply in
+// another goroutine, so that the writer does not wait for it.
 func (s *writerServer) answer(q *request) func(proto.Message, *lifecycle.Error) {
 	const long = 16 // results
 	return func(m proto.Message, err *lifecycle.Error) {
@@ -152,8 +152,8 @@ func checkCount(n int, what string) *lifecycle.Error {
 // decide decides the i-th object of a request.
 type decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
 
-// create decides creations. What can be checked before is, while the writer is
-// busy with others.
+// create decides creations. It checks what does not depend on the state before the writer
+// decides, so that the writer need not.
 func create(objects []*coppicev1.Object) decide {
 	checked := make([]lifecycle.Checked, len(objects))
 	for i, o := range objects {
@@ -164,7 +164,7 @@ func create(objects []*coppicev1.Object) decide {
 	}
 }
 
-// each decides objects by a rule.
+// each returns a decide function that applies a rule to each object.
 func each(rule func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)) func([]*coppicev1.Object) decide {
 	return func(objects []*coppicev1.Object) decide {
 		return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -253,7 +253,7 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 		if work.Check, err = s.planned(at, &r); err != nil {
 			return err
 		}
-		work.Atomic = true // a plan is of all of it
+		work.Atomic = true // a plan covers the whole request
 	}
 	return s.submit(q, at, work, "")
 }
@@ -299,7 +299,7 @@ func drain(q *request) (writer.Work, *lifecycle.Error) {
 	return work(command.NewDrain(&r))
 }
 
-// work makes a Work of a command that was read, or of the failure to read it.
+// work converts the result of a command's constructor for submit.
 func work[W writer.Work](w W, err *lifecycle.Error) (writer.Work, *lifecycle.Error) {
 	if err != nil {
 		return nil, err

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SinceBoot is how long the machine has been running, with the time for which it
-// was suspended (CLOCK_BOOTTIME). It never goes backwards, and no change of the
-// wall clock moves it. It stands still while a virtual machine is paused or
-// restored from a snapshot.
+// SinceBoot returns how long the machine has been running, including the time for which it
+// was suspended (CLOCK_BOOTTIME). It never goes backwards, and changes of the wall clock do
+// not affect it. It stops while a virtual machine is paused, and between a snapshot of a
+// virtual machine and its restoration.
 func SinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -6,8 +6,8 @@ import "time"
 
 var start = time.Now()
 
-// SinceBoot is how long this process has been running by its monotonic clock. It
-// never goes backwards, and no change of the wall clock moves it. Where the
-// operating system stops that clock while the machine is suspended, it stands
-// still: a lease may then be relied on for too long after a suspension.
+// SinceBoot returns how long this process has been running by its monotonic clock. It never
+// goes backwards, and changes of the wall clock do not affect it. On operating systems that
+// stop that clock while the machine is suspended, the holder of a lease can rely on the
+// lease for too long after a suspension.
 func SinceBoot() time.Duration { return time.Since(start) }

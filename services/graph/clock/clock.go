@@ -1,11 +1,11 @@
-// Package clock compares the wall clock of a graph service with the time of the
-// NATS server, and tells the time of a realm.
+// Package clock compares the wall clock of a graph service with the time of the NATS
+// server, and provides the time of a realm.
 //
-// A commit carries a time, which deadlines, grace periods and timestamps of objects
-// derive from. A writer whose wall clock is wrong must not commit: everything
-// that follows would be dated by it, as commit times never decrease. Between two
-// comparisons a clock since boot tells how far the wall clock should have gone, so
-// that a step of the wall clock is noticed at once.
+// A commit has a time, from which deadlines, grace periods and timestamps of objects
+// derive. A writer whose wall clock is wrong must not commit: commit times never decrease,
+// so all later commits would be wrong too. Between two comparisons a clock since boot
+// measures how far the wall clock should have advanced, so that a step of the wall clock is
+// noticed at once.
 package clock
 
 import (
@@ -17,18 +17,20 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// DefaultLimit is how far the wall clock may be from the NATS server's time.
+// DefaultLimit is the default maximum difference between the wall clock and the NATS
+// server's time.
 const DefaultLimit = 10 * time.Second
 
 // Config is what a Clock needs.
 type Config struct {
 	// Wall is the wall clock; time.Now if nil.
 	Wall func() time.Time
-	// Elapsed is a clock that no change of the wall clock moves; SinceBoot if nil.
+	// Elapsed is a clock that changes of the wall clock do not affect; SinceBoot if nil.
 	Elapsed func() time.Duration
 	// Server returns the NATS server's time, at some moment of the call.
 	Server func(ctx context.Context) (time.Time, error)
-	// Limit is how far the wall clock may be from that time; DefaultLimit if zero.
+	// Limit is the maximum difference between the wall clock and the server's time;
+	// DefaultLimit if zero.
 	Limit time.Duration
 }
 
@@ -46,7 +48,8 @@ type Clock struct {
 	slack  time.Duration
 }
 
-// New returns a Clock that was not compared yet.
+// New returns a Clock that has not been compared yet. Check fails until Run has compared
+// it.
 func New(c Config) *Clock {
 	if c.Wall == nil {
 		c.Wall = time.Now
@@ -60,8 +63,8 @@ func New(c Config) *Clock {
 	return &Clock{c: c, kick: make(chan struct{}, 1)}
 }
 
-// SkewError says that the wall clock is too far from the NATS server's time, or was
-// not compared with it yet.
+// SkewError is returned if the wall clock differs too much from the NATS server's time, or
+// has not been compared with it yet.
 type SkewError struct {
 	// Ahead is how far the wall clock is ahead, at least; negative if it is behind;
 	// zero if that is not known yet.
@@ -79,8 +82,8 @@ func (e *SkewError) Error() string {
 	return "the clock of this machine was not compared with the NATS server's yet"
 }
 
-// Check returns nil if the wall clock is near the server's time, and otherwise a
-// *SkewError. It asks for another comparison then.
+// Check returns nil if the wall clock is within Limit of the server's time. Otherwise it
+// requests another comparison and returns a *SkewError.
 func (c *Clock) Check() error {
 	_, err := c.read()
 	if err != nil {
@@ -89,8 +92,8 @@ func (c *Clock) Check() error {
 	return err
 }
 
-// Now is the wall clock where it is near the server's time, and otherwise the
-// server's time. Before the first comparison it is the wall clock.
+// Now returns the wall clock's time if that is within Limit of the server's time, and the
+// server's time otherwise. Before the first comparison it returns the wall clock's time.
 func (c *Clock) Now() time.Time {
 	now, _ := c.read()
 	return now
@@ -115,7 +118,7 @@ func (c *Clock) read() (time.Time, error) {
 	return wall, nil
 }
 
-// Compare asks Run for a comparison now.
+// Compare requests a comparison from Run. It does not wait for it.
 func (c *Clock) Compare() {
 	select {
 	case c.kick <- struct{}{}:
@@ -127,10 +130,10 @@ func (c *Clock) Compare() {
 const (
 	interval    = 10 * time.Second       // between comparisons
 	firstPause  = 50 * time.Millisecond  // between attempts, and between comparisons that were asked for
-	longestWait = 500 * time.Millisecond // how long a reply may take to be of use: it bounds the slack
+	longestWait = 500 * time.Millisecond // the longest round trip of a comparison that counts: it bounds the slack
 )
 
-// Run compares the clock with the server's time, now and again, until ctx ends.
+// Run compares the clock with the server's time at intervals, until ctx ends.
 func (c *Clock) Run(ctx context.Context) {
 	for {
 		pause := interval
@@ -167,11 +170,10 @@ func (c *Clock) compare(ctx context.Context) error {
 	return nil
 }
 
-// Realm tells the time of a realm, which commits carry. It never decreases, and it
-// never stands still: while the newest commit is later than the clock, because
-// the clocks of all machines were ahead when it was made, time goes on from there at
-// half the speed until the clock has caught up. Its methods are safe for concurrent
-// use.
+// Realm is the clock of a realm, from which commits take their times. Its time never
+// decreases and never stops. If the newest commit is later than the clock, because the
+// clocks of all machines were ahead when it was appended, the time advances from there at
+// half speed until the clock has caught up. Its methods are safe for concurrent use.
 type Realm struct {
 	clock *Clock
 
@@ -180,13 +182,14 @@ type Realm struct {
 	at   time.Duration  // that moment, by Config.Elapsed
 }
 
-// NewRealm returns the time of a realm.
+// NewRealm returns the clock of a realm.
 func (c *Clock) NewRealm() *Realm { return &Realm{clock: c} }
 
-// NotBefore says that the realm has a commit of this time.
+// NotBefore makes sure that Now never returns a time before t, the time of a commit of the
+// realm.
 func (r *Realm) NotBefore(t lifecycle.Time) { r.now(t) }
 
-// Now is the time of the realm.
+// Now returns the time of the realm.
 func (r *Realm) Now() time.Time { return r.now(lifecycle.TimeOf(r.clock.Now())).Time() }
 
 func (r *Realm) now(least lifecycle.Time) lifecycle.Time {

@@ -9,15 +9,15 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// batch is work on many objects that are independent of each other: it goes on
-// in the next commit where the last one was full, and is never repeated by id,
-// because to repeat it does no harm.
+// batch is a command on many objects that are independent of each other. If the commit is
+// full, it continues in the next one. It has no command id, because its repetition is
+// harmless.
 type batch struct {
 	left    []uid.UID
-	fetched int // how many of left were read ahead
+	fetched int // number of objects of left that were read ahead
 }
 
-// readAhead is how many nodes are read at once, and with them what is known of
+// readAhead is the number of nodes that are read at once, with the nodes and counters of
 // their owners.
 const readAhead = 4096
 
@@ -34,7 +34,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 		if n := d.Tx.Node(u); n != nil {
 			events := decide(n)
 			if _, ok := d.Apply(events, 0); !ok {
-				b.fetched = 0 // another commit reads again
+				b.fetched = 0 // the next commit reads again
 				return false
 			}
 			decided(u, len(events) > 0)
@@ -45,7 +45,7 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 	return true
 }
 
-// Told implements writer.Work: there is no id to repeat it by.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
 func (*batch) ReplyInLog() bool { return true }
 
 // Propose is a processor's proposal.
@@ -58,7 +58,7 @@ type Propose struct {
 
 var _ writer.Work = (*Propose)(nil)
 
-// NewPropose reads the request.
+// NewPropose checks the request.
 func NewPropose(r *coppicev1.ProposeRequest) (*Propose, *lifecycle.Error) {
 	collect, err := uid.Unpack(nil, r.GetCollect())
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *Propose) Reply(d *writer.Decision) proto.Message {
 // NewReply implements writer.Work.
 func (*Propose) NewReply() proto.Message { return &coppicev1.ProposeReply{} }
 
-// grouped is a batch of which each object is another's.
+// grouped is a batch in which each object has an owner.
 type grouped struct {
 	batch
 	owners []uid.UID // of each in left
@@ -127,8 +127,8 @@ func newGrouped(groups []*coppicev1.DependentsOf) (b grouped, refusal *lifecycle
 	return b, nil
 }
 
-// eachOwned is each, with the owner of each object. Objects whose owner is gone
-// are passed over.
+// eachOwned is each, with the owner of each object. It skips objects whose owner does not
+// exist.
 func (b *grouped) eachOwned(d *writer.Decision, decide func(owner, n *lifecycle.Node) []lifecycle.Event, acted func()) (finished bool) {
 	return b.each(d, func(n *lifecycle.Node) []lifecycle.Event {
 		owner := d.Tx.Node(b.owners[len(b.owners)-len(b.left)])
@@ -143,7 +143,8 @@ func (b *grouped) eachOwned(d *writer.Decision, decide func(owner, n *lifecycle.
 	})
 }
 
-// Orphan is the orphan finalizer's request to part dependents from their owners.
+// Orphan is the orphan finalizer's request to remove the references of dependents to their
+// owners.
 type Orphan struct {
 	grouped
 	reply coppicev1.OrphanReply
@@ -151,7 +152,7 @@ type Orphan struct {
 
 var _ writer.Work = (*Orphan)(nil)
 
-// NewOrphan reads the request.
+// NewOrphan checks the request.
 func NewOrphan(r *coppicev1.OrphanRequest) (*Orphan, *lifecycle.Error) {
 	b, err := newGrouped(r.GetGroups())
 	if err != nil {
@@ -176,11 +177,11 @@ func (o *Orphan) Reply(d *writer.Decision) proto.Message {
 // NewReply implements writer.Work.
 func (*Orphan) NewReply() proto.Message { return &coppicev1.OrphanReply{} }
 
-// Kept are, of owners whose dependents were examined, those dependents that
-// unknown owners alone keep: see lifecycle.Finish.
+// Kept has, for each owner whose dependents were examined, the dependents that are kept by
+// unknown owners alone: see lifecycle.Finish.
 type Kept map[uid.UID][]uid.UID
 
-// Finish says that a built-in finalizer is done with objects.
+// Finish is the request to remove a built-in finalizer that has done its part from objects.
 type Finish struct {
 	batch
 	finalizer string
@@ -190,7 +191,7 @@ type Finish struct {
 
 var _ writer.Work = (*Finish)(nil)
 
-// NewFinish reads the request. kept may be nil.
+// NewFinish checks the request. kept may be nil.
 func NewFinish(r *coppicev1.FinishRequest, kept Kept) (*Finish, *lifecycle.Error) {
 	if !lifecycle.IsBuiltinFinalizer(r.GetFinalizer()) {
 		return nil, lifecycle.ErrBadRequest("finalizer: %q is not built in; external finalizers are removed by the verb removefinalizer", r.GetFinalizer())
@@ -205,8 +206,8 @@ func NewFinish(r *coppicev1.FinishRequest, kept Kept) (*Finish, *lifecycle.Error
 // Do implements writer.Work.
 func (f *Finish) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 	return f.each(d, func(n *lifecycle.Node) []lifecycle.Event {
-		// An owner that the commit has no room to examine is refused. The propagator
-		// examines it again.
+		// The commit examines at most lifecycle.MaxExamined dependents. Further owners are
+		// refused, and the propagator examines them again.
 		kept := f.kept[n.UID]
 		if len(kept) > 0 {
 			if !d.Examine(len(kept)) {

@@ -140,8 +140,8 @@ func pack(objects ...*coppicev1.Object) []byte {
 	return b
 }
 
-// A12.3, A12.10: a proposal that no longer holds has no effect and is told; what is
-// gone, or was collected before, is neither.
+// A12.3, A12.10: a proposal that is no longer right has no effect and is refused. It is not
+// refused for objects that are gone or were collected before.
 func TestPropose(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -35,7 +35,7 @@ func (u *Unblock) Reply(d *writer.Decision) proto.Message {
 	return &u.reply
 }
 
-// Told implements writer.Work: there is no id to repeat it by.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
 func (*Unblock) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.
@@ -67,7 +67,7 @@ func (c *CollectCycle) Reply(d *writer.Decision) proto.Message {
 	return &c.reply
 }
 
-// Told implements writer.Work: there is no id to repeat it by.
+// ReplyInLog implements writer.Work: the command has no id, so that no reply is kept.
 func (*CollectCycle) ReplyInLog() bool { return true }
 
 // NewReply implements writer.Work.

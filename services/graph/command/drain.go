@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Drain is the contents finalizer's request to delete what is in namespaces, or
-// of kinds, that are being deleted.
+// Drain is the contents finalizer's request to delete the contents of namespaces or kinds
+// that are being deleted.
 type Drain struct {
 	grouped
 	reply coppicev1.DrainReply
@@ -17,7 +17,7 @@ type Drain struct {
 
 var _ writer.Work = (*Drain)(nil)
 
-// NewDrain reads the request.
+// NewDrain checks the request.
 func NewDrain(r *coppicev1.DrainRequest) (*Drain, *lifecycle.Error) {
 	b, err := newGrouped(r.GetGroups())
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package command has the commands of the object API and of the internal
-// operations, as work for the writer. What they decide is package lifecycle's;
-// here is how many objects at once, all or none, and what is answered.
+// Package command implements the commands of the object API and of the internal operations,
+// as work for the writer. Package lifecycle has the rules by which they decide. This
+// package has the batching of objects, atomicity, and the replies.
 package command
 
 import (
@@ -13,40 +13,38 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Objects is a command on objects of one resource, in one namespace: a batch
-// of one or more. Each object has its own outcome, unless Atomic. The reply is
-// a coppice.v1.ObjectsReply; it has whole objects for a batch of one, and what
-// identifies them for larger ones, unless Whole.
+// Objects is a command on objects of one resource, in one namespace: a batch of one or
+// more. Each object has its own outcome, unless Atomic is set. The reply is a
+// coppice.v1.ObjectsReply. It has all fields of the object for a batch of one, and only
+// identifying fields for larger batches, unless Whole is set.
 type Objects struct {
 	Resource  string
 	Namespace string
-	// Count is how many objects there are.
+	// Count is the number of objects.
 	Count int
-	// Decide decides the i-th.
+	// Decide decides for the i-th object.
 	Decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
-	// Name is the name of the i-th, so that many are looked up at once; nil if
-	// that is not worth it.
+	// Name returns the name of the i-th object, so that many are looked up at once. It is
+	// nil if that is not worth it.
 	Name func(i int) string
-	// Check, if there is one, is asked before anything is decided, in a commit
-	// in which nothing was decided yet: of what the state holds that the last
-	// commit has left.
+	// Check, unless nil, is called before anything is decided, in an empty commit on top of
+	// a state that has all earlier commits. If it returns an error, the command is refused.
 	Check func(*writer.Decision) *lifecycle.Error
-	// Atomic: all or none.
+	// Atomic: if one object is refused, nothing is changed.
 	Atomic bool
-	// DryRun: answer as if, and change nothing.
+	// DryRun: reply as if the command were executed, and change nothing.
 	DryRun bool
 	// Whole: the reply has all fields of the objects, also of more than one.
 	Whole bool
-	// Session is the import session that the objects come in, and Close
-	// whether it ends with them.
+	// Session is the import session of the objects. Close ends it with this command.
 	Session string
 	Close   bool
 
 	results    []*coppicev1.Result
 	size       int  // of the results, in bytes
-	recorded   int  // how many results, the first, the log has
+	recorded   int  // number of results, from the first on, that are in the log
 	logged     int  // their size, in bytes
-	replyInLog bool // the others, by the events
+	replyInLog bool // the events in the log give the other results
 	applied    bool // events, in this commit
 }
 
@@ -83,7 +81,7 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 		o.replyInLog = !o.DryRun
 	}
 	o.applied = false
-	// Results that no part has recorded are kept with the next.
+	// Results that no earlier part has recorded are kept with this one.
 	if finished = d.Reserve(o.size - o.logged); finished {
 		finished, err = o.each(d, at)
 	}
@@ -96,8 +94,8 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	case whole:
 		d.Release()
 	}
-	// Owners may come in a later part, and are unknown until then: the session is
-	// open from the first.
+	// The session is open from the first part on: owners in a later part are unknown until
+	// then.
 	if err == nil && o.Session != "" && !o.DryRun && (finished || o.applied) {
 		d.Session(o.Session, finished && o.Close)
 	}
@@ -152,8 +150,8 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 	return true, nil
 }
 
-// readAhead looks up the names of objects from the i-th on, and returns up to
-// where.
+// readAhead looks up the names of objects from the i-th on, and returns the index behind
+// the last.
 func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
 	behind := min(o.Count, i+readAhead)
 	if o.Name != nil && o.Count > 1 {
@@ -166,7 +164,7 @@ func (o *Objects) readAhead(d *writer.Decision, at lifecycle.Key, i int) int {
 	return behind
 }
 
-// resultSize is what the result takes at the most, without its warnings.
+// resultSize returns an upper bound of the size of a result in bytes, without its warnings.
 func (o *Objects) resultSize(out *lifecycle.Outcome) int {
 	const fixed = 256 // numbers, times, a UUID
 	size := fixed
@@ -202,18 +200,17 @@ func (o *Objects) resultSize(out *lifecycle.Outcome) int {
 	return size
 }
 
-// uuidLength is that of a UUID as text, which a uid.UID may pack.
+// uuidLength is the length of a UUID as text, which a uid.UID may pack.
 const uuidLength = 36
 
-// smallestResult is what a result takes at the most that says only what
-// became of the object.
+// smallestResult is the maximum size in bytes of a result with nothing but its code.
 const smallestResult = 128
 
-// largest is how large the reply to a batch may become. It has to fit into one
-// commit, alongside its last object, and into one message.
+// largest returns the maximum size of the reply to a batch, in bytes. The reply must fit
+// into one message, and into one commit with the last object.
 func (o *Objects) largest(d *writer.Decision) int { return d.Limit() / 2 }
 
-// room is how large the next result may become.
+// room returns the maximum size of the next result, in bytes.
 func (o *Objects) room(d *writer.Decision) int {
 	rest := o.Count - len(o.results) - 1
 	return max(smallestResult, o.largest(d)-o.size-rest*smallestResult)
@@ -244,10 +241,10 @@ func (o *Objects) add(r *coppicev1.Result, size int) {
 	o.size += size
 }
 
-// sizeOf is the size of a result in its reply.
+// sizeOf returns the size of a result in its reply, in bytes.
 func sizeOf(r *coppicev1.Result) int { return objectcodec.ResultSize(r) + 6 }
 
-// inLog reports whether the log tells the outcome of a command for one object.
+// inLog reports whether the result for one object follows from the events in the log.
 func inLog(out *lifecycle.Outcome) bool {
 	if len(out.Events) != 1 || len(out.Warnings) > 0 {
 		return false
@@ -271,7 +268,7 @@ func (o *Objects) result(out *lifecycle.Outcome, change state.Change) *coppicev1
 	if o.DryRun && change.After != nil {
 		r.Object.Metadata.ResourceVersion = 0
 		if out.Object.Node != nil {
-			r.Object.Metadata.ResourceVersion = out.Object.Revision // from before
+			r.Object.Metadata.ResourceVersion = out.Object.Revision // of the existing object
 		}
 	}
 	return r
@@ -324,7 +321,7 @@ func (o *Objects) Resume(reply proto.Message) *lifecycle.Error {
 	return nil
 }
 
-// Told implements writer.Work.
+// ReplyInLog implements writer.Work.
 func (o *Objects) ReplyInLog() bool { return o.replyInLog }
 
 // Brief implements writer.ObjectsWork.

@@ -1,10 +1,10 @@
 // Package delays examines the dependents of an owner that is being deleted in the
-// foreground, where the counters alone do not say whether one of them delays it:
-// none blocks, and some are not terminating (docs/semantics.md, A13).
+// foreground, if the counters alone do not show whether one of them delays it: no dependent
+// blocks, and some are not terminating (docs/semantics.md, A13).
 //
-// It reads a snapshot, outside of any commit, and may read many dependents. What
-// it finds is a proposal: the writer verifies it in the commit that removes the
-// finalizer (lifecycle.Finish).
+// It reads a snapshot, outside of any commit, and may read many dependents. Its result is a
+// proposal: the writer verifies it in the commit that removes the finalizer
+// (lifecycle.Finish).
 package delays
 
 import (
@@ -15,9 +15,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Finding is what was found among the dependents of an owner.
+// Finding is the result of an examination of an owner's dependents.
 type Finding struct {
-	// Delayed: a dependent delays the owner. The examination ends at the first.
+	// Delayed: a dependent delays the owner. The examination ends at the first such
+	// dependent.
 	Delayed bool
 	// TooMany: no dependent was found that delays the owner, and more than
 	// lifecycle.MaxExamined are kept by unknown owners alone. The examination
@@ -28,11 +29,12 @@ type Finding struct {
 	Kept []uid.UID
 }
 
-// page is how many dependents are read at once.
+// page is the number of dependents that are read at once.
 const page = 1024
 
-// Of examines the dependents of owner, in the order of the index. It returns the
-// error of ctx if that ends before; a failure to read is in snap.Err.
+// Of examines the dependents of owner, in the order of the index. If ctx ends first, it
+// returns the error of ctx. It does not return failures of reads: the caller must check
+// snap.Err.
 func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now lifecycle.Time) (f Finding, err error) {
 	filter := snap.ValidClaims(owner, true)
 	var cursor state.Edge

@@ -1,18 +1,18 @@
-// Package lease makes it rare that two writers of a realm meet. That they do
-// no harm when they meet is the log's doing: every append names the sequence
-// that it expects.
+// Package lease elects the writer of a realm. The lease makes it rare that a realm has two
+// writers at a time. Safety does not depend on it: every append names the sequence that it
+// expects, so the log refuses the appends of a former writer.
 //
-// A lease is a key in a JetStream key-value bucket, which vanishes when it is
-// not renewed. What the holder relies on is its own clock since boot: the lease
-// holds for a while after the last renewal was *sent*, and that while is
-// shorter than the one after which the key can vanish. Another process takes the
-// lease over when the key has vanished, or when it has seen by its own clock that
-// the key was not renewed for longer than the holder relies on it.
+// A lease is a key in a JetStream key-value bucket, which expires when it is not renewed.
+// The holder relies on its own clock since boot: the lease is valid for three quarters of
+// the TTL after the last successful renewal was *sent*, which is before the key can expire.
+// Another process takes the lease when the key has expired, or when its own clock shows
+// that the key has not been renewed for longer than the holder relies on it.
 //
 // # What a lease assumes
 //
-// Two writers never append (the log fences), whatever clocks do. That a former
-// writer answers no reads, refusals or no-ops rests on these assumptions:
+// Whatever the clocks do, a former writer cannot append, because the log fences it. These
+// assumptions guarantee in addition that a former writer sends no replies that depend on
+// the state alone, such as reads and refusals:
 //
 //   - Clocks since boot run at the same rate, to within 6%.
 //   - The NATS server's clock does not jump ahead by more than a quarter of the ttl
@@ -42,18 +42,18 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 )
 
-// Holder says who holds a lease.
+// Holder identifies the process that holds a lease.
 type Holder struct {
 	// ID identifies the holder's state directory, and any copy of it.
 	ID string `json:"id"`
-	// Process identifies the process: it is drawn when it starts. Only a process that
-	// finds its own id in the key takes the lease over at once.
+	// Process identifies the process by a random id. Only a process that finds its own id
+	// in the key takes the lease at once.
 	Process string `json:"process"`
-	// Name is for people: host and process.
+	// Name is the host and the process id, for operators.
 	Name string `json:"name"`
 }
 
-// Config is how to hold a lease.
+// Config configures a lease.
 type Config struct {
 	Realm  string
 	Holder Holder
@@ -64,12 +64,12 @@ type Config struct {
 	Log      *slog.Logger
 	// Clock is the clock since boot; clock.SinceBoot if nil.
 	Clock func() time.Duration
-	// Attempted, unless nil, is called after each attempt of Acquire, with its failure:
-	// nil where NATS has answered, also if another process has the lease.
+	// Attempted, unless nil, is called after each attempt of Acquire with its error. The
+	// error is nil if NATS has replied, also if another process has the lease.
 	Attempted func(err error)
 }
 
-// DefaultTTL is how long a lease lasts that is not renewed.
+// DefaultTTL is the default time after which a lease that is not renewed expires.
 const DefaultTTL = 5 * time.Second
 
 // Lease is a lease that was acquired. It is safe for concurrent use.
@@ -85,12 +85,13 @@ type Lease struct {
 }
 
 const (
-	// margin is the part of the ttl for which a renewal is relied on.
+	// margin is the fraction of the TTL for which the holder relies on a renewal.
 	margin = 0.75
-	// silence is the part of the ttl after which a key that was not renewed is no
-	// longer relied on: margin, and what clocks may differ.
+	// silence is the fraction of the TTL after which another process may take a key that
+	// was not renewed: margin, plus the difference that clocks may have.
 	silence = 0.8
-	// attempts is how often in a ttl a lease that another holds is tried for.
+	// attempts is the number of attempts in a TTL to take a lease that another process
+	// holds.
 	attempts = 40
 )
 
@@ -156,8 +157,8 @@ type seen struct {
 	since    time.Duration // when this revision was first read, by the clock
 }
 
-// open opens the bucket, or creates it. The ttl of one that is there stays: who
-// holds a lease in it relies on the ttl that it found.
+// open opens the bucket, or creates it. It does not change the TTL of an existing bucket,
+// because the holders of leases in it rely on that.
 func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
 	if l.kv != nil {
 		return nil
@@ -166,7 +167,7 @@ func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
 	defer cancel()
 	kv, err := js.KeyValue(ctx, bus.LeaseBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		// Not CreateOrUpdate: another may be creating it with another ttl.
+		// Not CreateOrUpdate: another process may be creating it with another TTL.
 		kv, err = js.CreateKeyValue(ctx, bus.LeaseConfig(l.c.TTL, l.c.Replicas))
 	}
 	if err != nil {
@@ -189,7 +190,7 @@ func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// openTimeout is how long JetStream may take to answer for the bucket.
+// openTimeout is the timeout of JetStream requests about the bucket.
 const openTimeout = 5 * time.Second
 
 // try takes the lease if it is free, if it is this process's own from before, or if
@@ -218,8 +219,8 @@ func (l *Lease) try(ctx context.Context, other *seen) (bool, error) {
 	return true, nil
 }
 
-// free reports whether the lease that an entry stands for may be taken over, and
-// remembers what it has read of another holder.
+// free reports whether the lease of an entry may be taken, and records in other when it
+// first read the entry of another holder.
 func (l *Lease) free(entry jetstream.KeyValueEntry, other *seen) bool {
 	var holder Holder
 	if err := json.Unmarshal(entry.Value(), &holder); err != nil {
@@ -238,11 +239,11 @@ func (l *Lease) renewed(revision uint64, sent time.Duration) {
 	l.until.Store(int64(sent) + int64(margin*float64(l.c.TTL)))
 }
 
-// Holds reports whether the lease holds now: nobody else has it, and nobody
-// else had it at any time before now since it was acquired.
+// Holds reports whether this process has the lease and has had it, without interruption,
+// since Acquire. It is safe for concurrent use and does not block.
 func (l *Lease) Holds() bool { return int64(l.c.Clock()) < l.until.Load() }
 
-// Lost is closed when the lease was lost.
+// Lost returns a channel that is closed when the lease is lost.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 func (l *Lease) keep(ctx context.Context) {
@@ -275,7 +276,7 @@ func (l *Lease) renew(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return true
 	case bus.Classify(err) == bus.Conflict:
-		// An earlier renewal that was not answered may have made it.
+		// An earlier renewal whose reply was lost may have written it.
 		if entry, err := l.kv.Get(try, bus.LeaseKey(l.c.Realm)); err == nil && string(entry.Value()) == string(l.value) {
 			l.revision = entry.Revision()
 			return l.Holds()
@@ -286,7 +287,7 @@ func (l *Lease) renew(ctx context.Context) bool {
 	return l.Holds()
 }
 
-// Release gives the lease back, so that another need not wait for its end.
+// Release releases the lease, so that another process need not wait until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	l.cancel()
 	<-l.done

@@ -9,23 +9,22 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// GraphOptions says how far Graph goes.
+// GraphOptions bounds what Graph returns.
 type GraphOptions struct {
 	// Owners and Dependents follow references upwards and downwards.
 	Owners, Dependents bool
-	// Namespace restricts the reply to objects in it; empty for all objects. What
-	// is elsewhere, cluster-scoped objects among that, is neither returned nor
-	// followed.
+	// Namespace restricts the reply to objects in it; empty for all objects. Objects
+	// elsewhere, including cluster-scoped objects, are neither returned nor followed.
 	Namespace string
-	// Limit is how many objects there are at the most, MaxBytes how large
-	// the reply is, about.
+	// Limit is the maximum number of objects. MaxBytes is the approximate maximum size of
+	// the reply in bytes.
 	Limit, MaxBytes int
 	Now             lifecycle.Time
 }
 
-// Graph returns objects with the classes of their owners and, if asked for,
-// what is above and below them, each object once. Those asked for come first,
-// then breadth first. Uids that are not there are left out.
+// Graph returns objects with the classes of their owners and, if o asks for them, their
+// direct and indirect owners and dependents, each object once. The objects of uids come
+// first, then the others in breadth-first order. Uids without an object are left out.
 func Graph(snap *state.Snapshot, uids []uid.UID, o GraphOptions) *coppicev1.ResolveObjectsReply {
 	g := grapher{snap: snap, o: o, reply: &coppicev1.ResolveObjectsReply{Revision: snap.Revision()}, seen: map[uid.UID]bool{}}
 	for _, u := range uids {
@@ -44,7 +43,7 @@ func Graph(snap *state.Snapshot, uids []uid.UID, o GraphOptions) *coppicev1.Reso
 	return g.reply
 }
 
-// maxContents is how far what is left in a container is counted.
+// maxContents is where the count of a container's contents stops.
 const maxContents = 1000
 
 type grapher struct {
@@ -56,7 +55,7 @@ type grapher struct {
 	bytes int
 }
 
-// follow visits the list, which grows meanwhile.
+// follow calls visit for the nodes of the list, including nodes that visit appends.
 func (g *grapher) follow(from int, visit func(*lifecycle.Node)) {
 	for i := from; i < len(g.list); i++ {
 		visit(g.list[i])
@@ -145,7 +144,7 @@ func (g *grapher) visible(n *lifecycle.Node) bool {
 	return g.o.Namespace == "" || n.Namespace == g.o.Namespace
 }
 
-// pending is what has still to happen because of a uid, nil if nothing.
+// pending returns the pending work because of a uid, nil if there is none.
 func (g *grapher) pending(u uid.UID) *coppicev1.ObjectWork {
 	row, ok := g.snap.Pending(u)
 	if !ok {

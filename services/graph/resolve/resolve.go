@@ -1,6 +1,6 @@
-// Package resolve gathers, at one revision, what is needed to evaluate objects:
-// their traits and the classes of their owners. It follows the closure of a
-// deletion downwards, so that the depth of a tree costs no round trips.
+// Package resolve reads, at one revision, what is needed to evaluate objects: their traits
+// and the classes of their owners. It also follows a deletion down to further dependents,
+// so that a deep tree does not need a request for each level.
 package resolve
 
 import (
@@ -73,12 +73,12 @@ type resolver struct {
 	view     assumption
 	now      lifecycle.Time
 	reply    *coppicev1.ResolveReply
-	frontier []*lifecycle.Node // gone, with dependents that have not been looked at
+	frontier []*lifecycle.Node // assumed to be gone, with dependents that have not been resolved
 	seen     map[uid.UID]bool
 	classes  []lifecycle.Class
 }
 
-// prefetch reads what objects are evaluated by.
+// prefetch reads the nodes and owners that the evaluation of objects needs.
 func prefetch(snap *state.Snapshot, uids []uid.UID) {
 	snap.Prefetch(uids)
 	snap.PrefetchCounts(uids)
@@ -112,8 +112,8 @@ func (r *resolver) evaluate(n *lifecycle.Node) lifecycle.Traits {
 	return lifecycle.TraitsOf(r.view, n)
 }
 
-// assume assumes that an object is gone, if its collection removes it at once
-// and anything depends on that.
+// assume assumes that an object is gone if its collection removes it at once and it has
+// dependents.
 func (r *resolver) assume(n *lifecycle.Node, traits lifecycle.Traits) {
 	if traits&lifecycle.GoesAtOnce != 0 && traits&lifecycle.HasDependents != 0 {
 		r.view.gone[n.UID] = n
@@ -121,8 +121,8 @@ func (r *resolver) assume(n *lifecycle.Node, traits lifecycle.Traits) {
 	}
 }
 
-// descend adds the dependents of an object that is assumed to be gone, those
-// that go with it, at most budget of them.
+// descend adds the dependents that are collected because owner is assumed to be gone, at
+// most budget of them.
 func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 	var found []uid.UID
 	r.view.Dependents(owner.UID, r.view.ValidClaims(owner, true), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
@@ -137,7 +137,7 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 		if n == nil {
 			continue
 		}
-		// One that another owner still holds may be met again below that owner.
+		// A dependent that another owner still keeps may be found again below that owner.
 		traits := r.evaluate(n)
 		if lifecycle.Decide(traits, r.classes) != lifecycle.CollectObject {
 			continue

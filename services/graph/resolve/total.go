@@ -8,9 +8,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Total counts objects and all their direct and indirect dependents, each once, up to
-// most. namespace restricts it as GraphOptions.Namespace does. ok is false if ctx
-// ended before.
+// Total counts objects and all their direct and indirect dependents, each once, up to most.
+// namespace restricts it as GraphOptions.Namespace does. ok is false if ctx ended first.
 func Total(ctx context.Context, snap *state.Snapshot, uids []uid.UID, namespace string, most int) (total int, ok bool) {
 	seen := map[uid.UID]bool{}
 	var queue []uid.UID

@@ -1,7 +1,7 @@
-// Package warn tells people of what they should look at: references that can
-// never be true, kinds that nobody has registered, finalizers that nobody
-// answers. Warnings are derived, like work: they change nothing, and one that is
-// lost is said again while it holds.
+// Package warn publishes warnings for operators: about references that can never be valid,
+// kinds that are not registered, and finalizers that no controller removes. Warnings are
+// derived from the state: they change nothing, and a lost warning is published again while
+// its reason lasts.
 package warn
 
 import (
@@ -20,15 +20,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Again is after how long a warning that still holds is said again. It is well
-// within the time for which warnings are kept.
+// Again is the interval after which a warning is published again if its reason lasts. It is
+// much shorter than the time for which warnings are kept.
 const Again = 10 * time.Minute
 
-// maxRemembered bounds what is remembered of warnings that were said.
+// maxRemembered is the maximum number of published warnings that a Warner remembers.
 const maxRemembered = 1 << 16
 
-// Warner says warnings, each once in a while. Its methods are safe for
-// concurrent use, and do not block. A nil Warner says nothing.
+// Warner publishes warnings, each at most once in the interval Again. Its methods are safe
+// for concurrent use, and do not block. A nil Warner publishes nothing.
 type Warner struct {
 	nc    *nats.Conn
 	realm string
@@ -44,15 +44,15 @@ func New(nc *nats.Conn, realm string, now func() time.Time, log *slog.Logger) *W
 	return &Warner{nc: nc, realm: realm, now: now, log: log, said: map[string]time.Time{}}
 }
 
-// Reference warns of an owner reference. It is a resolve.Warn.
+// Reference warns about an owner reference. It is a resolve.Warn.
 func (w *Warner) Reference(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string) {
 	w.Say(v, n, reason, func() string {
 		return fmt.Sprintf("owner reference to %s %q: %s", r.Kind, r.Name, c.Why(v, n, r))
 	})
 }
 
-// Stuck warns of an object that external finalizers or its agent have held for
-// long.
+// Stuck warns about an object whose removal external finalizers or its agent have blocked
+// for long.
 func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time) {
 	w.Say(v, n, lifecycle.WarnStuck, func() string {
 		var by []string
@@ -69,16 +69,16 @@ func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time
 	})
 }
 
-// Unpublished warns of an object of which the call of an external finalizer or
-// agent cannot be published.
+// Unpublished warns about an object for which the call of an external finalizer or agent
+// cannot be published.
 func (w *Warner) Unpublished(v lifecycle.View, n *lifecycle.Node, err error) {
 	w.Say(v, n, lifecycle.WarnUnpublished, func() string {
 		return fmt.Sprintf("a call of its finalizers or agent cannot be published, and is tried again: %v", err)
 	})
 }
 
-// Crowded warns of an owner that is being deleted in the foreground and is not
-// finished, because too many of its dependents are kept by unknown owners alone.
+// Crowded warns about an owner whose foreground deletion cannot complete, because more of
+// its dependents than the writer can examine are kept by unknown owners alone.
 func (w *Warner) Crowded(v lifecycle.View, n *lifecycle.Node, dependents uint64, since lifecycle.Time) {
 	w.Say(v, n, lifecycle.WarnCrowded, func() string {
 		return fmt.Sprintf("its deletion waits since %s: owners of which nothing is known keep %d of its dependents, and at most %d can be examined; "+
@@ -87,14 +87,14 @@ func (w *Warner) Crowded(v lifecycle.View, n *lifecycle.Node, dependents uint64,
 	})
 }
 
-// Cycle warns of an object in a cycle that nothing outside of it owns.
+// Cycle warns about an object in an unreachable cycle.
 func (w *Warner) Cycle(v lifecycle.View, n *lifecycle.Node, members int) {
 	w.Say(v, n, lifecycle.WarnUnreachable, func() string {
 		return fmt.Sprintf("one of %d objects that own each other, and that nothing else owns: the collector never comes to them", members)
 	})
 }
 
-// Say warns of an object. message is called only if the warning is said.
+// Say publishes a warning about an object. message is called only if the warning is due.
 func (w *Warner) Say(v lifecycle.View, n *lifecycle.Node, reason string, message func() string) {
 	if w == nil {
 		return
@@ -130,7 +130,7 @@ func (w *Warner) Skipped(realmID uid.UID, message string) {
 	})
 }
 
-// publish publishes a warning. One that cannot be published is lost.
+// publish publishes a warning. If that fails, the warning is lost.
 func (w *Warner) publish(subject string, warning *coppicev1.Warning) {
 	data, err := manifest.MarshalMessage(warning)
 	if err == nil {
@@ -141,7 +141,7 @@ func (w *Warner) publish(subject string, warning *coppicev1.Warning) {
 	}
 }
 
-// remember reports whether a warning is to be said now.
+// remember reports whether a warning is due, and records that it is published now.
 func (w *Warner) remember(subject string, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *Warner) remember(subject string, now time.Time) bool {
 		return false
 	}
 	if len(w.said) >= maxRemembered {
-		clear(w.said) // rather said twice than remembered without bound
+		clear(w.said) // bounds the memory; warnings may be published twice
 	}
 	w.said[subject] = now
 	return true

@@ -49,9 +49,9 @@ func TestDeletionSeesItsCommit(t *testing.T) {
 	stale := b.submit(deletionOf("anew", uid))
 	release()
 	testkit.Receive(t, b.ctx, "the finalizer", added).objects(t)
-	// C082: the finalizer holds it.
+	// C082: the finalizer blocks the removal.
 	if r := testkit.Receive(t, b.ctx, "its deletion", held).objects(t)[0]; r.GetCode() != 202 || len(r.GetObject().GetMetadata().GetFinalizers()) != 1 {
-		t.Errorf("the deletion of what a finalizer holds: %v", r)
+		t.Errorf("the deletion of an object with a finalizer: %v", r)
 	}
 	if r := testkit.Receive(t, b.ctx, "the other deletion", gone).objects(t)[0]; r.GetCode() != 200 {
 		t.Errorf("the deletion of what nothing holds: %v", r)
