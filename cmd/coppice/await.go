@@ -92,7 +92,7 @@ func (r *removal) look(ctx context.Context) error {
 	var there []string
 	var held, inside []*coppicev1.GraphNode // what others hold, and what the collector is at
 	err := r.resolveUIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
-		there = append(there, tree.UidOf(n))
+		there = append(there, tree.UIDOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
 		case external(n):

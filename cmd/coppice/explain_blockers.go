@@ -18,7 +18,7 @@ const maxExplainedOwners = 100
 
 // owners tells the owners of an object, and below each its own.
 func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int, visited map[string]bool) {
-	visited[tree.UidOf(n)] = true
+	visited[tree.UIDOf(n)] = true
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		if len(e.Owners) >= maxExplainedOwners {
 			return
@@ -68,7 +68,7 @@ const explainedBelow = 2000
 // blockers finds those in whose hands it is that the object goes: dependents
 // that it waits for, or that those wait for, and that wait for nobody.
 func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
-	reply, err := e.anything().ResolveUIDs(ctx, []string{tree.UidOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
+	reply, err := e.anything().ResolveUIDs(ctx, []string{tree.UIDOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 	}
 	e.Dependents.Truncated = reply.GetTruncated()
 	e.dependents = map[string]bool{}
-	for _, uid := range below.Below[tree.UidOf(n)] {
+	for _, uid := range below.Below[tree.UIDOf(n)] {
 		e.dependents[uid] = true
 	}
 	seen := map[string]bool{}
 	var visit func(n *coppicev1.GraphNode)
 	visit = func(n *coppicev1.GraphNode) {
-		seen[tree.UidOf(n)] = true
-		for _, uid := range below.Below[tree.UidOf(n)] {
+		seen[tree.UIDOf(n)] = true
+		for _, uid := range below.Below[tree.UIDOf(n)] {
 			d := below.Nodes[uid]
 			if seen[uid] || !blocksDeletion(d, n) && !delaysUnmarked(d, n) {
 				continue
@@ -108,7 +108,7 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 // the foreground.
 func blocksDeletion(d, owner *coppicev1.GraphNode) bool {
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
-		if r.GetUid() == tree.UidOf(owner) && r.GetBlockOwnerDeletion() && tree.Present(d.GetOwners()[i].GetClass()) {
+		if r.GetUid() == tree.UIDOf(owner) && r.GetBlockOwnerDeletion() && tree.Present(d.GetOwners()[i].GetClass()) {
 			return true
 		}
 	}
@@ -124,7 +124,7 @@ func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
 	waits, solid, unknown := false, false, false
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		class := d.GetOwners()[i].GetClass()
-		waits = waits || r.GetUid() == tree.UidOf(owner) && class == coppicev1.OwnerClass_OWNER_CLASS_WAITING
+		waits = waits || r.GetUid() == tree.UIDOf(owner) && class == coppicev1.OwnerClass_OWNER_CLASS_WAITING
 		solid = solid || class == coppicev1.OwnerClass_OWNER_CLASS_SOLID
 		unknown = unknown || class == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN
 	}

@@ -32,7 +32,7 @@ func (s *session) resolveUIDs(ctx context.Context, uids []string, visit func(*co
 			if len(nodes) == 0 {
 				return errors.New("an object is too large to be resolved")
 			}
-			last := slices.Index(asked, tree.UidOf(nodes[len(nodes)-1]))
+			last := slices.Index(asked, tree.UIDOf(nodes[len(nodes)-1]))
 			uids = slices.Concat(asked[last+1:], uids)
 		}
 	}
@@ -53,7 +53,7 @@ func (s *session) resolveAbove(ctx context.Context, objects client.ResourceClien
 	}
 	var all *coppicev1.ResolveObjectsReply
 	ok, err := s.optional(ctx, aboutOwners, func(ctx context.Context) (err error) {
-		all, err = s.anything().ResolveUIDs(ctx, []string{tree.UidOf(reply.GetNodes()[0])}, client.FollowOwners(true), client.MinRevision(reply.GetRevision()))
+		all, err = s.anything().ResolveUIDs(ctx, []string{tree.UIDOf(reply.GetNodes()[0])}, client.FollowOwners(true), client.MinRevision(reply.GetRevision()))
 		return err
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *session) resolveBelow(ctx context.Context, uids []string) (*tree.Family
 		if reply.GetTruncated() {
 			for _, n := range reply.GetNodes() {
 				if !f.Complete(n) {
-					again = append(again, tree.UidOf(n))
+					again = append(again, tree.UIDOf(n))
 				}
 			}
 		}

@@ -76,7 +76,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 		d.Family = above
 		t = d.Up(root)
 	} else {
-		if d.Family, err = s.resolveBelow(ctx, []string{tree.UidOf(root)}); err != nil {
+		if d.Family, err = s.resolveBelow(ctx, []string{tree.UIDOf(root)}); err != nil {
 			return err
 		}
 		d.Family.Add(root)
@@ -92,7 +92,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	total := ""
 	if !f.up {
 		_, err := s.optional(ctx, aboutTotals, func(ctx context.Context) error {
-			g, err := s.anything().ResolveUIDs(ctx, []string{tree.UidOf(root)}, client.CountTotal(true), client.Limit(1))
+			g, err := s.anything().ResolveUIDs(ctx, []string{tree.UIDOf(root)}, client.CountTotal(true), client.Limit(1))
 			if err == nil {
 				total = fmt.Sprintf(" of %d", g.GetTotal())
 			}

@@ -30,7 +30,7 @@ const (
 	Deleted  = "DELETED"
 )
 
-// changesOf says what happened to an object, in the words of its life: how its
+// Of says what happened to an object, in the words of its life: how its
 // deletion goes on first, what it consists of last. ownerKey spells a reference.
 func Of(c Change, ownerKey func(*coppicev1.OwnerReference) string) []string {
 	is := c.Object.GetMetadata()

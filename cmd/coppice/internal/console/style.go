@@ -23,10 +23,17 @@ func (i Ink) with(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (i Ink) Red(s string) string    { return i.with("31", s) }
-func (i Ink) Green(s string) string  { return i.with("32", s) }
+// Red colours what is gone or failed.
+func (i Ink) Red(s string) string { return i.with("31", s) }
+
+// Green colours what is as it should be.
+func (i Ink) Green(s string) string { return i.with("32", s) }
+
+// Yellow colours what is about to change, and warnings.
 func (i Ink) Yellow(s string) string { return i.with("33", s) }
-func (i Ink) Dim(s string) string    { return i.with("2", s) }
+
+// Dim makes details paler.
+func (i Ink) Dim(s string) string { return i.with("2", s) }
 
 // Count is a number with its noun: "1 object", "2 objects".
 func Count(n int, noun string) string {

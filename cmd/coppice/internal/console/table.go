@@ -24,6 +24,7 @@ type Cell struct {
 // maxHeld is how many rows are kept before they are written.
 const maxHeld = 1000
 
+// Row adds a row.
 func (t *Table) Row(cells ...Cell) error {
 	t.rows = append(t.rows, cells)
 	if len(t.rows) >= maxHeld {

@@ -19,19 +19,19 @@ type History struct {
 	Log       client.LogClient
 	Resources func(apiVersion, kind string) string
 	Last      uint64 // sequence of the last commit that is known of
-	pages     map[uint64]*page
+	pages     map[uint64]*Page
 	order     []uint64 // of pages, as they were read
 	held      int      // events in pages
 	// recent are the pages in which causes were found last: what happens
 	// together has its causes together.
-	recent []*page
+	recent []*Page
 	// Skipped are the sequences of messages that are no commits, as they were read,
 	// at most maxSkipped.
 	Skipped []uint64
 }
 
-// page is the events of one commit.
-type page struct {
+// Page is the events of one commit.
+type Page struct {
 	first  uint64 // the revision that its first event has, or would have
 	Events []client.LogEvent
 }
@@ -46,18 +46,18 @@ const (
 
 // Open returns the history of a log. resources translates kinds to resources.
 func Open(ctx context.Context, log client.LogClient, resources func(apiVersion, kind string) string) (*History, error) {
-	h := &History{Log: log, Resources: resources, pages: map[uint64]*page{}}
+	h := &History{Log: log, Resources: resources, pages: map[uint64]*Page{}}
 	var err error
 	h.Last, err = log.Last(ctx)
 	return h, err
 }
 
 // Keep remembers a commit; the oldest that were read are forgotten for it.
-func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *page {
+func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	if p := h.pages[sequence]; p != nil {
 		return p
 	}
-	p := &page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources)}
+	p := &Page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources)}
 	h.pages[sequence] = p
 	h.order = append(h.order, sequence)
 	h.held += len(p.Events) + 1
@@ -80,7 +80,7 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 			return e, nil
 		}
 	}
-	var p *page
+	var p *Page
 	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
 		if err != nil {
 			return nil, err
@@ -97,7 +97,7 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 }
 
 // event is the event with a revision, nil if it is not on the page.
-func (p *page) event(revision uint64) *client.LogEvent {
+func (p *Page) event(revision uint64) *client.LogEvent {
 	i := sort.Search(len(p.Events), func(i int) bool { return p.Events[i].Revision >= revision })
 	if i == len(p.Events) || p.Events[i].Revision != revision {
 		return nil

@@ -25,11 +25,13 @@ type Printer interface {
 // NamePrinter writes keys.
 type NamePrinter struct{ W io.Writer }
 
+// Object implements Printer.
 func (p *NamePrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	_, err := fmt.Fprintln(p.W, console.Printable(Key(k, o.GetMetadata().GetName())))
 	return err
 }
 
+// End implements Printer.
 func (*NamePrinter) End() error { return nil }
 
 // ManifestPrinter writes manifests: one alone as it is, several as a List, as
@@ -41,6 +43,7 @@ type ManifestPrinter struct {
 	n    int
 }
 
+// Object implements Printer.
 func (p *ManifestPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
 	text, err := p.encode(o)
 	if err != nil {
@@ -96,6 +99,7 @@ func jsonOf(o *coppicev1.Object, prefix, indent string) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
+// End implements Printer.
 func (p *ManifestPrinter) End() error {
 	var text string
 	switch {
@@ -127,6 +131,7 @@ type TablePrinter struct {
 	begun     bool
 }
 
+// Object implements Printer.
 func (p *TablePrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	colour := p.Ink.Green
 	if m := o.GetMetadata(); m.GetDeletionTimestamp() != nil || m.GetInitializers() != nil {
@@ -187,4 +192,5 @@ func (p *TablePrinter) columns(all ...string) []string {
 	return all
 }
 
+// End implements Printer.
 func (p *TablePrinter) End() error { return p.Table.Flush() }

@@ -49,6 +49,7 @@ func ownersOf(o *coppicev1.Object, ownerKey func(*coppicev1.OwnerReference) stri
 	return fmt.Sprintf("%s +%d", ownerKey(c), len(owners)-1)
 }
 
+// InitializerNames returns the names of the initializers that an object waits for.
 func InitializerNames(in *coppicev1.Initializers) []string {
 	var names []string
 	for _, i := range in.GetPending() {
@@ -77,11 +78,12 @@ func PairsText(of map[string]string) string {
 // A namespace need not have a Namespace object. Such a namespace is called implicit
 // here, and shown as an object that has only a name.
 
+// ImplicitNamespace returns the object that stands for an implicit namespace.
 func ImplicitNamespace(name string) *coppicev1.Object {
 	return &coppicev1.Object{ApiVersion: "v1", Kind: "Namespace", Metadata: &coppicev1.ObjectMeta{Name: name}}
 }
 
-// isImplicit reports whether implicitNamespace has made the object: every stored
+// isImplicit reports whether ImplicitNamespace has made the object: every stored
 // object has a uid.
 func isImplicit(o *coppicev1.Object) bool {
 	return o.GetKind() == "Namespace" && o.GetMetadata().GetUid() == ""

@@ -19,6 +19,7 @@ type TemplatePrinter struct {
 	items    []any
 }
 
+// Object implements Printer.
 func (p *TemplatePrinter) Object(_ client.Kind, o *coppicev1.Object) error {
 	v, err := manifest.Generic(o)
 	if err != nil {
@@ -31,6 +32,7 @@ func (p *TemplatePrinter) Object(_ client.Kind, o *coppicev1.Object) error {
 	return nil
 }
 
+// End implements Printer.
 func (p *TemplatePrinter) End() error {
 	if !p.List {
 		return nil
@@ -45,6 +47,7 @@ type ColumnsPrinter struct {
 	Headers bool
 }
 
+// Object implements Printer.
 func (p *ColumnsPrinter) Object(_ client.Kind, o *coppicev1.Object) error {
 	v, err := manifest.Generic(o)
 	if err != nil {
@@ -73,6 +76,7 @@ func (p *ColumnsPrinter) header() error {
 	return p.Table.Text(row...)
 }
 
+// End implements Printer.
 func (p *ColumnsPrinter) End() error {
 	if err := p.header(); err != nil {
 		return err
@@ -93,6 +97,7 @@ type sortedRow struct {
 	values []any
 }
 
+// Object implements Printer.
 func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	v, err := manifest.Generic(o)
 	if err != nil {
@@ -102,6 +107,7 @@ func (p *SortedPrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	return nil
 }
 
+// End implements Printer.
 func (p *SortedPrinter) End() error {
 	slices.SortStableFunc(p.rows, func(a, b sortedRow) int { return jsonpath.Compare(a.values, b.values) })
 	for _, r := range p.rows {

@@ -36,6 +36,7 @@ type Drawing struct {
 // maxDepth is how deep a drawing goes. Nobody reads a chain of thousands.
 const maxDepth = 100
 
+// KeyOfNode returns the key of an object: "pods/web-1".
 func KeyOfNode(n *coppicev1.GraphNode) string {
 	return n.GetResource() + "/" + n.GetObject().GetMetadata().GetName()
 }
@@ -48,11 +49,11 @@ func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 	if from != nil && ns != from.GetObject().GetMetadata().GetNamespace() {
 		b.key = console.WithNamespace(b.key, ns)
 	}
-	if d.Shown[UidOf(n)] {
+	if d.Shown[UIDOf(n)] {
 		b.notes = []string{"(shown above)"}
 		return b, true
 	}
-	d.Shown[UidOf(n)] = true
+	d.Shown[UIDOf(n)] = true
 	if n.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
 		b.ending = "Terminating" + console.Prefixed(": ", d.Held(n))
 	}
@@ -69,7 +70,7 @@ func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 	groups, rest := d.dependents(n)
 	for _, g := range groups {
 		for _, m := range g {
-			d.Shown[UidOf(m)] = true
+			d.Shown[UIDOf(m)] = true
 		}
 	}
 	if said := counted(groups); said != "" {
@@ -84,7 +85,7 @@ func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 		b.below = append(b.below, d.Down(m, n))
 	}
 	d.depth--
-	if known := len(d.Family.Below[UidOf(n)]); uint64(known) < n.GetDependents() {
+	if known := len(d.Family.Below[UIDOf(n)]); uint64(known) < n.GetDependents() {
 		b.below = append(b.below, &Branch{key: fmt.Sprintf("… %d more", n.GetDependents()-uint64(known))})
 	}
 	return b
@@ -94,7 +95,7 @@ func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 // and the others, those with dependents of their own first.
 func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.GraphNode, rest []*coppicev1.GraphNode) {
 	plain := map[string][]*coppicev1.GraphNode{}
-	for _, uid := range d.Family.Below[UidOf(n)] {
+	for _, uid := range d.Family.Below[UIDOf(n)] {
 		m := d.Family.Nodes[uid]
 		if d.plain(m) {
 			plain[m.GetResource()] = append(plain[m.GetResource()], m)
@@ -124,7 +125,7 @@ func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.Grap
 // there.
 func (d *Drawing) plain(n *coppicev1.GraphNode) bool {
 	return !d.All && n.GetDependents() == 0 && len(n.GetOwners()) == 1 &&
-		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UidOf(n)]
+		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UIDOf(n)]
 }
 
 // counted says how many of each kind there are: "2 pods, 3 configmaps".
@@ -143,7 +144,7 @@ func (d *Drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		class := n.GetOwners()[i]
 		switch {
-		case from != nil && r.GetUid() == UidOf(from) && Present(class.GetClass()):
+		case from != nil && r.GetUid() == UIDOf(from) && Present(class.GetClass()):
 		case Present(class.GetClass()):
 			owners = append(owners, d.OwnerKey(r))
 		default:

@@ -4,7 +4,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-func UidOf(n *coppicev1.GraphNode) string { return n.GetObject().GetMetadata().GetUid() }
+// UIDOf returns the uid of an object.
+func UIDOf(n *coppicev1.GraphNode) string { return n.GetObject().GetMetadata().GetUid() }
 
 // Family is objects and how they hang together.
 type Family struct {
@@ -15,25 +16,27 @@ type Family struct {
 	Truncated bool
 }
 
+// NewFamily returns a family without objects.
 func NewFamily() *Family {
 	return &Family{Nodes: map[string]*coppicev1.GraphNode{}, Below: map[string][]string{}}
 }
 
 // Add adds an object, once.
 func (f *Family) Add(n *coppicev1.GraphNode) {
-	if f.Nodes[UidOf(n)] != nil {
+	if f.Nodes[UIDOf(n)] != nil {
 		return
 	}
-	f.Nodes[UidOf(n)] = n
+	f.Nodes[UIDOf(n)] = n
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
 		// References that repeat a uid count once.
 		below := f.Below[r.GetUid()]
-		if again := len(below) > 0 && below[len(below)-1] == UidOf(n); Present(n.GetOwners()[i].GetClass()) && !again {
-			f.Below[r.GetUid()] = append(below, UidOf(n))
+		if again := len(below) > 0 && below[len(below)-1] == UIDOf(n); Present(n.GetOwners()[i].GetClass()) && !again {
+			f.Below[r.GetUid()] = append(below, UIDOf(n))
 		}
 	}
 }
 
+// FamilyIn returns the objects of a reply.
 func FamilyIn(reply *coppicev1.ResolveObjectsReply) *Family {
 	f := NewFamily()
 	for _, n := range reply.GetNodes() {
@@ -57,7 +60,7 @@ func (f *Family) Whole() bool {
 
 // Complete reports whether all dependents of an object are known.
 func (f *Family) Complete(n *coppicev1.GraphNode) bool {
-	return uint64(len(f.Below[UidOf(n)])) >= n.GetDependents()
+	return uint64(len(f.Below[UIDOf(n)])) >= n.GetDependents()
 }
 
 // Present reports whether a reference means an owner that is there.

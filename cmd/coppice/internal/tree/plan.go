@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-// planDrawing makes branches of a plan.
-type planDrawing struct {
+// PlanDrawing makes branches of a plan.
+type PlanDrawing struct {
 	plan     *coppicev1.PlanReply
 	below    map[string][]*coppicev1.PlannedObject // by the uid because of which they are here
 	ownerKey func(*coppicev1.OwnerReference) string
@@ -20,8 +20,10 @@ type planDrawing struct {
 	all      bool
 }
 
-func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *planDrawing {
-	d := &planDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all}
+// NewPlanDrawing returns the drawing of a plan. ownerKey spells an owner, blocker what
+// blocks an object of a resource; with all, objects of one kind are not only counted.
+func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *PlanDrawing {
+	d := &PlanDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all}
 	for _, o := range p.GetObjects() {
 		if !o.GetRequested() {
 			d.below[o.GetBecause()] = append(d.below[o.GetBecause()], o)
@@ -31,7 +33,7 @@ func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerRefere
 }
 
 // Trees has one for each object that the deletion names.
-func (d *planDrawing) Trees() []*Branch {
+func (d *PlanDrawing) Trees() []*Branch {
 	var list []*Branch
 	for _, o := range d.plan.GetObjects() {
 		if o.GetRequested() {
@@ -41,7 +43,7 @@ func (d *planDrawing) Trees() []*Branch {
 	return list
 }
 
-func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *Branch {
+func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth int) *Branch {
 	b := &Branch{key: o.GetResource() + "/" + o.GetName()}
 	if o.GetNamespace() != namespace {
 		b.key = console.WithNamespace(b.key, o.GetNamespace())
@@ -89,12 +91,12 @@ func (d *planDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 }
 
 // plain reports whether there is nothing to say of an object but that it goes.
-func (d *planDrawing) plain(o *coppicev1.PlannedObject) bool {
+func (d *PlanDrawing) plain(o *coppicev1.PlannedObject) bool {
 	return !d.all && !o.GetDependsOnOrder() && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
 }
 
 // outcome says what becomes of an object.
-func (d *planDrawing) outcome(o *coppicev1.PlannedObject) string {
+func (d *PlanDrawing) outcome(o *coppicev1.PlannedObject) string {
 	var blockers, lost []string
 	for _, h := range o.GetBlockers() {
 		blockers = append(blockers, d.blocker(h, o.GetResource()))
