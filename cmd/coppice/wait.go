@@ -147,7 +147,7 @@ var pendingNames = map[string]string{
 func pendingText(status *client.Status) string {
 	var parts []string
 	for _, w := range status.GetPending() {
-		if name, ok := pendingNames[w.GetSort()]; ok {
+		if name, ok := pendingNames[w.GetType()]; ok {
 			parts = append(parts, fmt.Sprintf("%d %s", w.GetRows(), name))
 		}
 	}

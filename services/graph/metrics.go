@@ -191,7 +191,7 @@ func (m *metrics) pending(counts []*coppicev1.PendingCount, now time.Time) {
 	for _, sort := range propagator.AllSorts {
 		rows, age := 0.0, 0.0
 		for _, c := range counts {
-			if c.GetSort() == sort {
+			if c.GetType() == sort {
 				rows, age = float64(c.GetRows()), now.Sub(time.UnixMicro(c.GetOldest())).Seconds()
 			}
 		}

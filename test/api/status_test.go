@@ -35,7 +35,7 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetSort() != "finalize" {
+	if status.GetIdle() || status.GetRevision() < deleted.Revision || len(status.GetPending()) != 1 || status.GetPending()[0].GetType() != "finalize" {
 		t.Errorf("an object waits for its finalizer: %v", status)
 	}
 	if _, err := all.RemoveFinalizer(r.ctx, "a", "example.com/hold"); err != nil {

@@ -2821,7 +2821,7 @@ type PendingWork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The type of work: evaluate, unknown, orphan, finish, examine, finalize, terminate,
 	// blocked or drain, as in the metric coppice_graph_pending_rows.
-	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// The number of owners whose dependents are pending; for finalize and terminate, of
 	// objects whose finalizers or agent must act.
 	Rows uint64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -2861,9 +2861,9 @@ func (*PendingWork) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *PendingWork) GetSort() string {
+func (x *PendingWork) GetType() string {
 	if x != nil {
-		return x.Sort
+		return x.Type
 	}
 	return ""
 }
@@ -3108,7 +3108,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
 	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\"M\n" +
 	"\vPendingWork\x12\x12\n" +
-	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
 	"\x06oldest\x18\x03 \x01(\x03R\x06oldest*\x8c\x01\n" +
 	"\n" +

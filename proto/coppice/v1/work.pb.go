@@ -1367,7 +1367,7 @@ func (x *RepublishReply) GetPending() []*PendingCount {
 type PendingCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The type, as in PendingWork.
-	Sort string `protobuf:"bytes,1,opt,name=sort,proto3" json:"sort,omitempty"`
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// The number of rows.
 	Rows uint64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
 	// Unix microseconds: since when the oldest row is pending.
@@ -1406,9 +1406,9 @@ func (*PendingCount) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *PendingCount) GetSort() string {
+func (x *PendingCount) GetType() string {
 	if x != nil {
-		return x.Sort
+		return x.Type
 	}
 	return ""
 }
@@ -1913,7 +1913,7 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x122\n" +
 	"\apending\x18\x02 \x03(\v2\x18.coppice.v1.PendingCountR\apending\"N\n" +
 	"\fPendingCount\x12\x12\n" +
-	"\x04sort\x18\x01 \x01(\tR\x04sort\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
 	"\x06oldest\x18\x03 \x01(\x03R\x06oldest\"+\n" +
 	"\rCyclesRequest\x12\x1a\n" +

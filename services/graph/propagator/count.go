@@ -52,7 +52,7 @@ func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error)
 	}
 	reply := &coppicev1.StatusReply{Revision: counted.GetRevision(), Idle: Idle(counted.GetPending())}
 	for _, c := range counted.GetPending() {
-		reply.Pending = append(reply.Pending, &coppicev1.PendingWork{Sort: c.GetSort(), Rows: c.GetRows(), Oldest: c.GetOldest()})
+		reply.Pending = append(reply.Pending, &coppicev1.PendingWork{Type: c.GetType(), Rows: c.GetRows(), Oldest: c.GetOldest()})
 	}
 	return reply, nil
 }
@@ -61,7 +61,7 @@ func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error)
 // dependents that only unknown owners keep.
 func Idle(counts []*coppicev1.PendingCount) bool {
 	for _, c := range counts {
-		if c.GetRows() > 0 && c.GetSort() != SortUnknown {
+		if c.GetRows() > 0 && c.GetType() != SortUnknown {
 			return false
 		}
 	}
@@ -81,7 +81,7 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) 
 			}
 			c := stats[sort]
 			if c == nil {
-				c = &coppicev1.PendingCount{Sort: sort, Oldest: int64(row.Since)}
+				c = &coppicev1.PendingCount{Type: sort, Oldest: int64(row.Since)}
 				stats[sort] = c
 			}
 			c.Rows++

@@ -301,7 +301,7 @@ func (s *script) republish(d *datadriven.TestData) string {
 func counts(r *coppicev1.RepublishReply) string {
 	text := ""
 	for _, c := range r.GetPending() {
-		text += fmt.Sprintf("%s: %d, the oldest since %s\n", c.GetSort(), c.GetRows(), since(lifecycle.Time(c.GetOldest())))
+		text += fmt.Sprintf("%s: %d, the oldest since %s\n", c.GetType(), c.GetRows(), since(lifecycle.Time(c.GetOldest())))
 	}
 	if text == "" {
 		return "nothing\n"
