@@ -30,12 +30,13 @@ func (a *app) rebuildCommand() *cobra.Command {
 		Use:     "rebuild",
 		GroupID: "operate",
 		Short:   "Rebuild a realm's state from its log, while nothing runs",
-		Long: `Rebuild deletes the state that a graph service keeps of a realm, and replays the
-event log into an empty one. The log is the only truth, and stays as it is.
+		Long: `Rebuild replays the event log of a realm and replaces the state that a graph
+service has of it. If the log cannot be read to its end, the state stays as it is.
+The log is not changed.
 
-With --data it is the directory of 'coppice up', whose log is there too and is
-replayed at once. With --state it is that of a graph service by itself ('coppice
-graph --data'), which replays the log when it starts next.`,
+With --data DIR it works on the directory of 'coppice up', whose log is there too.
+With --state DIR it deletes the state of a graph service ('coppice graph --data'),
+which replays the log when it starts next.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {

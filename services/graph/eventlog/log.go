@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,7 @@ type Log struct {
 	// created is when the stream was created, Unix nanoseconds.
 	created int64
 	maxLag  time.Duration
+	stall   time.Duration // maxStall
 	logger  *slog.Logger
 
 	pending pending
@@ -51,7 +53,7 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 			return nil, fmt.Errorf("log of realm %s: stream %s: %w", realm, bus.LogStream(realm), err)
 		}
 		return &Log{
-			js: js, stream: stream, realm: realm, keys: keys, created: stream.CachedInfo().Created.UnixNano(), maxLag: maxLag,
+			js: js, stream: stream, realm: realm, keys: keys, created: stream.CachedInfo().Created.UnixNano(), maxLag: maxLag, stall: maxStall,
 			logger: slog.New(slog.DiscardHandler),
 		}, nil
 	}
@@ -155,7 +157,8 @@ func (m Message) Open(room *[]byte) (commit []byte, err error) {
 
 // Follow calls visit for every message from a sequence on, in order, and waits for more. It
 // returns when visit fails, when ctx ends, or when the stream is no longer the one that was
-// opened.
+// opened. If the stream contains messages according to its server, and the server delivers
+// none of them for a minute, the error is a BrokenError.
 //
 // It reads stored messages by direct get, and uses a consumer for messages that are
 // appended later. If no consumer can be created, for instance because the stream has
@@ -166,10 +169,12 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	wg.Go(func() { cancel(l.guard(ctx)) })
+	var at progress
+	at.last.Store(from - 1)
+	wg.Go(func() { cancel(l.guard(ctx, &at)) })
 	reported := ""
 	for {
-		last, err := l.follow(ctx, from, visit)
+		last, err := l.follow(ctx, from, at.record(visit))
 		var v visitError
 		switch {
 		case errors.As(err, &v):
@@ -190,14 +195,44 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(Message) error
 	}
 }
 
+// progress is how far a reader of the log has come.
+type progress struct {
+	last     atomic.Uint64 // the last sequence that was visited
+	visiting atomic.Bool   // while visit runs, which may take long
+}
+
+func (p *progress) record(visit func(Message) error) func(Message) error {
+	return func(m Message) error {
+		p.visiting.Store(true)
+		defer p.visiting.Store(false)
+		err := visit(m)
+		p.last.Store(m.Sequence)
+		return err
+	}
+}
+
 // guard returns ErrGone when the stream is gone. A consumer does not report that: it is
-// created again on a new stream of the same name, and waits for the next sequence.
-func (l *Log) guard(ctx context.Context) error {
-	tick := time.NewTicker(guardInterval)
+// created again on a new stream of the same name, and waits for the next sequence. It
+// returns a BrokenError when the stream has messages that its server does not deliver: a
+// damaged file of the stream looks like this.
+func (l *Log) guard(ctx context.Context, at *progress) error {
+	tick := time.NewTicker(min(guardInterval, l.stall/4))
 	defer tick.Stop()
+	seen, since := at.last.Load(), time.Now()
 	for {
-		if _, _, err := l.Last(ctx); errors.Is(err, ErrGone) {
+		last, _, err := l.Last(ctx)
+		if errors.Is(err, ErrGone) {
 			return fmt.Errorf("log of realm %s: %w", l.realm, err)
+		}
+		now := at.last.Load()
+		switch {
+		case err != nil || now != seen || now >= last || at.visiting.Load():
+			seen, since = now, time.Now()
+		case time.Since(since) > l.stall:
+			return fmt.Errorf("log of realm %s: %w", l.realm, &BrokenError{
+				Sequence: now + 1,
+				What:     fmt.Sprintf("the stream ends at sequence %d, and the NATS server has delivered nothing after sequence %d for %v", last, now, l.stall),
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -207,8 +242,13 @@ func (l *Log) guard(ctx context.Context) error {
 	}
 }
 
-// guardInterval is the time between two checks of the stream.
-const guardInterval = 5 * time.Second
+const (
+	// guardInterval is the time between two checks of the stream.
+	guardInterval = 5 * time.Second
+	// maxStall is the time after which messages that are not delivered count as lost. A new
+	// leader of a replicated stream may need 9 s.
+	maxStall = time.Minute
+)
 
 // visitError distinguishes a failure of visit from one of reading.
 type visitError struct{ error }

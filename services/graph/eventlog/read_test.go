@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -257,5 +258,44 @@ func TestFollowSlowly(t *testing.T) {
 	case err := <-failed:
 		t.Errorf("the NATS client reports %v", err)
 	default:
+	}
+}
+
+// A damaged file of the stream makes the server lose the last messages, and still count
+// them. A reader does not wait for them for ever.
+func TestFollowDamagedEnd(t *testing.T) {
+	t.Parallel()
+	ctx, server := testkit.Context(t), testkit.NATS(t)
+	js, err := jetstream.New(testkit.Conn(t, server, bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := bus.LogConfig(realm, 1)
+	c.DenyDelete = false
+	stream, err := js.CreateStream(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := js.Publish(ctx, bus.LogSubject(realm), []byte("a message")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.DeleteMsg(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.On(js, stream, realm, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.SetStall(50 * time.Millisecond)
+	visited := uint64(0)
+	err = log.Follow(ctx, 1, func(m eventlog.Message) error {
+		visited = m.Sequence
+		return nil
+	})
+	var broken *eventlog.BrokenError
+	if !errors.As(err, &broken) || broken.Sequence != 3 || visited != 2 {
+		t.Errorf("visited up to %d, and then: %v", visited, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/nats-io/nats.go"
@@ -23,9 +24,11 @@ type Rebuilt struct {
 // ErrNoRealm is returned by Rebuild for a realm without a log.
 var ErrNoRealm = errors.New("there is no such realm: it has no log")
 
-// Rebuild deletes the state of a realm in the directory of a graph service, which must
-// not be running, and replays the log into an empty one. secrets are those of the
-// installation. It writes nothing to the log.
+// Rebuild replaces the state of a realm in the directory of a graph service, which must
+// not be running, by a replay of the log. It replays into a directory next to it, and
+// replaces the state only when the replay is complete: if the log cannot be read to its
+// end, the state stays as it was. secrets are those of the installation. Rebuild writes
+// nothing to the log. The error wraps state.ErrLocked if the state is in use.
 func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -49,10 +52,25 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	if err := checkSecret(ctx, log, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
-	dir = filepath.Join(dir, realm)
-	if err := state.Remove(dir); err != nil {
+	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
+	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt)); err != nil {
 		return r, err
 	}
+	if r, err = rebuild(ctx, rebuilt, log, last); err != nil {
+		err = fmt.Errorf("realm %s: %w; the state in %s is unchanged", realm, err, old)
+		return Rebuilt{}, errors.Join(err, os.RemoveAll(rebuilt))
+	}
+	if err := state.Remove(old); err != nil {
+		return r, err
+	}
+	if err := os.RemoveAll(old); err != nil {
+		return r, err
+	}
+	return r, os.Rename(rebuilt, old)
+}
+
+// rebuild replays the log up to a position into an empty state in a directory.
+func rebuild(ctx context.Context, dir string, log *eventlog.Log, last uint64) (r Rebuilt, err error) {
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
 		return r, err
@@ -60,7 +78,7 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f := NewFolder(s, log.Created(), log.Keys())
 	if err := f.FoldFromEmpty(ctx, log, last); err != nil {
-		return r, fmt.Errorf("realm %s: %w", realm, err)
+		return r, err
 	}
 	return Rebuilt{Commits: last, Events: f.total, Revision: f.chain.Revision}, s.Sync()
 }

@@ -321,18 +321,11 @@ func (s *State) Failed() <-chan struct{} { return s.failures.failed }
 // Failure returns why the state has failed, nil if it has not.
 func (s *State) Failure() error { return s.failures.err() }
 
-// Remove deletes the state in dir, which must not be open.
+// Remove deletes the state in dir. It returns ErrLocked if the state is open.
 func Remove(dir string) error {
-	db, err := pebble.Peek(dir, vfs.Default)
-	if err != nil || !db.Exists {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
+	lock, err := lockDirectory(dir)
+	if err != nil || lock == nil {
 		return err
-	}
-	lock, err := pebble.LockDirectory(dir, vfs.Default)
-	if err != nil {
-		return fmt.Errorf("state: remove %s: %w", dir, ErrLocked)
 	}
 	entries, err := os.ReadDir(dir)
 	if err == nil {
@@ -341,6 +334,31 @@ func Remove(dir string) error {
 		}
 	}
 	return errors.Join(err, lock.Close())
+}
+
+// CheckUnlocked returns ErrLocked if the state in dir is open.
+func CheckUnlocked(dir string) error {
+	lock, err := lockDirectory(dir)
+	if err != nil || lock == nil {
+		return err
+	}
+	return lock.Close()
+}
+
+// lockDirectory locks the state in dir. The lock is nil if there is no state.
+func lockDirectory(dir string) (*pebble.Lock, error) {
+	db, err := pebble.Peek(dir, vfs.Default)
+	if err != nil || !db.Exists {
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err != nil {
+		return nil, fmt.Errorf("state: %s: %w", dir, ErrLocked)
+	}
+	return lock, nil
 }
 
 // Kinds returns the kinds that are registered now.
