@@ -41,6 +41,9 @@ type Config struct {
 	Instance string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	// MaxBackoff is the longest pause before a chunk is delivered again that could not be
+	// handled; 1 minute.
+	MaxBackoff time.Duration
 	// Before is called before a chunk is worked on; for tests.
 	Before func(ctx context.Context)
 }
@@ -76,7 +79,7 @@ func (s *Service) Run(ctx context.Context) error {
 		g.Go(func() error {
 			return worker.Run(ctx, worker.Config{
 				Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
-				Concurrency: s.c.Concurrency, Handle: p.handle, By: s.c.Instance, Log: p.log,
+				Concurrency: s.c.Concurrency, MaxBackoff: s.c.MaxBackoff, Handle: p.handle, By: s.c.Instance, Log: p.log,
 				Peer: func(ctx context.Context) bool {
 					return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
 				},
@@ -109,7 +112,13 @@ const (
 	// answers the repetition, which does no harm.
 	timeout = 30 * time.Second
 	attempt = 5 * time.Second
+	// lookups is how often a chunk is delivered, over one to two minutes, before it is
+	// parked because no replica has reached the revision that it names.
+	lookups = 10
 )
+
+// errBehind is returned by evaluate if the replica has not reached the revision.
+var errBehind = errors.New("the replica has not reached the revision of the chunk")
 
 func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 	p.c.Before(ctx)
@@ -128,7 +137,16 @@ func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 			return nil
 		}
 		refused, at, err := p.evaluate(ctx, dirty, revision)
-		if err != nil {
+		switch {
+		case errors.Is(err, errBehind):
+			// The chunk is put back: it must not occupy the worker while a replica lags, and
+			// the revision may not exist, since a chunk can name any.
+			err = fmt.Errorf("resolve %d objects at revision %d: %w", len(dirty)/uid.PackedUUID, revision, err)
+			if m.Delivered >= lookups {
+				err = worker.Permanent(err)
+			}
+			return err
+		case err != nil:
 			return permanent(err)
 		}
 		dirty, revision = refused, at
@@ -150,12 +168,15 @@ func permanent(err error) error {
 
 // evaluate resolves objects at a revision or later, evaluates them, and proposes. It returns
 // the objects for which the writer reached another decision, and the revision at which it
-// did.
+// did. It returns errBehind if the replica that answers has not reached the revision.
 func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
 	var facts coppicev1.ResolveReply
 	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)
 	if err != nil {
 		return nil, 0, err
+	}
+	if facts.GetRevision() < revision {
+		return nil, 0, errBehind
 	}
 	proposal := &coppicev1.ProposeRequest{}
 	err = resolution.Each(&facts, func(u uid.UID, t lifecycle.Traits, classes []lifecycle.Class) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,9 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 const realm = bus.DefaultRealm
+
+// never is a revision that the graph service of the test does not reach.
+const never = 1 << 60
 
 // facts are what a replica's reply says about an object.
 type facts struct {
@@ -52,13 +56,20 @@ type bench struct {
 
 func start(t *testing.T) *bench {
 	t.Helper()
+	return startWith(t, processor.Config{})
+}
+
+// startWith completes the configuration.
+func startWith(t *testing.T, c processor.Config) *bench {
+	t.Helper()
 	b := &bench{
 		t: t, ctx: testkit.Context(t), server: testkit.NATS(t), registry: prometheus.NewRegistry(),
 		asked: make(chan *coppicev1.ResolveRequest, 100), proposals: make(chan *coppicev1.ProposeRequest, 100),
 	}
 	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
 	var err error
-	b.service, err = processor.New(processor.Config{Conn: testkit.Conn(t, b.server, bus.RoleProcessor), Instance: "tested", Registry: b.registry})
+	c.Conn, c.Instance, c.Registry = testkit.Conn(t, b.server, bus.RoleProcessor), "tested", b.registry
+	b.service, err = processor.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +101,9 @@ func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *cop
 	testkit.Answer(b.t, nc, bus.InternalSubject(realm, bus.OpResolve), &coppicev1.ResolveRequest{},
 		func(q *coppicev1.ResolveRequest) (*coppicev1.ResolveReply, *lifecycle.Error) {
 			b.asked <- proto.Clone(q).(*coppicev1.ResolveRequest)
+			if q.GetMinRevision() == never {
+				return &coppicev1.ResolveReply{Revision: 7}, nil
+			}
 			reply := &coppicev1.ResolveReply{Revision: q.GetMinRevision()}
 			for _, f := range list {
 				resolution.Append(reply, uid.MustParse(f.uid), f.traits, f.classes)
@@ -279,5 +293,34 @@ func TestParksWhatItCannotRead(t *testing.T) {
 	var parked coppicev1.Parked
 	if err := proto.Unmarshal(m.Data, &parked); err != nil || string(parked.GetMessage()) != "no chunk" || parked.GetBy() != "tested" {
 		t.Errorf("parked as %v, %v", &parked, err)
+	}
+}
+
+// A chunk that names a revision which no replica has reached is put back: it does not
+// occupy a worker, so that more of them than there are workers do not delay others. After
+// ten deliveries it is parked.
+func TestRevisionThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	const chunks, deliveries = 8, 10
+	b := startWith(t, processor.Config{Concurrency: 2, MaxBackoff: time.Millisecond}).streams()
+	b.graph([]facts{{"a", lifecycle.Live, []lifecycle.Class{dangling}}}, accept)
+	for range chunks {
+		b.dirty(&coppicev1.DependentsOf{Revision: never, Dependents: pack("a")})
+	}
+	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a")})
+	testkit.Receive(t, b.ctx, "a proposal", b.proposals)
+	b.waitForEnd()
+	if n := len(b.asked); n != chunks*deliveries+1 {
+		t.Errorf("%d questions, want %d for each chunk and 1", n, deliveries)
+	}
+	if n := len(b.proposals); n != 0 {
+		t.Errorf("%d proposals from a state that is too old", n)
+	}
+	s, err := b.js.Stream(b.ctx, bus.ParkedStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != chunks {
+		t.Errorf("%d chunks are parked, want %d", n, chunks)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -231,6 +232,25 @@ func TestLargePulls(t *testing.T) {
 	if status := m.Header.Get("Status"); status != "409" {
 		t.Errorf("answered with %v, want status 409", m.Header)
 	}
+}
+
+// The scanner's credentials can publish hints that name a revision which does not exist:
+// more of them than there are workers do not delay a cascade.
+func TestHintsOfTheFuture(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, allinone.Config{Auth: true})
+	hint, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: []*coppicev1.DependentsOf{{Revision: 1 << 60, Dependents: []byte(uid.New())}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := r.conn(bus.RoleScanner)
+	for range 16 {
+		r.publish(nc, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), "", nil, hint)
+	}
+	if err := nc.FlushWithContext(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.cascades()
 }
 
 // A client that leaves while its verification runs does not keep others from theirs.

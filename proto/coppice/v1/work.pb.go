@@ -447,7 +447,8 @@ type ResolveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uids of the objects, packed one after another.
 	Uids []byte `protobuf:"bytes,1,opt,name=uids,proto3" json:"uids,omitempty"`
-	// The replica waits until it has reached this revision.
+	// The facts are of this revision or a later one. A replica that does not reach it
+	// within 250 ms replies without objects.
 	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// The largest number of dependents in the reply.
 	Closure uint32 `protobuf:"varint,3,opt,name=closure,proto3" json:"closure,omitempty"`
@@ -518,7 +519,8 @@ func (x *ResolveRequest) GetProtocol() uint32 {
 // ResolveReply has facts of one revision.
 type ResolveReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The revision.
+	// The revision of the replica's state. If it is less than min_revision, the replica has
+	// not reached that yet, and the reply has no objects.
 	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The uids of the requested objects, in order, then of the dependents, owners first.
 	Uids []byte `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`

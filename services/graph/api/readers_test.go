@@ -15,10 +15,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -60,6 +62,7 @@ func (l *madeLog) Read(ctx context.Context, from uint64, limit, maxBytes int, vi
 // readers is a replica's service, which reads a log that is made, and a client of it.
 type readers struct {
 	t      *testing.T
+	server *natsd.Server
 	ctx    context.Context
 	client *nats.Conn
 }
@@ -91,7 +94,7 @@ func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(
 	if err := answers.Flush(); err != nil { // the server knows who answers
 		t.Fatal(err)
 	}
-	return &readers{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
+	return &readers{t: t, server: n, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}
 }
 
 // reply is a reply that is a stream.
@@ -357,4 +360,17 @@ func TestReadersLeave(t *testing.T) {
 		_, more, err := follow().next(&coppicev1.LogBatch{})
 		return more && err == nil
 	})
+}
+
+// A resolve of a processor at a revision that the replica does not reach is answered
+// without objects, and soon: the worker that waits could do other work.
+func TestResolveBeyondTheState(t *testing.T) {
+	t.Parallel()
+	r := serveReaders(t, &madeLog{}, nil)
+	var reply coppicev1.ResolveReply
+	err := rpc.Call(r.ctx, testkit.Conn(t, r.server, bus.RoleProcessor), bus.InternalSubject(bus.DefaultRealm, bus.OpResolve), nil,
+		&coppicev1.ResolveRequest{MinRevision: 1 << 60, Uids: []byte(uid.New())}, &reply)
+	if err != nil || reply.GetRevision() != 0 || len(reply.GetUids()) != 0 {
+		t.Errorf("resolved to %v, %v", &reply, err)
+	}
 }

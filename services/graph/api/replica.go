@@ -95,12 +95,6 @@ func (s *replicaServer) atLeast(q *request, revision uint64, answer func(*state.
 	s.readAtLeast(s.pages, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
 }
 
-// internal is atLeast for requests of Coppice's services, which bound the number of their
-// own concurrent requests.
-func (s *replicaServer) internal(q *request, revision uint64, answer func(*state.Snapshot) (proto.Message, *lifecycle.Error)) {
-	s.readAtLeast(nil, q, revision, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) { return answer(snap) })
-}
-
 // readAtLeast is atLeast for a read that needs a place of a limiter; nil for none.
 func (s *replicaServer) readAtLeast(
 	places *admission.Limiter, q *request, revision uint64, answer func(context.Context, *state.Snapshot) (proto.Message, *lifecycle.Error),
@@ -114,14 +108,19 @@ func (s *replicaServer) readAtLeast(
 				Message: fmt.Sprintf("realm %s: this replica has not reached revision %d yet; try again", s.Realm, revision),
 			}
 		}
-		snap := s.State.Snapshot().Until(ctx)
-		defer snap.Close()
-		m, err := answer(ctx, snap)
-		if fail := snap.Err(); fail != nil {
-			return nil, s.unreadable(fail)
-		}
-		return m, err
+		return s.snapshot(ctx, answer)
 	})
+}
+
+// snapshot answers from the state as it is now.
+func (s *replicaServer) snapshot(ctx context.Context, answer func(context.Context, *state.Snapshot) (proto.Message, *lifecycle.Error)) (proto.Message, *lifecycle.Error) {
+	snap := s.State.Snapshot().Until(ctx)
+	defer snap.Close()
+	m, err := answer(ctx, snap)
+	if fail := snap.Err(); fail != nil {
+		return nil, s.unreadable(fail)
+	}
+	return m, err
 }
 
 // now returns the time at which a snapshot is evaluated: the realm's time, and never before
@@ -129,6 +128,11 @@ func (s *replicaServer) readAtLeast(
 func (s *replicaServer) now(snap *state.Snapshot) lifecycle.Time {
 	return max(lifecycle.TimeOf(s.r.Now()), snap.Time())
 }
+
+// lagTime is how long a resolve for a processor waits for its revision. A chunk of dirty
+// objects can name a revision that does not exist, and a processor's worker waits
+// meanwhile.
+const lagTime = 250 * time.Millisecond
 
 // Limits of what is resolved at once.
 const (
@@ -149,8 +153,15 @@ func (s *replicaServer) resolve(q *request) {
 		q.answer(nil, lifecycle.ErrBadRequest("uids: %d of them, at most %d: %v", len(uids), maxResolve, err))
 		return
 	}
-	s.internal(q, r.GetMinRevision(), func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap), s.Warn), nil
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		lag, cancel := context.WithTimeout(ctx, lagTime)
+		defer cancel()
+		if least := r.GetMinRevision(); s.r.Reached(lag, least) != nil {
+			return &coppicev1.ResolveReply{Revision: min(s.State.Checkpoint().GetRevision(), least-1)}, nil
+		}
+		return s.snapshot(ctx, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+			return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap), s.Warn), nil
+		})
 	})
 }
 
@@ -165,7 +176,7 @@ func (s *replicaServer) walk(q *request) {
 		q.answer(nil, fail)
 		return
 	}
-	s.internal(q, 0, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+	s.readAtLeast(nil, q, 0, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
 		kind := snap.Kinds().Resource(r.GetResource())
 		if kind == nil {
 			return nil, lifecycle.ErrUnknownKind(r.GetResource())
