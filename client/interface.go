@@ -153,7 +153,9 @@ type OperationsClient interface {
 	// published again after some time. The actor needs the verb dropparked.
 	DropParked(ctx context.Context, ids []uint64) ([]error, error)
 	// Verify compares the state of a replica with a fold of the whole log. It takes as
-	// long as a rebuild of the state. The actor needs the verb verify.
+	// long as a rebuild of the state, and shares the run of another client that the replica
+	// is carrying out; if that began before a revision that this client has seen, it waits
+	// for another run. The actor needs the verb verify.
 	Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error)
 }
 

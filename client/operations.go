@@ -70,6 +70,9 @@ func (p *operationsClient) eachParked(ctx context.Context, verb string, ids []ui
 func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error) {
 	o := collect(opts, VerifyOption.ApplyToVerify)
 	var result *VerifyResult
+	// The run that this request shares may have begun before what this client has written:
+	// then a second one, which begins later, has the result.
+	seen, shared := p.c.Revision(), false
 	request := func() proto.Message { return &coppicev1.VerifyRequest{} }
 	err := p.c.streamed(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbVerify), request, func(data []byte) (done bool, err error) {
 		var b coppicev1.VerifyBatch
@@ -81,6 +84,10 @@ func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*V
 		}
 		if b.GetError() != nil {
 			return false, api.ErrorOf(b.GetError())
+		}
+		if r := b.GetResult(); r.GetDifference() == "" && r.GetRevision() < seen && r != nil && !shared {
+			shared = true
+			return false, errRenewed
 		}
 		result = b.GetResult()
 		return result != nil, nil

@@ -1263,7 +1263,8 @@ func (x *ParkedResult) GetError() *Status {
 }
 
 // VerifyRequest is the request of verify: compare the state of a replica with a fold of
-// the log. The reply is a stream of VerifyBatch, which an empty message ends.
+// the log. The reply is a stream of VerifyBatch, which an empty message ends. Requests that
+// a replica receives during a verification share it and its result.
 type VerifyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the request format: 1. A message without it is not a request.

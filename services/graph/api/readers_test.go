@@ -263,76 +263,122 @@ func TestReadLogHeartbeats(t *testing.T) {
 	})
 }
 
-// A verification reports progress at each heartbeat, however long it takes, and then
-// its result. It ends with its client, and makes room for the next.
+// verifier is a verification that a test begins and ends.
+type verifier struct {
+	begun   chan struct{}
+	results chan *coppicev1.VerifyReply
+	ended   chan error
+}
+
+func newVerifier() *verifier {
+	return &verifier{begun: make(chan struct{}, 10), results: make(chan *coppicev1.VerifyReply), ended: make(chan error, 10)}
+}
+
+func (v *verifier) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+	progress(7, 9)
+	v.begun <- struct{}{}
+	select {
+	case r := <-v.results:
+		v.ended <- nil
+		return r, nil
+	case <-ctx.Done():
+		v.ended <- ctx.Err()
+		return nil, ctx.Err()
+	}
+}
+
+// progresses waits for some heartbeats of a verification.
+func (p *reply) progresses() {
+	p.t.Helper()
+	for n := 0; n < 5; {
+		var b coppicev1.VerifyBatch
+		if _, more, err := p.next(&b); !more || err != nil || b.GetResult() != nil || b.GetError() != nil {
+			p.t.Fatalf("want a heartbeat, got %+v, %v", &b, err)
+		}
+		if b.GetSequence() == 7 && b.GetLast() == 9 {
+			n++
+		}
+	}
+}
+
+// result waits for the result of a verification, after which the reply ends.
+func (p *reply) result() *coppicev1.VerifyReply {
+	p.t.Helper()
+	var b coppicev1.VerifyBatch
+	for b.GetResult() == nil {
+		b.Reset()
+		if _, more, err := p.next(&b); !more || err != nil || b.GetError() != nil {
+			p.t.Fatalf("the reply ends without a result: %+v, %v", &b, err)
+		}
+	}
+	if _, more, err := p.next(&coppicev1.VerifyBatch{}); more || err != nil {
+		p.t.Errorf("after the result comes more: %t, %v", more, err)
+	}
+	return b.GetResult()
+}
+
+// A verification reports progress at each heartbeat, however long it takes, and then its
+// result. It is canceled when its client is gone, and the next can begin.
 func TestVerifyHeartbeats(t *testing.T) {
 	t.Parallel()
-	release, begun, ended := make(chan struct{}), make(chan struct{}, 10), make(chan error, 10)
-	verify := func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
-		progress(7, 9)
-		begun <- struct{}{}
-		select {
-		case <-release:
-			ended <- nil
-			return &coppicev1.VerifyReply{Sequence: 9, Objects: 3}, nil
-		case <-ctx.Done():
-			ended <- ctx.Err()
-			return nil, ctx.Err()
-		}
-	}
-	r := serveReaders(t, &madeLog{}, verify)
-	progress := func(p *reply) {
-		t.Helper()
-		for n := 0; n < 5; {
-			var b coppicev1.VerifyBatch
-			if _, more, err := p.next(&b); !more || err != nil || b.GetResult() != nil || b.GetError() != nil {
-				t.Fatalf("want a heartbeat, got %+v, %v", &b, err)
-			}
-			if b.GetSequence() == 7 && b.GetLast() == 9 {
-				n++
-			}
-		}
-	}
+	v := newVerifier()
+	r := serveReaders(t, &madeLog{}, v.verify)
 	first := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
-	progress(first)
-	testkit.Receive(t, r.ctx, "the verification", begun)
-	second := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
-	var refusal *lifecycle.Error
-	if _, _, err := second.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
-		t.Errorf("a second verification: %v", err)
-	}
-	if _, more, err := second.next(&coppicev1.VerifyBatch{}); more || err != nil {
-		t.Errorf("the refusal is not the end of the reply: %t, %v", more, err)
-	}
+	first.progresses()
+	testkit.Receive(t, r.ctx, "the verification", v.begun)
 	if err := first.sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := testkit.Receive(t, r.ctx, "the end of the verification whose client is gone", ended); err == nil {
+	if err := testkit.Receive(t, r.ctx, "the end of the verification whose client is gone", v.ended); err == nil {
 		t.Error("the verification has succeeded")
 	}
-	var third *reply
-	testkit.WaitFor(t, r.ctx, "room for another verification", func() bool {
-		third = r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
-		_, _, err := third.next(&coppicev1.VerifyBatch{})
-		return err == nil
-	})
-	progress(third)
-	close(release)
-	for {
-		var b coppicev1.VerifyBatch
-		_, more, err := third.next(&b)
-		if !more || err != nil {
-			t.Fatalf("the reply ends without a result: %v", err)
-		}
-		if b.GetResult() != nil {
-			if b.GetResult().GetObjects() != 3 {
-				t.Errorf("the result is %+v", &b)
-			}
-			break
+	second := r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false)
+	second.progresses()
+	v.results <- &coppicev1.VerifyReply{Sequence: 9, Objects: 3}
+	if got := second.result(); got.GetObjects() != 3 {
+		t.Errorf("the result is %v", got)
+	}
+}
+
+// Clients that ask during a verification share it, also after the one that began it has
+// left. More of them than an actor may have are refused.
+func TestVerificationIsShared(t *testing.T) {
+	t.Parallel()
+	v := newVerifier()
+	r := serveReaders(t, &madeLog{}, v.verify)
+	ask := func() *reply { return r.ask(bus.VerbVerify, &coppicev1.VerifyRequest{}, false) }
+	var clients []*reply
+	for range maxVerifiersActor {
+		p := ask()
+		p.progresses()
+		clients = append(clients, p)
+	}
+	var refusal *lifecycle.Error
+	beyond := ask()
+	if _, _, err := beyond.next(&coppicev1.VerifyBatch{}); !errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonTooManyRequests {
+		t.Errorf("a client beyond the limit: %v", err)
+	}
+	if _, more, err := beyond.next(&coppicev1.VerifyBatch{}); more || err != nil {
+		t.Errorf("the refusal is not the end of the reply: %t, %v", more, err)
+	}
+	if err := clients[0].sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	clients[1].progresses()
+	v.results <- &coppicev1.VerifyReply{Sequence: 9, Objects: 3}
+	for i, p := range clients[1:] {
+		if got := p.result(); got.GetObjects() != 3 {
+			t.Errorf("client %d has the result %v", i+1, got)
 		}
 	}
-	if _, more, err := third.next(&coppicev1.VerifyBatch{}); more || err != nil {
-		t.Errorf("after the result comes more: %t, %v", more, err)
+	if n := len(v.begun); n != 1 {
+		t.Errorf("%d verifications, want 1", n)
+	}
+	last := ask() // begins another
+	last.progresses()
+	v.results <- &coppicev1.VerifyReply{Sequence: 9, Objects: 4}
+	if got := last.result(); got.GetObjects() != 4 {
+		t.Errorf("after the end of the first verification the result is %v", got)
 	}
 }
 

@@ -23,8 +23,11 @@ import (
 type replicaServer struct {
 	*server
 	r         Replica
-	verifying sync.Mutex
 	consuming sync.Mutex // for ensureConsumer
+
+	verifiers *quota
+	verifying sync.Mutex
+	running   *verification // nil if there is none
 
 	logReaders, warningReaders *quota
 	logReading                 chan struct{} // one place for each chunk that is read
@@ -60,7 +63,7 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 		return nil, err
 	}
 	rs := &replicaServer{
-		server: s, r: r, logReading: make(chan struct{}, maxLogReading),
+		server: s, r: r, verifiers: newQuota("verifications", maxVerifiersActor, maxVerifiers), logReading: make(chan struct{}, maxLogReading),
 		logReaders: newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
 	}
 	for _, e := range []struct {
