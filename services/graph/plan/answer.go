@@ -6,10 +6,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// answer lets every external blocker of an object of the plan do its part. It reports
-// whether there was one.
+// answer applies what every external blocker of the plan's objects would do. It reports
+// whether there was any.
 func (r *run) answer() (anybody bool) {
-	for _, o := range r.order { // no object comes into the plan by this
+	for _, o := range r.order { // this adds no object to the plan
 		if r.stopped() {
 			return false
 		}
@@ -33,7 +33,7 @@ func (r *run) answer() (anybody bool) {
 	return anybody
 }
 
-// endImport ends the import session that a built-in finalizer of n waits for. It reports
+// endImport ends the import session for which a built-in finalizer of n waits. It reports
 // whether there was one.
 func (r *run) endImport(n *lifecycle.Node) bool {
 	id := n.ImportSession
@@ -49,7 +49,8 @@ func (r *run) endImport(n *lifecycle.Node) bool {
 	return true
 }
 
-// acknowledge lets the controller of an object see its deletion.
+// acknowledge applies what the controller of an object does: it observes the generation of
+// the deletion.
 func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
 	if n.Acknowledged() {
 		return
@@ -60,7 +61,7 @@ func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
 	r.apply([]lifecycle.Event{{Type: lifecycle.ObjectUpdated, UID: n.UID, Object: lifecycle.Object{Node: &seen}}}, n.UID)
 }
 
-// confirm lets the agent of an object end it.
+// confirm applies what the agent of an object does: it confirms the deletion.
 func (r *run) confirm(o *Object, n *lifecycle.Node) {
 	if !n.Ending() {
 		return
@@ -73,7 +74,7 @@ func (r *run) confirm(o *Object, n *lifecycle.Node) {
 
 func (r *run) outcome(out *lifecycle.Outcome, err *lifecycle.Error, u uid.UID) {
 	switch {
-	case err != nil && err.Reason == lifecycle.ReasonNotFound: // another holder was the last
+	case err != nil && err.Reason == lifecycle.ReasonNotFound: // another blocker was the last one
 	case err != nil:
 		r.refuse(err)
 	default:

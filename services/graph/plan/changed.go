@@ -10,12 +10,12 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// changesSaid is how many objects a refusal names.
+// changesSaid is the maximum number of objects that a refusal names.
 const changesSaid = 10
 
-// Changed refuses a deletion because its plan is not the one that was named. It
-// says what the deletion would do now, and which objects of that are new since
-// the named plan, or have changed; of what is not in it any more it cannot know.
+// Changed returns the error for a deletion whose plan is not the named one. The error says
+// what the deletion would do now, and which objects of the plan are new or have changed
+// since the named plan. It cannot name objects that have left the plan.
 func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict, Resource: d.Resource, Namespace: d.Namespace}
 	if len(d.GetNames()) == 1 {
@@ -71,7 +71,7 @@ var outcomes = map[Outcome]string{
 	Kept:         "would be kept",
 }
 
-// say says what a plan does in a few words.
+// say returns a short description of a plan.
 func say(c *coppicev1.PlanCounts) string {
 	var said []string
 	for _, part := range []struct {

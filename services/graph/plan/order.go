@@ -5,14 +5,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// The order of work can show in what becomes of an object that has several owners,
-// of which more than one changes by the deletion (docs/semantics.md, R1): with the
-// same deletion one owner orphans it and another is removed; or one waits, and the
-// object is stripped or collected according to whether another is removed by then,
-// which makes a difference to an object with an orphan finalizer of its own, and to
-// one that an unknown owner keeps. What depends on such an object depends on the
-// order as well. And an object that stays, held, holds those owners of which it was
-// not stripped before it was marked.
+// The outcome of an object with several owners can depend on the order of work if the
+// deletion changes more than one of them (docs/semantics.md, R1). Either one owner orphans
+// the object and another is removed. Or one owner waits, and the object is stripped or
+// collected depending on whether another owner has been removed by then; this matters for
+// an object with an orphan finalizer of its own, and for one that an unknown owner keeps.
+// The outcome of the dependents of such an object depends on the order too. An object that
+// is blocked blocks those owners whose references were not stripped from it before it was
+// marked.
 
 // markOrder marks the objects whose outcome can depend on the order of work.
 func (r *run) markOrder() {
@@ -44,7 +44,7 @@ func (r *run) markOrder() {
 		case ambiguous:
 			mark(o)
 		case o.Outcome == Blocked:
-			waitFor(o) // of which it may have been stripped before it was marked
+			waitFor(o) // whose references may have been stripped before it was marked
 		}
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
@@ -55,8 +55,8 @@ func (r *run) markOrder() {
 	}
 }
 
-// changing is how many owners of an object change, and whether it can make a
-// difference to the object which of them is first, if they are several.
+// changing returns how many owners of an object change, and whether their order can matter
+// for the object.
 func (r *run) changing(o *Object) (owners int, ambiguous bool) {
 	for i := range o.Node.Owners {
 		ref := &o.Node.Owners[i]

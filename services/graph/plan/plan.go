@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Deletion is what is planned: the objects of one request, in one commit.
+// Deletion is the request that is planned. All its objects are deleted in one commit.
 type Deletion struct {
 	Resource, Namespace string
 	*coppicev1.DeleteRequest
@@ -20,13 +20,13 @@ type Deletion struct {
 
 // Plan is what a deletion would do.
 type Plan struct {
-	// Revision is that of the state that the plan was computed at.
+	// Revision is the revision of the state for which the plan was computed.
 	Revision uint64
 	// Objects are in the order of resource, namespace and name.
 	Objects []*Object
 }
 
-// Outcome is what becomes of an object.
+// Outcome is the outcome of an object: whether it is removed, stays or waits.
 type Outcome = coppicev1.PlanOutcome
 
 // The outcomes.
@@ -45,35 +45,36 @@ type Object struct {
 	Node     *lifecycle.Node
 	Resource string
 	Outcome  Outcome
-	// Requested: the deletion names it. Others are here Because of an object
-	// of the plan.
+	// Requested: the deletion names the object. Other objects are in the plan because of
+	// the object with the uid Because.
 	Requested bool
 	Because   uid.UID
-	// Lost are the references that it loses, if it stays.
+	// Lost are the references that the object loses, if it stays.
 	Lost []lifecycle.OwnerReference
-	// Holders have to do something before it goes, or are why it stays.
+	// Blockers are what must happen before the object is removed, or why it stays.
 	Blockers []Blocker
 	// DependsOnOrder: the outcome is that of one order of work, and can be another.
 	DependsOnOrder bool
 
-	orphaned bool // one of Lost was
+	orphaned bool // one of Lost was removed by the orphan policy
 	orphans  bool // it was to orphan its dependents
-	joined   bool // those were looked for that it waits for and that go already
-	drained  bool // what is in it was deleted
+	joined   bool // the terminating dependents for which it waits were added
+	drained  bool // its contents were deleted
 }
 
-// Holder is who has to do something before an object goes, or why it stays.
+// Blocker is what must happen before an object is removed, or why it stays.
 type Blocker struct {
 	Type coppicev1.PlanBlocker_Type
 	Name string
-	// Owner is the uid of an unknown owner, and Until when it counts as absent.
+	// Owner is the uid of an unknown owner. Until is when it counts as absent.
 	Owner uid.UID
 	Until lifecycle.Time
 	Count uint64 // of dependents
 }
 
-// Compute plans a deletion at a snapshot and a time. It refuses what the DELETE
-// would be refused for, and plans of more than maxObjects.
+// Compute computes the plan of a deletion at a snapshot and a time. It returns the error
+// with which the DELETE would be refused, and an error if the plan has more than maxObjects
+// objects.
 func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycle.Time, maxObjects int) (*Plan, *lifecycle.Error) {
 	kind := snap.Kinds().Resource(d.Resource)
 	if kind == nil {
@@ -128,11 +129,11 @@ func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Er
 	o := r.plan(n, n.UID)
 	o.Requested, o.Because = true, ""
 	r.apply(out.Events, n.UID)
-	r.enqueue(n.UID, n.UID) // also if it is being deleted already
+	r.enqueue(n.UID, n.UID) // also if it is terminating already
 	return nil
 }
 
-// conclude says what has become of an object.
+// conclude sets the outcome of an object.
 func (r *run) conclude(o *Object) {
 	n := r.tx.Node(o.Node.UID)
 	switch {
@@ -156,11 +157,11 @@ func (r *run) conclude(o *Object) {
 		}
 	}
 	if n == nil {
-		o.Lost = nil // they went with it
+		o.Lost = nil // they were removed with the object
 	}
 }
 
-// block notes a holder, once; what was known of it before is replaced.
+// block adds a blocker. It replaces an earlier entry for the same blocker.
 func (o *Object) block(h Blocker) {
 	i := slices.IndexFunc(o.Blockers, func(was Blocker) bool {
 		return was.Type == h.Type && was.Name == h.Name && was.Owner == h.Owner
@@ -172,7 +173,7 @@ func (o *Object) block(h Blocker) {
 	o.Blockers[i] = h
 }
 
-// waits records the dependents and the contents that a terminating object waits for.
+// waits records the dependents and the contents for which a terminating object waits.
 func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 	var count uint64
 	switch of := lifecycle.Dependents(v, n); {

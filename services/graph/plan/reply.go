@@ -15,12 +15,12 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// hashLength is how many hexadecimal digits of a SHA-256 name a plan.
+// hashLength is the number of hexadecimal digits of a SHA-256 in the name of a plan.
 const hashLength = 16
 
-// Hash names what a plan does: which objects go, stay, and lose references, and
-// who has to do something before. How many steps it takes, at which revision it
-// was computed, and when unknown owners count as absent, do not show in it.
+// Hash returns a hash of what a plan does: which objects are removed, stay and lose
+// references, and their blockers. It does not depend on the number of steps, the revision
+// at which the plan was computed, or when unknown owners count as absent.
 func (p *Plan) Hash() string {
 	sorted := slices.Clone(p.Objects)
 	slices.SortFunc(sorted, func(a, b *Object) int { return strings.Compare(string(a.Node.UID), string(b.Node.UID)) })
@@ -40,12 +40,12 @@ func (p *Plan) Hash() string {
 			}
 		}
 		slices.Sort(said)
-		_, _ = io.WriteString(h, fmt.Sprintf("%s %d %q\n", o.Node.UID, outcome, slices.Compact(said))) // a hash never fails
+		_, _ = io.WriteString(h, fmt.Sprintf("%s %d %q\n", o.Node.UID, outcome, slices.Compact(said))) // writing to a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil))[:hashLength]
 }
 
-// inPlan reports whether the holder stands for other objects of the plan.
+// inPlan reports whether the blocker is other objects of the plan.
 func (h Blocker) inPlan() bool {
 	switch h.Type {
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS, coppicev1.PlanBlocker_TYPE_CONTENTS, coppicev1.PlanBlocker_TYPE_UNEXAMINED:
@@ -54,14 +54,14 @@ func (h Blocker) inPlan() bool {
 	return false
 }
 
-// Name is how a DELETE names the plan that it is to carry out: by the hash, and
-// by the revision, so that a refusal can tell what has changed since.
+// Name identifies a plan in a DELETE, by the hash and by the revision. With the revision a
+// refusal can say what has changed since.
 type Name struct {
 	Hash     string
-	Revision uint64 // zero if it is not said
+	Revision uint64 // zero if it is not given
 }
 
-// Name names the plan.
+// Name returns the name of the plan.
 func (p *Plan) Name() Name { return Name{p.Hash(), p.Revision} }
 
 func (n Name) String() string {
@@ -71,7 +71,7 @@ func (n Name) String() string {
 	return n.Hash + "@" + strconv.FormatUint(n.Revision, 10)
 }
 
-// ParseName reads what String writes.
+// ParseName parses what String returns.
 func ParseName(s string) (Name, *lifecycle.Error) {
 	hash, revision, said := strings.Cut(s, "@")
 	n := Name{Hash: hash}
@@ -107,8 +107,8 @@ func (p *Plan) Counts() *coppicev1.PlanCounts {
 	return c
 }
 
-// Reply is the plan as clients see it, from an object on: at most limit objects,
-// as many as fit if it is zero, and about so many bytes.
+// Reply returns the plan as clients receive it, from the object at offset on. It has at
+// most limit objects, unless limit is zero, and approximately at most maxBytes bytes.
 func (p *Plan) Reply(offset, limit, maxBytes int) *coppicev1.PlanReply {
 	name := p.Name()
 	reply := &coppicev1.PlanReply{Revision: p.Revision, Hash: name.Hash, Plan: name.String(), Counts: p.Counts()}

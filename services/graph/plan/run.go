@@ -24,17 +24,16 @@ type run struct {
 	planned map[uid.UID]*Object
 	order   []*Object
 
-	// queue are the uids because of which something may be pending.
+	// queue has the uids that may have pending work.
 	queue  []entry
 	queued map[uid.UID]bool
-	// containers are the namespaces and kinds that are being deleted, and that
-	// have lost an object: they are looked at when all else is done.
+	// containers has the namespaces and kinds that are being deleted and have lost an
+	// object. They are processed when the queue is empty.
 	containers []entry
 	contained  map[uid.UID]bool
 }
 
-// entry is a uid because of which something may be pending, and the object of the
-// plan that made it so.
+// entry is a uid that may have pending work, and the object of the plan that caused it.
 type entry struct{ uid, because uid.UID }
 
 func (r *run) enqueue(u, because uid.UID) {
@@ -44,7 +43,7 @@ func (r *run) enqueue(u, because uid.UID) {
 	}
 }
 
-// plan takes an object into the plan, as it is now.
+// plan adds an object to the plan, in its current state.
 func (r *run) plan(n *lifecycle.Node, because uid.UID) *Object {
 	o := r.planned[n.UID]
 	if o == nil {
@@ -58,7 +57,7 @@ func (r *run) plan(n *lifecycle.Node, because uid.UID) *Object {
 	return o
 }
 
-// apply applies events, which happen because of an object of the plan.
+// apply applies events that an object of the plan causes.
 func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 	for i := range events {
 		e := &events[i]
@@ -76,7 +75,7 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 		after := r.tx.Node(e.UID)
 		o.orphans = o.orphans || after != nil && after.Orphaning()
 		if n.Waiting() && after != nil && !after.Waiting() {
-			r.holds(after)
+			r.keepsAgain(after)
 		}
 		r.enqueue(e.UID, e.UID)
 		if e.Type == lifecycle.ObjectDeleted {
@@ -92,10 +91,10 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 	}
 }
 
-// holds strips the dependents of an object that keeps them because it does not wait for
+// keepsAgain strips the dependents of an object that keeps them because it does not wait for
 // them any more: their dangling references stayed until now, because not all owners were
 // known.
-func (r *run) holds(n *lifecycle.Node) {
+func (r *run) keepsAgain(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
 		if lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision == lifecycle.StripReferences {
 			r.apply(lifecycle.Strip(r.rules, d), n.UID)
@@ -109,7 +108,7 @@ func (r *run) refuse(err *lifecycle.Error) {
 	}
 }
 
-// stopped reports whether there is no plan to be had.
+// stopped reports whether the computation has failed or its context has ended.
 func (r *run) stopped() bool {
 	if r.ctx.Err() != nil {
 		r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the plan was not finished in time; plan the deletion of something further down"})
@@ -117,7 +116,7 @@ func (r *run) stopped() bool {
 	return r.refusal != nil
 }
 
-// left takes note that an object has left its namespace and its kind.
+// left records that an object has left its namespace and its kind.
 func (r *run) left(n *lifecycle.Node) {
 	var of []uid.UID
 	if namespaces := r.tx.Kinds().Of("", "Namespace"); namespaces != nil && n.Namespace != "" {
@@ -134,7 +133,7 @@ func (r *run) left(n *lifecycle.Node) {
 	}
 }
 
-// settle does pending work until nothing is.
+// settle does pending work until none is left.
 func (r *run) settle() {
 	for !r.stopped() {
 		if len(r.queue) > 0 {
@@ -169,7 +168,7 @@ func (r *run) unblock() bool {
 	return r.revision > before
 }
 
-// work does pending work because of one uid.
+// work does the pending work of one uid.
 func (r *run) work(next entry) {
 	u, n := next.uid, r.tx.Node(next.uid)
 	o := r.planned[u]
@@ -252,7 +251,7 @@ func (r *run) drain(c *lifecycle.Node) {
 		for _, u := range found {
 			n := r.tx.Node(u)
 			switch {
-			case n == nil: // it went before
+			case n == nil: // it was removed before
 			case n.Terminating():
 				r.plan(n, c.UID)
 				r.enqueue(u, u)
@@ -278,8 +277,8 @@ func (r *run) evaluate(d *lifecycle.Node, because uid.UID) {
 	}
 }
 
-// eachDependent visits the objects that still have a reference to u. Nothing in
-// a plan adds one, so that the snapshot knows them all.
+// eachDependent calls visit for the objects that still have a reference to u. A plan never
+// adds references, so the snapshot has all of them.
 func (r *run) eachDependent(u uid.UID, visit func(*lifecycle.Node)) {
 	const atOnce = 1024
 	for place := (state.Edge{}); ; {

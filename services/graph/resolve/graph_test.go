@@ -99,12 +99,12 @@ func TestGraphReportsClasses(t *testing.T) {
 	reply := graph(t, r, resolve.GraphOptions{}, "rs", "b")
 	rs, b := reply.GetNodes()[0], reply.GetNodes()[1]
 	if rs.GetResource() != "replicasets.apps" || rs.GetDependents() != 3 || rs.GetBlockingDependents() != 1 {
-		t.Errorf("rs is told as %v", rs)
+		t.Errorf("rs is returned as %v", rs)
 	}
 	want := []coppicev1.OwnerClass{coppicev1.OwnerClass_OWNER_CLASS_SOLID, coppicev1.OwnerClass_OWNER_CLASS_DANGLING}
 	for i, o := range b.GetOwners() {
 		if o.GetClass() != want[i] || o.GetWhy() == "" {
-			t.Errorf("owner %d of b is told as %v, want %v", i, o, want[i])
+			t.Errorf("owner %d of b is returned as %v, want %v", i, o, want[i])
 		}
 	}
 	if why := b.GetOwners()[1].GetWhy(); !strings.Contains(why, "removed at revision 108") {
@@ -131,7 +131,7 @@ func TestGraphReportsPending(t *testing.T) {
 		t.Errorf("because of b and rs is pending %v, %v", b.GetPending(), o)
 	}
 	if rs := reply.GetNodes()[2]; rs.GetOwners()[0].GetPending() != nil {
-		t.Errorf("rs was not asked for, and is told with %v", rs)
+		t.Errorf("rs was not asked for, and is returned with %v", rs)
 	}
 }
 

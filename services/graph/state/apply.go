@@ -63,9 +63,9 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 			return Change{}, err
 		}
 	}
-	// The work that is pending because of an object depends on whether it exists,
-	// whether it is terminating, and on its finalizers. An object without dependents
-	// that is not terminating has no pending work.
+	// The pending work of an object depends on whether it exists, whether it is
+	// terminating, and on its finalizers. An object without dependents that is not
+	// terminating has no pending work.
 	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
 		tx.touch(e.UID)
 		if before == nil || after == nil || !slices.Equal(before.Finalizers, after.Finalizers) {
@@ -75,9 +75,9 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	if o.nowParent && stance(before) != stance(after) {
 		w := tx.owner(e.UID)
 		tx.grow(w)
-		if after != nil && !after.Waiting() && !w.holds && (before == nil || before.Waiting()) {
-			tx.onRollback(func() { w.holds = false })
-			w.holds = true
+		if after != nil && !after.Waiting() && !w.keeps && (before == nil || before.Waiting()) {
+			tx.onRollback(func() { w.keeps = false })
+			w.keeps = true
 		}
 	}
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
@@ -219,7 +219,7 @@ func (tx *Tx) grow(w *owner) {
 	w.grew = true
 }
 
-// stance says for which dependents of an object work is pending: see lifecycle.PendingOf.
+// stance returns which dependents of an object have pending work: see lifecycle.PendingOf.
 func stance(n *lifecycle.Node) string {
 	switch {
 	case n == nil:
@@ -287,9 +287,9 @@ func (tx *Tx) TouchSession(id string, now lifecycle.Time, closed bool) {
 	}
 }
 
-// endSessions forgets the import sessions that have ended without being closed. Commits
-// of import sessions do it, so that there are no more rows than sessions which were open
-// at the same time; what it does depends on the log alone.
+// endSessions deletes the import sessions that have ended without being closed. It is
+// called in commits of import sessions, so that the number of rows is at most the number of
+// sessions that were open at the same time. Its effect depends on the log alone.
 func (tx *Tx) endSessions(now lifecycle.Time) {
 	if !tx.imports {
 		return
@@ -297,7 +297,7 @@ func (tx *Tx) endSessions(now lifecycle.Time) {
 	tx.imports = false
 	idle := tx.Settings().SessionIdle
 	ended := func(last lifecycle.Time) bool { return last.Add(idle) <= now }
-	known := map[string]bool{} // by this Tx or one under it, the nearest
+	known := map[string]bool{} // from the nearest of this Tx and those under it
 	for t := tx; t != nil; t = t.under {
 		for id, last := range t.sessions {
 			if !known[id] && last != nil && ended(*last) {
@@ -374,8 +374,8 @@ func (tx *Tx) EndCommit(c Commit) {
 	const sparse = 1024 // revisions between two entries of the index
 	if cp.Revision >= cp.IndexedRevision+sparse || cp.IndexedRevision == 0 && cp.Revision > 0 {
 		cp.IndexedRevision = cp.Revision
-		// The commit's own revisions are not behind its sequence; the next
-		// commit's are not behind the one after it.
+		// Both entries can be used to seek: the revisions of this commit are not before its
+		// sequence, and those of the next commit are not before the sequence after it.
 		tx.put(numberKey(tableIndex, cp.Revision+1), binary.AppendUvarint(nil, c.Sequence+1))
 	}
 	cp.Sequence, cp.Epoch, cp.Time, cp.Checksum = c.Sequence, c.Epoch, int64(c.Time), c.Checksum
@@ -398,7 +398,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	case a.ok && (o.now != nil || w.all.All == 0):
 		*a = absence{dirty: true}
 	case !a.ok && o.now == nil && w.all.All > 0:
-		// Whether it was removed is remembered for as long as dependents ask.
+		// The record of a removal is kept while dependents refer to the owner.
 		if e := tx.removal(u); e.revision != 0 {
 			*a = absence{revision: e.revision, claim: e.claim, ok: true, dirty: true}
 		}
@@ -414,13 +414,13 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		e.stored = e.ok
 		tx.pending[u] = e
 	}
-	grew, holds, refinalized := w.grew, w.holds, o.refinalized
-	w.grew, w.holds, o.refinalized = false, false, false
-	e.holds = e.holds || holds
+	grew, keeps, refinalized := w.grew, w.keeps, o.refinalized
+	w.grew, w.keeps, o.refinalized = false, false, false
+	e.keeps = e.keeps || keeps
 	pending := lifecycle.PendingOf(tx, u, o.now)
 	if pending == (lifecycle.Pending{}) {
 		if e.ok {
-			*e = workEntry{stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents}
+			*e = workEntry{stored: e.stored, dirty: true, keeps: e.keeps, dependents: e.dependents}
 		}
 		return
 	}
@@ -439,7 +439,7 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 	if e.ok {
 		since = e.row.Since
 	}
-	*e = workEntry{row: WorkRow{Pending: pending, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, holds: e.holds, dependents: e.dependents || !same}
+	*e = workEntry{row: WorkRow{Pending: pending, Since: since, Revision: tx.checkpoint.Revision}, ok: true, stored: e.stored, dirty: true, keeps: e.keeps, dependents: e.dependents || !same}
 }
 
 func (tx *Tx) underPending(u uid.UID) *workEntry {

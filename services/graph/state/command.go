@@ -8,18 +8,20 @@ import (
 )
 
 const (
-	// KeepCommands is how long a command is recognised: as long as its commit's time
-	// or the time in its id is at most this before the newest commit's time.
+	// KeepCommands is the time for which a command is recognised when it is repeated: until
+	// the newest commit's time is more than this after both the time of the command's
+	// commit and the time in its id.
 	KeepCommands = 2 * time.Minute
-	// CommandAhead is how far the time in a command's id may be after the time of the
-	// commit that has the command.
+	// CommandAhead is the maximum by which the time in a command's id may be after the time
+	// of the command's commit.
 	CommandAhead = time.Minute
 )
 
-// CommandID identifies a command of an actor: a UUIDv7. The zero CommandID is none.
+// CommandID identifies a command of an actor: a UUIDv7. A command without an id has the
+// zero CommandID.
 type CommandID [16]byte
 
-// Time is the time in the id, to a millisecond. It is false for an id that is not
+// Time returns the time in the id, in whole milliseconds. ok is false for an id that is not
 // a UUIDv7 (RFC 9562): such a command is not recognised when it is repeated.
 func (id CommandID) Time() (t lifecycle.Time, ok bool) {
 	if id[6]>>4 != 7 || id[8]>>6 != 0b10 {
@@ -30,8 +32,8 @@ func (id CommandID) Time() (t lifecycle.Time, ok bool) {
 
 func (id CommandID) milliseconds() int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
 
-// CommandKey is what a repeated command is recognised by. An id counts for its
-// actor only: another actor's command with the same id is another command.
+// CommandKey identifies a command. Ids are unique for each actor: commands of two actors
+// with the same id are different commands.
 type CommandKey struct {
 	Actor string
 	ID    CommandID
@@ -40,29 +42,30 @@ type CommandKey struct {
 // Command is a command of a commit.
 type Command struct {
 	CommandKey
-	// Unfinished: a later commit has the rest of it.
+	// Unfinished: a later commit has the rest of the command.
 	Unfinished bool
 }
 
-// Recorded is where the log has a command.
+// Recorded is the position of a command in the log.
 type Recorded struct {
-	// Sequence is that of the commit with the command, or with its last part so far.
+	// Sequence is the sequence of the commit with the command, or with its last part so
+	// far.
 	Sequence uint64
 	// Unfinished: no commit has the end of the command yet.
 	Unfinished bool
 }
 
-// horizon is the earliest time that counts for a command to be kept at a time.
+// horizon returns the time before which commands are not kept any more.
 func horizon(now lifecycle.Time) lifecycle.Time { return now.Add(-KeepCommands) }
 
-// A row of the table of commands is one command. Its key begins with a span of
-// time, of the later of the commit's time and the id's: rows of a span are deleted
-// together, by range, once the span is behind the horizon.
+// commandSpan divides time into spans. The key of a command's row begins with the span of
+// the later of the commit's time and the time in the id. When a span is before the horizon,
+// its rows are deleted by one range.
 const commandSpan = 30 * time.Second
 
 func spanOf(t lifecycle.Time) uint32 { return uint32(max(int64(t), 0) / commandSpan.Microseconds()) }
 
-// spanOfCommand is the span of a command's row.
+// spanOfCommand returns the span of a command's row.
 func spanOfCommand(committed lifecycle.Time, id CommandID) (span uint32, ok bool) {
 	t, ok := id.Time()
 	return spanOf(max(committed, t)), ok
@@ -85,14 +88,14 @@ func decodeRecorded(b []byte) (r Recorded, committed lifecycle.Time, err error) 
 	return r, lifecycle.Time(at), err
 }
 
-// commandRow is the commands of a commit that have an id.
+// commandRow has the commands of a commit that have an id.
 type commandRow struct {
 	sequence uint64
 	time     lifecycle.Time // of the commit
 	commands []Command
 }
 
-// endCommands ends the commands of a commit.
+// endCommands records the commands of a commit.
 func (tx *Tx) endCommands(c Commit) {
 	kept := c.Commands[:0]
 	for _, k := range c.Commands {
@@ -106,8 +109,8 @@ func (tx *Tx) endCommands(c Commit) {
 	}
 }
 
-// writeCommands writes the rows of commands that are kept at the end of the Tx,
-// and deletes those that no longer are.
+// writeCommands writes the rows of the commands that are kept at the end of the Tx, and
+// deletes older rows.
 func (tx *Tx) writeCommands(w *writer) {
 	first := spanOf(horizon(lifecycle.Time(tx.checkpoint.GetTime())))
 	if was := spanOf(horizon(tx.began)); tx.began != 0 && was < first {
@@ -126,8 +129,8 @@ func (tx *Tx) writeCommands(w *writer) {
 	}
 }
 
-// Command returns where the log has a command, if it is kept. Commands of commits
-// that are not flushed are not known.
+// Command returns the position of a command in the log. ok is false if the command is not
+// kept, or its commit is not flushed yet.
 func (s *State) Command(k CommandKey) (r Recorded, ok bool, err error) {
 	id, ok := k.ID.Time()
 	if !ok {
@@ -144,15 +147,16 @@ func (s *State) Command(k CommandKey) (r Recorded, ok bool, err error) {
 // 64 MiB.
 func (s *State) SetCommandMemory(bytes int) { s.commands.setMost(bytes) }
 
-// storedCommand is Command for one that a commit of a time, or an earlier one, may have.
+// storedCommand is Command for a command that may be in the table. until is the time of the
+// last commit that can have it.
 func (s *State) storedCommand(k CommandKey, id, until lifecycle.Time) (r Recorded, ok bool, err error) {
-	// A commit may be known before it is written: that waits.
+	// Commands may be visible before their rows are written. The lock waits for the rows.
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	reader := reader{db: s.db}
 	horizon := horizon(lifecycle.Time(s.checkpoint.GetTime()))
 	first := int64(spanOf(max(id, horizon)))
-	for span := int64(spanOf(max(id, until))); span >= first && !ok; span-- { // the last part is in the newest
+	for span := int64(spanOf(max(id, until))); span >= first && !ok; span-- { // the newest span has the last part of the command
 		reader.get("command", commandKey(nil, uint32(span), k), func(v []byte) error {
 			at, committed, err := decodeRecorded(v)
 			if err == nil && max(committed, id) >= horizon {

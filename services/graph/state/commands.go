@@ -10,23 +10,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// commandMemory is how much memory the commands of the newest commits may take, in
-// bytes. The table of commands has all.
+// commandMemory is the default maximum memory for commands, in bytes. It has those of the
+// newest commits; the table of commands has all.
 const commandMemory = 64 << 20
 
-// What a row and each of its commands take in memory, at most: a fingerprint in the
+// The maximum memory of a row and of each of its commands, in bytes: a fingerprint in the
 // row, and one with a sequence in the index, which is between 7/16 and 7/8 full.
 const (
 	bytesOfRow     = 64
 	bytesOfCommand = 8 + 2*17 + 8
 )
 
-// commands has the newest commands that are kept in memory, so that a new command
-// is known to be new without a read of the disk. It is empty when the state has been
-// opened, and safe for concurrent use.
+// commands is an in-memory index of the newest commands, which recognises a new command
+// without a read of the disk. It is empty after the state is opened. It is safe for
+// concurrent use.
 //
-// Commands are known by a fingerprint of 64 bits, with a seed that is drawn here. The
-// log decides about equal fingerprints: see writer.recall.
+// Commands are identified by a fingerprint of 64 bits with a random seed. Fingerprints can
+// collide, so the writer compares the command in the log: see writer.recall.
 type commands struct {
 	most int // bytes
 	seed maphash.Seed
@@ -36,12 +36,12 @@ type commands struct {
 	bytes int
 	index map[uint64]uint64 // fingerprint to sequence<<1 | unfinished
 	now   lifecycle.Time    // of the newest commit
-	// Of the commands that are kept and are not in memory: the time of the last
-	// commit, and the greatest time in an id. Zero if there are none.
+	// The time of the last commit, and the latest time in an id, of the kept commands that
+	// are not in memory. Zero if there are none.
 	older, olderID lifecycle.Time
 }
 
-// commandPrints is a row of commands as it is in memory.
+// commandPrints is a row of commands in memory.
 type commandPrints struct {
 	sequence uint64
 	time     lifecycle.Time // of the commit
@@ -59,7 +59,7 @@ func (c *commands) setMost(bytes int) {
 	c.most = bytes
 }
 
-// load says what the table has, of which nothing is in memory.
+// load initializes c for a table of which nothing is in memory.
 func (c *commands) load(at *coppicev1.Checkpoint) {
 	c.now = lifecycle.Time(at.GetTime())
 	if at.GetNewestCommandId() != 0 {
@@ -75,9 +75,9 @@ func (c *commands) print(k CommandKey) uint64 {
 	return h.Sum64()
 }
 
-// find returns where a command is. If it is not in memory, but may be in the table, it
-// returns up to what time the commits are not in memory, otherwise zero. id is the time
-// in the command's id.
+// find returns the position of a command in the log. If the command is not in memory but
+// may be in the table, older is the time of the last commit that is not in memory,
+// otherwise zero. id is the time in the command's id.
 func (c *commands) find(k CommandKey, id lifecycle.Time) (r Recorded, ok bool, older lifecycle.Time) {
 	print := c.print(k)
 	c.mu.RLock()
@@ -95,8 +95,8 @@ func (c *commands) find(k CommandKey, id lifecycle.Time) (r Recorded, ok bool, o
 	return r, false, 0
 }
 
-// update adds the commands of commits, the last of which has a time, and drops
-// those that are not kept any more or do not fit into the memory.
+// update adds the commands of commits. now is the time of the last of them. It drops
+// commands that are not kept any more or do not fit into the memory.
 func (c *commands) update(added []commandRow, now lifecycle.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,14 +5,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Content is a place among what is in a container; the zero value is the start.
+// Content is a position among the contents of a container. The zero value is the start.
 type Content struct {
 	resource string
 	name     NameCursor
 }
 
-// Contents calls visit for the objects in a namespace, or of a kind, behind the
-// place, ordered by resource, namespace and name, until visit returns false.
+// Contents calls visit for the objects in a namespace, or of a kind, that follow the
+// position after, ordered by resource, namespace and name, until visit returns false.
 func (s *Snapshot) Contents(container *lifecycle.Node, after Content, visit func(Content, uid.UID) bool) {
 	kinds, in := s.kinds.All(), container.Name
 	if lifecycle.IsRegistration(container) {

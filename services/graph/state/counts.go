@@ -5,19 +5,19 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// owner is a uid that dependents refer to, whether it exists or not, with the
-// counters that were read or changed.
+// owner has the counters of a uid to which dependents refer, as far as they were read or
+// changed. The object need not exist.
 type owner struct {
 	uid    uid.UID
-	all    claim // of any claim
+	all    claim // sum over all claims
 	claims []*claim
-	whole  bool                             // claims has all that are not zero
-	index  map[lifecycle.Coordinates]*claim // once there are many
+	whole  bool                             // claims has all counters that are not zero
+	index  map[lifecycle.Coordinates]*claim // nil while there are few
 	grew   bool                             // in this commit: see grow
-	holds  bool                             // since this commit: see WorkChange.Holds
+	keeps  bool                             // since this commit: see WorkChange.Keeps
 }
 
-// fewClaims is how many claims on an owner are few.
+// fewClaims is the maximum number of claims that are searched without an index.
 const fewClaims = 8
 
 type claim struct {
@@ -43,7 +43,7 @@ func (w *owner) find(c lifecycle.Coordinates) *claim {
 // owner returns the counters on a uid.
 func (s *Snapshot) owner(u uid.UID) *owner {
 	if s.owners[u] == nil {
-		s.owners[u] = &owner{uid: u} // if there are many
+		s.owners[u] = &owner{uid: u} // without the counters, if there are many
 		s.prefetchCounts([]uid.UID{u})
 	}
 	return s.owners[u]

@@ -10,47 +10,48 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// cursor is an iterator over a table that knows where it is: rows that are read
-// one after the other often lie so, and to step to the next row is much cheaper
-// than a search.
+// cursor is an iterator over a table that steps to a row if the row is near, and searches
+// otherwise. Rows that are read one after the other are often neighbours, and a step is
+// much cheaper than a search.
 type cursor struct {
 	*pebble.Iterator
-	at    pebble.IterValidityState // where the last seek or next has led; IterExhausted if nothing is known
-	limit []byte                   // at IterAtLimit: nothing up to here is left
-	// Where the next row was not the one, or was far away, some are searched for before
-	// that is tried again, as on the way to the next may lie many that are deleted.
+	at    pebble.IterValidityState // result of the last seek or next; IterExhausted if unknown
+	limit []byte                   // at IterAtLimit: there are no rows before this key
+	// searches is the number of searches before the next attempt to step, and misses the
+	// number of failed attempts in a row. A failed attempt may have passed many deleted
+	// entries.
 	searches, misses int
-	reach            uint64 // how far ahead the next row is looked for, by uid.Place; minReach if less
+	reach            uint64 // distance within which to step, by uid.Place; at least minReach
 	bound            []byte // scratch
-	failure          error  // the first; the iterator forgets it with the next seek
+	failure          error  // the first error; the iterator drops it at the next seek
 }
 
 const (
-	// maxMisses is how many misses in a row make a cursor try to step to the next row
-	// less often: each twice as seldom as the one before.
+	// maxMisses is the number of misses in a row after which the interval between attempts
+	// to step is not doubled further.
 	maxMisses = 6
-	// few is how many entries on the way to the next row cost no more than a search:
-	// deleted ones, and older versions.
+	// few is the number of entries (deleted ones and older versions) that cost as much to
+	// pass as a search.
 	few = 32
-	// minReach is how far ahead a row is looked for at first: as many objects lie there
-	// as are made in some microseconds.
+	// minReach is the initial distance within which to step. It corresponds to the objects
+	// that are created in some microseconds.
 	minReach = 64
-	// looks is how often a row is looked for, each time farther ahead, before it is
-	// searched for: where nothing lies for long, many that are deleted may lie behind.
+	// looks is the maximum number of attempts to step to a row, each over a longer
+	// distance, before the cursor searches: a long distance without rows may have many
+	// deleted entries.
 	looks = 3
 )
 
-// seek moves to the first row at the key or behind, unless that is at the limit, which
-// is behind the key, or farther. It reports whether it came there directly from the row
-// before. Where uids are text, which does not tell how far away they lie, that is tried
-// only if many are sought in order.
+// seek moves to the first row at or after the key and before the limit. It returns whether
+// it stepped there from the row before. For uids that are text, whose distance is unknown,
+// it steps only if many is set, which says that many rows are sought in order.
 func (c *cursor) seek(key, limit []byte, many bool) (stepped bool) {
 	from := c.position()
-	_, tells := uid.Place(key[1:])
+	_, timed := uid.Place(key[1:])
 	switch {
 	case c.searches > 0:
 		c.searches--
-	case from != nil && (tells || many) && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
+	case from != nil && (timed || many) && (bytes.Compare(from, key) < 0 || c.at == pebble.IterAtLimit && bytes.Equal(from, key)):
 		stepped = c.at == pebble.IterValid
 		passed, there := c.step(key, limit)
 		if there && passed <= few {
@@ -67,11 +68,11 @@ func (c *cursor) seek(key, limit []byte, many bool) (stepped bool) {
 	return false
 }
 
-// step moves to the next row, and reports whether that is at the key or behind, or there
-// is none before the limit. It looks a little ahead, and farther where nothing lies, also
-// the next time; it gives up when it has come by many entries, which it looks after
-// each time, or has looked often. Of what was deleted by range in the same memtable it
-// comes by all.
+// step moves to the next row. there is true if that row is at or after the key, or there is
+// none before the limit. It tries a short distance first, and longer ones if that has no
+// rows, also at the next call. It stops after it has passed many entries, or after several
+// attempts. passed is the number of entries that it has passed. It cannot skip entries that
+// were deleted by range in the same memtable.
 func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 	before := c.passed()
 	for look := 1; ; look++ {
@@ -97,8 +98,8 @@ func (c *cursor) step(key, limit []byte) (passed uint64, there bool) {
 	}
 }
 
-// ahead sets bound to the key of a table whose keys begin with uids so far ahead of
-// the position. It reports false if there is none.
+// ahead sets bound to the key that is the distance reach after the position, in a table
+// whose keys begin with uids. It returns false if there is no such key.
 func (c *cursor) ahead(reach uint64) bool {
 	from := c.position()
 	at, ok := uid.Place(from[1:])
@@ -109,8 +110,8 @@ func (c *cursor) ahead(reach uint64) bool {
 	return true
 }
 
-// position is the key of the row that it is on, or where it has paused; nil if
-// nothing is known.
+// position returns the key of the current row, or the limit at which the cursor has
+// stopped; nil if unknown.
 func (c *cursor) position() []byte {
 	switch c.at {
 	case pebble.IterValid:
@@ -121,14 +122,14 @@ func (c *cursor) position() []byte {
 	return nil
 }
 
-// passed is how many entries it has come by: rows, deleted ones and older versions of
-// them; those that were deleted by range count twice.
+// passed returns the number of entries that the iterator has passed: rows, deleted rows and
+// older versions. Rows that were deleted by range count twice.
 func (c *cursor) passed() uint64 {
 	s := c.Stats().InternalStats
 	return s.PointCount + s.PointsCoveredByRangeTombstones
 }
 
-// next moves to the next row, unless that is at the limit or behind.
+// next moves to the next row before the limit.
 func (c *cursor) next(limit []byte) { c.moved(c.NextWithLimit(limit), limit) }
 
 func (c *cursor) moved(at pebble.IterValidityState, limit []byte) {
@@ -142,12 +143,12 @@ func (c *cursor) moved(at pebble.IterValidityState, limit []byte) {
 	}
 }
 
-// on reports whether it is on a row whose key begins with the prefix.
+// on reports whether the current row's key begins with the prefix.
 func (c *cursor) on(prefix []byte) bool {
 	return c.at == pebble.IterValid && bytes.HasPrefix(c.Key(), prefix)
 }
 
-// get moves to a key, and reports whether there is such a row.
+// get moves to a key, and reports whether the row exists.
 func (c *cursor) get(key []byte) bool {
 	c.at = pebble.IterExhausted
 	return c.SeekPrefixGE(key)

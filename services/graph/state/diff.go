@@ -72,7 +72,7 @@ func Diff(a, b *Snapshot) (d *Difference, err error) {
 	return nil, errors.Join(ia.Error(), ib.Error())
 }
 
-// describeKey says what a key is of.
+// describeKey returns a description of a key.
 func describeKey(key []byte) string {
 	rest := key[1:]
 	withUID := func(what string) string {
@@ -139,12 +139,12 @@ func describeValue(key, v []byte) string {
 	return fmt.Sprintf("%x", v)
 }
 
-// Totals counts what a state holds.
+// Totals counts the rows of a state.
 type Totals struct {
 	Objects, Edges, Pending int
 }
 
-// Totals walks the whole state.
+// Totals reads the whole state and counts its rows.
 func (s *Snapshot) Totals() (Totals, error) {
 	var t Totals
 	for table, n := range map[byte]*int{tableNode: &t.Objects, tableEdge: &t.Edges, tableWork: &t.Pending} {

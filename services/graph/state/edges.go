@@ -7,17 +7,16 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Edge is a place among an owner's dependents; the zero value is the start.
+// Edge is a position among an owner's dependents. The zero value is the start.
 type Edge struct {
 	claim     uint64
 	dependent uid.UID
 }
 
-// Dependents calls visit for the dependents of an owner, behind the place, in
-// the order of the index, until visit returns false. only restricts them to
-// those with a given claim, or to those without it. A dependent with several
-// claims is visited once for each; one that is found under a claim need not
-// make it (see claimHash), its node tells.
+// Dependents calls visit for the dependents of an owner that follow the position after, in
+// the order of the index, until visit returns false. only selects them by claim. A
+// dependent with several claims is visited once for each. Hashes of claims can collide (see
+// claimHash), so the caller must check the claim in the dependent's node.
 func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit func(Edge, uid.UID) bool) {
 	prefix := edgePrefix(owner)
 	var start []byte
@@ -25,7 +24,7 @@ func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit
 		start = append(edgeKey(nil, owner, after.claim, after.dependent), nul)
 	}
 	if only.claims != nil && !only.invert {
-		// Few claims: one range for each, in order.
+		// If the claims are few, read one range for each, in order.
 		for _, claim := range only.claims {
 			if claim < after.claim {
 				continue
@@ -55,15 +54,14 @@ func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit
 	})
 }
 
-// ClaimFilter selects edges by what the dependents claim. The zero value
-// selects all.
+// ClaimFilter selects edges by the claims of the dependents. The zero value selects all.
 type ClaimFilter struct {
 	claims []uint64 // sorted
 	invert bool
 }
 
-// ValidClaims selects the dependents of n whose claim is true, or those whose
-// claim is not.
+// ValidClaims returns a filter for the dependents of n whose claim is valid or, if valid is
+// false, for the others.
 func (s *Snapshot) ValidClaims(n *lifecycle.Node, valid bool) ClaimFilter {
 	f := ClaimFilter{invert: !valid, claims: []uint64{}}
 	if n.Namespace != "" {

@@ -19,7 +19,7 @@ import (
 // decides what to do. failures implements pebble.Logger.
 type failures struct {
 	failed chan struct{}    // closed after the first
-	pool   *workerpool.Pool // for what may wait for ever
+	pool   *workerpool.Pool // for calls that may block for ever
 
 	mu    sync.Mutex
 	first error
@@ -48,8 +48,8 @@ func (f *failures) corrupt(i pebble.DataCorruptionInfo) {
 	f.fail(fmt.Errorf("%w: %s", pebble.ErrCorruption, i))
 }
 
-// guard calls what may wait for ever, and waits until it has returned or the
-// state has failed.
+// guard calls do, which may block for ever, and returns when do has returned or the state
+// has failed.
 func (f *failures) guard(do func() error) error {
 	if err := f.err(); err != nil {
 		return err

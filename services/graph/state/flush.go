@@ -23,9 +23,9 @@ type WorkChange struct {
 	Had, Has bool
 	// Dependents: the work for dependents has changed, or the set of these dependents.
 	Dependents bool
-	// Holds: the object keeps its dependents now, and did not before, because it was
-	// absent or waited for them. Dangling and waiting references of these dependents to
-	// other owners may have to be removed now.
+	// Keeps: the object keeps its dependents now, and did not before, because it was absent
+	// or waited for them. Dangling and waiting references of these dependents to other
+	// owners may have to be removed now.
 	Keeps bool
 }
 
@@ -53,7 +53,7 @@ func (tx *Tx) Prepare() error {
 	if tx.prepared != nil {
 		return nil
 	}
-	tx.Drop() // nothing is read any more
+	tx.Drop() // Prepare is the last to read
 	if err := tx.Err(); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	return p.pending, nil
 }
 
-// drop deletes the rows that leave a window when others are added to it, and returns their
+// drop deletes the rows that leave a window when rows are added to it, and returns their
 // number.
 func drop[K comparable](w *writer, table byte, from *window[K], added []windowRow[K]) int {
 	n, _ := from.surplus(added)
@@ -140,7 +140,7 @@ func drop[K comparable](w *writer, table byte, from *window[K], added []windowRo
 	return n
 }
 
-// writer writes to a batch and remembers the first failure.
+// writer writes to a batch. It keeps the first error and does nothing after it.
 type writer struct {
 	b          *pebble.Batch
 	ranges     int64  // number of deleted ranges
@@ -160,7 +160,7 @@ func (w *writer) delete(key []byte) {
 	}
 }
 
-// deleteRange deletes the rows between two keys, and these.
+// deleteRange deletes the rows from the first key to the last, inclusive.
 func (w *writer) deleteRange(first, last []byte) {
 	w.ranges++
 	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
@@ -168,7 +168,7 @@ func (w *writer) deleteRange(first, last []byte) {
 	}
 }
 
-// deleteSpans deletes the rows of commands of the spans from one until another.
+// deleteSpans deletes the rows of commands in the spans from up to, but without, until.
 func (w *writer) deleteSpans(from, until uint32) {
 	w.ranges++
 	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {
@@ -226,16 +226,16 @@ func (tx *Tx) writeBodies(w *writer, uids []uid.UID, runs []int) {
 	}
 }
 
-// writeNames deletes the names of objects that are gone and then writes those
-// of objects that are new: a name may have passed from one to the other. A name
-// is below the resource that the kind had when it was written: the kind may have
-// been withdrawn since, after its last object, and registered again with another.
-// Names, which are in no order among objects, are sorted: a memtable takes them
-// for less, one next to the other. It returns the hashes of the keys of both.
+// writeNames deletes the names of removed objects and then writes the names of new ones,
+// because a new object may have the name of a removed one. The key of a name has the
+// resource that the kind had when the name was written: the kind may have been deleted
+// since, after its last object, and registered again with another plural. Names are sorted
+// before they are written, because a memtable inserts neighbours faster. It returns the
+// hashes of all these keys.
 func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	keys = make([]uint64, 0, len(uids))
 	rows := make([]stored, 0, len(uids))
-	var room []byte // of the rows that follow
+	var room []byte // for the rows that follow
 	name := func(kinds *lifecycle.Kinds, n *lifecycle.Node) {
 		if cap(room)-len(room) < longName {
 			room = make([]byte, 0, longName+min(128*len(uids), 64<<10))
@@ -271,7 +271,7 @@ func (tx *Tx) writeNames(w *writer, uids []uid.UID) (keys []uint64) {
 	return keys
 }
 
-// longName is longer than the rows of most names are, in bytes.
+// longName is the size in bytes that the rows of most names do not exceed.
 const longName = 512
 
 func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
@@ -350,7 +350,7 @@ func (tx *Tx) writePending(w *writer) []WorkChange {
 		} else {
 			w.delete(w.key)
 		}
-		changes = append(changes, WorkChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Dependents: e.dependents, Keeps: e.holds})
+		changes = append(changes, WorkChange{UID: u, Row: e.row, Had: e.stored, Has: e.ok, Dependents: e.dependents, Keeps: e.keeps})
 	}
 	slices.SortFunc(changes, func(a, b WorkChange) int { return cmp.Compare(a.UID, b.UID) })
 	return changes

@@ -72,7 +72,7 @@ func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 	}
 	for _, c := range changes {
 		if _, had := f.pending[c.UID]; had != c.Had {
-			t.Fatalf("pending %s: told that it was there before: %t, want %t", c.UID, c.Had, had)
+			t.Fatalf("pending %s: reported that it was there before: %t, want %t", c.UID, c.Had, had)
 		}
 		if c.Has {
 			f.pending[c.UID] = c.Row
@@ -113,7 +113,7 @@ func TestFold(t *testing.T) {
 		sessions := map[string]lifecycle.Time{}
 		var before *lifecycletest.Realm // the commit
 		var under []*state.Tx           // of the third, to be flushed
-		land := func(most int) {
+		flush := func(most int) {
 			for len(under) > most {
 				ahead.flushed(t, under[0])
 				under = under[1:]
@@ -126,7 +126,7 @@ func TestFold(t *testing.T) {
 			commands = append(commands, sent{realm.Clock, id})
 			if n := len(under); n > 0 {
 				ahead.tx = under[n-1].Next()
-				land(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
+				flush(rapid.IntRange(0, 2).Draw(t, "flushed before it is decided, but for"))
 				ahead.tx.Prefetch(before.UIDs())
 				if rapid.Bool().Draw(t, "with owners") {
 					ahead.tx.PrefetchOwners(before.UIDs())
@@ -146,7 +146,7 @@ func TestFold(t *testing.T) {
 					f.tx.TouchSession(session, realm.Clock, closed)
 				}
 				if f == ahead {
-					land(rapid.IntRange(0, 2).Draw(t, "flushed before it ends, but for"))
+					flush(rapid.IntRange(0, 2).Draw(t, "flushed before it ends, but for"))
 				}
 				f.tx.EndCommit(state.Commit{
 					Sequence: sequence, Epoch: 1, Time: realm.Clock, Checksum: sequence,
@@ -160,7 +160,7 @@ func TestFold(t *testing.T) {
 				}
 			}
 			under = append(under, ahead.tx)
-			land(2)
+			flush(2)
 			before = realm.Clone()
 		}
 		commit(first, 1)
@@ -185,7 +185,7 @@ func TestFold(t *testing.T) {
 			agreeSessions(t, one, sessions)
 		}
 		many.flush(t)
-		land(0)
+		flush(0)
 
 		a := one.s.Snapshot()
 		defer a.Close()
@@ -326,7 +326,7 @@ func agreePending(t *rapid.T, f *folded, s *state.Snapshot, realm *lifecycletest
 		t.Fatalf("pending is %v, want %v", describe(got), describe(want))
 	}
 	if !maps.Equal(rows, f.pending) {
-		t.Fatalf("Flush told of %v, stored is %v", f.pending, rows)
+		t.Fatalf("Flush reported of %v, stored is %v", f.pending, rows)
 	}
 	clear(rows)
 	s.EachWorkRowOf(slices.Sorted(maps.Keys(uids)), func(u uid.UID, row state.WorkRow) { rows[u] = row })

@@ -10,10 +10,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// The tables. A key is the table's byte and what follows here; this is the one
-// place that spells them. Uids are packed, which makes them self-delimiting;
-// numbers are big-endian, so that keys sort by them; other parts end with NUL,
-// which no name may contain.
+// The tables. A key is the table's byte followed by the parts that are listed here. No
+// other file spells keys. Uids are packed, which makes them self-delimiting. Numbers are
+// big-endian, so that keys sort by them. Other parts end with NUL, which no name may
+// contain.
 const (
 	tableAbsent    = 'a'
 	tableBody      = 'b'
@@ -35,8 +35,8 @@ var (
 	keySchema     = []byte{tableMeta, 's'}
 )
 
-// schema is the version of this layout. A state of another schema is thrown
-// away and folded again.
+// schema is the version of this layout. A state with another schema is deleted and rebuilt
+// from the log.
 const schema = 5
 
 const nul = 0
@@ -56,8 +56,8 @@ func nameKey(b []byte, resource, namespace, name string) []byte {
 	return append(b, name...)
 }
 
-// namePrefix is the prefix of all names of a resource, in one namespace unless
-// it is empty.
+// namePrefix returns the prefix of all names of a resource, in one namespace unless that is
+// empty.
 func namePrefix(resource, namespace string) []byte {
 	b := append(append([]byte{tableName}, resource...), nul)
 	if namespace != "" {
@@ -66,7 +66,7 @@ func namePrefix(resource, namespace string) []byte {
 	return b
 }
 
-// splitNameKey returns what nameKey joined.
+// splitNameKey returns the parts of a key of nameKey.
 func splitNameKey(key []byte) (resource, namespace, name string) {
 	resource, rest, _ := strings.Cut(string(key[1:]), "\x00")
 	namespace, name, _ = strings.Cut(rest, "\x00")
@@ -97,7 +97,7 @@ func splitClaim(b []byte) lifecycle.Coordinates {
 	return c
 }
 
-// claimKey is the key of a counter; that of the sum over all claims on the
+// claimKey appends the key of a counter to b. The key of the sum over all claims on the
 // owner has no claim.
 func claimKey(b []byte, owner uid.UID, c lifecycle.Coordinates) []byte {
 	b = appendUIDKey(b, tableClaim, owner)
@@ -107,9 +107,8 @@ func claimKey(b []byte, owner uid.UID, c lifecycle.Coordinates) []byte {
 	return appendClaim(append(b, 1), c)
 }
 
-// claimPrefix is the prefix of the counters of all claims on the owner, in any
-// namespace, that agree in group, kind and name; of all claims for the zero
-// Coordinates.
+// claimPrefix returns the prefix of the counters of all claims on the owner, in any
+// namespace, with the same group, kind and name; for the zero Coordinates, of all claims.
 func claimPrefix(owner uid.UID, c lifecycle.Coordinates) []byte {
 	b := append(keyOfUID(tableClaim, owner), 1)
 	if c == (lifecycle.Coordinates{}) {
@@ -125,7 +124,7 @@ func edgeKey(b []byte, owner uid.UID, claim uint64, dependent uid.UID) []byte {
 	return append(b, dependent...)
 }
 
-// edgePrefix is the prefix of an owner's edges.
+// edgePrefix returns the prefix of an owner's edges.
 func edgePrefix(owner uid.UID) []byte { return keyOfUID(tableEdge, owner) }
 
 // splitEdgeKey returns claim and dependent of an edge of the owner.
@@ -140,18 +139,18 @@ func numberKey(table byte, n uint64) []byte {
 
 func numberOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 
-// commandKey is the key of a command of a span of time: see commandSpan.
+// commandKey appends the key of a command in a span of time to b: see commandSpan.
 func commandKey(b []byte, span uint32, k CommandKey) []byte {
 	return append(append(commandSpanKey(b, span), k.ID[:]...), k.Actor...)
 }
 
-// commandSpanKey is in front of all keys of commands of a span, and behind those of
-// the spans before.
+// commandSpanKey appends a key to b that sorts before the keys of all commands in a span,
+// and after those in earlier spans.
 func commandSpanKey(b []byte, span uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(b, tableCommands), span)
 }
 
-// splitCommandKey returns what commandKey joined.
+// splitCommandKey returns the parts of a key of commandKey.
 func splitCommandKey(key []byte) (span uint32, k CommandKey, ok bool) {
 	const id = 1 + 4
 	if len(key) < id+len(k.ID) {
@@ -163,10 +162,10 @@ func splitCommandKey(key []byte) (span uint32, k CommandKey, ok bool) {
 
 func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }
 
-// prefixEnd is the first key behind all that have the prefix.
+// prefixEnd returns the first key after all keys with the prefix.
 func prefixEnd(prefix []byte) []byte { return appendPrefixEnd(nil, prefix) }
 
-// appendPrefixEnd appends it to b, which is empty.
+// appendPrefixEnd appends prefixEnd(prefix) to b, which must be empty.
 func appendPrefixEnd(b, prefix []byte) []byte {
 	b = append(b, prefix...)
 	for i := len(b) - 1; i >= 0; i-- {

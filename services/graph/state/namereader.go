@@ -8,39 +8,40 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// NameReader reads the objects of a kind by their names, and their nodes, many at
-// once. It is for the goroutine of its snapshot, and must be closed before that is.
+// NameReader reads the objects of a kind in the order of their names, with their nodes, in
+// batches. Only the goroutine of its snapshot may use it. It must be closed before the
+// snapshot.
 type NameReader struct {
 	s     *Snapshot
-	r     reader // of the same, to read alongside what the goroutine reads
+	r     reader // of the same snapshot, for reads in the background
 	kind  *lifecycle.Kind
 	in    string
 	after NameCursor
 	bare  bool
-	ahead chan []Named // gets what is read ahead, nil if nothing is
+	ahead chan []Named // receives what is read ahead, nil if nothing is being read
 }
 
-// Named is an object at its place among the names of its kind.
+// Named is an object with its position among the names of its kind.
 type Named struct {
 	NameCursor
 	UID  uid.UID
-	Node *lifecycle.Node // nil after a failure, and if it is bare
+	Node *lifecycle.Node // nil after a failure, and after Bare(true)
 }
 
-// nameChunk is how many objects a NameReader reads at once.
+// nameChunk is the number of objects that a NameReader reads at once.
 const nameChunk = 256
 
-// NameReader returns a reader of what Names visits.
+// NameReader returns a reader of the objects that Names visits.
 func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCursor) *NameReader {
 	r := reader{db: s.r.db, idle: map[byte]*cursor{}, ctx: s.r.ctx}
 	return &NameReader{s: s, r: r, kind: k, in: namespace, after: after}
 }
 
-// Bare says whether nodes are left out of what begins to be read from now on.
+// Bare sets whether later reads leave out the nodes.
 func (r *NameReader) Bare(bare bool) { r.bare = bare }
 
-// Next returns the objects that follow, and whether these are the last. After a
-// failure they are fewer than there are: ask the snapshot's Err, after Close.
+// Next returns the next objects, and whether they are the last. After a failure of a read
+// objects are missing: the caller must check the snapshot's Err after Close.
 func (r *NameReader) Next() (names []Named, last bool) {
 	if r.ahead != nil {
 		names = <-r.ahead
@@ -54,8 +55,8 @@ func (r *NameReader) Next() (names []Named, last bool) {
 	return names, len(names) < nameChunk
 }
 
-// Ahead begins to read what Next will return, in the background. It is called
-// once before each Next, at the most.
+// Ahead begins to read what Next will return, in the background. It may be called at most
+// once before each Next.
 func (r *NameReader) Ahead() {
 	r.ahead = make(chan []Named, 1)
 	go func(bare bool) { r.ahead <- r.read(bare) }(r.bare)
@@ -70,7 +71,7 @@ func (r *NameReader) read(bare bool) []Named {
 	if bare {
 		return names
 	}
-	// Nodes are much cheaper in the order of their uids.
+	// Reading nodes in the order of their uids is much cheaper.
 	byUID := make([]*Named, len(names))
 	for i := range names {
 		byUID[i] = &names[i]
@@ -88,7 +89,7 @@ func (r *NameReader) read(bare bool) []Named {
 	return names
 }
 
-// Close waits for what is read, and tells the snapshot of failures.
+// Close waits for reads in the background, and passes their failure to the snapshot.
 func (r *NameReader) Close() {
 	if r.ahead != nil {
 		<-r.ahead
@@ -101,8 +102,8 @@ func (r *NameReader) Close() {
 	}
 }
 
-// Nodes calls visit for the nodes of the objects that Names visits, in the same
-// order, until visit returns false. It reads ahead, and remembers none.
+// Nodes calls visit for the nodes of the objects that Names visits, in the same order,
+// until visit returns false. It reads ahead. The snapshot does not cache these nodes.
 func (s *Snapshot) Nodes(k *lifecycle.Kind, namespace string, after NameCursor, visit func(*lifecycle.Node) bool) {
 	r := s.NameReader(k, namespace, after)
 	defer r.Close()

@@ -9,36 +9,36 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// written is a filter of the names that were written or deleted not long ago:
-// all those that may be in a memtable still, and others. A name that it does not
-// have is looked up in the tables alone, whose own filters rule most out: names
-// that are new, as most are that are looked up, cost no search of memtables. It
-// is safe for concurrent use.
+// written is a Bloom filter of the names that were written or deleted recently: all names
+// that may still be in a memtable, and others. A name that is not in it is looked up only
+// in the tables on disk, whose own filters exclude most new names. So the look-up of a new
+// name, which is the usual case, does not search the memtables. It is safe for concurrent
+// use.
 type written struct {
-	perHalf int // bytes of batches that each half is for
+	perHalf int // bytes maximum size of the batches whose keys a half has
 
 	mu         sync.RWMutex
 	young, old []block
 	bytes      int // of batches, in young
 }
 
-// block is a Bloom filter of its own, in one line of the processor's cache.
+// block is a Bloom filter in one cache line of the processor.
 type block [8]uint64
 
-// nameBlocks is how many blocks a half has: two million names then have 16 bits
-// each. With more it has more false positives.
+// nameBlocks is the number of blocks of a half. Two million names have 16 bits each; with
+// more names there are more false positives.
 const nameBlocks = 1 << 16
 
-// newWritten returns the filter for a state that has nothing in memtables, and
-// never more than unflushed bytes of batches.
+// newWritten returns the filter for a state with empty memtables, which never have more
+// than unflushed bytes of batches.
 func newWritten(unflushed int) *written {
 	return &written{perHalf: unflushed, young: make([]block, nameBlocks), old: make([]block, nameBlocks)}
 }
 
-// hash is the hash by which a filter knows a key.
+// hash returns the hash of a key in the filter.
 func hash(key []byte) uint64 { return xxhash.Sum64(key) }
 
-// bits are those of a key by its hash: which block, and four bits in it.
+// bits returns the block of a hash, and four bits in it.
 func bits(h uint64) (at uint32, set [4]uint32) {
 	at = uint32(h) % nameBlocks
 	for i := range set {
@@ -47,13 +47,13 @@ func bits(h uint64) (at uint32, set [4]uint32) {
 	return at, set
 }
 
-// add adds the hashes of the keys of a batch of so many bytes, before it is
-// written.
+// add adds the hashes of the keys of a batch, of a size in bytes. It must be called before
+// the batch is written.
 func (w *written) add(keys []uint64, bytes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bytes >= w.perHalf {
-		// What is in old was written before all that memtables can hold.
+		// The names in old were written before everything that memtables can have.
 		w.young, w.old = w.old, w.young
 		clear(w.young)
 		w.bytes = 0
@@ -67,7 +67,7 @@ func (w *written) add(keys []uint64, bytes int) {
 	w.bytes += bytes
 }
 
-// may reports whether a key may have been written lately.
+// may reports whether a key may have been written recently.
 func (w *written) may(key []byte) bool {
 	at, set := bits(hash(key))
 	w.mu.RLock()
@@ -80,7 +80,7 @@ func (w *written) may(key []byte) bool {
 	return young || old
 }
 
-// storedName returns which object has a name, "" if none has, as stored.
+// storedName returns the object that has a name in the state, "" if none has.
 func (tx *Tx) storedName(resource, namespace, name string) (u uid.UID) {
 	if tx.s == nil {
 		return tx.r.lookup(resource, namespace, name)

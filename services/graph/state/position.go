@@ -10,23 +10,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A commit has a sequence, which is its number, and a position in the stream of the
-// log. They are the same until a message that is no commit is skipped; from then on
-// the position is ahead. The table of positions has a row for each commit that follows
-// skipped messages. All else in the state is by sequence: the writer decides the next
-// commit before it is known where in the stream this one will be.
+// A commit has a sequence, which is its number, and a position in the stream of the log.
+// They are equal until a message that is no commit is skipped; from then on the position is
+// greater. The table of positions has a row for each commit that follows skipped messages.
+// The rest of the state uses sequences, because the writer decides the next commit before
+// the position of this one is known.
 
-// Place says where in the stream the commit is that has ended last. It is called
-// before Flush; where it is not, no message was skipped.
+// Place sets the position in the stream of the last commit that has ended. It must be
+// called before Flush if messages were skipped, and need not be otherwise.
 func (tx *Tx) Place(position uint64) {
 	tx.placed = append(tx.placed, placed{tx.checkpoint.GetSequence(), position})
 }
 
-// placed is where in the stream a commit is.
+// placed is the position of a commit in the stream.
 type placed struct{ sequence, position uint64 }
 
-// writePositions writes what Place has said, and returns the checkpoint with it.
-// before is the checkpoint in the state.
+// writePositions writes the positions that Place has set, and returns the checkpoint with
+// the last one. before is the checkpoint in the state.
 func (tx *Tx) writePositions(w *writer, before *coppicev1.Checkpoint) *coppicev1.Checkpoint {
 	cp := proto.Clone(tx.checkpoint).(*coppicev1.Checkpoint)
 	skipped := before.GetPosition() - before.GetSequence()
@@ -40,7 +40,7 @@ func (tx *Tx) writePositions(w *writer, before *coppicev1.Checkpoint) *coppicev1
 	return cp
 }
 
-// position is where in the stream a commit is.
+// position returns the position of a commit in the stream.
 func position(r pebble.Reader, sequence uint64) (uint64, error) {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{tablePositions}, UpperBound: []byte{tablePositions + 1}})
 	if err != nil {
@@ -57,8 +57,8 @@ func position(r pebble.Reader, sequence uint64) (uint64, error) {
 	return sequence + skipped, cmp.Or(err, it.Error(), it.Close())
 }
 
-// Position returns where in the stream of the log a commit is. It waits for a
-// commit that is being written into the state.
+// Position returns the position of a commit in the stream of the log. If commits are being
+// written to the state, it waits for them.
 func (s *State) Position(sequence uint64) (uint64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Prefetch reads many nodes at once, which is several times cheaper than one
-// after the other.
+// Prefetch reads many nodes at once into the snapshot's cache, which is several times
+// cheaper than reading one after the other.
 func (s *Snapshot) Prefetch(uids []uid.UID) {
 	missing := make([]uid.UID, 0, len(uids))
 	for _, u := range uids {
@@ -82,7 +82,7 @@ func (s *Snapshot) prefetchRemovals(sorted []uid.UID) {
 	})
 }
 
-// Prefetch reads many nodes at once.
+// Prefetch reads many nodes at once into the Tx's cache.
 func (tx *Tx) Prefetch(uids []uid.UID) {
 	missing := make([]uid.UID, 0, len(uids))
 	for _, u := range uids {
@@ -241,17 +241,17 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		r.fail("nodes", err)
 		return
 	}
-	var at uid.UID // where the cursor is, if that is one of them
+	var at uid.UID // the uid at the cursor, if it is one of them
 	for i, u := range sorted {
 		if r.ended("nodes") {
 			break
 		}
 		if i == 0 && it.at == pebble.IterValid {
-			at = uid.UID(it.Key()[1:]) // one that was read before
+			at = uid.UID(it.Key()[1:]) // that was read before
 		}
 		r.key = appendUIDKey(r.key[:0], tableNode, u)
 		r.end = append(append(r.end[:0], r.key...), nul)
-		stepped := it.seek(r.key, r.end, i > 0) // objects that are removed together are often neighbours
+		stepped := it.seek(r.key, r.end, i > 0) // objects that are removed in one commit are often neighbours
 		if it.failure != nil {
 			break // it is not known whether there is such a row
 		}

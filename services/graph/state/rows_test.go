@@ -93,10 +93,10 @@ func TestPendingForOthers(t *testing.T) {
 		r.Create("pods/a", owned(r, "deployments/web"))
 		r.Create("pods/stranger@shop", owned(r, "deployments/web"))
 		before := pending(t, r, web)
-		told := false
+		reported := false
 		r.Flushed = func(_ uint64, _ []state.Change, changes []state.WorkChange) {
 			for _, c := range changes {
-				told = told || c.UID == web && c.Has
+				reported = reported || c.UID == web && c.Has
 			}
 		}
 		r.Delete("deployments/web", policy)
@@ -104,8 +104,8 @@ func TestPendingForOthers(t *testing.T) {
 		if after.Pending != before.Pending || after.Since != before.Since {
 			t.Errorf("%s: %+v became %+v", policy, before, after)
 		}
-		if !told || after.Revision <= before.Revision {
-			t.Errorf("%s: told: %t; revision %d became %d", policy, told, before.Revision, after.Revision)
+		if !reported || after.Revision <= before.Revision {
+			t.Errorf("%s: reported: %t; revision %d became %d", policy, reported, before.Revision, after.Revision)
 		}
 	}
 }

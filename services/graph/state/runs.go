@@ -18,11 +18,10 @@ const minRun = 8
 // The first reader after a range was added sorts all ranges of the memtable again.
 const rangesPerObject = 2
 
-// runs returns how many objects there are in the run that begins with each, 0 if
-// none does. Those of a run are all removed, they follow one another among uids,
-// and nothing lies between them, neither in the state nor in what will be written
-// before this Tx. The uids are those of all objects whose stored form changes,
-// and sorted.
+// runs returns for each uid the number of objects in the run that begins with it, 0 if none
+// does. All objects of a run are removed, their uids are consecutive in uids, and no other
+// object is between them, neither in the state nor in what will be written before this Tx.
+// uids must be sorted and have all objects whose stored form changes.
 func (tx *Tx) runs(uids []uid.UID) []int {
 	runs := make([]int, len(uids))
 	limits := map[uint64]uid.UID{} // by generation
@@ -30,13 +29,13 @@ func (tx *Tx) runs(uids []uid.UID) []int {
 		if o.behind != before {
 			return false
 		}
-		// That was true of one generation. What was created since lies behind, as
-		// a rule: uids begin with the time.
+		// The neighbours are those of one generation. Objects that were created since
+		// usually sort after them, because uids begin with the time.
 		limit, ok := limits[o.generation]
 		if !ok {
 			born, known := tx.s.recent.bornSince(o.generation)
 			if limit = first(born, tx.bornUnder); !known {
-				limit = u // it is not known any more what was created
+				limit = u // it is unknown which objects were created since
 			}
 			limits[o.generation] = limit
 		}
@@ -62,7 +61,7 @@ func (tx *Tx) runs(uids []uid.UID) []int {
 	return runs
 }
 
-// inRuns iterates over uids, those of a run together and the others one by one.
+// inRuns iterates over uids: a run is one slice, and each other uid is a slice of its own.
 func inRuns(uids []uid.UID, runs []int) iter.Seq[[]uid.UID] {
 	return func(yield func([]uid.UID) bool) {
 		for i := 0; i < len(uids); {
@@ -75,16 +74,15 @@ func inRuns(uids []uid.UID, runs []int) iter.Seq[[]uid.UID] {
 	}
 }
 
-// deleteRun deletes the rows of a run from a table that has one for each object.
+// deleteRun deletes the rows of a run from a table with one row for each object.
 func (w *writer) deleteRun(table byte, run []uid.UID) {
 	w.key = appendUIDKey(w.key[:0], table, run[0])
 	w.value = appendUIDKey(w.value[:0], table, run[len(run)-1])
 	w.deleteRange(w.key, w.value)
 }
 
-// deleteEdges deletes the edges of a run, by ranges those of objects that follow
-// one another and have the same first owner: between them there can be none but
-// edges of the run.
+// deleteEdges deletes the edges of a run. It deletes by range the edges of consecutive
+// objects with the same first owner: between them there are only edges of the run.
 func (tx *Tx) deleteEdges(w *writer, run []uid.UID) {
 	var prefix, next []byte
 	from := 0

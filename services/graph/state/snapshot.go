@@ -24,10 +24,10 @@ type Snapshot struct {
 	recent     *recent
 	generation uint64 // in recent
 	removals   map[uid.UID]removal
-	owners     map[uid.UID]*owner // whole, but for those with many claims
+	owners     map[uid.UID]*owner // with all counters, unless there are many claims
 }
 
-// cached is an object as it was read.
+// cached is an object that was read.
 type cached struct {
 	node   *lifecycle.Node
 	parent bool
@@ -138,7 +138,8 @@ func (s *Snapshot) BodyOf(u uid.UID) *coppicev1.Body { return s.r.body(u) }
 func (s *Snapshot) Removed(u uid.UID, c lifecycle.Coordinates) (revision uint64, ok bool) {
 	e, known := s.removals[u]
 	if !known {
-		// Among the owners that dependents still point to, or in the window.
+		// The record is in the rows of absent owners, if dependents still refer to it, or
+		// in the window.
 		var found bool
 		e.uid = u
 		if e.revision, e.claim, found = s.r.absent(u); !found {
@@ -187,14 +188,13 @@ func anyIn(r *reader, kinds *lifecycle.Kinds, namespace string) string {
 	return ""
 }
 
-// Names calls visit for the objects of a kind, in one namespace unless it is
-// empty, ordered by namespace and name, behind the name that After describes,
-// until visit returns false.
+// Names calls visit for the objects of a kind, in one namespace unless that is empty, that
+// follow the position after, ordered by namespace and name, until visit returns false.
 func (s *Snapshot) Names(k *lifecycle.Kind, namespace string, after NameCursor, visit func(namespace, name string, u uid.UID) bool) {
 	s.r.names(k, namespace, after, visit)
 }
 
-// NameCursor is a place among the names of a kind; the zero value is the start.
+// NameCursor is a position among the names of a kind. The zero value is the start.
 type NameCursor struct{ Namespace, Name string }
 
 // Pending returns the work row of u. It returns false if no work is pending because of u.

@@ -30,8 +30,8 @@ type Config struct {
 	CacheSize int64
 	// Cache is a block cache that several states share, instead of one of CacheSize.
 	Cache *pebble.Cache
-	// MemTableSize is the size of a memtable in bytes. The default is 64 MiB. The
-	// content of memtables is folded again after a crash.
+	// MemTableSize is the size of a memtable in bytes. The default is 64 MiB. After a crash
+	// the commits whose effects were in memtables are folded again.
 	MemTableSize uint64
 	// FS is the file system. The default is the operating system's.
 	FS vfs.FS
@@ -59,13 +59,13 @@ type State struct {
 	commands *commands
 	recent   *recent
 	written  *written
-	ranges   *atomic.Int64 // that are deleted, in the memtable; about
+	ranges   *atomic.Int64 // approximate number of deleted ranges in the memtable
 
-	mu         sync.RWMutex // held while a batch is written and the fields below change, from the call of notify on
+	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of notify on
 	kinds      *lifecycle.Kinds
 	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
-	newest     *Tx // that was flushed last; nil if that was large
+	newest     *Tx // the Tx that was flushed last; nil if it was large
 }
 
 // ErrLocked is returned by Open for a directory that another process uses.
@@ -109,8 +109,9 @@ func open(dir string, c Config) (*State, error) {
 		FormatMajorVersion:          pebble.FormatValueSeparation,
 		MemTableSize:                c.MemTableSize,
 		MemTableStopWritesThreshold: memTables,
-		// Each compaction out of L0 rewrites what lies below all of its names, which
-		// are in no order: few large ones cost less than many, and reads a little.
+		// Names are written in random order, so each compaction out of L0 rewrites nearly
+		// all names below it. A few large compactions cost less than many small ones, and
+		// make reads a little slower.
 		L0CompactionThreshold:      12,
 		L0StopWritesThreshold:      48,
 		LBaseMaxBytes:              256 << 20,
@@ -129,9 +130,9 @@ func open(dir string, c Config) (*State, error) {
 		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	// Bodies are written once, with L0, and read one by one.
+	// Bodies are written once, in L0, and read one by one.
 	opts.Levels[0].BlockSize = 8 << 10
-	// A cascade reads no bodies: compactions do not carry them along either.
+	// A cascade reads no bodies, and compactions should not rewrite them either.
 	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
 		return pebble.ValueSeparationPolicy{
 			Enabled: true, MinimumSize: separateBodies, MaxBlobReferenceDepth: 10,
@@ -159,7 +160,7 @@ func open(dir string, c Config) (*State, error) {
 		commands: newCommands(commandMemory),
 		recent:   newRecent(),
 		ranges:   ranges,
-		// Twice as much as memtables take before writes wait.
+		// Twice the size of the memtables at which writes wait.
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {

@@ -24,7 +24,7 @@ type Tx struct {
 	r          reader
 	under      *Tx              // the Tx that this one starts from, nil for the state alone; only read
 	flushed    atomic.Bool      // its effects are in the state
-	was, kinds *lifecycle.Kinds // before it and now
+	was, kinds *lifecycle.Kinds // before this Tx and now
 	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
 
@@ -62,7 +62,7 @@ type object struct {
 	storedParent, nowParent bool
 	body                    []byte  // if it may differ from the one in the table
 	bodyChanged             bool    // by this Tx
-	removal                 removal // by this Tx or one under it, the last
+	removal                 removal // the last one by this Tx or one under it
 	dirty                   bool
 	refinalized             bool    // its finalizers changed in this commit: see endTouch
 	behind                  uid.UID // see cached
@@ -83,7 +83,7 @@ type workEntry struct {
 	ok     bool
 	stored bool
 	dirty  bool
-	holds  bool // see WorkChange.Holds
+	keeps  bool // see WorkChange.Keeps
 
 	dependents bool // see WorkChange.Dependents
 }
@@ -126,8 +126,8 @@ func (tx *Tx) Next() *Tx {
 	return next
 }
 
-// newTx returns a Tx whose maps have room for so many objects and names, because growing
-// them costs more.
+// newTx returns a Tx whose maps have room for a number of objects and names, so that they
+// need not grow.
 func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *coppicev1.Checkpoint, room int) *Tx {
 	return &Tx{
 		r:          r,
@@ -146,8 +146,8 @@ func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *co
 	}
 }
 
-// Begin starts a Tx on the snapshot, to find out what commits would do. It must be dropped
-// before the snapshot is closed, and cannot be flushed.
+// Begin starts a Tx on the snapshot, to compute the effect of commits without writing it.
+// The Tx must be dropped before the snapshot is closed, and cannot be flushed.
 func (s *Snapshot) Begin() *Tx {
 	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
 }

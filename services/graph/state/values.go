@@ -14,8 +14,8 @@ var errCorrupt = errors.New("malformed value")
 const (
 	nodeHeader = 9
 
-	// flagParent is set once an object has had a dependent, whatever that
-	// claims. Where it is not set there are no counters to read.
+	// flagParent is set once an object has had a dependent, with any claim. Without it
+	// there are no counters to read.
 	flagParent = 1
 )
 
@@ -42,7 +42,7 @@ func decodeNodeValue(b []byte) (n *lifecycle.Node, parent bool, err error) {
 
 func isParent(b []byte) bool { return len(b) >= nodeHeader && b[8]&flagParent != 0 }
 
-// counter is the value of a claim.
+// counter is the value of a claim's row.
 type counter struct {
 	lifecycle.Counts
 	lastImport, firstImport lifecycle.Time // see lifecycle.Claimed
@@ -65,7 +65,7 @@ func decodeCounter(b []byte) (c counter, err error) {
 	return c, nil
 }
 
-// decodeUvarints reads varints that fill b.
+// decodeUvarints decodes varints. They must fill b.
 func decodeUvarints(b []byte, into ...*uint64) error {
 	for _, p := range into {
 		v, n := binary.Uvarint(b)
@@ -93,13 +93,13 @@ func decodeAbsent(b []byte) (revision, claim uint64, err error) {
 	return revision, binary.BigEndian.Uint64(b[n:]), nil
 }
 
-// WorkRow is pending work because of one uid, and since when.
+// WorkRow is the pending work because of one uid.
 type WorkRow struct {
 	lifecycle.Pending
-	// Since is when the row came to be; a row that changes keeps it.
+	// Since is when the row was created. Changes of the row keep it.
 	Since lifecycle.Time
-	// Revision is that of the commit that last changed the row, or which
-	// dependents it is about.
+	// Revision is the revision of the last commit that changed the row, or the set of
+	// dependents for which it stands.
 	Revision uint64
 }
 

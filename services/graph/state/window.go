@@ -10,14 +10,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// keptRemovals is how many removed uids are known to have been removed, alongside
-// those that dependents still point to. They are counted and not timed: what is kept
-// is a function of the log.
+// keptRemovals is the number of removed uids that are recorded, in addition to those to
+// which dependents still refer. It is a number and not a time, so that the rows are a
+// function of the log alone.
 const keptRemovals = 1 << 18
 
-// window is what the last commits brought of something, a row for each commit,
-// with an index in memory. Rows are kept until those behind them hold max keys.
-// It is safe for concurrent use.
+// window has the keys of the last commits, in a row for each commit, with an index in
+// memory. A row is dropped when the rows after it have max keys. It is safe for concurrent
+// use.
 type window[K comparable] struct {
 	max int
 
@@ -37,7 +37,7 @@ func newWindow[K comparable](max int) *window[K] {
 	return &window[K]{max: max, index: map[K]uint64{}}
 }
 
-// find returns the sequence of the last commit that brought the key.
+// find returns the sequence of the last commit with the key.
 func (w *window[K]) find(k K) (sequence uint64, ok bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -45,10 +45,9 @@ func (w *window[K]) find(k K) (sequence uint64, ok bool) {
 	return sequence, ok
 }
 
-// surplus returns how many of the oldest rows fall out of the window once others
-// are appended, and the sequence of the first that then is in it; 0 for none. The
-// others come in the order of their sequences; those that are in the window
-// already are not appended again.
+// surplus returns how many of the oldest rows leave the window when rows are appended, and
+// the sequence of the first row that stays, 0 for none. The rows of added must be in the
+// order of their sequences; rows that are in the window already are not appended again.
 func (w *window[K]) surplus(added ...[]windowRow[K]) (n int, first uint64) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -77,7 +76,7 @@ func (w *window[K]) surplus(added ...[]windowRow[K]) (n int, first uint64) {
 	return 0, 0
 }
 
-// row returns the n-th row, of those kept and those to be added.
+// row returns the n-th of the existing and the added rows.
 func (w *window[K]) row(n int, added []windowRow[K]) *windowRow[K] {
 	if n < len(w.rows) {
 		return &w.rows[n]
@@ -109,12 +108,12 @@ func (w *window[K]) update(added []windowRow[K], n int) {
 	w.rows = w.rows[n:]
 }
 
-// removal is one entry of a row of the table of removed objects.
+// removal is an entry in a row of the table of removed objects.
 type removal struct {
 	uid      uid.UID
 	claim    uint64 // claimHash of its coordinates
 	revision uint64
-	sequence uint64 // of its commit, once that has ended; of what is not stored yet
+	sequence uint64 // of its commit, once that has ended; only in entries that are not stored yet
 }
 
 func uidHash(u uid.UID) uint64 { return xxhash.Sum64String(string(u)) }

@@ -33,7 +33,7 @@ func TestWindow(t *testing.T) {
 			n, _ := w.surplus(all[i : i+1])
 			w.update(all[i:i+1], n)
 		}
-		from := rapid.IntRange(0, in).Draw(t, "told from")
+		from := rapid.IntRange(0, in).Draw(t, "reported from")
 		cut := rapid.IntRange(from, len(all)).Draw(t, "in two parts")
 		n, since := w.surplus(all[from:cut], all[cut:])
 		if since != all[first].sequence {

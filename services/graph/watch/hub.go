@@ -1,16 +1,17 @@
-// Package watch sends clients the changes of objects, out of a bounded memory of
-// recent changes.
+// Package watch sends the changes of objects to clients, from a bounded memory of recent
+// changes.
 //
-// The Hub gets the changes of each commit, in order. It keeps those of resources
-// that are watched, or were not long ago, in one queue for each resource. All queues
-// together have at most Limits.Bytes: beyond that the largest loses its oldest
-// changes, so that many or large changes of one resource cost the watchers of others
-// nothing. What every watch has sent is kept for those that resume, for a while.
+// The Hub receives the changes of each commit, in order. It keeps the changes of resources
+// that are watched, or were recently, in one queue for each resource. All queues together
+// have at most Limits.Bytes. If they exceed that, the largest queue drops its oldest
+// changes, so that many or large changes of one resource do not affect the watches of
+// others. Changes that every watch has sent are kept for two minutes, for watches that
+// resume.
 //
-// A watch is one goroutine that reads its queue at its own pace. One that falls
-// behind what is kept ends, as does one that resumes from before it, with
-// lifecycle.ReasonExpired: the client lists again. Limits bound also how many
-// watches there are, for each actor and in all, and how many encode and send at once.
+// A watch is one goroutine that reads its queue at its own pace. If it needs a change that
+// was dropped, because it is slow or resumes from an old revision, it ends with
+// lifecycle.ReasonExpired, and the client lists again. Limits also bound the number of
+// watches, for each actor and in all, and how many encode and send at the same time.
 package watch
 
 import (
@@ -22,21 +23,22 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// retention is for how long a change is kept that no watch needs any more, and for
-// how long a resource is recorded after its last watch.
+// retention is the time for which a change is kept after every watch has sent it, and for
+// which a resource is recorded after its last watch.
 const retention = 2 * time.Minute
 
 // Limits bound a Hub. Zero fields have defaults.
 type Limits struct {
-	// Bytes and Changes are how much is kept; 64 MiB, and 65,536.
+	// Bytes and Changes bound what is kept; 64 MiB and 65,536 if zero.
 	Bytes, Changes int
-	// Watches and PerActor are how many watches there are, in all and of one actor;
-	// 4,096 and 1,024.
+	// Watches and PerActor are the maximum numbers of watches, in all and of one actor;
+	// 4,096 and 1,024 if zero.
 	Watches, PerActor int
-	// States and StatesPerActor are how many watches send the objects as they are at
-	// once; 4 and 2. Others wait.
+	// States and StatesPerActor are the maximum numbers of watches that send the current
+	// objects at the same time, in all and of one actor; 4 and 2 if zero. Others wait.
 	States, StatesPerActor int
-	// Sending is how many watches encode and send changes at once; 16.
+	// Sending is the maximum number of watches that encode and send changes at the same
+	// time; 16 if zero.
 	Sending int
 }
 
@@ -67,15 +69,15 @@ type Hub struct {
 	mu        sync.Mutex
 	revision  uint64 // of the newest commit
 	interests map[string]*interest
-	starting  int               // interests that are not ready
-	recording []map[string]bool // resources that each commit under way records
+	starting  int               // number of interests that are not ready
+	recording []map[string]bool // the resources that each commit in progress records
 	bytes     int               // kept in all queues
 	changes   int               // kept in all queues
 	changed   chan struct{}     // closed and replaced with each commit
-	sweeping  bool              // a sweep is due
+	sweeping  bool              // a sweep is scheduled
 }
 
-// NewHub returns a hub for a state that is at a revision.
+// NewHub returns a hub for a state at a revision.
 func NewHub(revision uint64, now func() time.Time, limits Limits) *Hub {
 	l := limits.withDefaults()
 	return &Hub{
@@ -84,14 +86,14 @@ func NewHub(revision uint64, now func() time.Time, limits Limits) *Hub {
 	}
 }
 
-// Held is how much a Hub keeps.
+// Usage is the amount of what a Hub keeps.
 type Usage struct {
-	Bytes   int // about, of changes
+	Bytes   int // approximate size of the changes
 	Changes int
 	Watches int
 }
 
-// Held returns how much the hub keeps now.
+// Usage returns what the hub keeps now.
 func (h *Hub) Usage() Usage {
 	watches, _ := h.watches.Used("")
 	h.mu.Lock()
@@ -99,9 +101,9 @@ func (h *Hub) Usage() Usage {
 	return Usage{Bytes: h.bytes, Changes: h.changes, Watches: watches}
 }
 
-// Begin says that commits are being applied, and returns which resources'
-// changes are to be recorded; nil if of none. Commit or Abort must follow; what
-// begins before that is committed after it.
+// Begin must be called before a commit is decided. It returns a function that reports
+// whether to record the changes of a resource, nil if none are recorded. Commit or Abort
+// must follow. Commits end in the order in which they began.
 func (h *Hub) Begin() (watched func(resource string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +118,7 @@ func (h *Hub) Begin() (watched func(resource string) bool) {
 	return func(resource string) bool { return recording[resource] }
 }
 
-// Commit adds the changes since the first Begin that is under way, those of
+// Commit ends the oldest commit that has begun. It adds the commit's changes, those of
 // watched resources, and the revision after them.
 func (h *Hub) Commit(revision uint64, changes []state.Change) {
 	h.mu.Lock()
@@ -142,8 +144,8 @@ func (h *Hub) Abort() {
 	h.end()
 }
 
-// end is called when something that began has ended: resources are recorded from
-// now on if all that is still under way records them.
+// end is called when a commit has ended. An interest becomes ready when all commits in
+// progress record its resource.
 func (h *Hub) end() {
 	if h.starting > 0 {
 		for r, in := range h.interests {
@@ -157,7 +159,7 @@ func (h *Hub) end() {
 	h.changed = make(chan struct{})
 }
 
-// recorded reports whether everything under way records a resource.
+// recorded reports whether all commits in progress record a resource.
 func (h *Hub) recorded(resource string) bool {
 	for _, recording := range h.recording {
 		if !recording[resource] {
@@ -167,7 +169,7 @@ func (h *Hub) recorded(resource string) bool {
 	return true
 }
 
-// Wait waits until the hub has got the commit of a revision.
+// Wait waits until the hub has the commit of a revision, or returns the error of ctx.
 func (h *Hub) Wait(ctx context.Context, revision uint64) error {
 	for {
 		h.mu.Lock()

@@ -102,7 +102,7 @@ func (w *watcher) expect(want ...string) {
 	w.b.t.Helper()
 	for _, s := range want {
 		if got := w.next(); got != s {
-			w.b.t.Errorf("told %q, want %q", got, s)
+			w.b.t.Errorf("received %q, want %q", got, s)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestStateThenChanges(t *testing.T) {
 		all = append(all, strings.Split(text, ", ")...)
 	}
 	if got, want := strings.Join(all, ", "), "ADDED b@103, DELETED a@105, MODIFIED b@106, DELETED b@107"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+		t.Errorf("received %s, want %s", got, want)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestSlowWatcher(t *testing.T) {
 			return nil
 		}
 	})
-	testkit.Receive(t, b.ctx, "the slow watch to be told something", blocked)
+	testkit.Receive(t, b.ctx, "the slow watch to receive something", blocked)
 	fast := b.watch(nil)
 	fast.expect(" to 100")
 	b.Create("pods/a", nil)

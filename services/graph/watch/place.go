@@ -11,17 +11,17 @@ import (
 
 var errExpired = errors.New("expired")
 
-// place is where a watch is in the queue of its resource.
+// place is the position of a watch in the queue of its resource.
 type place struct {
 	in       *interest
-	number   uint64 // of the next change to look at
+	number   uint64 // of the next change to read
 	revision uint64 // up to which it has sent everything
 }
 
-// join begins a watch: of the changes after t.From, or, if that is zero, from now. It
-// waits for t.From and t.MinRevision: a command is answered before the hub gets its
-// commit. Also where it fails, the hub records the resource from now on, so that to
-// list and to watch again succeeds. After a success, leave must follow.
+// join begins a watch: of the changes after t.From, or, if that is zero, from now. It waits
+// for t.From and t.MinRevision, because a command is answered before the hub receives its
+// commit. The hub records the resource from now on even if join fails, so that the client
+// can list and watch again. After a success, leave must follow.
 func (h *Hub) join(ctx context.Context, t *Target) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *Hub) admit(in *interest, t *Target) (*place, error) {
 	return at, nil
 }
 
-// tooMany is the refusal of one watch more.
+// tooMany returns the error for a watch beyond the limits.
 func (h *Hub) tooMany(actor string) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
 	open, its := h.watches.Used(actor)
@@ -85,14 +85,14 @@ func (h *Hub) leave(at *place) {
 	h.sweepLater()
 }
 
-// Most that a watch takes out of its queue at once.
+// The maximum that a watch takes out of its queue at once.
 const (
 	batchSize  = 500     // changes
 	batchBytes = 1 << 20 // of changes; one change may have more
 )
 
-// collect returns changes from a place on, moves the place behind them, and returns
-// what to wait for if there are none.
+// collect returns changes from a place on, and moves the place behind them. If there are
+// none, it returns a channel that is closed at the next commit.
 func (h *Hub) collect(at *place) (changes []record, wait <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

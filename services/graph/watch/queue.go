@@ -11,11 +11,11 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// interest is a resource that is watched, or was.
+// interest is a resource that is watched, or was recently.
 type interest struct {
 	places map[*place]struct{} // of its watches
-	until  time.Time           // when it is forgotten, without watches
-	ready  bool                // false while a commit is under way that does not record it
+	until  time.Time           // when it is deleted, if it has no watches
+	ready  bool                // false while a commit is in progress that does not record it
 	since  uint64              // every change after this revision is in the queue
 
 	queue   []record
@@ -24,10 +24,10 @@ type interest struct {
 	changed chan struct{}
 }
 
-// next is the number of the change that comes next.
+// next returns the number of the next change.
 func (in *interest) next() uint64 { return in.first + uint64(len(in.queue)) }
 
-// record is a change as it is kept.
+// record is a change in a queue.
 type record struct {
 	reason                coppicev1.Reason
 	revision              uint64
@@ -37,9 +37,9 @@ type record struct {
 	at                    time.Time
 }
 
-// newRecord keeps of a change what watches send. The object from before is sent only
-// where a watch does not see the one after it: without the body if both have the
-// same labels and are both initialized, or not.
+// newRecord returns what watches need of a change. A watch sends the previous object only
+// if it does not see the new one. So the body of the previous object is dropped if both
+// have the same labels and neither or both are initialized.
 func newRecord(c *state.Change, now time.Time) record {
 	r := record{
 		reason: c.Event.Reason, revision: c.Revision, at: now,
@@ -59,7 +59,7 @@ func newRecord(c *state.Change, now time.Time) record {
 	return r
 }
 
-// What a record takes in memory, about, without texts.
+// The approximate memory of a record, without strings, in bytes.
 const (
 	recordSize    = 512
 	ownerSize     = 128
@@ -73,7 +73,7 @@ func nodeSize(n *lifecycle.Node) int {
 	return recordSize + len(n.Namespace) + len(n.Name) + ownerSize*len(n.Owners) + finalizerSize*(len(n.Finalizers)+len(n.Initializers))
 }
 
-// keep adds a change to a queue, and drops old ones where there is no room.
+// keep adds a change to a queue, and drops old changes if there is no room.
 func (h *Hub) keep(in *interest, r record) {
 	in.queue = append(in.queue, r)
 	in.bytes += r.bytes
@@ -87,7 +87,7 @@ func (h *Hub) keep(in *interest, r record) {
 	h.sweepLater()
 }
 
-// largest is the interest whose queue takes most of the room that is short.
+// largest returns the interest whose queue uses most of the limit that is exceeded.
 func (h *Hub) largest() (found *interest) {
 	for _, in := range h.interests {
 		if found == nil || in.takes(h) > found.takes(h) {
@@ -111,7 +111,7 @@ func (h *Hub) drop(in *interest, n int) {
 		in.since = r.revision
 		in.bytes -= r.bytes
 		h.bytes -= r.bytes
-		*r = record{} // the array stays until the queue grows out of it
+		*r = record{} // releases the memory: the array is kept until the queue outgrows it
 	}
 	in.queue = in.queue[n:]
 	if len(in.queue) == 0 {
@@ -121,7 +121,7 @@ func (h *Hub) drop(in *interest, n int) {
 	h.changes -= n
 }
 
-// sweepLater has a sweep run, if none is due.
+// sweepLater schedules a sweep, unless one is scheduled.
 func (h *Hub) sweepLater() {
 	if !h.sweeping {
 		h.sweeping = true
@@ -129,8 +129,8 @@ func (h *Hub) sweepLater() {
 	}
 }
 
-// sweep drops what no watch needs: changes that were kept for long enough and that
-// every watch has sent, and resources that are not watched any more.
+// sweep drops changes that are older than retention and that every watch has sent, and
+// resources that are not watched any more.
 func (h *Hub) sweep() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

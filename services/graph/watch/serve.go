@@ -14,44 +14,45 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Target is what is watched, and where it is sent.
+// Target says what to watch and how to send it.
 type Target struct {
-	// Actor is who watches, for the limits of each actor.
+	// Actor is the actor that watches. It counts for the limits of each actor.
 	Actor     string
 	Resource  string
 	Namespace string // empty: all
 	Labels    selector.Selector
 	// Uninitialized: also objects that are not initialized.
 	Uninitialized bool
-	// From is the revision after which changes are sent; zero for the objects as
-	// they are now, and then the changes.
+	// From is the revision after which changes are sent. If it is zero, the current objects
+	// are sent first.
 	From uint64
-	// ChangesOnly leaves the objects as they are out: the first batch is empty, and
-	// has the revision after which changes are sent.
+	// ChangesOnly leaves out the current objects: the first batch is empty, and has the
+	// revision after which changes are sent.
 	ChangesOnly bool
-	// MinRevision is which revision has to be reached before the watch begins.
+	// MinRevision is the revision for which the watch waits before it begins.
 	MinRevision uint64
-	// Heartbeat is how often a batch is sent at least.
+	// Heartbeat is the maximum time between two batches.
 	Heartbeat time.Duration
-	// MaxBytes is how large a batch may become, about.
+	// MaxBytes is the approximate maximum size of a batch in bytes.
 	MaxBytes int
-	// Send sends a batch. Its failure ends the watch.
+	// Send sends a batch. An error ends the watch.
 	Send func(*coppicev1.WatchBatch) error
 }
 
-// DefaultHeartbeat is how often a watch says that it is alive.
+// DefaultHeartbeat is the default maximum time between two batches.
 const DefaultHeartbeat = 5 * time.Second
 
-// patience is how long a watch waits for the revision after which it begins, and
-// stateTimeout until it may send the objects as they are.
+// revisionTimeout is the time for which a watch waits for the revision after which it
+// begins; stateTimeout is the time for which it waits for its turn to send the current
+// objects.
 const (
-	patience     = 2 * time.Second
-	stateTimeout = 10 * time.Second
+	revisionTimeout = 2 * time.Second
+	stateTimeout    = 10 * time.Second
 )
 
-// Admit takes a place for a watch of an actor, which leave gives back. Without a free
-// one it returns a retryable error. It costs nothing that many watches which are
-// refused could use up, such as a goroutine.
+// Admit takes a place for a watch of an actor, which leave releases. If no place is free,
+// it returns a retryable error. It starts no goroutine, so that many refused watches cost
+// little.
 func (h *Hub) Admit(actor string) (leave func(), err *lifecycle.Error) {
 	if !h.watches.Try(actor) {
 		return nil, h.tooMany(actor)
@@ -59,10 +60,10 @@ func (h *Hub) Admit(actor string) (leave func(), err *lifecycle.Error) {
 	return func() { h.watches.Release(actor) }, nil
 }
 
-// Serve serves a watch that Admit has admitted, until ctx ends or it fails. What the
-// client should know of a failure is a *lifecycle.Error.
+// Serve serves a watch that Admit has admitted, until ctx ends or it fails. An error that
+// the client should receive is a *lifecycle.Error.
 func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
-	joining, cancel := context.WithTimeout(ctx, patience)
+	joining, cancel := context.WithTimeout(ctx, revisionTimeout)
 	at, err := h.join(joining, &t)
 	cancel()
 	switch {
@@ -110,9 +111,9 @@ func (h *Hub) Serve(ctx context.Context, s *state.State, t Target) error {
 	}
 }
 
-// sendChanges sends what is in the queue, and returns what to wait for next. Only so
-// many watches do it at once: what they have taken out of their queues, and encode,
-// is bounded.
+// sendChanges sends the changes in the queue, and returns the channel to wait for next. At
+// most Limits.Sending watches do it at the same time, which bounds the memory of changes
+// that are being encoded.
 func (h *Hub) sendChanges(ctx context.Context, w *session, at *place) (wait <-chan struct{}, err error) {
 	for {
 		if err := h.sending.Acquire(ctx, ""); err != nil {
@@ -151,8 +152,9 @@ func (w *session) send(events []*coppicev1.WatchEvent, revision uint64) error {
 	return w.t.Send(b)
 }
 
-// sendState sends the objects as they are, and moves the place behind that. Only so
-// many watches do it at once, of which each holds a snapshot and one batch.
+// sendState sends the current objects, and moves the place behind them. At most
+// Limits.States watches do it at the same time, each with a snapshot and one batch in
+// memory.
 func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *place) error {
 	waiting, cancel := context.WithTimeout(ctx, stateTimeout)
 	err := h.states.Acquire(waiting, w.t.Actor)
@@ -226,7 +228,7 @@ func (w *session) sendChanges(changes []record, revision uint64) error {
 		events, size, last = append(events, e), size+n, changes[i].revision
 	}
 	if len(events) == 0 {
-		return nil // the heartbeat tells how far it is
+		return nil // the next heartbeat has the new revision
 	}
 	return w.send(events, revision)
 }

@@ -51,7 +51,7 @@ func TestHeartbeat(t *testing.T) {
 	w := b.watch(func(t *watch.Target) { t.Heartbeat = 5 * time.Millisecond })
 	w.expect(" to 100", " to 100")
 	b.Create("services/s", nil)
-	testkit.WaitFor(t, b.ctx, "a heartbeat to tell the new revision", func() bool { return w.next() == " to 101" })
+	testkit.WaitFor(t, b.ctx, "a heartbeat with the new revision", func() bool { return w.next() == " to 101" })
 }
 
 // Batches are no larger than they may be, of the state as well as of changes.

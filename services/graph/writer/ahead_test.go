@@ -32,8 +32,8 @@ func held(r *writer.Request) (_ *writer.Request, began <-chan struct{}, release 
 	return r, begin, sync.OnceFunc(func() { close(released) })
 }
 
-// told is a request that tells when it was decided.
-func told(r *writer.Request, decided chan<- struct{}) *writer.Request {
+// signalling returns the request, which sends to decided whenever it decides for an object.
+func signalling(r *writer.Request, decided chan<- struct{}) *writer.Request {
 	work := r.Work.(*command.Objects)
 	decide := work.Decide
 	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -50,7 +50,7 @@ func TestDecidesAhead(t *testing.T) {
 	b := start(t, nil)
 	first, release := b.underWay()
 	decided := make(chan struct{}, 4)
-	again, other, batch := b.submit(told(create("first"), decided)), b.submit(told(create("y"), decided)), b.submit(told(create("first", "z"), decided))
+	again, other, batch := b.submit(signalling(create("first"), decided)), b.submit(signalling(create("y"), decided)), b.submit(signalling(create("first", "z"), decided))
 	for range 4 {
 		testkit.Receive(t, b.ctx, "a decision", decided)
 	}
@@ -77,7 +77,7 @@ func TestAheadOfNothing(t *testing.T) {
 	b := start(t, nil)
 	first, release := b.underWay()
 	decided := make(chan struct{}, 1)
-	second := b.submit(told(create("y"), decided))
+	second := b.submit(signalling(create("y"), decided))
 	testkit.Receive(t, b.ctx, "the decision", decided)
 	b.log.set(func(l *log) { l.fail = eventlog.ErrFenced })
 	release()
@@ -103,14 +103,14 @@ func TestAheadIsBounded(t *testing.T) {
 	decided := make(chan struct{}, 100)
 	var answers []<-chan answer
 	for range 4 {
-		answers = append(answers, b.submit(told(create("taken"), decided)))
+		answers = append(answers, b.submit(signalling(create("taken"), decided)))
 		testkit.Receive(t, b.ctx, "the decision", decided)
 	}
 	// One more is taken and laid aside, four more wait in the queue.
-	answers = append(answers, b.submit(told(create("taken"), decided)))
+	answers = append(answers, b.submit(signalling(create("taken"), decided)))
 	testkit.WaitFor(t, b.ctx, "the queue to be taken", func() bool { n, _ := b.w.Queued(); return n == 0 })
 	for range 4 {
-		answers = append(answers, b.submit(told(create("taken"), decided)))
+		answers = append(answers, b.submit(signalling(create("taken"), decided)))
 	}
 	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {
 		t.Errorf("beyond the bound: %v", a)
@@ -132,7 +132,7 @@ func TestCheckSeesTheLastCommit(t *testing.T) {
 	b := start(t, nil)
 	_, release := b.underWay()
 	decided := make(chan struct{}, 1)
-	b.submit(told(create("y"), decided))
+	b.submit(signalling(create("y"), decided))
 	testkit.Receive(t, b.ctx, "the decision", decided)
 	r := create("z")
 	seen := uint64(0)
@@ -228,7 +228,7 @@ func TestFollowsIntoTheLog(t *testing.T) {
 	decided := make(chan struct{}, 2)
 	var small []<-chan answer
 	for _, name := range []string{"first", "y"} {
-		small = append(small, b.submit(told(create(name), decided)))
+		small = append(small, b.submit(signalling(create(name), decided)))
 		testkit.Receive(t, b.ctx, "the decision", decided)
 	}
 	if n := b.log.length(); n != 2 {
@@ -237,7 +237,7 @@ func TestFollowsIntoTheLog(t *testing.T) {
 	large := b.submit(many("z"))
 	testkit.WaitFor(t, b.ctx, "the large commit to be in the log", func() bool { return b.log.length() == 3 })
 	decided = make(chan struct{}, 1)
-	third := b.submit(told(create("z-7"), decided))
+	third := b.submit(signalling(create("z-7"), decided))
 	testkit.Receive(t, b.ctx, "the decision on top of both", decided)
 	for _, a := range append(small, first, large, third) {
 		none(t, "a command on a commit that is not in the state", a)
@@ -309,7 +309,7 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 	}
 	before := b.log.length()
 	decided := make(chan struct{}, 1)
-	second := b.submit(told(create("second"), decided))
+	second := b.submit(signalling(create("second"), decided))
 	testkit.Receive(t, b.ctx, "the decision", decided)
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)

@@ -52,7 +52,7 @@ func TestRepetition(t *testing.T) {
 	warned := configMap("warned")
 	warned.Metadata.Finalizers = []string{"without-a-slash"}
 	for name, request := range map[string]func() *writer.Request{
-		"that its events tell":          func() *writer.Request { return create("x") },
+		"that follows from its events":  func() *writer.Request { return create("x") },
 		"of a batch":                    func() *writer.Request { return create("x", "y", "z") },
 		"with refusals":                 func() *writer.Request { return create("x", "x", "y") },
 		"of a batch, whole":             func() *writer.Request { return whole(create("x", "y", "z")) },

@@ -253,7 +253,7 @@ func (r *Realm) Must(commands ...Decide) {
 
 // Stack decides commits, each on top of the one before, of which none is in the
 // state. It returns a Tx on top of the last, and how to write them into the state.
-func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, land func()) {
+func (r *Realm) Stack(commits ...[]Decide) (top *state.Tx, flush func()) {
 	r.tb.Helper()
 	var txs []*state.Tx
 	var changes [][]state.Change
