@@ -206,8 +206,9 @@ func OperatorRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// BenchRole is that of `coppice bench --server`: an application that imports, answers
-// its own finalizer, and sees how much the log has grown.
+// BenchRole is that of `coppice bench cascade --server` and of the other benchmarks: an
+// application that imports, answers its own finalizer, and sees how much the log has
+// grown.
 func BenchRole(realms ...string) Role {
 	r := Role{Name: RoleBench, About: "coppice bench --server: imports, makes, reads and deletes objects"}
 	application := ApplicationRole(RoleBench, realms...)

@@ -10,7 +10,7 @@
 //
 //	object.go    Node and Object: the input of rules
 //	kind.go      kinds, and the registry of them
-//	options.go   realm settings
+//	settings.go  realm settings
 //	view.go      what a rule may read
 //	event.go     what a rule returns
 //	errors.go    how a rule refuses
@@ -21,11 +21,11 @@
 //	contents.go  contents of a namespace or kind that is deleted      A5.7
 //	finalizer.go removal of a finalizer                               A2.8, A2.10
 //	classify.go  owner references: solid, waiting, dangling, unknown  A12.6, A16
-//	evaluate.go     the collector's decision on an object                A12
+//	evaluate.go  the collector's decision on an object                A12
 //	collect.go   the collector's commands, evaluated again            A12, A13, A15
 //	delay.go     which dependents delay a deletion in the foreground  A13
 //	cycle.go     objects that wait for each other                     A14
-//	pending.go      pending work                                         A10, A13, A15
+//	pending.go   pending work                                         A10, A13, A15
 //
 // Ids such as A12.6 name the rules of docs/semantics.md.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/bench"
 )
 
-// result is what `coppice bench -o json` prints.
+// result is what the commands of `coppice bench` print with -o json.
 type result = bench.Result
 
 // cost is microseconds of CPU for each object.

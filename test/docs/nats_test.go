@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -21,7 +23,17 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coppice-docs-")
+	if err != nil {
+		panic(err)
+	}
+	programsDir = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // Every nats command of README and the documents works: against `coppice up` without a
 // password, unless the text at the command says that it needs the user admin; and
