@@ -82,6 +82,12 @@ func (e permanentError) Unwrap() error { return e.error }
 // Permanent marks an error as one that waiting does not cure.
 func Permanent(err error) error { return permanentError{err} }
 
+// IsPermanent reports whether Permanent has marked an error.
+func IsPermanent(err error) bool {
+	var p permanentError
+	return errors.As(err, &p)
+}
+
 func (c *Config) defaults() {
 	if c.AckWait == 0 {
 		c.AckWait = bus.WorkAckWait
@@ -252,14 +258,13 @@ func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 	err := c.Handle(ctx, m)
 	close(done)
 	o := Outcome{Err: err, Redelivered: m.Delivered > 1, Duration: time.Since(start)}
-	var permanent permanentError
 	switch {
 	case err == nil:
 		// If the acknowledgement is lost the message is delivered again, which does no harm.
 		m.answer(ack)
 	case ctx.Err() != nil:
 		m.answer(nak)
-	case errors.As(err, &permanent) && m.Delivered >= c.ParkAfter:
+	case IsPermanent(err) && m.Delivered >= c.ParkAfter:
 		o.Parked = park(ctx, c, m, err)
 	default:
 		pause := backoff(c, m.Delivered)

@@ -46,7 +46,7 @@ var stages = []struct{ name, in string }{
 	{"replay: decode and fold", "services/graph/replay.(*Folder)"},
 	{"replay: read the log", "services/graph/replay.readAhead"},
 	{"propagator: scan edges, publish", "services/graph/propagator."},
-	{"propagator: scan edges, publish", "services/graph/propagator/queue."},
+	{"propagator: scan edges, publish", "internal/queue."},
 	{"graph service: resolve", "services/graph/resolve."},
 	{"processor: decide", "services/processor."},
 	{"graph service: requests and replies", "services/graph/api."},

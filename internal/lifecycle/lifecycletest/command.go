@@ -93,7 +93,7 @@ func (r *Realm) objects(verb string, at lifecycle.Key, o *coppicev1.Object, deci
 
 func (r *Realm) drawCreate(t *rapid.T) Command {
 	if r.Latecomers && r.latecomer() == nil && rapid.IntRange(0, 4).Draw(t, "kind") == 0 {
-		return r.objects(VerbCreate, lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}, Registration(latecomer), lifecycle.Create)
+		return r.objects(VerbCreate, lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Kind")}, Registration(latecomer), lifecycle.Create)
 	}
 	if r.Restless && rapid.IntRange(0, 5).Draw(t, "options") == 0 {
 		return r.drawSettings(t)
@@ -104,7 +104,7 @@ func (r *Realm) drawCreate(t *rapid.T) Command {
 
 // drawSettings sets the realm settings, or has the defaults hold again.
 func (r *Realm) drawSettings(t *rapid.T) Command {
-	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Realm")}
+	at := lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Realm")}
 	spec := lifecycle.SettingsSpec{
 		OwnerGrace:           rapid.SampledFrom([]string{"", "0s", "3m", "1h"}).Draw(t, "owner grace"),
 		ImportIdle:           rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "import idle"),
@@ -139,7 +139,7 @@ func (r *Realm) drawPatch(t *rapid.T) Command {
 func (r *Realm) drawDelete(t *rapid.T) Command {
 	at := r.drawKey(t)
 	if k := r.latecomer(); r.Containers && k != nil && rapid.IntRange(0, 4).Draw(t, "withdraw") == 0 {
-		at = lifecycle.KeyOf(r, r.nodes[k.UID])
+		at = lifecycle.KeyOf(r, r.Node(k.UID))
 	}
 	o := &coppicev1.DeleteOptions{
 		PropagationPolicy: rapid.SampledFrom([]string{"", lifecycle.Orphan, lifecycle.Background, lifecycle.Foreground}).Draw(t, "policy"),

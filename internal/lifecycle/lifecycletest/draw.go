@@ -33,26 +33,26 @@ var latecomer = lifecycle.KindSpec{
 }
 
 // latecomer returns the kind, nil as long as it is not registered.
-func (r *Realm) latecomer() *lifecycle.Kind { return r.kinds.Of(latecomer.Group, latecomer.Kind) }
+func (r *Realm) latecomer() *lifecycle.Kind { return r.Kinds().Of(latecomer.Group, latecomer.Kind) }
 
 // drawNode draws a live object that is not the registration of a kind; nil if
 // there is none.
 func (r *Realm) drawNode(t *rapid.T) *lifecycle.Node {
-	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.IsRegistration(r.nodes[u]) })
+	uids := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return lifecycle.IsRegistration(r.Node(u)) })
 	if len(uids) == 0 {
 		return nil
 	}
-	return r.nodes[rapid.SampledFrom(uids).Draw(t, "object")]
+	return r.Node(rapid.SampledFrom(uids).Draw(t, "object"))
 }
 
 // drawContainer draws a namespace or a kind that is being deleted with what is
 // in it; nil if there is none.
 func (r *Realm) drawContainer(t *rapid.T) *lifecycle.Node {
-	containers := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return !r.nodes[u].Draining() })
+	containers := slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool { return !r.Node(u).Draining() })
 	if len(containers) == 0 {
 		return nil
 	}
-	return r.nodes[rapid.SampledFrom(containers).Draw(t, "container")]
+	return r.Node(rapid.SampledFrom(containers).Draw(t, "container"))
 }
 
 // drawKey draws the key of an object: mostly of one that is there.
@@ -73,7 +73,7 @@ func (r *Realm) drawChanged(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	if n == nil || rapid.IntRange(0, 3).Draw(t, "any") == 0 {
 		return at, drawn
 	}
-	o := proto.Clone(lifecycle.Object{Node: n, Body: r.bodies[n.UID]}.API()).(*coppicev1.Object)
+	o := proto.Clone(lifecycle.Object{Node: n, Body: r.Body(n)}.API()).(*coppicev1.Object)
 	switch rapid.IntRange(0, 5).Draw(t, "change") {
 	case 0:
 		o.Spec = drawn.Spec
@@ -89,7 +89,7 @@ func (r *Realm) drawChanged(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	if rapid.IntRange(0, 2).Draw(t, "initializers") == 0 && o.Metadata.Initializers != nil {
 		drawInitialized(t, o.Metadata.Initializers)
 	}
-	return lifecycle.Key{Kind: r.kinds.OfNode(n), Namespace: n.Namespace}, o
+	return lifecycle.Key{Kind: r.Kinds().OfNode(n), Namespace: n.Namespace}, o
 }
 
 // drawInitialized draws what an initializer does: mostly that it is done.
@@ -112,7 +112,7 @@ func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	if r.Containers {
 		list = append(list, "namespaces")
 	}
-	kind := r.kinds.Resource(rapid.SampledFrom(list).Draw(t, "resource"))
+	kind := r.Kinds().Resource(rapid.SampledFrom(list).Draw(t, "resource"))
 	at := lifecycle.Key{Kind: kind}
 	if kind.Namespaced() {
 		at.Namespace = rapid.SampledFrom(namespaces).Draw(t, "namespace")
@@ -172,11 +172,11 @@ func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
 func (r *Realm) drawUID(t *rapid.T) uid.UID {
 	var uids []uid.UID
 	for _, u := range r.UIDs() {
-		if !lifecycle.IsRegistration(r.nodes[u]) {
+		if !lifecycle.IsRegistration(r.Node(u)) {
 			uids = append(uids, u)
 		}
 	}
-	for u := range r.removed {
+	for u := range r.Tombstones() {
 		uids = append(uids, u)
 	}
 	slices.Sort(uids)
@@ -192,7 +192,7 @@ func (r *Realm) drawImport(t *rapid.T) Command {
 	known := r.known(u)
 	if len(known) > 0 && rapid.IntRange(0, 2).Draw(t, "stranger") > 0 {
 		c := rapid.SampledFrom(known).Draw(t, "coordinates")
-		kind := r.kinds.Of(c.Group, c.Kind)
+		kind := r.Kinds().Of(c.Group, c.Kind)
 		at = lifecycle.Key{Kind: kind, Namespace: c.Namespace}
 		o.ApiVersion, o.Kind, o.Metadata.Name = kind.APIVersion(), kind.Kind, c.Name
 	}
@@ -210,17 +210,17 @@ func (r *Realm) drawImport(t *rapid.T) Command {
 // references claim, unless no such object can exist.
 func (r *Realm) known(u uid.UID) []lifecycle.Coordinates {
 	var list []lifecycle.Coordinates
-	if n := r.nodes[u]; n != nil {
+	if n := r.Node(u); n != nil {
 		list = append(list, n.Coordinates())
 	}
-	if g, ok := r.removed[u]; ok {
-		list = append(list, g.c)
+	if c, ok := r.Tombstones()[u]; ok {
+		list = append(list, c)
 	}
 	for _, c := range r.ClaimsOn(u, 1<<10) {
 		list = append(list, c.Coordinates)
 	}
 	return slices.DeleteFunc(list, func(c lifecycle.Coordinates) bool {
-		kind := r.kinds.Of(c.Group, c.Kind)
+		kind := r.Kinds().Of(c.Group, c.Kind)
 		return kind == nil || kind.Namespaced() != (c.Namespace != "")
 	})
 }

@@ -137,12 +137,12 @@ func (f Family) Play() (r *Realm, uids []string, past []lifecycle.Event) {
 		return out
 	}
 	for i, m := range f.Members {
-		at := lifecycle.Key{Kind: r.kinds.Resource(m.Resource), Namespace: namespace}
+		at := lifecycle.Key{Kind: r.Kinds().Resource(m.Resource), Namespace: namespace}
 		uids[i] = act(lifecycle.Create(r.Context(), at, f.Object(i, uids))).Events[0].UID.String()
 	}
 	for i, m := range f.Members {
 		if f.Late(i) {
-			at := lifecycle.Key{Kind: r.kinds.Resource(m.Resource), Namespace: namespace}
+			at := lifecycle.Key{Kind: r.Kinds().Resource(m.Resource), Namespace: namespace}
 			act(lifecycle.Update(r.Context(), at, f.Object(i, uids)))
 		}
 	}
@@ -170,7 +170,7 @@ func (f Family) Finish(r *Realm, uids []string, order Order, late bool) Settled 
 		}
 		var answers []Job
 		for _, u := range uids {
-			answers = append(answers, Job{"serve " + u, func() []lifecycle.Event { return r.serve(uid.MustParse(u)) }})
+			answers = append(answers, Job{Name: "serve " + u, Do: func() []lifecycle.Event { return r.serve(uid.MustParse(u)) }})
 		}
 		if len(r.Round(order, answers...)) == 0 {
 			break
@@ -180,7 +180,7 @@ func (f Family) Finish(r *Realm, uids []string, order Order, late bool) Settled 
 	for i, u := range uids {
 		left[f.Members[i].Name] = ""
 		if n := r.Node(uid.MustParse(u)); n != nil {
-			left[f.Members[i].Name] = LeftOf(lifecycle.Object{Node: n, Body: r.bodies[n.UID]}.API().GetMetadata())
+			left[f.Members[i].Name] = LeftOf(lifecycle.Object{Node: n, Body: r.Body(n)}.API().GetMetadata())
 		}
 	}
 	return left
@@ -188,7 +188,7 @@ func (f Family) Finish(r *Realm, uids []string, order Order, late bool) Settled 
 
 // serve removes ServedFinalizer from an object that is being deleted.
 func (r *Realm) serve(u uid.UID) []lifecycle.Event {
-	n := r.nodes[u]
+	n := r.Node(u)
 	if n == nil || !n.Terminating() || !n.HasFinalizer(ServedFinalizer) {
 		return nil
 	}

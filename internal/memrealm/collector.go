@@ -1,4 +1,4 @@
-package lifecycletest
+package memrealm
 
 import (
 	"maps"
@@ -9,38 +9,35 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Owners are the uids because of which something may be pending: those of the
-// live objects, and those that they say they are owned by. They are sorted.
+// Owners returns the uids because of which work may be pending: those of the live
+// objects, and those of the owners that they name. They are sorted.
 func (r *Realm) Owners() []uid.UID {
 	set := map[uid.UID]bool{}
-	for u, n := range r.nodes {
+	for u := range r.nodes {
 		set[u] = true
-		for i := range n.Owners {
-			set[n.Owners[i].UID] = true
-		}
+	}
+	for u := range r.dependents {
+		set[u] = true
 	}
 	return slices.Sorted(maps.Keys(set))
 }
 
-// DependentsOf are the live objects that have a reference to the uid, true or
+// DependentsOf returns the live objects that have a reference to the uid, valid or
 // not. They are sorted.
 func (r *Realm) DependentsOf(owner uid.UID) []uid.UID {
-	return slices.DeleteFunc(r.UIDs(), func(u uid.UID) bool {
-		return !slices.ContainsFunc(r.nodes[u].Owners, func(o lifecycle.OwnerReference) bool { return o.UID == owner })
-	})
+	return slices.Sorted(maps.Keys(r.dependents[owner]))
 }
 
 // Job is one step of a processor, of a finalizer, or of the search for cycles.
 type Job struct {
 	Name string
-	// Do does it if it has still to be done, and returns the events, which it
+	// Do does the step if it is still pending, and returns the events, which it
 	// applies.
 	Do func() []lifecycle.Event
 }
 
-// Jobs are the steps that are pending because of one uid: processors' and
-// finalizers' alike, each by itself, as the services do them in any order. Not
-// each has an effect.
+// Jobs returns the steps that are pending because of one uid, those of processors and
+// those of finalizers. The services do them in any order. Not each has an effect.
 func (r *Realm) Jobs(u uid.UID) []Job {
 	var jobs []Job
 	job := func(what string, of uid.UID, decide func(n *lifecycle.Node) []lifecycle.Event) {

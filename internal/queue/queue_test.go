@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/coppice-gc/coppice/services/graph/propagator/queue"
+	"github.com/coppice-gc/coppice/internal/queue"
 )
 
 const (
