@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// allowedModules are the modules that package client may import: NATS, protobuf, what
-// these need, and three small libraries.
+// allowedModules are the modules that package client and its packages for programs may
+// import: NATS, protobuf, what these need, and small libraries.
 var allowedModules = []string{
 	"github.com/coppice-gc/coppice",
 	"github.com/nats-io/nats.go",
@@ -23,13 +23,15 @@ var allowedModules = []string{
 	"github.com/cespare/xxhash/v2",
 	"github.com/google/uuid",
 	"golang.org/x/sync",
+	// package reconcile needs this:
+	"golang.org/x/time",
 }
 
 // The SDK does not import Prometheus, YAML, the embedded server, Coppice's services or
 // its rules: programs that use it stay small.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{.Module.Path}} {{.ImportPath}}{{end}}", ".", "./api").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{.Module.Path}} {{.ImportPath}}{{end}}", ".", "./api", "./reconcile").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+)
+
+// Option is an option of Run.
+type Option func(*options)
+
+type options struct {
+	namespace, selector string
+	owns                []client.Resource
+	watches             []watched
+	workers             int
+	backoff             client.Backoff
+	retriesPerSecond    float64
+	retryBurst          int
+	resync              time.Duration
+	onError             func(Key, error)
+}
+
+// watched is a resource of the option Watches.
+type watched struct {
+	resource client.Resource
+	keys     func(*client.Object) []Key
+}
+
+func defaults() options {
+	return options{
+		workers:          1,
+		backoff:          client.Backoff{Min: 10 * time.Millisecond, Max: 5 * time.Minute},
+		retriesPerSecond: 10, retryBurst: 100,
+		onError: func(Key, error) {},
+	}
+}
+
+// InNamespace restricts the controller to a namespace. Without it, the controller is for
+// all namespaces.
+func InNamespace(namespace string) Option { return func(o *options) { o.namespace = namespace } }
+
+// WithSelector restricts the controller to objects that match a label selector.
+func WithSelector(selector string) Option { return func(o *options) { o.selector = selector } }
+
+// Owns also watches objects of a resource: a change of one reconciles its controller, if
+// that is of the resource that Run is for. client.SetControllerReference makes an object
+// the controller of another.
+func Owns(dependents client.Resource) Option {
+	return func(o *options) { o.owns = append(o.owns, dependents) }
+}
+
+// Watches also watches objects of a resource: a change of one reconciles the objects whose
+// keys are returned for it, as it is and as it was before. keys must not block; the keys of
+// an object must depend on the object alone.
+func Watches(r client.Resource, keys func(*client.Object) []Key) Option {
+	return func(o *options) { o.watches = append(o.watches, watched{r, keys}) }
+}
+
+// Workers sets the number of objects that are reconciled at the same time; 1 by default.
+func Workers(n int) Option { return func(o *options) { o.workers = max(n, 1) } }
+
+// WithBackoff sets the pause before an object whose reconciliation failed is reconciled
+// again: least after the first failure, doubled after each further one up to most. The
+// default is 10 ms to 5 minutes. A change of the object ends the pause.
+func WithBackoff(least, most time.Duration) Option {
+	return func(o *options) { o.backoff = client.Backoff{Min: least, Max: most} }
+}
+
+// WithRetryLimit limits the retries of all objects together to a number in each second,
+// after a burst. The default is 10 per second after 100. Changes are not limited.
+func WithRetryLimit(perSecond float64, burst int) Option {
+	return func(o *options) { o.retriesPerSecond, o.retryBurst = perSecond, burst }
+}
+
+// WithResync reconciles all objects after each period, also if nothing has changed. It is
+// for controllers of things that change without an event. The default is never.
+func WithResync(period time.Duration) Option { return func(o *options) { o.resync = period } }
+
+// OnError sets a function that is called with each error of Reconcile, and with those
+// of interrupted watches, which have the zero Key. It must not block, and must be
+// safe for concurrent use.
+func OnError(f func(Key, error)) Option { return func(o *options) { o.onError = f } }
