@@ -3,7 +3,7 @@
 //
 //	func TestController(t *testing.T) {
 //		c := coppicetest.Start(t)
-//		...
+//		runController(c)
 //	}
 //
 // It is for tests of programs that use package client. A test that does not need

@@ -5,7 +5,11 @@
 //
 //	err := reconcile.Run(ctx, c, sites, reconcile.Func(func(ctx context.Context, key reconcile.Key) (reconcile.Result, error) {
 //		site, err := c.Resource(sites, key.Namespace).Get(ctx, key.Name)
-//		...
+//		if err != nil {
+//			return reconcile.Result{}, err
+//		}
+//		fmt.Println(site.GetMetadata().GetName(), "has changed")
+//		return reconcile.Result{}, nil
 //	}), reconcile.Owns(configMaps), reconcile.Workers(4))
 //
 // Run watches the objects, and the objects that they own, and calls the function for

@@ -8,7 +8,7 @@
 //   - A key that is added with a time (AddAt) becomes ready then, at the earliest of
 //     the times given. Adding it for now does not cancel the time.
 //
-// It differs where the propagator needs it:
+// It differs from it:
 //
 //   - A key carries Flags that say what there is to do. Those of several adds are
 //     combined.

@@ -1,5 +1,5 @@
 // Package snippets_test compiles every Go snippet of README, the documents and the
-// package comment of package client. It runs nothing.
+// package comments of the SDK. It runs nothing.
 package snippets_test
 
 import (
@@ -32,11 +32,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/coppicetest"
+	"github.com/coppice-gc/coppice/client/fake"
+	"github.com/coppice-gc/coppice/client/reconcile"
 )
 
 var (
@@ -45,10 +49,13 @@ var (
 	c           *client.Client
 	pods        client.ResourceClient
 	deployments client.ResourceClient
+	sites       client.Resource
+	configMaps  client.Resource
 	uid         string
 	err         error
 )
 
+func runController(client.Interface)                                       {}
 func deleteBucket(context.Context, *client.Object) error                   { return nil }
 func stopContainers(context.Context, *client.Object, time.Time) error      { return nil }
 func userOf(context.Context, *client.Object) (string, error)               { return "", nil }
@@ -132,7 +139,9 @@ func TestSnippets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = append(all, inComment(t, "client/doc.go")...)
+	for _, file := range []string{"client/doc.go", "client/coppicetest/coppicetest.go", "client/fake/fake.go", "client/reconcile/reconcile.go"} {
+		all = append(all, inComment(t, file)...)
+	}
 	if len(all) < 10 {
 		t.Fatalf("found %d snippets", len(all))
 	}
