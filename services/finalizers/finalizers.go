@@ -1,11 +1,10 @@
-// Package finalizers answers the finalizers that Coppice itself has: orphan,
-// which parts an object's dependents from it, foregroundDeletion, which waits
-// until those that block are gone, and coppice.dev/contents, which deletes what
-// is in a namespace or of a kind that is being deleted.
+// Package finalizers implements the service that does the work of Coppice's built-in
+// finalizers: orphan removes the references of an object's dependents to it,
+// foregroundDeletion waits until no dependent blocks, and coppice.dev/contents deletes the
+// contents of a namespace or kind.
 //
-// It is stateless, and any number of them share the work. That an object's
-// dependents, or a namespace's objects, have been dealt with is the writer's to
-// find, in the commit that removes the finalizer.
+// The service is stateless, and any number of instances share the work. The writer decides,
+// in the commit that removes a finalizer, whether the finalizer has done its part.
 package finalizers
 
 import (
@@ -29,26 +28,27 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Config is how to run the finalizers.
+// Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleFinalizers. Required.
 	Conn   *nats.Conn
 	Realms []string
-	// Concurrency is how many chunks of each queue are worked on at once; 4.
+	// Concurrency is the number of chunks of each queue that are handled at the same time;
+	// 4 if zero.
 	Concurrency int
-	// Instance names this process to people.
+	// Instance is a name of this process for operators.
 	Instance string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 }
 
-// Service answers the built-in finalizers.
+// Service does the work of the built-in finalizers.
 type Service struct {
 	c       Config
 	metrics *workermetrics.Metrics
 }
 
-// New returns a service that Run runs.
+// New returns a service. Run starts it.
 func New(c Config) (*Service, error) {
 	if len(c.Realms) == 0 {
 		c.Realms = []string{bus.DefaultRealm}
@@ -62,7 +62,7 @@ func New(c Config) (*Service, error) {
 	return &Service{c: c, metrics: workermetrics.New(c.Registry, "finalizers")}, nil
 }
 
-// Run works until ctx ends.
+// Run handles work until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, realm := range s.c.Realms {
@@ -88,7 +88,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready returns nil when work is being taken, and otherwise what is missing.
+// Ready returns nil if the service takes work, and otherwise an error that says what it
+// waits for. It is safe for concurrent use.
 func (s *Service) Ready() error { return cmp.Or(bus.Connected(s.c.Conn), s.metrics.Ready()) }
 
 // finalizer works for one realm.
@@ -97,16 +98,17 @@ type finalizer struct {
 	realm string
 }
 
-// timeout is how long an answer is waited for, and attempt how long after one
-// request: a graph service that is killed does not answer, and the next one
-// answers the repetition, which does no harm.
+// timeout is the time for which a reply is awaited, and attempt the time after which the
+// request is repeated: if a graph service crashes before it replies, the next one answers
+// the repetition. Repetitions are harmless.
 const (
 	timeout = 30 * time.Second
 	attempt = 5 * time.Second
 )
 
-// orphan parts dependents from an owner that is being deleted with the orphan
-// finalizer. When no valid reference is left the owner is pending to finish.
+// orphan removes the references of dependents to an owner that is being deleted with the
+// orphan finalizer. When no valid reference is left, the removal of the finalizer becomes
+// pending work.
 func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.OrphanChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
@@ -115,18 +117,18 @@ func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
 }
 
-// drain deletes what is in namespaces, or of kinds, that are being deleted.
+// drain deletes the contents of namespaces or kinds that are being deleted.
 func (f *finalizer) drain(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.DrainChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
-		return worker.Permanent(fmt.Errorf("not an DrainChunk: %w", err))
+		return worker.Permanent(fmt.Errorf("not a DrainChunk: %w", err))
 	}
 	return f.call(ctx, bus.OpDrain, &coppicev1.DrainRequest{Groups: chunk.GetGroups()}, &coppicev1.DrainReply{})
 }
 
-// finish removes a built-in finalizer that may be done. Where the writer finds
-// that it is not, dependents have come meanwhile: they are dealt with first,
-// and then it is pending again.
+// finish requests the removal of a built-in finalizer that may have done its part. If
+// dependents were added meanwhile, the writer refuses it. They become pending work, and
+// after them the removal does again.
 func (f *finalizer) finish(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.FinishChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {

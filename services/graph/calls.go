@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
-// callStream is the stream of calls of external finalizers and agents, as the
-// propagator looks at it.
+// callStream is the stream of calls of external finalizers and agents. It implements
+// propagator.Calls.
 type callStream struct {
 	js    jetstream.JetStream
 	realm string
@@ -21,8 +21,8 @@ type callStream struct {
 
 var _ propagator.Calls = callStream{}
 
-// liveFor is how long after its last message a consumer counts as live that
-// asks for nothing at the moment.
+// liveFor is the time after its last message for which a consumer without a pull request
+// counts as live.
 const liveFor = time.Minute
 
 // Live implements propagator.Calls.
@@ -40,8 +40,8 @@ func (s callStream) Live(ctx context.Context) (map[string]bool, error) {
 	return live, list.Err()
 }
 
-// Bounds of a sweep: how many more calls than are counted are in the stream
-// before one is worth its cost, and how many it removes.
+// Bounds of a sweep: how many calls more than the propagator counts must be in the stream
+// before a sweep begins, and the maximum number of calls that it removes.
 const (
 	sweepSlack = 100
 	sweepMost  = 10_000

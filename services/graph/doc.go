@@ -1,6 +1,5 @@
-// Package graph is the graph service: it keeps a realm's objects and their
-// ownership graph, decides all that changes them, and hands out the work that
-// follows.
+// Package graph is the graph service: it stores a realm's objects and their ownership
+// graph, decides all commands, and publishes the pending work that follows from them.
 //
 //	 commands            coppice.<realm>.api.>, .internal.>
 //	     │
@@ -14,7 +13,7 @@
 //	             ├──► propagator ──► coppice.<realm>.work.>, .finalize.>
 //	             └──► watch ──► inboxes
 //
-// Every process is a replica of its realms: it folds the log into a state. One
-// of them has the lease, and is the writer. realm.go has this life:
-// open.go, follow.go and write.go its parts.
+// Every process is a replica of its realms: it folds the log into a state. One of them has
+// the lease, and is the writer. realm.go runs these phases, which open.go, follow.go and
+// write.go implement.
 package graph

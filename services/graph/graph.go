@@ -31,62 +31,64 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// Config is how to run the graph service. Fields without which it cannot run
-// are said so; the others have defaults.
+// Config configures a Service. Required fields are marked; a zero value of the others
+// selects the default that is named.
 type Config struct {
-	// Conn is the connection to the log, the streams and the leases, under the
-	// role bus.RoleGraph. Required. Its reconnect buffer must be off: what cannot
-	// be sent must fail.
+	// Conn is the connection to the log, the streams and the leases, under the role
+	// bus.RoleGraph. Required. Its reconnect buffer must be off, so that a publication
+	// without a connection fails.
 	Conn *nats.Conn
-	// Answers is the connection that answers requests, under the role
-	// bus.RoleAnswers. Required, and not Conn: clients choose where answers go, so
-	// it must not be able to publish anything else. See package api.
+	// Answers is the connection that receives requests and sends replies, under the role
+	// bus.RoleAnswers. Required. It must not be Conn: clients choose the subjects of
+	// replies, so this connection must have no other permission to publish. See package
+	// api.
 	Answers *nats.Conn
-	// AnyInbox lets every actor name any inbox for replies: right only where every
-	// client is the same user, as in `coppice up`.
+	// AnyInbox lets every actor name any inbox for replies. It is safe only if all clients
+	// are the same user, as in `coppice up`.
 	AnyInbox bool
 	// Realms are the realms; bus.DefaultRealm.
 	Realms []string
-	// Dir is where states are kept, one directory for each realm. Required.
+	// Dir is the directory of the states, with a subdirectory for each realm. Required.
 	Dir string
 	// Secrets are the secrets of the installation, which authenticate the logs.
 	// Required.
 	Secrets secret.Secrets
-	// Replicas is how many servers keep each stream; 1.
+	// Replicas is the number of servers that store each stream; 1.
 	Replicas int
-	// Instance names this process to people; the host and the process id.
+	// Instance is a name of this process for operators; the host and the process id.
 	Instance string
 	Version  string
 	State    state.Config
-	// LeaseTTL is after how long another may take over from a writer that
+	// LeaseTTL is the time after which another process may take over from a writer that
 	// does not renew its lease; lease.DefaultTTL.
 	LeaseTTL time.Duration
-	// OutlastFullDisk has a realm whose state cannot be written, as the disk is full, try
-	// again until there is room. Otherwise Run ends if that befalls all realms.
+	// OutlastFullDisk: if the state of a realm cannot be written because the disk is full,
+	// try again until there is room. Otherwise Run ends if this happens to all realms.
 	OutlastFullDisk bool
-	// Heartbeat is how often a watch says that it is alive.
+	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
-	// ReplyTime is how long a reply that is a stream lasts at most, before the client
-	// has to ask again; 5 min for watches, 1 min for readers of the log and of warnings.
+	// ReplyTime is the maximum duration of a streamed reply, after which the client
+	// continues with another request; 5 min for watches, 1 min for readers of the log and
+	// of warnings.
 	ReplyTime time.Duration
 	// Watch bounds the watches of a realm, and the changes that are kept for them.
 	Watch watch.Limits
-	// StuckAfter is after how long a finalizer that has not answered is warned
-	// of; 10 minutes.
+	// StuckAfter is the time after which a warning is published for a finalizer that still
+	// blocks; 10 minutes.
 	StuckAfter time.Duration
 	// CallLimits bound the calls of finalizers and agents that wait in their
 	// stream; propagator.DefaultLimits.
 	CallLimits propagator.Limits
-	// CrowdedAfter is for how long unknown owners keep too many dependents of an
-	// owner that is deleted in the foreground before it is warned of; 1 minute if
-	// zero.
+	// CrowdedAfter is the time after which a warning is published for an owner whose
+	// foreground deletion cannot complete, because unknown owners keep too many of its
+	// dependents; 1 minute.
 	CrowdedAfter time.Duration
-	// PlanLimit and PlanTime are up to how many objects, and for how long, a
-	// deletion is held against its plan; 20,000 and 250 ms.
+	// PlanLimit and PlanTime bound the plan that the writer computes again for a DELETE
+	// that names one: its objects and the time; 20,000 and 250 ms.
 	PlanLimit int
 	PlanTime  time.Duration
-	// Now is the wall clock, which may be at most MaxClockSkew from the NATS server's
-	// time while this process writes; time.Now, and clock.DefaultLimit.
+	// Now is the wall clock; time.Now. While it differs by more than MaxClockSkew from the
+	// NATS server's time, this process does not write; clock.DefaultLimit.
 	Now          func() time.Time
 	MaxClockSkew time.Duration
 	Log          *slog.Logger
@@ -94,7 +96,7 @@ type Config struct {
 	// Failpoint is called at the steps that packages writer and propagator name.
 	Failpoint func(step string)
 
-	// ID identifies Dir, and any copy of it; it is kept there.
+	// ID identifies Dir and any copy of it. It is stored in Dir.
 	ID string
 
 	process string // identifies this Service: see lease.Holder
@@ -108,7 +110,7 @@ type Service struct {
 	realms []*realm
 }
 
-// New returns a service that Run runs.
+// New returns a service. Run starts it.
 func New(c Config) (*Service, error) {
 	if len(c.Realms) == 0 {
 		c.Realms = []string{bus.DefaultRealm}
@@ -171,7 +173,7 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// instanceID identifies a directory.
+// instanceID returns the id of a directory, and creates it if the directory has none.
 func instanceID(dir string) (string, error) {
 	if err := datadir.Make(dir); err != nil {
 		return "", err
@@ -194,8 +196,8 @@ func drawID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Run runs the realms until ctx ends, or all of them have met something that waiting
-// does not cure. One that has, while another has not, is tried again after a pause.
+// Run runs the realms until ctx ends, or until all of them have failed with an error that
+// waiting does not cure. If only some have failed, they are tried again after a pause.
 func (s *Service) Run(ctx context.Context) error {
 	cache := s.c.State.Cache
 	if cache == nil {
@@ -220,7 +222,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serverTime is the time of the NATS server that leads a log's stream.
+// serverTime returns the time of the NATS server that is the leader of a log's stream.
 func (s *Service) serverTime(ctx context.Context) (time.Time, error) {
 	var err error
 	for _, r := range s.realms {

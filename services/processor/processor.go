@@ -30,21 +30,21 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Config is how to run a processor.
+// Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleProcessor. Required.
 	Conn   *nats.Conn
 	Realms []string
-	// Concurrency is how many chunks are worked on at once; 4.
+	// Concurrency is the number of chunks that are handled at the same time; 4 if zero.
 	Concurrency int
-	// Instance names this process to people.
+	// Instance is a name of this process for operators.
 	Instance string
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	// MaxBackoff is the longest pause before a chunk is delivered again that could not be
 	// handled; 1 minute.
 	MaxBackoff time.Duration
-	// Before is called before a chunk is worked on; for tests.
+	// Before is called before a chunk is handled; for tests.
 	Before func(ctx context.Context)
 }
 
@@ -54,7 +54,7 @@ type Service struct {
 	metrics *workermetrics.Metrics
 }
 
-// New returns a service that Run runs.
+// New returns a service. Run starts it.
 func New(c Config) (*Service, error) {
 	if len(c.Realms) == 0 {
 		c.Realms = []string{bus.DefaultRealm}
@@ -71,7 +71,7 @@ func New(c Config) (*Service, error) {
 	return &Service{c: c, metrics: workermetrics.New(c.Registry, "processor")}, nil
 }
 
-// Run works until ctx ends.
+// Run handles work until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, realm := range s.c.Realms {
@@ -90,7 +90,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready returns nil when work is being taken, and otherwise what is missing.
+// Ready returns nil if the service takes work, and otherwise an error that says what it
+// waits for. It is safe for concurrent use.
 func (s *Service) Ready() error { return cmp.Or(bus.Connected(s.c.Conn), s.metrics.Ready()) }
 
 // processor works for one realm.
@@ -101,15 +102,16 @@ type processor struct {
 }
 
 const (
-	// closure is how many objects below those of a chunk are evaluated with them.
+	// closure is the maximum number of direct and indirect dependents that are evaluated
+	// together with the objects of a chunk.
 	closure = 4096
-	// rounds is how often objects are resolved again that have changed between the
-	// look and the proposal, before the worker turns to other chunks. The chunk is
-	// delivered again after a pause.
+	// rounds is the number of times that objects are resolved again if they have changed
+	// between evaluation and proposal. After that the worker handles other chunks, and the
+	// chunk is delivered again after a pause.
 	rounds = 4
-	// timeout is how long an answer is waited for, and attempt how long after one
-	// request: a graph service that is killed does not answer, and the next one
-	// answers the repetition, which does no harm.
+	// timeout is the time for which a reply is awaited, and attempt the time after which
+	// the request is repeated: if a graph service crashes before it replies, the next one
+	// answers the repetition. Repetitions are harmless.
 	timeout = 30 * time.Second
 	attempt = 5 * time.Second
 	// lookups is how often a chunk is delivered, over one to two minutes, before it is
@@ -157,7 +159,7 @@ func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 	return fmt.Errorf("%d objects changed during each of %d evaluations", len(dirty)/uid.PackedUUID, rounds)
 }
 
-// permanent marks what no later attempt can change.
+// permanent marks errors that no later attempt can cure.
 func permanent(err error) error {
 	var e *lifecycle.Error
 	if err == nil || rpc.Retryable(err) || !errors.As(err, &e) {
@@ -166,9 +168,10 @@ func permanent(err error) error {
 	return worker.Permanent(err)
 }
 
-// evaluate resolves objects at a revision or later, evaluates them, and proposes. It returns
-// the objects for which the writer reached another decision, and the revision at which it
-// did. It returns errBehind if the replica that answers has not reached the revision.
+// evaluate resolves objects at a revision or later, evaluates them, and proposes to collect
+// or strip them. It returns the objects for which the writer reached another decision, and
+// the revision of the writer's evaluation. It returns errBehind if the replica that answers
+// has not reached the revision.
 func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
 	var facts coppicev1.ResolveReply
 	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)

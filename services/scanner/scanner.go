@@ -1,6 +1,7 @@
 // Package scanner walks all objects at a bounded rate, and enqueues those with a reference
 // that is dangling or waiting. It also asks to republish work that has been pending for
-// long. Because of it work messages are only hints: lost ones delay work and lose none.
+// long. Because of it work messages are only hints: losing one delays the work until the
+// scanner finds it; it never loses work.
 package scanner
 
 import (
@@ -26,17 +27,18 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Config is how to run the scanner.
+// Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleScanner. Required.
 	Conn   *nats.Conn
 	Realms []string
-	// Interval is the time between the starts of two walks; 10 minutes.
+	// Interval is the time between the starts of two walks; 10 minutes if zero.
 	Interval time.Duration
-	// Rate is how many objects are walked in a second, at the most; 20,000.
+	// Rate is the maximum number of objects that are walked in a second; 20,000 if zero.
 	Rate int
-	// RepublishInterval is how often pending work is published again, and
-	// RepublishAge how long it must have been pending; 10 s and 30 s.
+	// RepublishInterval is the time between two requests to republish pending work, and
+	// RepublishAge the minimum time for which that work has been pending; 10 s and 30 s if
+	// zero.
 	RepublishInterval, RepublishAge time.Duration
 	Log                             *slog.Logger
 	Registry                        prometheus.Registerer
@@ -49,7 +51,7 @@ type Service struct {
 	metrics *metrics
 	mu      sync.Mutex
 	waiting map[string]error // by realm
-	// answered: the graph service has answered in this realm before.
+	// answered has the realms in which the graph service has replied at least once.
 	answered map[string]bool
 }
 
@@ -80,7 +82,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
-// New returns a service that Run runs.
+// New returns a service. Run starts it.
 func New(c Config) (*Service, error) {
 	if len(c.Realms) == 0 {
 		c.Realms = []string{bus.DefaultRealm}
@@ -111,8 +113,8 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
-// Ready returns nil when the graph service has answered in every realm, and
-// otherwise what is missing.
+// Ready returns nil if the graph service has replied in every realm, and otherwise an error
+// that names the realm and the reason. It is safe for concurrent use.
 func (s *Service) Ready() error {
 	if err := bus.Connected(s.c.Conn); err != nil {
 		return err
@@ -127,8 +129,8 @@ func (s *Service) Ready() error {
 	return nil
 }
 
-// failed counts a failure. That nothing answers before the graph service has
-// answered for the first time is none: services start in any order.
+// failed counts a failure. Before the first reply of the graph service a missing service is
+// no failure, because services start in any order.
 func (s *scanner) failed(stage string, err error) {
 	s.mu.Lock()
 	starting := !s.answered[s.realm]
@@ -176,8 +178,8 @@ func (s *Service) of(realm string) *scanner {
 	return &scanner{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
 }
 
-// every calls do, and again an interval after it began. A failure is logged
-// when it is another than the last time, and tried again soon.
+// every calls do at an interval, measured from start to start. After a failure it tries
+// again after a shorter pause. It logs a failure unless it equals the last one.
 func (s *scanner) every(ctx context.Context, interval time.Duration, do func(context.Context) error) error {
 	said, pause := "", firstPause
 	for {
@@ -206,7 +208,8 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// republish has published again work that has been pending for long.
+// republish asks the graph service to publish again the work that has been pending for
+// RepublishAge.
 func (s *scanner) republish(ctx context.Context) error {
 	var reply coppicev1.RepublishReply
 	err := s.call(ctx, bus.InternalSubject(s.realm, bus.OpRepublish),
@@ -219,11 +222,11 @@ func (s *scanner) republish(ctx context.Context) error {
 	return nil
 }
 
-// page is how many objects are looked at by one request.
+// page is the number of objects that one request walks.
 const page = 1000
 
-// walk looks at all objects of all kinds. A kind that fails does not keep the
-// others from being walked.
+// walk walks all objects of all kinds. If one kind fails, the others are walked
+// nevertheless.
 func (s *scanner) walk(ctx context.Context) error {
 	start := time.Now()
 	kinds, err := s.kinds(ctx)
@@ -251,8 +254,8 @@ func (s *scanner) walk(ctx context.Context) error {
 	return failures
 }
 
-// cycles has cycles looked for that nothing outside of them owns: they look
-// right wherever one looks, and are found only by looking at all of them.
+// cycles asks the writer to search for unreachable cycles. Each object of such a cycle has
+// an owner, so no evaluation of a single object finds it.
 func (s *scanner) cycles(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bus.CyclesTimeout)
 	defer cancel()
@@ -283,7 +286,7 @@ func (s *scanner) kinds(ctx context.Context) ([]string, error) {
 	}
 }
 
-// walkKind looks at all objects of a kind, and has those evaluated that need it.
+// walkKind walks all objects of a kind, and enqueues those that must be evaluated.
 func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, err error) {
 	request := &coppicev1.WalkRequest{Resource: resource, Limit: page}
 	for {
@@ -325,8 +328,8 @@ func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, e
 	}
 }
 
-// enqueue has objects evaluated. When the queue is full the next walk finds them
-// again.
+// enqueue publishes objects to the queue of the processors. If the queue is full, the next
+// walk finds them again.
 func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) error {
 	if len(dirty) == 0 {
 		return nil
@@ -341,7 +344,7 @@ func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) er
 	return err
 }
 
-// timeout is how long an answer is waited for.
+// timeout is the time for which a reply is awaited.
 const timeout = 10 * time.Second
 
 func (s *scanner) call(ctx context.Context, subject string, request, reply proto.Message) error {

@@ -18,7 +18,7 @@ type inFlightCommit struct {
 	chain     eventlog.Chain // with it
 	sent      time.Time
 	settle    func(context.Context) (position uint64, err error) // waits for the log
-	expected  uint64                                             // the position of the last message before that was known
+	expected  uint64                                             // the position of the last known message before it
 	position  uint64                                             // in the stream; once it is in the log
 	appended  chan struct{}                                      // closed when it is in the log
 	took      time.Duration                                      // to append; once completed is closed
@@ -50,7 +50,8 @@ func (w *Writer) canAppend() bool {
 
 func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= largeCommit }
 
-// errNotWritten is why a commit that is in the log does not get into the state.
+// errNotWritten is the error of a commit that is in the log and cannot be applied, because
+// the one before it was not applied.
 var errNotWritten = errors.New("writer: the commit before cannot be written into the state")
 
 // append seals a commit and sends it to the log. It is completed in the background, while
@@ -80,7 +81,7 @@ func (w *Writer) append(ctx context.Context, c *commit) error {
 		appended: make(chan struct{}), completed: make(chan struct{}),
 	}
 	w.c.Failpoint(FailDecided)
-	if before != nil { // which is in the log
+	if before != nil { // the commit before is in the log
 		w.end = before.position
 	}
 	f.expected = w.end
@@ -106,7 +107,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	if f.size < largeCommit {
 		prepare()
 	} else {
-		w.pool.Go(prepare) // the next may be sent before it is done
+		w.pool.Go(prepare) // the next commit may be sent before this returns
 	}
 	position, err := f.settle(ctx)
 	if err == nil {

@@ -12,12 +12,12 @@ import (
 
 // Log is what the writer needs of a log.
 type Log interface {
-	// Send begins to append a commit, and settle, which is called once, waits until
-	// it is known what became of it, and where in the stream it is. Until then the
-	// commit must not be changed, and no other is sent. expected is the position of
-	// the last message before.
+	// Send begins to append a commit. settle, which is called once, waits for the outcome
+	// and returns the position in the stream. Until then the commit must not be changed,
+	// and no other commit is sent. expected is the position of the last message before the
+	// commit.
 	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error))
-	// Get reads the commit of a sequence.
+	// Get returns the commit at a sequence of the stream.
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
 	Created() int64
 }
@@ -28,27 +28,27 @@ type Lease interface {
 	Lost() <-chan struct{}
 }
 
-// Config is how to write.
+// Config configures a Writer.
 type Config struct {
 	Realm string
 	State *state.State
 	Log   Log
 	Lease Lease
-	// LogEnd is the position of the log's last message that is known, where that is
-	// not the last commit of the state: messages that are no commits follow it.
+	// LogEnd is the position of the last known message of the log, if messages that are no
+	// commits follow the last commit of the state; otherwise zero.
 	LogEnd uint64
-	// NewestKey is the newest key of the realm with an id. The writer's first commit
-	// changes to it. Key 1 if nil.
+	// NewestKey returns the newest key of the realm. The writer's first commit changes to
+	// this key. If it is nil, the key has number 1.
 	NewestKey func(realmID [16]byte) eventlog.KeyID
-	// MaxPayload is the largest message that the bus takes, in bytes.
+	// MaxPayload is the maximum size of a message of the NATS server, in bytes.
 	MaxPayload int
 	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
 	QueueBytes  int
 	QueueLength int
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
-	// CheckClock returns an error while Now is not to be relied on: then nothing is
-	// decided, and Run ends with this error; nil for never.
+	// CheckClock returns an error while Now is not reliable. Then nothing is decided, and
+	// Run ends with this error. It may be nil.
 	CheckClock func() error
 	// Begin is called before a commit is decided. The function that it returns reports
 	// whether Committed needs the changes of a resource; nil if it needs none. Abort is
@@ -57,19 +57,19 @@ type Config struct {
 	Abort func()
 	// Committed is called after each commit, in order.
 	Committed func(Committed)
-	// Ready is called once, when this is the writer: answers that are given
-	// from now on are no older than any that was given before.
+	// Ready is called once, when the first commit of the epoch is in the log. From then on
+	// this writer's replies include every command that was acknowledged before.
 	Ready  func()
 	Logger *slog.Logger
-	// Failpoint is called at the named steps; for tests that end the process there.
+	// Failpoint is called at the named steps, for tests that kill the process there.
 	Failpoint func(step string)
 }
 
 // Committed is a commit that is in the log and in the state.
 type Committed struct {
 	Sequence uint64
-	// Position is where the commit is in the stream, Skipped how many messages stand
-	// right before it that are no commits, and were not known.
+	// Position is the position of the commit in the stream. Skipped is the number of
+	// messages directly before it that are no commits and were not known.
 	Position, Skipped uint64
 	Revision          uint64
 	Time              lifecycle.Time
@@ -77,22 +77,22 @@ type Committed struct {
 	Requests          int
 	Changes           []state.Change // those that are watched
 	Pending           []state.WorkChange
-	// SessionClosed: an import session was closed, whose objects wait no
-	// longer for owners that it might have brought.
+	// SessionClosed: an import session was closed. Its objects no longer wait for owners
+	// that the session might still have created.
 	SessionClosed bool
-	// How long it took to decide, to append and to apply.
+	// The durations of deciding, appending and applying the commit.
 	Decide, Append, Apply time.Duration
 }
 
 // The steps at which Config.Failpoint is called.
 const (
 	FailDecided  = "decided"
-	FailAppended = "appended" // sent, whatever became of it
+	FailAppended = "appended" // sent; the outcome is unknown
 	FailAcked    = "acked"
 	FailApplied  = "applied"
 )
 
-// Limits of what is in a commit, and of objects.
+// Limits of commits and of objects, in bytes.
 const (
 	payloadMargin   = 8 << 10 // for subject and headers
 	largestObject   = 3 << 19 // 1.5 MiB

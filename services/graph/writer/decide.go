@@ -76,8 +76,8 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		if refusal == nil && w.ahead(r) {
 			c.full = true
 		}
-		// It may take long until the commit can be appended. So requests that are decided
-		// and wait for their answers are bounded, also if they change nothing.
+		// It may take long until the commit can be appended. So the number of decided
+		// requests that wait for their replies is bounded, even if they change nothing.
 		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
 			c.full = true
 		}
@@ -120,8 +120,8 @@ func (w *Writer) close(ctx context.Context) error {
 		w.open = nil
 		return nil
 	}
-	// All outcomes are reads of the state. They are true if no other process was the
-	// writer before they were read.
+	// All outcomes are reads of the state. They are current if this process still has the
+	// lease.
 	if !w.c.Lease.Holds() {
 		return ErrLeaseLost
 	}
@@ -173,5 +173,5 @@ func (w *Writer) endPart(d *Decision, r *Request) {
 	if p, ok := r.Work.(Partial); ok && r.ID != (state.CommandID{}) {
 		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
 	}
-	r.recorded = w.chain.Sequence + 1 // that of the open commit
+	r.recorded = w.chain.Sequence + 1 // the sequence of the open commit
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Decision is a commit that is being decided: the state with what the commit
-// has changed so far, and the commit's encoding.
+// Decision is a commit that is being decided: the state with the commit's changes so far,
+// and the commit's encoding. It is not safe for concurrent use.
 type Decision struct {
 	Ctx *lifecycle.Context
 	Tx  *state.Tx
@@ -18,15 +18,15 @@ type Decision struct {
 	id       [16]byte
 	b        *eventlog.Builder
 	limit    int  // of the commit, in bytes
-	above    bool // it stands on a commit that is not in the state yet
-	reserved int  // for the reply that is kept of the command that is being decided
+	above    bool // a commit before it is not in the state yet
+	reserved int  // bytes for the stored reply of the current command
 	command  eventlog.Command
 	begun    bool
 	fatal    error
 
 	parts   []part // scratch
 	changes []state.Change
-	watched func(resource string) bool // whose changes are wanted; nil for none
+	watched func(resource string) bool // reports whether to record changes of a resource; nil for none
 
 	sessionClosed bool
 	examined      int // dependents: see Examine
@@ -41,7 +41,7 @@ type savepoint struct {
 	begun    bool
 }
 
-// begin begins a command. It is written with its first event.
+// begin begins a command. The command is encoded with its first event.
 func (d *Decision) begin(c eventlog.Command) { d.command, d.begun, d.reserved = c, false, 0 }
 
 func (d *Decision) beginCommand() {
@@ -54,14 +54,14 @@ func (d *Decision) beginCommand() {
 // Empty reports whether the commit has no events yet.
 func (d *Decision) Empty() bool { return len(d.b.Commands()) == 0 }
 
-// First reports whether nothing was decided yet that the state does not have.
+// First reports whether the commit is empty and all earlier commits are in the state.
 func (d *Decision) First() bool { return d.Empty() && !d.above }
 
-// Limit is how large a commit can become, in bytes.
+// Limit returns the maximum size of a commit, in bytes.
 func (d *Decision) Limit() int { return d.limit }
 
-// Reserve reserves so many bytes for a reply that is kept with the command. It
-// reports false, and has done nothing, if they do not fit into the commit.
+// Reserve reserves bytes for a reply that is stored with the command. It returns false, and
+// does nothing, if they do not fit into the commit.
 func (d *Decision) Reserve(kept int) bool {
 	if d.size()+kept > d.limit {
 		return false
@@ -70,8 +70,7 @@ func (d *Decision) Reserve(kept int) bool {
 	return true
 }
 
-// size is what the commit has come to, if the command that is being decided is
-// written.
+// size returns an upper bound of the commit's size in bytes, including the current command.
 func (d *Decision) size() int {
 	return d.b.Size() + d.reserved + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
 }
@@ -119,7 +118,7 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 // perCommand is an upper bound of the size of a command without its strings, in bytes.
 const perCommand = 256
 
-// part is an event with the other data that the log has of it.
+// part is an event with the other data that the log stores with it.
 type part struct {
 	e        *lifecycle.Event
 	n        *lifecycle.Node
@@ -143,15 +142,14 @@ func (d *Decision) part(e *lifecycle.Event) (p part, err error) {
 	return p, err
 }
 
-// fail remembers what must not happen: the commit is not written, and the
-// writer ends.
+// fail records an internal error: the commit is not appended, and Run returns the error.
 func (d *Decision) fail(err error) {
 	if d.fatal == nil {
 		d.fatal = fmt.Errorf("writer: %w", err)
 	}
 }
 
-// Session says that an import session brought something, or was closed.
+// Session records that an import session has got a command, or was closed.
 func (d *Decision) Session(id string, closed bool) {
 	d.beginCommand()
 	d.b.Session(id, closed)
@@ -159,9 +157,9 @@ func (d *Decision) Session(id string, closed bool) {
 	d.sessionClosed = d.sessionClosed || closed
 }
 
-// Examine takes so many dependents from those that a commit may examine to
-// complete deletions in the foreground, lifecycle.MaxExamined in all. It reports
-// false, and has done nothing, if they are too many.
+// Examine takes a number of dependents from the lifecycle.MaxExamined that a commit may
+// examine to complete deletions in the foreground. It returns false, and does nothing, if
+// too few are left.
 func (d *Decision) Examine(dependents int) bool {
 	if d.examined+dependents > lifecycle.MaxExamined {
 		return false
@@ -170,7 +168,7 @@ func (d *Decision) Examine(dependents int) bool {
 	return true
 }
 
-// Savepoint sets the place to which Rollback goes back.
+// Savepoint begins to record changes, so that Rollback can undo them.
 func (d *Decision) Savepoint() {
 	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.begun}
 	d.Tx.Savepoint()
@@ -186,5 +184,5 @@ func (d *Decision) Rollback() {
 // Release keeps what was applied since the Savepoint.
 func (d *Decision) Release() { d.Tx.Release() }
 
-// Revision is that of the last event that was applied.
+// Revision returns the revision of the last event that was applied.
 func (d *Decision) Revision() uint64 { return d.b.Revision() - 1 }

@@ -1,5 +1,5 @@
-// Package writer decides commands and appends them to the log. A realm has one
-// writer at a time, and it alone changes anything.
+// Package writer decides commands and appends them to the log. A realm has one writer at a
+// time. Only the writer changes the realm.
 //
 // # The commit pipeline
 //
@@ -51,7 +51,7 @@
 //     acknowledged append, or by its lease.
 //   - If a commit cannot be appended, the commits that were decided on top of it are
 //     dropped; none of their clients has received a reply. If it is unknown whether a
-//     commit was appended, nobody receives a reply.
+//     commit was appended, none of its clients receives a reply.
 //   - If a commit is in the log and cannot be written to the state, the writer stops: it
 //     sends no further replies and serves no further reads. A client that repeats its
 //     command gets the outcome from the next writer.

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// beginEpoch appends the commit that makes this the writer. In a new realm it
-// is the first, and registers the kinds that are known from the start.
+// beginEpoch appends the commit that begins the epoch of this writer. In a new realm it is
+// the first commit, and registers the built-in kinds.
 func (w *Writer) beginEpoch(ctx context.Context) error {
 	w.chain.Epoch++
 	verb := "epoch"
@@ -24,7 +24,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	key := w.chain.Key
 	newest := w.c.NewestKey(w.chain.RealmID)
 	if verb == "genesis" {
-		w.chain.Key = newest // which the first commit both names and has
+		w.chain.Key = newest // the first commit both announces this key and is authenticated with it
 	}
 	c, err := w.begin()
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	return w.completed()
 }
 
-// registration is the object that registers a kind.
+// registration returns the object that registers a kind.
 func registration(spec lifecycle.KindSpec) *coppicev1.Object {
 	return &coppicev1.Object{
 		ApiVersion: lifecycle.APIVersion,

@@ -9,18 +9,20 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// time is the time of a commit that began now: commits do not go back in time.
+// time returns the time of a commit that begins now. It is never before that of the last
+// commit.
 func (w *Writer) time() lifecycle.Time { return max(lifecycle.TimeOf(w.c.Now()), w.chain.Time) }
 
-// Now is the time of the writer's clock. It is safe for concurrent use.
+// Now returns the time of the writer's clock. It is safe for concurrent use.
 func (w *Writer) Now() time.Time { return w.c.Now() }
 
-// checkID refuses a request whose command is not known, and by its id cannot be known
-// to be new: if it is that old, its commit may be forgotten, and if its time is ahead,
-// it would be forgotten too early.
+// checkID returns an error for a request whose command is not stored, if its id does not
+// prove that the command is new. If the time in the id is too old, the command may have
+// been executed and its record deleted. If the time is too far ahead, the record would be
+// deleted too early.
 //
-// It is as safe where another writer has taken over without this one having noticed:
-// that one refuses as well, since its newest commit is no older.
+// This is also safe if another writer has taken over unnoticed: that writer refuses the id
+// as well, since its newest commit is not older.
 func (w *Writer) checkID(r *Request) *lifecycle.Error {
 	if r.ID == (state.CommandID{}) || r.recorded != 0 {
 		return nil
@@ -38,8 +40,8 @@ func (w *Writer) checkID(r *Request) *lifecycle.Error {
 	return nil
 }
 
-// ahead reports whether the time in a request's id is too late for the open commit,
-// which has its time from when it was begun. The next one can have the request.
+// ahead reports whether the time in a request's id is too late for the open commit, whose
+// time is that of its beginning. The next commit can have the request.
 func (w *Writer) ahead(r *Request) bool {
 	if r.ID == (state.CommandID{}) {
 		return false
@@ -48,7 +50,7 @@ func (w *Writer) ahead(r *Request) bool {
 	return t > w.open.d.Ctx.Now.Add(state.CommandAhead)
 }
 
-// ErrCommandID is the refusal of a command whose id cannot be accepted at a time.
+// ErrCommandID returns the error for a command whose id cannot be accepted at a time.
 func ErrCommandID(now lifecycle.Time, format string, args ...any) *lifecycle.Error {
 	what := fmt.Sprintf(format, args...)
 	return &lifecycle.Error{
@@ -59,7 +61,7 @@ func ErrCommandID(now lifecycle.Time, format string, args ...any) *lifecycle.Err
 	}
 }
 
-// unknown is the refusal, at a time, of a command that may have been carried out.
+// unknown returns the error for a command that may have been executed already.
 func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 	t, _ := r.ID.Time()
 	return &lifecycle.Error{
@@ -76,8 +78,8 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// suffixLetters are those of Kubernetes' generated names: no vowels, so that
-// no words come about, and nothing that looks like something else.
+// suffixLetters are the letters of Kubernetes' generated names: without vowels, so that
+// they form no words, and without letters and digits that look alike.
 const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
 
 func newSuffix() string {

@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// repeated takes care of a request whose command is known: it gets the outcome
-// of the first, or goes on where the log has the first parts of it.
+// repeated handles a request whose command is stored. The request gets the outcome of the
+// first attempt, or continues if the log has only the first parts of the command.
 func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	if r.ID == (state.CommandID{}) {
 		return false, nil
@@ -43,8 +43,8 @@ func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	return true, nil
 }
 
-// recall answers a repeated command from the log, or has it go on if the log does not
-// have the end of it.
+// recall answers a repeated command from the log, or resumes it if the log does not have
+// all parts.
 func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -65,7 +65,8 @@ func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	w.abandon(r)
 }
 
-// resume has a request go on behind the parts that the log has, with their reply.
+// resume queues a request to continue after the parts that the log has. reply is the reply
+// to these parts.
 func (w *Writer) resume(r *Request, reply proto.Message) {
 	work, ok := r.Work.(Partial)
 	if !ok {
@@ -82,8 +83,8 @@ func (w *Writer) resume(r *Request, reply proto.Message) {
 // errAnother is returned for a commit that does not have the command.
 var errAnother = errors.New("the commit does not have the command")
 
-// readParts adds the outcomes of a command to a reply, from its first part until the
-// one in the commit of a sequence.
+// readParts adds the outcomes of a command to a reply, from its first part to the part in
+// the commit at a sequence.
 func (w *Writer) readParts(ctx context.Context, sequence uint64, r *Request, reply proto.Message) error {
 	type part struct {
 		commit  *eventlog.Decoded

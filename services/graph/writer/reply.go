@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// readPart adds to a reply that of a command of a commit: what was kept with the
-// command, or what its events tell.
+// readPart adds the reply to a command of a commit to reply: the stored reply or, if there
+// is none, the one that follows from the command's events.
 func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) error {
 	kept, err := c.Reply(command)
 	if err != nil {
@@ -46,7 +46,8 @@ func readPart(c *eventlog.Decoded, command int, work Work, reply proto.Message) 
 	})
 }
 
-// CommandsOf are the commands of a commit that can be repeated, as the state keeps them.
+// CommandsOf returns the commands of a commit that have an id, in the form in which the
+// state stores them.
 func CommandsOf(refs []eventlog.CommandRef) []state.Command {
 	list := make([]state.Command, 0, len(refs))
 	for i := range refs {
@@ -57,7 +58,7 @@ func CommandsOf(refs []eventlog.CommandRef) []state.Command {
 	return list
 }
 
-// CodeOf is the code of a result that an event tells.
+// CodeOf returns the code of the result that follows from an event.
 func CodeOf(t lifecycle.EventType) uint32 {
 	if t == lifecycle.ObjectCreated {
 		return 201
@@ -65,8 +66,8 @@ func CodeOf(t lifecycle.EventType) uint32 {
 	return 200
 }
 
-// kept is the encoding of the reply, or of a part of it, as it is kept for a repetition
-// of the command, nil if its events tell it.
+// kept returns the encoding of the reply, or of a part of it, to store for repetitions of
+// the command; nil if the reply follows from the events.
 func kept(d *Decision, r *Request, reply proto.Message) []byte {
 	if r.Work.ReplyInLog() {
 		return nil

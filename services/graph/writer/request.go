@@ -17,25 +17,25 @@ type Request struct {
 	Actor string
 	Verb  string
 	Note  string
-	// Size is what the request takes in the queue, in bytes.
+	// Size is the size of the request in the queue, in bytes.
 	Size int
-	// Callers is how many wait for its outcome; zero for one.
+	// Callers is the number of callers that wait for the outcome; zero means one.
 	Callers int
 	Work    Work
-	// Done gets the outcome. It may be called from any goroutine, and is
-	// called at most once.
+	// Done is called with the outcome, at most once, from any goroutine. If it is not
+	// called, the outcome is unknown.
 	Done func(proto.Message, *lifecycle.Error)
 
 	answered atomic.Bool
-	// recorded is the sequence of the commit with its last part so far; zero if no
-	// commit has a part.
+	// recorded is the sequence of the commit with the last recorded part; zero if there is
+	// none.
 	recorded uint64
 }
 
-// key is what a repetition of the request is recognised by.
+// key returns the key by which a repetition of the request is recognised.
 func (r *Request) key() state.CommandKey { return state.CommandKey{Actor: r.Actor, ID: r.ID} }
 
-// callers is how many wait for its outcome.
+// callers returns the number of callers that wait for the outcome.
 func (r *Request) callers() int { return max(r.Callers, 1) }
 
 func (r *Request) done(reply proto.Message, err *lifecycle.Error) {
@@ -44,24 +44,23 @@ func (r *Request) done(reply proto.Message, err *lifecycle.Error) {
 	}
 }
 
-// Work is what a command does. A Work is for one goroutine.
+// Work is what a command does. It is not safe for concurrent use.
 type Work interface {
-	// Do decides on d, and reports whether the command has come to its end. A
-	// command that has not goes on in the next commit with another call of
-	// Do. An error ends the command; Do must then not have applied anything
-	// that it did not roll back.
+	// Do decides the command on d, and reports whether it is finished. If not, Do is called
+	// again for the next commit. An error ends the command; before Do returns it, it must
+	// roll back what it has applied.
 	Do(d *Decision) (finished bool, err *lifecycle.Error)
 
-	// Reply is the reply after Do has finished. It is asked for when the
-	// command is decided, and sent when it is in the log.
+	// Reply returns the reply after Do has finished. It is called when the command is
+	// decided; the reply is sent when the commit is in the log.
 	Reply(d *Decision) proto.Message
 
-	// Told reports whether the command's events tell its reply, so that it
-	// need not be kept for a repetition of the command: see recall. Of a Partial
-	// that has recorded parts it is about what Part would return.
+	// ReplyInLog reports whether the reply follows from the command's events, so that it
+	// need not be stored for repetitions of the command: see recall. For a Partial with
+	// recorded parts it concerns what Part would return.
 	ReplyInLog() bool
 
-	// NewReply is an empty message of the type of the reply.
+	// NewReply returns an empty message of the type of the reply.
 	NewReply() proto.Message
 }
 
@@ -69,20 +68,20 @@ type Work interface {
 type ObjectsWork interface {
 	Work
 
-	// Brief reports whether the reply has of objects only what identifies them.
+	// Brief reports whether the reply has only the identifying fields of objects.
 	Brief() bool
 }
 
-// Partial is a Work that has outcomes of its own in each commit, so that another
-// writer can go on with it where a commit has ended.
+// Partial is a Work whose parts in several commits have outcomes of their own, so that
+// another writer can continue it after any commit.
 type Partial interface {
 	Work
 
-	// Part is the reply to what was decided since the last call, or since what
-	// Resume was called with.
+	// Part returns the reply to what was decided since the last call of Part or Resume.
 	Part(d *Decision) proto.Message
 
-	// Resume goes on behind the parts that the log has. reply is that to all of them.
-	// It is called before Do. It fails if the reply is not to a part of this command.
+	// Resume continues after the parts that the log has. reply is the reply to these parts.
+	// Resume is called before Do. It returns an error if the reply does not belong to this
+	// command.
 	Resume(reply proto.Message) *lifecycle.Error
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// Submit queues a request. It is refused if the queue is full.
+// Submit queues a request. If the queue is full, the request is refused as overloaded. It
+// is safe for concurrent use and does not block.
 func (w *Writer) Submit(r *Request) {
 	switch w.queue.put(r) {
 	case queueFull:
@@ -20,7 +21,7 @@ func (w *Writer) Submit(r *Request) {
 	}
 }
 
-// turnAway answers a request that is not queued.
+// turnAway answers a request that is not queued with an error.
 func (w *Writer) turnAway(r *Request, err *lifecycle.Error) {
 	if r.recorded != 0 {
 		w.abandon(r)
@@ -29,10 +30,10 @@ func (w *Writer) turnAway(r *Request, err *lifecycle.Error) {
 	r.done(nil, err)
 }
 
-// Queued is how many requests wait to be decided, and how many bytes they have.
+// Queued returns the number of requests that wait to be decided, and their size in bytes.
 func (w *Writer) Queued() (requests, bytes int) { return w.queue.size() }
 
-// Do submits a request, and waits for its outcome.
+// Do submits a request, and waits for its outcome or the end of ctx.
 func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 	type outcome struct {
 		reply proto.Message

@@ -18,19 +18,19 @@ import (
 type Writer struct {
 	c         Config
 	queue     *queue
-	chain     eventlog.Chain // where the last commit that was sealed leads
-	end       uint64         // the position of the last message of the log that is known
+	chain     eventlog.Chain // the position after the last sealed commit
+	end       uint64         // the position of the last known message of the log
 	limit     int
 	maxObject int
-	rest      []*Request    // what did not fit into the last commit
-	recalls   chan struct{} // bounds the recalls under way
+	rest      []*Request    // requests that did not fit into the last commit
+	recalls   chan struct{} // bounds the concurrent recalls
 
-	recalling sync.WaitGroup // the recalls under way, for which Run waits
+	recalling sync.WaitGroup // the running recalls, for which Run waits
 
-	open     *commit           // that is being decided, nil for none
+	open     *commit           // the commit that is being decided, nil for none
 	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
 	delay    commitDelay       // of the open commit, when no commit is in flight
-	pool     *workerpool.Pool  // what they run in
+	pool     *workerpool.Pool  // runs the goroutines of commits in flight
 
 	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
@@ -38,8 +38,8 @@ type Writer struct {
 	pending map[state.CommandKey]*pendingCommand
 }
 
-// New returns a writer that goes on where the state is. The caller has made
-// sure that the state has all of the log.
+// New returns a writer that continues after the last commit of the state. The caller must
+// make sure that the state has all commits of the log.
 func New(c Config) *Writer {
 	if c.QueueBytes == 0 {
 		c.QueueBytes = defaultQueueMem
@@ -83,7 +83,7 @@ func New(c Config) *Writer {
 	}
 }
 
-// MaxObject is the size of the largest object, in bytes.
+// MaxObject returns the maximum size of an object, in bytes.
 func (w *Writer) MaxObject() int { return w.maxObject }
 
 // ErrLeaseLost is returned by Run when the lease was lost.
@@ -113,7 +113,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		w.refuse([]outcome{{r: r}})
 	}
 	stop()
-	w.recalling.Wait() // they read the log and the state, which may be closed after this
+	w.recalling.Wait() // recalls read the log and the state, which may be closed when Run has returned
 	if err != nil && ctx.Err() != nil && !errors.Is(err, eventlog.ErrUnsettled) {
 		return nil
 	}
