@@ -16,13 +16,16 @@ import (
 // TestSafety plays random commands and holds every event against what must
 // never happen, and against what events promise.
 //
-// S1, S2: nothing is collected that has an owner, or one of which nothing is known. S3: an
-// object is removed only if nothing blocks its removal, or nothing does after the step that
-// removes it. S4: what a deletion has done stays done, and generation does not fall. S5: a
-// terminating object gets no finalizer, but a built-in one by a DELETE. S6: a uid that was
-// used is not used by another object. S10: no object has both built-in finalizers. S12,
-// S15: a command that is repeated does nothing, and has no revision. S13: to decide changes
-// nothing. C074: no command modifies its request.
+// S1, S2: nothing is collected that has an owner, or one of which nothing is known.
+// S3: an object is removed only if nothing blocks its removal, or nothing does after the
+// step that removes it.
+// S4: what a deletion has done stays done, and generation does not fall.
+// S5: a terminating object gets no finalizer, but a built-in one by a DELETE.
+// S6: a uid that was used is not used by another object.
+// S10: no object has both built-in finalizers.
+// S12, S15: a command that is repeated does nothing, and has no revision.
+// S13: to decide changes nothing.
+// C074: no command modifies its request.
 func TestSafety(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

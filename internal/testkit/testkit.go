@@ -23,7 +23,7 @@ import (
 
 // Timeout is after how long a test that waits has failed. It is generous: the
 // machine may be slow, and nobody waits for it in a test that succeeds.
-const Timeout = time.Minute
+const Timeout = 3 * time.Minute
 
 // Context returns a context that ends with the test, or after Timeout.
 func Context(tb testing.TB) context.Context {

@@ -171,8 +171,40 @@ func TestRunCited(t *testing.T) {
 	var out strings.Builder
 	err = runCited(testkit.Context(t), root, []citation{
 		{Package: "internal/selector", Test: "TestMatches"}, {Package: "internal/selector", Test: "TestNever"},
-	}, &out)
+	}, nil, &out)
 	if err == nil || !strings.Contains(err.Error(), "internal/selector TestNever: not there") || strings.Contains(err.Error(), "TestMatches") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// The results of a run of all tests are read, and what fails there is printed.
+func TestReadResults(t *testing.T) {
+	t.Parallel()
+	const pass = `{"Action":"output","Package":"github.com/coppice-gc/coppice/a","Test":"TestX","Output":"fine\n"}
+{"Action":"pass","Package":"github.com/coppice-gc/coppice/a","Test":"TestX","Elapsed":1}
+{"Action":"skip","Package":"github.com/coppice-gc/coppice/a","Test":"TestX/y"}
+{"Action":"pass","Package":"github.com/coppice-gc/coppice/a","Elapsed":1.5}
+`
+	var out strings.Builder
+	got, err := readResults(strings.NewReader(pass), &out)
+	if err != nil || got["a"]["TestX"] != "pass" || got["a"]["TestX/y"] != "skip" || strings.Contains(out.String(), "fine") {
+		t.Errorf("read %v, %v, printed %q", got, err, out.String())
+	}
+	const fail = pass + `{"Action":"output","Package":"github.com/coppice-gc/coppice/b","Test":"TestZ","Output":"wrong\n"}
+{"Action":"fail","Package":"github.com/coppice-gc/coppice/b","Elapsed":2}
+`
+	out.Reset()
+	if _, err := readResults(strings.NewReader(fail), &out); err == nil || !strings.Contains(out.String(), "wrong") || !strings.Contains(out.String(), "fail b") {
+		t.Errorf("a failure: %v, printed %q", err, out.String())
+	}
+	out.Reset()
+	const broken = pass + `{"Action":"build-output","ImportPath":"x","Output":"undefined: y\n"}
+{"Action":"build-fail","ImportPath":"x"}
+`
+	if _, err := readResults(strings.NewReader(broken), &out); err == nil || !strings.Contains(out.String(), "undefined: y") {
+		t.Errorf("a package that does not compile: %v, printed %q", err, out.String())
+	}
+	if _, err := readResults(strings.NewReader(""), &out); err == nil {
+		t.Error("no results are no error")
 	}
 }

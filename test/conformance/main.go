@@ -5,6 +5,9 @@
 //	go run ./test/conformance           runs the tests that are named, and writes the page
 //	go run ./test/conformance -check    runs them, and fails if the page is another
 //
+// With -results FILE it runs nothing, and takes the results from the output of
+// go test -json ./... instead; it prints what failed there.
+//
 // A test says itself what it shows, by a comment of its own that begins with
 // ids and a colon:
 //
@@ -48,6 +51,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	check := flags.Bool("check", false, "compare with "+pageFile+" instead of writing it")
+	resultsFile := flags.String("results", "", "the output of go test -json ./..., instead of running the tests")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,11 +59,22 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var ran map[string]map[string]string
+	if *resultsFile != "" {
+		f, err := os.Open(*resultsFile)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		if ran, err = readResults(f, stdout); err != nil {
+			return err
+		}
+	}
 	page, citations, err := build(root)
 	if err != nil {
 		return err
 	}
-	if err := runCited(ctx, root, citations, stdout); err != nil {
+	if err := runCited(ctx, root, citations, ran, stdout); err != nil {
 		return err
 	}
 	path := filepath.Join(root, filepath.FromSlash(pageFile))

@@ -5,17 +5,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-// runCited runs the tests that are cited, and reports those that are not, or
-// do not pass.
-func runCited(ctx context.Context, root string, citations []citation, out io.Writer) error {
+// runCited runs the tests that are cited, or takes their results from those of a run of all
+// tests unless that is nil. It reports those that are not there, or did not pass.
+func runCited(ctx context.Context, root string, citations []citation, ran map[string]map[string]string, out io.Writer) error {
 	wanted := map[string]map[string]bool{} // tests by package
 	for _, c := range citations {
 		if wanted[c.Package] == nil {
@@ -31,9 +34,12 @@ func runCited(ctx context.Context, root string, citations []citation, out io.Wri
 			roots = append(roots, name)
 		}
 		slices.Sort(roots)
-		results, output, err := runTests(ctx, root, pkg, slices.Compact(roots))
-		if err != nil {
-			return err
+		results, output := ran[pkg], []byte(nil)
+		if ran == nil {
+			var err error
+			if results, output, err = runTests(ctx, root, pkg, slices.Compact(roots)); err != nil {
+				return err
+			}
 		}
 		for _, test := range slices.Sorted(maps.Keys(wanted[pkg])) {
 			result := results[test]
@@ -85,4 +91,59 @@ func runTests(ctx context.Context, root, pkg string, tests []string) (results ma
 		return nil, nil, fmt.Errorf("go test %s: %w\n%s%s", pkg, fail, output, stderr.Bytes())
 	}
 	return results, output, nil
+}
+
+// readResults reads the output of go test -json for the packages of the module, and returns
+// the result of each test by package. It writes a line for each package, and the output of
+// what failed; a failure is an error.
+func readResults(in io.Reader, out io.Writer) (map[string]map[string]string, error) {
+	results := map[string]map[string]string{}
+	outputs := map[string][]byte{}
+	failed := 0
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event struct {
+			Action, Package, Test, Output string
+			Elapsed                       float64
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return nil, fmt.Errorf("not a line of go test -json: %w: %q", err, lines.Text())
+		}
+		pkg := strings.TrimPrefix(event.Package, module.Path+"/")
+		switch event.Action {
+		case "build-output":
+			_, _ = io.WriteString(out, event.Output)
+		case "output":
+			outputs[pkg] = append(outputs[pkg], event.Output...)
+		case "build-fail":
+			failed++
+		case "pass", "fail", "skip":
+			if event.Test != "" {
+				if results[pkg] == nil {
+					results[pkg] = map[string]string{}
+				}
+				results[pkg][event.Test] = event.Action
+				continue
+			}
+			if event.Action == "fail" {
+				failed++
+				_, _ = out.Write(outputs[pkg])
+			}
+			if event.Action != "skip" { // without tests
+				_, _ = fmt.Fprintf(out, "%-4s %-32s %7.1fs\n", event.Action, pkg, event.Elapsed)
+			}
+			delete(outputs, pkg)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	switch {
+	case failed > 0:
+		return nil, fmt.Errorf("%d packages fail", failed)
+	case len(results) == 0:
+		return nil, errors.New("there are no results of tests")
+	}
+	return results, nil
 }

@@ -76,19 +76,20 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutant matches %q", *pattern)
 	}
-	if err := unbroken(ctx, root); err != nil {
-		return err
-	}
-	return testAll(ctx, root, chosen, *parallel, stdout)
-}
-
-// testAll tests the mutants, several at once, and writes a table in their order.
-func testAll(ctx context.Context, root string, chosen []mutant, parallel int, stdout io.Writer) error {
 	dir, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := unbroken(ctx, root, dir); err != nil {
+		return err
+	}
+	return testAll(ctx, root, dir, chosen, *parallel, stdout)
+}
+
+// testAll tests the mutants in a directory, several at once, and writes a table in their
+// order.
+func testAll(ctx context.Context, root, dir string, chosen []mutant, parallel int, stdout io.Writer) error {
 	began := time.Now()
 	noticed := make([]string, len(chosen))
 	fails := make([]error, len(chosen))

@@ -112,9 +112,14 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 	if err != nil {
 		return "", err
 	}
+	binary := filepath.Join(dir, "mutant.test")
+	if output, err := compile(ctx, root, binary, "-overlay="+filepath.Join(dir, "overlay.json")); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", m.name, err, firstLines(output))
+	}
+	defer func() { err = errors.Join(err, os.Remove(binary)) }() // those of all mutants have a gigabyte
 	// Scripts first: they say best what is wrong. The others take longer.
-	for _, tests := range []string{"-run=^TestScripts$", "-skip=^TestScripts$"} {
-		failed, output, err := goTest(ctx, root, "-overlay="+filepath.Join(dir, "overlay.json"), tests)
+	for _, tests := range []string{"-test.run=^TestScripts$", "-test.skip=^TestScripts$"} {
+		failed, output, err := runTests(ctx, root, binary, tests)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", m.name, err, firstLines(output))
 		}
@@ -126,8 +131,13 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 }
 
 // unbroken checks that the tests pass before anything is broken.
-func unbroken(ctx context.Context, root string) error {
-	failed, output, err := goTest(ctx, root)
+func unbroken(ctx context.Context, root, dir string) error {
+	binary := filepath.Join(dir, "unbroken.test")
+	output, err := compile(ctx, root, binary)
+	failed := ""
+	if err == nil {
+		failed, output, err = runTests(ctx, root, binary)
+	}
 	if err == nil && failed != "" {
 		err = fmt.Errorf("%s fails without any mutant", failed)
 	}
@@ -143,13 +153,22 @@ var (
 	place   = regexp.MustCompile(`testdata/\S+\.txt:\d+`)
 )
 
-// goTest runs the tests of the package, and names the first that fails, with
-// the case of the script that does.
-func goTest(ctx context.Context, root string, flags ...string) (failed string, output []byte, err error) {
-	args := append([]string{"test", "-count=1", "-vet=off", "-failfast", "-timeout=2m", "-ldflags=-s -w"}, flags...)
+// compile builds the tests of the package.
+func compile(ctx context.Context, root, binary string, flags ...string) (output []byte, err error) {
+	args := append([]string{"test", "-c", "-o", binary, "-vet=off", "-ldflags=-s -w"}, flags...)
 	//nolint:gosec // the flags are those above
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg, "-rapid.nofailfile", "-rapid.shrinktime=0s")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 	cmd.Dir = root
+	return cmd.CombinedOutput()
+}
+
+// runTests runs compiled tests of the package, and names the first that fails, with
+// the case of the script that does.
+func runTests(ctx context.Context, root, binary string, flags ...string) (failed string, output []byte, err error) {
+	args := append([]string{"-test.failfast", "-test.timeout=2m"}, flags...)
+	//nolint:gosec // the binary is compile's
+	cmd := exec.CommandContext(ctx, binary, append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")...)
+	cmd.Dir = filepath.Join(root, filepath.FromSlash(pkg)) // as go test does
 	output, err = cmd.CombinedOutput()
 	if err == nil {
 		return "", output, nil
@@ -158,7 +177,7 @@ func goTest(ctx context.Context, root string, flags ...string) (failed string, o
 		return string(at[1]) + " (does not end)", output, nil
 	}
 	tests := failure.FindAllSubmatch(output, -1)
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || len(tests) == 0 || bytes.Contains(output, []byte("[build failed]")) {
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || len(tests) == 0 {
 		return "", output, err
 	}
 	failed = string(tests[len(tests)-1][1])

@@ -5,8 +5,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// owner has the counters of a uid to which dependents refer, as far as they were read or
-// changed. The object need not exist.
+// owner has those counters of a uid to which dependents refer that were read or changed.
+// The object need not exist.
 type owner struct {
 	uid    uid.UID
 	all    claim // sum over all claims

@@ -16,8 +16,8 @@ import (
 // message ends the writer.
 func TestKeptRepliesFit(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *writer.Config) { c.MaxPayload = 256 << 10 })
-	const objects, owners = 24, 150
+	b := start(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })
+	const objects, owners = 24, 40
 	for i := range objects {
 		o := configMap(fmt.Sprint("x-", i))
 		o.Metadata.Finalizers = []string{"example.com/held"}

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 )
 
+// Path is the module's path.
+const Path = "github.com/coppice-gc/coppice"
+
 // Root is the directory of go.mod, at or above the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
