@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -168,8 +169,8 @@ func pages(t *testing.T) (blocks []block, prose map[string]string, commands []sh
 	return blocks, prose, commands
 }
 
-// comments returns the code blocks of all package comments, and the commands of these
-// and of all other comments in Go files.
+// comments returns the code blocks of all package comments and the examples in the help
+// of commands, and the commands of these and of all other comments in Go files.
 func comments(t *testing.T) (blocks []block, commands []shown) {
 	t.Helper()
 	walk(t, ".go", func(name string, data []byte) {
@@ -187,12 +188,31 @@ func comments(t *testing.T) (blocks []block, commands []shown) {
 				commands = append(commands, s)
 			}
 		}
-		for _, b := range codeBlocks(fset, f) {
+		for _, b := range append(codeBlocks(fset, f), examples(fset, f)...) {
 			b.file = name
 			blocks, commands = append(blocks, b), append(commands, b.commands()...)
 		}
 	})
 	return blocks, commands
+}
+
+// examples returns the examples in the help of commands.
+func examples(fset *token.FileSet, f *ast.File) (blocks []block) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		pair, ok := n.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		key, _ := pair.Key.(*ast.Ident)
+		value, _ := pair.Value.(*ast.BasicLit)
+		if key != nil && key.Name == "Example" && value != nil {
+			if text, err := strconv.Unquote(value.Value); err == nil {
+				blocks = append(blocks, block{line: fset.Position(value.Pos()).Line - 1, text: text, comment: true})
+			}
+		}
+		return true
+	})
+	return blocks
 }
 
 func codeBlocks(fset *token.FileSet, f *ast.File) (blocks []block) {

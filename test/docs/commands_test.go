@@ -21,6 +21,7 @@ type command struct {
 	// admin: the paragraph says that the command needs the user admin; accounts: only
 	// where the server has accounts.
 	admin, accounts bool
+	output          string // of a transcript; with "..." at its end, the beginning of the output
 }
 
 func (c command) String() string { return fmt.Sprintf("%s:%d: %s", c.file, c.line, c.text) }
@@ -95,8 +96,15 @@ func parseCommands(file, text string) (commands []command, names []string) {
 				i++
 				whole = strings.TrimSuffix(whole, `\`) + " " + strings.TrimSpace(lines[i])
 			}
-			if strings.HasPrefix(whole, "nats ") {
-				add(first+1, whole, "")
+			if !strings.HasPrefix(whole, "nats ") {
+				continue
+			}
+			before := len(commands)
+			add(first+1, whole, "")
+			prompt := strings.HasPrefix(strings.TrimSpace(line), "$ ")
+			if prompt && len(commands) > before && i+1 < len(lines) && !strings.HasPrefix(lines[i+1], "$ ") && !strings.HasPrefix(lines[i+1], "```") {
+				i++
+				commands[before].output = lines[i]
 			}
 		case strings.TrimSpace(line) == "":
 			end(i)
@@ -115,12 +123,12 @@ func listing(text string) bool { return strings.HasSuffix(text, " ls") }
 func TestParseCommands(t *testing.T) {
 	t.Parallel()
 	commands, names := parseCommands("x.md", "Back up with `nats stream backup a\nDIR`, as the user\n`admin`. See `nats micro`.\n\n"+
-		"```sh\n$ nats req -H A:b \\\n    x '{\"a\": 1}'\nother\nnats micro ls\n```\n`nats-server --x`, `nats micro info y`\n")
+		"```sh\n$ nats req -H A:b \\\n    x '{\"a\": 1}'\n{...\nother\nnats micro ls\n```\n`nats-server --x`, `nats micro info y`\n")
 	var got []string
 	for _, c := range commands {
-		got = append(got, fmt.Sprint(c.line, " ", c.text, " ", c.admin))
+		got = append(got, fmt.Sprint(c.line, " ", c.text, " ", c.admin, c.output))
 	}
-	want := []string{"1 nats stream backup a DIR true", `6 nats req -H A:b x '{"a": 1}' false`, "9 nats micro ls false", "11 nats micro info y false"}
+	want := []string{"1 nats stream backup a DIR true", `6 nats req -H A:b x '{"a": 1}' false{...`, "10 nats micro ls false", "12 nats micro info y false"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(names) != 1 || names[0] != "nats micro" {
 		t.Errorf("got %q and %q, want %q", got, names, want)
 	}

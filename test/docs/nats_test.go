@@ -213,6 +213,10 @@ func (p *player) run(t *testing.T, c command) bool {
 			t.Errorf("%s\nended with %v, and printed\n%s\nwant %s", text, b.err, out, s.prints)
 			return false
 		}
+		if !strings.Contains(out, strings.TrimSuffix(c.output, "...")) {
+			t.Errorf("%s\nprints\n%s\nthe document shows\n%s", c, out, c.output)
+			return false
+		}
 		if s.after != nil {
 			s.after(t, p, out)
 		}

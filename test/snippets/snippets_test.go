@@ -1,5 +1,5 @@
-// Package snippets_test compiles every Go snippet of README, the documents and the
-// package comments of the SDK. It runs nothing.
+// Package snippets_test compiles every Go snippet of README, the documents and all package
+// comments. It runs nothing; package docs_test runs commands and manifests.
 package snippets_test
 
 import (
@@ -108,11 +108,28 @@ func inComment(t *testing.T, file string) (list []snippet) {
 		t.Fatal(err)
 	}
 	for _, b := range new(comment.Parser).Parse(f.Doc.Text()).Content {
-		if code, ok := b.(*comment.Code); ok {
-			list = append(list, snippet{file, fset.Position(f.Doc.Pos()).Line, code.Text})
+		code, ok := b.(*comment.Code)
+		if !ok {
+			continue
+		}
+		found := snippet{file, fset.Position(f.Doc.Pos()).Line, code.Text}
+		if sdk[filepath.ToSlash(file)] || found.isGo() {
+			list = append(list, found)
 		}
 	}
 	return list
+}
+
+// sdk are files whose code blocks are all Go, so that one with a syntax error is refused.
+var sdk = map[string]bool{
+	"client/doc.go": true, "client/coppicetest/coppicetest.go": true, "client/fake/fake.go": true, "client/reconcile/reconcile.go": true,
+}
+
+// isGo reports whether a code block, which may also be a table or a command, is Go.
+func (s snippet) isGo() bool {
+	text, _ := s.source()
+	_, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	return err == nil
 }
 
 func TestSnippets(t *testing.T) {
@@ -125,22 +142,24 @@ func TestSnippets(t *testing.T) {
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != module || d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		data, err := os.ReadFile(path)
+		name, err := filepath.Rel(module, path)
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(module, path)
-		all = append(all, inMarkdown(name, string(data))...)
-		return err
+		switch filepath.Ext(path) {
+		case ".go":
+			all = append(all, inComment(t, name)...)
+		case ".md":
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			all = append(all, inMarkdown(name, string(data))...)
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, file := range []string{"client/doc.go", "client/coppicetest/coppicetest.go", "client/fake/fake.go", "client/reconcile/reconcile.go"} {
-		all = append(all, inComment(t, file)...)
 	}
 	if len(all) < 10 {
 		t.Fatalf("found %d snippets", len(all))
@@ -149,6 +168,19 @@ func TestSnippets(t *testing.T) {
 	for _, s := range all {
 		if err := check.check(s); err != nil {
 			t.Errorf("%s: %v\n%s", s, err, s.code)
+		}
+	}
+}
+
+// Only what parses as Go is taken from the comments of other packages than client.
+func TestIsGo(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"err := c.Nothing(ctx)\n": true, "func f() {}\n": true,
+		"go run ./test/words -all   prints more\n": false, "a table   of words\n": false,
+	} {
+		if got := (snippet{code: code}).isGo(); got != want {
+			t.Errorf("%q: %t", code, got)
 		}
 	}
 }
