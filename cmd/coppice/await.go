@@ -16,26 +16,26 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// removal waits until objects are gone, and says how far it is.
+// removal waits until objects are gone, and reports progress.
 type removal struct {
 	*session
 	consumers *consumers
 	remaining []string // uids
 	total     int
-	more      string // "+" where more go than are known
-	waiting   string // for what
-	after     string // what happens after the command gave up
-	said      string
-	before    string // what the look before would have said
+	more      string // "+" if more objects are deleted than are known
+	waiting   string // what the removal waits for
+	after     string // ends the error of a timeout
+	said      string // the last line that was printed
+	before    string // the line of the last look
 }
 
-// Looking is done this often, and more rarely where a look takes long.
+// The time between two looks: at least lookEvery, and lookShares times what a look takes.
 const (
 	lookEvery  = 50 * time.Millisecond
 	lookShares = 4
 )
 
-// blockersListed is how many of those that hold something are named.
+// blockersListed is how many blocked objects are named.
 const blockersListed = 3
 
 // awaitRemoval waits for the objects with these uids to be gone.
@@ -65,7 +65,7 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 			return r.say(true)
 		case err == nil, limited.Err() != nil:
 		case rpc.Retryable(err):
-			r.waiting = "no answer: " + err.Error() // it goes on all the same
+			r.waiting = "no answer: " + err.Error() // look again
 		case errors.Is(err, client.ErrForbidden):
 			return fmt.Errorf("the deletion goes on, but this command cannot wait for it: %w", err)
 		default:
@@ -87,16 +87,16 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 	}
 }
 
-// look finds out what is still there, and what blocks it.
+// look finds out which objects remain, and what blocks them.
 func (r *removal) look(ctx context.Context) error {
 	var there []string
-	var held, inside []*coppicev1.GraphNode // what others hold, and what the collector is at
+	var blocked, inside []*coppicev1.GraphNode // by external finalizers or agents; by Coppice's own work
 	err := r.resolveUIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
 		there = append(there, tree.UIDOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
 		case external(n):
-			held = append(held, n)
+			blocked = append(blocked, n)
 		default:
 			inside = append(inside, n)
 		}
@@ -105,26 +105,27 @@ func (r *removal) look(ctx context.Context) error {
 		return err
 	}
 	r.remaining, r.waiting = there, ""
-	if len(held) == 0 {
-		held = inside
+	if len(blocked) == 0 {
+		blocked = inside
 	}
-	if len(held) == 0 {
+	if len(blocked) == 0 {
 		return nil
 	}
-	slices.SortFunc(held, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
+	slices.SortFunc(blocked, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	var said []string
-	for _, n := range held[:min(len(held), blockersListed)] {
-		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.held(ctx, n)))
+	for _, n := range blocked[:min(len(blocked), blockersListed)] {
+		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.blockedBy(ctx, n)))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")
-	if more := len(held) - len(said); more > 0 {
+	if more := len(blocked) - len(said); more > 0 {
 		r.waiting += fmt.Sprintf(" and %d more", more)
 	}
 	return nil
 }
 
-// say tells how far it is: on a terminal always, on one line; elsewhere only
-// what held for two looks, so that nobody has to read what was over at once.
+// say prints the progress. On a terminal it rewrites one line each time. Elsewhere it
+// prints a line only if two looks in a row agree, so that output has no states that
+// lasted for a moment.
 func (r *removal) say(done bool) error {
 	line := fmt.Sprintf("removed %d/%d%s", r.total-len(r.remaining), r.total, r.more) + console.Prefixed("; ", console.Printable(r.waiting))
 	stable := line == r.before

@@ -11,23 +11,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// consumer is who takes the calls of an external finalizer or of an agent.
+// consumer is the program that receives the calls of an external finalizer or an agent.
 type consumer struct {
-	state  consumerState
-	holder string // the name that it gave, if any
-	calls  uint64 // that wait for it, or are with it
+	state   consumerState
+	process string // its name; empty if it has not reported one
+	calls   uint64 // pending or delivered
 }
 
 type consumerState int
 
 const (
-	consumerUnseen consumerState = iota // nobody could look
-	consumerNone                        // there is none, or nobody asks it for calls
-	consumerBusy                        // it has calls, and asks for no more
+	consumerUnseen consumerState = iota // the state could not be read
+	consumerNone                        // no program asks for calls
+	consumerBusy                        // a program has calls, and asks for no more
 	consumerAlive
 )
 
-// note is what there is to say in addition to the finalizer's name.
+// note returns a remark to print behind the finalizer's name.
 func (c consumer) note() string {
 	switch c.state {
 	case consumerNone:
@@ -38,9 +38,9 @@ func (c consumer) note() string {
 	return ""
 }
 
-// consumers finds out who takes the calls of external finalizers and agents. It
-// remembers for a moment, because one may block many objects, and that the
-// user may not see consumers for as long as it lives.
+// consumers finds out which programs receive the calls of external finalizers and
+// agents. It caches states for consumersFor, because the same finalizer may block
+// many objects. A denial it caches for as long as the command runs.
 type consumers struct {
 	*session
 	seen map[string]consumer // by durable
@@ -55,14 +55,14 @@ func (s *session) consumers() *consumers {
 	return &consumers{session: s, seen: map[string]consumer{}, at: map[string]time.Time{}}
 }
 
-// finalizer is who takes the calls of an external finalizer.
+// finalizer returns the consumer of an external finalizer.
 func (c *consumers) finalizer(ctx context.Context, name string) consumer {
 	return c.of(ctx, "finalizer "+name, func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
 		return c.c.Operations().Consumers(ctx, client.OfFinalizers{name})
 	})
 }
 
-// agent is who ends objects of a kind.
+// agent returns the consumer of the agent of a kind.
 func (c *consumers) agent(ctx context.Context, of client.Resource) consumer {
 	return c.of(ctx, "agent "+of.String(), func(ctx context.Context) (*coppicev1.ListConsumersReply, error) {
 		return c.c.Operations().Consumers(ctx, client.OfAgents{of})
@@ -89,7 +89,7 @@ func (c *consumers) of(ctx context.Context, what string, look func(context.Conte
 }
 
 func consumerOf(s *client.ConsumerState) consumer {
-	is := consumer{holder: s.GetProcess(), calls: s.GetPending() + s.GetUnacknowledged()}
+	is := consumer{process: s.GetProcess(), calls: s.GetPending() + s.GetUnacknowledged()}
 	switch {
 	case s.GetPulling() > 0:
 		is.state = consumerAlive
@@ -101,9 +101,9 @@ func consumerOf(s *client.ConsumerState) consumer {
 	return is
 }
 
-// held says what blocks an object that is being deleted: which finalizer, agent or
-// dependent. It says nothing for one that nothing blocks.
-func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
+// blockedBy describes what blocks the removal of a terminating object: finalizers, its
+// agent, or work of Coppice itself. It returns "" if nothing does.
+func (c *consumers) blockedBy(ctx context.Context, n *coppicev1.GraphNode) string {
 	m := n.GetObject().GetMetadata()
 	var by []string
 	waits := ""
@@ -112,7 +112,7 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerForeground:
 			waits = "waits for " + console.Count(int(n.GetBlockingDependents()), "dependent")
 		case lifecycle.FinalizerOrphan:
-			waits = "parts from " + console.Count(int(n.GetDependents()), "dependent")
+			waits = "removes the references of " + console.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
 			waits = "removes what is in it: " + left(n)
 		default:
@@ -131,15 +131,15 @@ func (c *consumers) held(ctx context.Context, n *coppicev1.GraphNode) string {
 	return ""
 }
 
-// left is how much is left in a namespace, or of a kind, that is being deleted.
+// left says how many objects a terminating namespace or kind still contains.
 func left(n *coppicev1.GraphNode) string {
-	if n.GetContents() >= 1000 { // it was counted up to here
+	if n.GetContents() >= 1000 { // the server counts up to 1000
 		return "1000 objects or more left"
 	}
 	return console.Count(int(n.GetContents()), "object") + " left"
 }
 
-// ending says who has to end an object, and until when.
+// ending names the agent that has to end an object, and the end of its grace period.
 func (c *consumers) ending(ctx context.Context, n *coppicev1.GraphNode) string {
 	who := "its agent"
 	if k, ok := c.kinds.Of(n.GetObject().GetApiVersion(), n.GetObject().GetKind()); ok {
@@ -148,8 +148,8 @@ func (c *consumers) ending(ctx context.Context, n *coppicev1.GraphNode) string {
 	return who + " until " + console.Clock(n.GetObject().GetMetadata().GetDeletionTimestamp().AsTime(), c.now())
 }
 
-// external reports whether an external finalizer blocks an object, or its grace
-// period: nothing that Coppice itself can hasten.
+// external reports whether an external finalizer or a grace period blocks an object:
+// a program outside of Coppice has to act.
 func external(n *coppicev1.GraphNode) bool {
 	m := n.GetObject().GetMetadata()
 	for _, f := range m.GetFinalizers() {

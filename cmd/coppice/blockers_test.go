@@ -16,8 +16,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A consumer that could not be read again is as it was seen last, and unseen if it
-// never was.
+// A consumer that cannot be read again keeps its last state; one that was never read
+// is unseen.
 func TestConsumersThatCannotBeSeen(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

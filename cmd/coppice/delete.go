@@ -40,16 +40,15 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:     "delete TYPE NAME... | TYPE/NAME... | -f FILE | TYPE -l SELECTOR | TYPE --all",
 		GroupID: "objects",
 		Short:   "Delete objects, and what depends on them",
-		Long: `Delete deletes objects. What depends on them goes with them in the background;
-with --cascade=foreground before them; with --cascade=orphan it stays.
+		Long: `Delete objects. Their dependents are deleted afterwards, in the background; with
+--cascade=foreground before them; with --cascade=orphan they are kept.
 
-With --dry-run=cascade it shows all that would follow, as 'coppice plan' does.
-With --plan it deletes if that still does what was shown; otherwise it is refused,
-and says what has changed.
+--dry-run=cascade shows the whole cascade, as 'coppice plan' does. --plan deletes
+only if the deletion still does what the plan says; otherwise it is refused, and the
+error names what has changed.
 
-With --wait it waits until the objects and everything that is expected to go
-with them is gone, and says how many remain and what blocks them. Interrupting it
-does not stop the deletion.`,
+--wait waits until the objects and the expected cascade are gone, and prints how many
+remain and what blocks them. Interrupting it does not stop the deletion.`,
 		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
   coppice delete pods -n shop -l app=web --dry-run=server
   coppice delete deploy/web -n shop --plan=8a3c8b8e61cf3e52@87
@@ -90,7 +89,7 @@ func (f *deleteFlags) policyFlags(c *cobra.Command) {
 func (f deleteFlags) gracePeriod() (int64, error) {
 	switch {
 	case f.now && f.force, (f.now || f.force) && f.grace > 0, f.now && f.grace == 0:
-		return 0, wrong("--now, --force and --grace-period=%d exclude each other", f.grace)
+		return 0, wrong("--now, --force and --grace-period=%d exclude each other: choose one", f.grace)
 	case f.now:
 		return 1, nil
 	case f.force:
@@ -99,7 +98,7 @@ func (f deleteFlags) gracePeriod() (int64, error) {
 	return f.grace, nil
 }
 
-// options are the options of the request.
+// options returns the options of the request.
 func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	policies := map[string]client.PropagationPolicy{"background": client.Background, "foreground": client.Foreground, "orphan": client.Orphan}
 	policy, ok := policies[strings.ToLower(f.cascade)]

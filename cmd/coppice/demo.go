@@ -84,24 +84,24 @@ func (a *app) say(format string, args ...any) error {
 	return err
 }
 
-// demo is a demonstration that is under way.
+// demo is a running demonstration.
 type demo struct {
 	*session
 	stack *allinone.Stack
-	// called is sent to when the finalizer of the Pod that is shown waiting
-	// is called; it succeeds when release is closed.
+	// called receives when the finalizer of the Pod that is shown waiting is
+	// called; the finalizer returns when release is closed.
 	called, release chan struct{}
 }
 
-// as is a client of somebody.
+// as returns a client that acts as an actor.
 func (d *demo) as(actor string) *client.Client { return client.New(d.nc, client.WithActor(actor)) }
 
 // demoFinalizer is on one of the Pods of the manifests.
 const demoFinalizer = "example.com/bucket"
 
-// control plays the two controllers that deletions wait for, until finish is
-// called: the kubelets, which stop what Pods run, and one that empties the
-// bucket of a Pod when it does not run any more.
+// control runs the two controllers that deletions wait for, until finish is called:
+// the kubelet, an agent that stops the containers of Pods, and a finalizer that empties
+// the bucket of a Pod after that.
 func (d *demo) control(ctx context.Context) (finish func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
@@ -123,7 +123,7 @@ func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
 	}); err != nil {
 		return err
 	}
-	if m.GetNamespace() != heldIn {
+	if m.GetNamespace() != blockedIn {
 		return nil
 	}
 	select {
@@ -138,8 +138,8 @@ func (d *demo) emptyBucket(ctx context.Context, call *client.Call) error {
 	}
 }
 
-// round makes a Deployment and all that belongs to it, deletes it, and compares
-// what happens with what should.
+// round creates a Deployment with all its dependents, deletes it, and compares the
+// outcome with what is expected.
 func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 	if err := d.say("\n%d. %s: %s\n\n", n, r.name, r.about); err != nil {
 		return err
@@ -163,11 +163,11 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 	if err := r.checkAnswer(before, result); err != nil {
 		return err
 	}
-	if r.namespace == heldIn {
+	if r.namespace == blockedIn {
 		select {
 		case <-d.called:
 		case <-ctx.Done():
-			return fmt.Errorf("nobody called the finalizer %s: %w", demoFinalizer, ctx.Err())
+			return fmt.Errorf("the finalizer %s was not called: %w", demoFinalizer, ctx.Err())
 		}
 		if err := d.awaitLeft(ctx, r.namespace, r.waiting); err != nil {
 			return err

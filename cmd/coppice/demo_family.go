@@ -14,7 +14,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// demoKinds are the kinds of the demo's objects, and who makes them.
+// demoKinds are the kinds of the demo's objects, and the actors that create them.
 var demoKinds = map[string]struct {
 	resource client.Resource
 	maker    string
@@ -26,9 +26,9 @@ var demoKinds = map[string]struct {
 	"ConfigMap":  {client.Resource{Plural: "configmaps"}, "ana"},
 }
 
-// populate makes the Deployment of the example manifests and what belongs to
-// it, in a namespace: each as the controller that makes it in Kubernetes, with a uid of its
-// own. It returns them by key.
+// populate creates the Deployment of the example manifests and its dependents in a
+// namespace, with new uids. The actor of each creation is the component that creates
+// such objects in Kubernetes. It returns the objects by key.
 func (d *demo) populate(ctx context.Context, namespace string) (map[string]*coppicev1.Object, error) {
 	files, err := fs.Glob(deployment.Files, "*.yaml")
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 			}
 			kind, ok := demoKinds[e.Object.GetKind()]
 			if !ok {
-				return nil, fmt.Errorf("%s: nobody makes a %s in the demo", e.At, e.Object.GetKind())
+				return nil, fmt.Errorf("%s: the demo has no objects of the kind %s", e.At, e.Object.GetKind())
 			}
 			m := e.Object.GetMetadata()
 			old := m.GetUid()
@@ -69,7 +69,7 @@ func (d *demo) populate(ctx context.Context, namespace string) (map[string]*copp
 	return made, nil
 }
 
-// left are the objects of a namespace by key, each with the keys of its owners.
+// left returns the objects of a namespace by key, each with the keys of its owners.
 func (d *demo) left(ctx context.Context, namespace string) (map[string]string, error) {
 	keys, owners := map[string]string{}, map[string]string{}
 	for _, kind := range demoKinds {
@@ -89,7 +89,7 @@ func (d *demo) left(ctx context.Context, namespace string) (map[string]string, e
 	return owners, nil
 }
 
-// awaitLeft waits until just these objects are left in a namespace.
+// awaitLeft waits until exactly these objects are left in a namespace.
 func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]string) error {
 	var left map[string]string
 	if err := poll.Until(ctx, func() (ok bool, err error) {
@@ -101,7 +101,7 @@ func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]
 	return nil
 }
 
-// awaitQuiet waits until no work is under way that could change anything more.
+// awaitQuiet waits until no pending work could change anything.
 func (d *demo) awaitQuiet(ctx context.Context) error {
 	var left uint64
 	if err := poll.Until(ctx, func() (bool, error) {

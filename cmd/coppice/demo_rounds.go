@@ -9,36 +9,36 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// What the example manifests make: a Deployment, what it owns, and what that owns.
+// The objects of the example manifests: a Deployment, its dependents, and theirs.
 const (
 	demoDeployment = "deployments.apps/web"
 	demoReplicaSet = "replicasets.apps/web-7d4f8c6b5d"
 	demoService    = "services/web"
 	demoConfig     = "configmaps/web"
-	demoHeldPod    = "pods/web-7d4f8c6b5d-4xk2p" // by demoFinalizer
+	demoBlockedPod = "pods/web-7d4f8c6b5d-4xk2p" // by demoFinalizer
 	demoPod2       = "pods/web-7d4f8c6b5d-b8vhw"
 	demoPod3       = "pods/web-7d4f8c6b5d-zr6qd"
 )
 
-// heldIn is the namespace in which the external finalizer takes its time.
-const heldIn = "foreground"
+// blockedIn is the namespace in which the external finalizer waits until it was shown.
+const blockedIn = "foreground"
 
-// demoRound is a way to delete the Deployment, and what is to come of it.
+// demoRound is one way to delete the Deployment, and the expected outcome.
 type demoRound struct {
 	name, about       string
 	policy, namespace string
 	// state of the deletion, and the finalizer that the DELETE sets, if any.
 	state     client.DeleteState
 	finalizer string
-	// waiting is left while the finalizer is busy, and left in the end: objects
-	// and their owners.
+	// The remaining objects with their owners: waiting while the finalizer is busy,
+	// left in the end.
 	waiting, left map[string]string
-	// events after those of the making, if their order matters.
+	// events are the expected events after the creations.
 	events []happening
 }
 
-// happening is an event, why it happened, what has to have happened before, and
-// how often it does, if not once.
+// happening is an expected event, its cause, the events that must precede it, and how
+// often it occurs if not once.
 type happening struct {
 	what, why string
 	after     []string
@@ -61,30 +61,30 @@ var demoRounds = []demoRound{
 			{what: removed + demoReplicaSet, why: "ana deleted " + demoDeployment},
 			{what: removed + demoService, why: "ana deleted " + demoDeployment},
 			{what: removed + demoConfig, why: "ana deleted " + demoDeployment},
-			{what: marked + demoHeldPod, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, times: 2},
+			{what: marked + demoBlockedPod, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, times: 2},
 			{what: marked + demoPod2, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment},
 			{what: marked + demoPod3, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment},
-			{what: removed + demoHeldPod, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, after: []string{marked + demoHeldPod}},
+			{what: removed + demoBlockedPod, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, after: []string{marked + demoBlockedPod}},
 			{what: removed + demoPod2, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, after: []string{marked + demoPod2}},
 			{what: removed + demoPod3, why: demoReplicaSet + " was gone, because ana deleted " + demoDeployment, after: []string{marked + demoPod3}},
 		},
 	},
 	{
 		name: "Foreground", about: "the dependents go first, and owners wait for them: here for a Pod whose bucket is still being emptied",
-		policy: "Foreground", namespace: heldIn, state: client.Pending, finalizer: "foregroundDeletion",
-		waiting: map[string]string{demoDeployment: "", demoReplicaSet: demoDeployment, demoHeldPod: demoReplicaSet},
+		policy: "Foreground", namespace: blockedIn, state: client.Pending, finalizer: "foregroundDeletion",
+		waiting: map[string]string{demoDeployment: "", demoReplicaSet: demoDeployment, demoBlockedPod: demoReplicaSet},
 		events: []happening{
 			{what: marked + demoDeployment, why: "ana deleted it"},
 			{what: marked + demoReplicaSet, why: "ana deleted " + demoDeployment},
 			{what: removed + demoService, why: "ana deleted " + demoDeployment},
 			{what: removed + demoConfig, why: "ana deleted " + demoDeployment},
-			{what: marked + demoHeldPod, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, times: 2},
+			{what: marked + demoBlockedPod, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, times: 2},
 			{what: marked + demoPod2, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment},
 			{what: marked + demoPod3, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment},
-			{what: removed + demoHeldPod, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, after: []string{marked + demoHeldPod}},
+			{what: removed + demoBlockedPod, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, after: []string{marked + demoBlockedPod}},
 			{what: removed + demoPod2, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, after: []string{marked + demoPod2}},
 			{what: removed + demoPod3, why: demoReplicaSet + " was deleting in the foreground, because ana deleted " + demoDeployment, after: []string{marked + demoPod3}},
-			{what: removed + demoReplicaSet, why: "ana deleted " + demoDeployment, after: []string{removed + demoHeldPod, removed + demoPod2, removed + demoPod3}},
+			{what: removed + demoReplicaSet, why: "ana deleted " + demoDeployment, after: []string{removed + demoBlockedPod, removed + demoPod2, removed + demoPod3}},
 			{what: removed + demoDeployment, why: "ana deleted it", after: []string{removed + demoReplicaSet, removed + demoService}},
 		},
 	},
@@ -93,7 +93,7 @@ var demoRounds = []demoRound{
 		policy: "Orphan", namespace: "orphan", state: client.Pending, finalizer: "orphan",
 		left: map[string]string{
 			demoReplicaSet: "", demoService: "", demoConfig: "",
-			demoHeldPod: demoReplicaSet, demoPod2: demoReplicaSet, demoPod3: demoReplicaSet,
+			demoBlockedPod: demoReplicaSet, demoPod2: demoReplicaSet, demoPod3: demoReplicaSet,
 		},
 		events: []happening{
 			{what: marked + demoDeployment, why: "ana deleted it"},
@@ -105,19 +105,19 @@ var demoRounds = []demoRound{
 	},
 }
 
-// demoMade are the events of the making.
+// demoMade are the events of the creations.
 var demoMade = []happening{
 	{what: created + demoDeployment, why: "ana created it"},
 	{what: created + demoReplicaSet, why: "deployment-controller created it"},
-	{what: created + demoHeldPod, why: "replicaset-controller created it"},
+	{what: created + demoBlockedPod, why: "replicaset-controller created it"},
 	{what: created + demoPod2, why: "replicaset-controller created it"},
 	{what: created + demoPod3, why: "replicaset-controller created it"},
 	{what: created + demoService, why: "ana created it"},
 	{what: created + demoConfig, why: "ana created it"},
 }
 
-// checkAnswer compares the answer to the DELETE with what the round wants: an
-// object that stays for now is marked, and its generation is one higher.
+// checkAnswer compares the reply to the DELETE with what the round expects: an object
+// that is not removed at once is marked, and its generation is one higher.
 func (r demoRound) checkAnswer(before *coppicev1.Object, result *client.DeleteResult) error {
 	if result.State != r.state {
 		return fmt.Errorf("the deletion is %s, want %s", result.State, r.state)
@@ -134,8 +134,8 @@ func (r demoRound) checkAnswer(before *coppicev1.Object, result *client.DeleteRe
 	return nil
 }
 
-// checkLog compares what happened with what the round wants to: all of it, as
-// often as it should, and in an order that keeps what has to.
+// checkLog compares the events with those that the round expects: the same events,
+// equally often, and each after those that must precede it.
 func (r demoRound) checkLog(happened []happening) error {
 	want := slices.Concat(demoMade, r.events)
 	seen := map[string]int{}

@@ -23,10 +23,10 @@ func (a *app) describeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "describe TYPE NAME... | TYPE/NAME...",
 		GroupID: "objects",
-		Short:   "Show what an object's life depends on",
-		Long: `Describe shows an object's metadata; each of its owners, whether it keeps the
-object and why; how many objects depend on it; each finalizer, and whether
-anybody answers its calls; and what happened to the object last.`,
+		Short:   "Show details of an object: owners, dependents, finalizers, last events",
+		Long: `Show the details of an object: its metadata; each owner, and whether it keeps the
+object; the number of dependents; each finalizer, and whether a program receives its
+calls; and the last events of the object.`,
 		Example:           "  coppice describe pods web-1 -n shop",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeTargets(&w),
@@ -169,11 +169,11 @@ func (d *description) status(ctx context.Context) string {
 	if m.GetDeletionTimestamp() == nil {
 		return printing.StatusOf(d.o)
 	}
-	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.consumers.held(ctx, d.node))
+	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.consumers.blockedBy(ctx, d.node))
 }
 
-// initializers tells for whom an object waits before others see it, and who has
-// failed; nothing of one that is initialized.
+// initializers prints the pending initializers of an object, and the failure of its
+// initialization; nothing if the object is initialized.
 func (d *description) initializers() {
 	in := d.o.GetMetadata().GetInitializers()
 	if names := printing.InitializerNames(in); len(names) > 0 {
@@ -207,10 +207,10 @@ func (d *description) owners() [][]string {
 	return rows
 }
 
-// class says what an owner reference means for its object, and why.
+// class describes the class of an owner reference, with the reason.
 func (s *session) class(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }
 
-// keptUntil says how long nothing is deleted for an owner that is unknown.
+// keptUntil says until when an unknown owner keeps its dependents.
 func (s *session) keptUntil(o *coppicev1.GraphOwner) string { return tree.KeptUntilText(o, s.now()) }
 
 // finalizers has a row for each finalizer.
@@ -225,9 +225,9 @@ func (d *description) finalizers(ctx context.Context) [][]string {
 func (d *description) finalizer(ctx context.Context, name string) string {
 	switch name {
 	case lifecycle.FinalizerForeground:
-		return "built in: waits until the dependents that block it are gone"
+		return "built in: waits until dependents that block the object are gone"
 	case lifecycle.FinalizerOrphan:
-		return "built in: waits until dependents are parted from the object"
+		return "built in: waits until dependents have lost their references to the object"
 	case lifecycle.FinalizerContents:
 		return "built in: removes what is in it, " + left(d.node)
 	}
@@ -237,20 +237,20 @@ func (d *description) finalizer(ctx context.Context, name string) string {
 	return d.consumers.finalizer(ctx, name).says()
 }
 
-// says tells whether anybody answers.
+// says describes the state of the consumer.
 func (is consumer) says() string {
 	switch is.state {
 	case consumerAlive:
-		return "answered" + console.Prefixed(" by ", is.holder)
+		return "answered" + console.Prefixed(" by ", is.process)
 	case consumerBusy:
-		return "answered" + console.Prefixed(" by ", is.holder) + fmt.Sprintf(", which is busy: %s to do", console.Count(int(is.calls), "call"))
+		return "answered" + console.Prefixed(" by ", is.process) + fmt.Sprintf(", which is busy: %s to do", console.Count(int(is.calls), "call"))
 	case consumerNone:
-		return "no consumer: nobody asks for its calls"
+		return "no consumer: no program asks for its calls"
 	}
-	return "it cannot be seen whether anybody answers"
+	return "unknown: the state of its consumer could not be read"
 }
 
-// agent tells who ends the object.
+// agent describes the consumer of the kind's agent.
 func (d *description) agent(ctx context.Context) string {
 	if d.parked(ctx, bus.Terminate{Realm: d.realm, Group: d.kind.Group, Plural: d.kind.Plural, UID: d.o.GetMetadata().GetUid()}.Subject()) {
 		return saysParked
@@ -258,9 +258,9 @@ func (d *description) agent(ctx context.Context) string {
 	return d.consumers.agent(ctx, client.ResourceOf(d.kind)).says()
 }
 
-const saysParked = "the call is parked, as it kept failing: see 'coppice parked'"
+const saysParked = "the call kept failing and is parked: see 'coppice parked'"
 
-// parked reports whether a call is parked, false if that is not known.
+// parked reports whether a call is parked; false if that cannot be read.
 func (d *description) parked(ctx context.Context, subject string) bool {
 	var reply *coppicev1.ListParkedReply
 	ok, err := d.optional(ctx, aboutParked, func(ctx context.Context) (err error) {

@@ -33,11 +33,11 @@ func (a *app) eventsCommand() *cobra.Command {
 		Use:     "events [TYPE/NAME]",
 		GroupID: "operate",
 		Short:   "Read the event log: what happened, and why",
-		Long: `Events shows the last events of the realm, or of one object, each with its
-causes: from the nearest back to the command that a user sent. Between them
-stand warnings: of references that can never be true, of finalizers that nobody
-answers. MessageSkipped stands for a message in the log that is no commit of the
-realm, with its sequence: graph services skip it.`,
+		Long: `Show the last events of the realm, or of one object, each with its causes: from
+the nearest back to the command of a client. The output includes warnings, such as
+an owner reference that can never be valid or a finalizer without a consumer.
+MessageSkipped is a message in the log that is no commit of the realm, with its
+sequence: graph services skip it.`,
 		Example: `  coppice events --last 50
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
@@ -55,8 +55,8 @@ realm, with its sequence: graph services skip it.`,
 	}
 	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "events of objects in this namespace only")
 	c.Flags().StringVar(&f.about, "for", "", "events of this object only: TYPE/NAME, the same as the argument")
-	c.Flags().IntVar(&f.last, "last", 20, "how many events to begin with")
-	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with what happens")
+	c.Flags().IntVar(&f.last, "last", 20, "number of past events to show")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "then show new events, until interrupted")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
@@ -71,7 +71,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 		return err
 	}
 	if f.last < 0 {
-		return wrong("--last=%d: it cannot be negative", f.last)
+		return wrong("--last=%d: choose 0 or more", f.last)
 	}
 	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
 	warned := func(w client.Warning) bool {
@@ -101,7 +101,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 			return err
 		}
 		if !complete && len(found) < f.last {
-			_, _ = fmt.Fprintf(s.stderr, "looked back over the last %d commits only\n", maxCommits)
+			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", maxCommits)
 		}
 		warnings, err := s.warnings(ctx, "", warned)
 		if err != nil {
@@ -125,8 +125,8 @@ func (s *session) history(ctx context.Context) (*history.History, error) {
 	return history.Open(ctx, s.c.Log(), s.kinds.ResourceName)
 }
 
-// followEvents tells the events of commits from a sequence on, until ctx ends.
-// The kinds that it names are learnt again when one is registered.
+// followEvents writes the events of commits from a sequence on, until ctx ends. It
+// reads the kinds again after one was registered.
 func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
 	var before time.Time // when the last commit was made
 	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {

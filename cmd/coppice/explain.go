@@ -20,10 +20,10 @@ func (a *app) explainCommand() *cobra.Command {
 		Use:     "explain TYPE NAME | TYPE/NAME",
 		GroupID: "objects",
 		Short:   "Say why an object is not deleted, or why it was",
-		Long: `Explain says why an object is there: who owns it, and who owns those; and if it is
-being deleted, who has still to do something: finalizers and agents, and whether
-anybody answers their calls, dependents that it waits for, its controller. Of an
-object that is gone it says why, from the log, back to the command that a user sent.`,
+		Long: `Explain why an object exists: its owners, and theirs. If the object is terminating,
+list what blocks it: finalizers and agents, and whether a program receives their
+calls; dependents; its controller. If the object is gone, read from the log why it was
+removed, back to the command of a client.`,
 		Example: `  coppice explain pods/web-1 -n shop
   coppice explain deploy/web -n shop -o json`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -39,8 +39,8 @@ object that is gone it says why, from the log, back to the command that a user s
 	return c
 }
 
-// explanation is why an object is not deleted, or why it was. It is also what
-// programs get.
+// explanation says why an object is not deleted, or why it was. It is also the
+// output of -o json.
 type explanation struct {
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace,omitempty"`
@@ -51,8 +51,8 @@ type explanation struct {
 	Summary string `json:"summary"`
 	// Since is when the object was marked, or removed.
 	Since *time.Time `json:"since,omitempty"`
-	// Because are the reasons, from the nearest to the command that a
-	// user sent; Causes are the events that they are from.
+	// Because are the reasons, from the nearest to the command of a client; Causes
+	// are the events that they are from.
 	Because    []string             `json:"because,omitempty"`
 	Causes     []causeJSON          `json:"causes,omitempty"`
 	Owners     []explainedOwner     `json:"owners,omitempty"`
@@ -60,12 +60,13 @@ type explanation struct {
 	Agent      *explainedAgent      `json:"agent,omitempty"`
 	Dependents *explainedDependents `json:"dependents,omitempty"`
 	Generation *awaitedGeneration   `json:"generation,omitempty"`
-	// ImportEnds is when the import session ends, at the latest, until which
-	// the built-in finalizers do not act.
+	// ImportEnds is the latest end of the import session. Until then the built-in
+	// finalizers do not act.
 	ImportEnds *time.Time         `json:"importEnds,omitempty"`
 	Pending    []explainedPending `json:"pending,omitempty"`
-	// Skipped are the sequences of messages in the part of the log that was read that
-	// are no commits of the realm, and that graph services skip; at most 100.
+	// Skipped are the sequences of messages in the log that are no commits of the
+	// realm; graph services skip them. Only the part of the log that was read
+	// counts, and at most 100.
 	Skipped []uint64 `json:"skipped,omitempty"`
 }
 
@@ -107,7 +108,7 @@ type explainedOwner struct {
 type explainedFinalizer struct {
 	Name    string     `json:"name"`
 	BuiltIn bool       `json:"builtIn,omitempty"`
-	Since   *time.Time `json:"since,omitempty"` // it keeps the object
+	Since   *time.Time `json:"since,omitempty"` // since when it blocks the object
 	answering
 }
 
@@ -116,11 +117,11 @@ type explainedAgent struct {
 	answering
 }
 
-// answering is who takes calls, if anybody does.
+// answering is the state of the consumer of calls.
 type answering struct {
-	// Consumer is None, Busy or Alive; Unseen if nobody could look.
+	// Consumer is None, Busy or Alive; Unseen if the state could not be read.
 	Consumer string `json:"consumer,omitempty"`
-	Holder   string `json:"holder,omitempty"`
+	Process  string `json:"process,omitempty"`
 	Calls    uint64 `json:"calls,omitempty"`
 	Parked   bool   `json:"parked,omitempty"`
 
@@ -130,7 +131,7 @@ type answering struct {
 
 func answers(is consumer, says string) answering {
 	return answering{
-		Consumer: [...]string{"Unseen", "None", "Busy", "Alive"}[is.state], Holder: is.holder, Calls: is.calls,
+		Consumer: [...]string{"Unseen", "None", "Busy", "Alive"}[is.state], Process: is.process, Calls: is.calls,
 		Parked: says == saysParked, is: is, says: says,
 	}
 }
@@ -138,13 +139,13 @@ func answers(is consumer, says string) answering {
 type explainedDependents struct {
 	All      uint64 `json:"all"`
 	Blocking uint64 `json:"blocking"`
-	// Unmarked are those that do not block, and that have still to be marked for
-	// deletion or to lose their reference, where the object waits for them.
+	// Unmarked counts dependents that do not block, but have still to be marked for
+	// deletion or to lose their reference before the object can be removed.
 	Unmarked uint64 `json:"unmarked,omitempty"`
 	// Late are dependents that were created after the object was marked, by the
 	// actor that created them.
 	Late []lateDependents `json:"late,omitempty"`
-	// Blockers are those that hold the deletion up, in the end.
+	// Blockers are the objects that block the deletion, directly or through others.
 	Blockers  []blocker `json:"blockers,omitempty"`
 	Truncated bool      `json:"truncated,omitempty"`
 }
@@ -168,8 +169,8 @@ type awaitedGeneration struct {
 	Observed int64 `json:"observed"`
 }
 
-// explainedPending is what has still to happen because of an object, or of an
-// owner: since when, and when it is due.
+// explainedPending is pending work of an object or of its owner: since when it is
+// pending, and when it is due.
 type explainedPending struct {
 	Object string     `json:"object"`
 	What   string     `json:"what"`
@@ -207,7 +208,7 @@ func (s *session) explain(ctx context.Context, args []string, w where, output st
 	return e.write()
 }
 
-// explainer finds out what there is to explain.
+// explainer collects an explanation.
 type explainer struct {
 	*session
 	explanation
@@ -219,7 +220,7 @@ type explainer struct {
 	dependents map[string]bool // by uid
 }
 
-// look reads an object, how it hangs together with others, and all owners above.
+// look reads an object, its relations, and all owners above it.
 func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *tree.Family, error) {
 	objects := e.objects(e.kind, e.namespace)
 	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))

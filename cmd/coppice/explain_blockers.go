@@ -13,10 +13,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// maxExplainedOwners is how many owners are shown. Nobody reads more.
+// maxExplainedOwners is how many owners are listed: more would not be readable.
 const maxExplainedOwners = 100
 
-// owners tells the owners of an object, and below each its own.
+// owners lists the owners of an object, and below each its own owners.
 func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int, visited map[string]bool) {
 	visited[tree.UIDOf(n)] = true
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
@@ -45,7 +45,7 @@ func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int
 	}
 }
 
-// finalizersAndAgent tells the finalizers of the object and its agent, and who answers.
+// finalizersAndAgent reads the finalizers of the object, its agent, and their consumers.
 func (e *explainer) finalizersAndAgent(ctx context.Context, d *description) {
 	for _, name := range d.o.GetMetadata().GetFinalizers() {
 		f := explainedFinalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
@@ -62,11 +62,11 @@ func (e *explainer) finalizersAndAgent(ctx context.Context, d *description) {
 	}
 }
 
-// explainedBelow is how many objects below one are looked at for what blocks it.
+// explainedBelow is how many objects below one are read to find its blockers.
 const explainedBelow = 2000
 
-// blockers finds those in whose hands it is that the object goes: dependents
-// that it waits for, or that those wait for, and that wait for nobody.
+// blockers finds the dependents, direct and indirect, that the object waits for and
+// that do not wait for dependents themselves.
 func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
 	reply, err := e.anything().ResolveUIDs(ctx, []string{tree.UIDOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
 	if err != nil {
@@ -131,10 +131,10 @@ func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
 	return waits && (solid || !unknown)
 }
 
-// blockedBy says why a dependent is still there that somebody waits for.
+// blockedBy says why a dependent still exists that its owner waits for.
 func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) string {
 	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
-		return e.consumers.held(ctx, d)
+		return e.consumers.blockedBy(ctx, d)
 	}
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		if o := d.GetOwners()[i]; o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
@@ -149,7 +149,7 @@ func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) strin
 	return "about to be deleted"
 }
 
-// pendingOf tells what has still to happen because of an object.
+// pendingOf describes the pending work of an object.
 func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 	if o == nil {
 		return
@@ -170,7 +170,7 @@ func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 		add(what, due)
 	}
 	if o.GetOrphan() {
-		add("dependents are to be parted from it", nil)
+		add("dependents are to lose their references to it", nil)
 	}
 	if o.GetFinish() != "" {
 		add(o.GetFinish()+" is to be removed", nil)

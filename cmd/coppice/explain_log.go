@@ -12,12 +12,12 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 )
 
-// removed explains an object that is not there, from the log; if that does not
-// report one, missing says so.
+// removed explains from the log why an object does not exist. If the log does not
+// mention it, removed returns missing.
 func (e *explainer) removed(ctx context.Context, missing error) error {
 	h, err := e.history(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; the log may tell more, but: %w", missing, err)
+		return fmt.Errorf("%w; cannot read from the log whether it existed: %w", missing, err)
 	}
 	defer e.skippedIn(h)
 	found, _, err := h.Tail(ctx, 1, maxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
@@ -27,7 +27,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%w, and the last %d commits of the log have no such event", missing, maxCommits)
+		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, maxCommits)
 	}
 	last := found[0]
 	e.UID, e.State, e.Since = last.UID, stateRemoved, &last.Time
@@ -38,7 +38,7 @@ func (e *explainer) removed(ctx context.Context, missing error) error {
 	return nil
 }
 
-// fromLog reads events that an explanation can do without.
+// fromLog reads events that are optional for an explanation.
 func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *history.History) error) (ok bool) {
 	ok, err := e.optional(ctx, aboutEvents, func(ctx context.Context) error {
 		h, err := e.history(ctx)
@@ -78,11 +78,11 @@ func (e *explainer) marked(ctx context.Context) {
 	})
 }
 
-// maxLate is how many late dependents are looked for.
+// maxLate is how many late dependents are counted.
 const maxLate = 1000
 
-// late finds out who has created dependents after the object was marked, of those
-// that are there. Where the log cannot be read it leaves that out.
+// late finds out which actors created existing dependents after the object was marked.
+// It does nothing if the log cannot be read.
 func (e *explainer) late(ctx context.Context) {
 	if e.mark == 0 {
 		return
@@ -111,7 +111,7 @@ func (e *explainer) late(ctx context.Context) {
 	}
 }
 
-// causes follows an event back to the command that a user sent.
+// causes follows an event back to the command of a client.
 func (e *explainer) causes(ctx context.Context, h *history.History, last client.LogEvent) (err error) {
 	e.Because, err = history.Because(ctx, last, h.Find)
 	for ev := &last; ev != nil && err == nil && len(e.Causes) < history.MaxCauses; {

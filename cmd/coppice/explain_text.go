@@ -12,7 +12,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// summary says in a sentence why the object is there.
+// summary says in a sentence why the object exists.
 func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	if e.State == stateTerminating {
 		return e.terminating(n)
@@ -42,12 +42,12 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	case len(unknown) > 0:
 		return fmt.Sprintf("%s is not deleted: %s may own it", key, console.Short(unknown, 3))
 	case len(e.Owners) == 0:
-		return key + " is not deleted: it has no owners, and nobody has deleted it"
+		return key + " is not deleted: it has no owners, and no client has deleted it"
 	}
 	return key + " is about to be deleted: none of its owners keeps it"
 }
 
-// terminating says who has to do something before the object goes.
+// terminating says in a sentence what blocks the removal of the object.
 func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 	how := ""
 	var blockers, waits []string
@@ -59,7 +59,7 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 		case lifecycle.FinalizerOrphan:
 			how = ", orphaning its dependents,"
 			if e.Dependents.All > 0 {
-				waits = append(waits, "parts from "+console.Count(int(e.Dependents.All), "dependent"))
+				waits = append(waits, "removes the references of "+console.Count(int(e.Dependents.All), "dependent"))
 			}
 		case lifecycle.FinalizerContents:
 			waits = append(waits, "removes what is in it: "+left(n))
@@ -142,7 +142,7 @@ func (e *explainer) write() error {
 	return nil
 }
 
-// blockersSaid is how many are shown one by one.
+// blockersSaid is how many blockers are listed.
 const blockersSaid = 20
 
 func (e *explainer) writeBlockers() {

@@ -18,23 +18,23 @@ type follower struct {
 	known map[string]*coppicev1.Object // by uid
 	// seen are those that were delivered since a watch began; nil once all were.
 	seen map[string]bool
-	// told gets the changes; synced is called when it got the objects as
-	// they were, for the first time.
-	told   func(changes.Change) error
-	synced func() error
+	// changed is called with each change; synced is called once, after all
+	// existing objects were delivered.
+	changed func(changes.Change) error
+	synced  func() error
 }
 
-// follow tells objects as they are and then what happens to them, until ctx
-// ends. The watch makes up for interruptions; where there are more objects than it
-// remembers, what is known here does.
-func (s *session) follow(ctx context.Context, t target, w where, selector string, told func(changes.Change) error, synced func() error) error {
+// follow delivers the existing objects and then their changes, until ctx ends. The
+// watch resumes after interruptions. If it has to start over, follow works out from
+// the objects that it has delivered which were deleted.
+func (s *session) follow(ctx context.Context, t target, w where, selector string, changed func(changes.Change) error, synced func() error) error {
 	objects := s.objects(t.kind, w.of(t.kind))
 	for _, name := range t.names {
 		if _, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized)); err != nil {
 			return err
 		}
 	}
-	f := &follower{target: t, known: map[string]*coppicev1.Object{}, told: told}
+	f := &follower{target: t, known: map[string]*coppicev1.Object{}, changed: changed}
 	f.synced = func() error {
 		if len(f.known) == 0 { // there is nothing to print yet
 			_, _ = fmt.Fprintf(s.stderr, "no %s%s; waiting for changes\n", client.ResourceOf(t.kind), w.text(t.kind, selector))
@@ -95,29 +95,29 @@ func (f *follower) event(e client.WatchEvent) error {
 		delete(f.known, m.GetUid())
 		c.Typ = changes.Deleted
 		if m.GetCreationTimestamp() == nil {
-			c.Object = was // it was found to be gone; no more is known
+			c.Object = was // the watch did not see the deletion, only that the object is gone
 		}
-		return f.told(c)
+		return f.changed(c)
 	case was == nil:
 		c.Typ = changes.Added
 	case was.GetMetadata().GetResourceVersion() >= m.GetResourceVersion():
-		return nil // told again
+		return nil // delivered before
 	default:
 		c.Typ = changes.Modified
 	}
 	f.known[m.GetUid()] = e.Object
-	return f.told(c)
+	return f.changed(c)
 }
 
-// complete is called when all objects were reported: what was known and was
-// not among it is gone.
+// complete is called when all existing objects were delivered. Known objects that were
+// not among them are gone.
 func (f *follower) complete() error {
 	seen := f.seen
 	f.seen = nil
 	for uid, o := range f.known {
 		if !seen[uid] {
 			delete(f.known, uid)
-			if err := f.told(changes.Change{Typ: changes.Deleted, Was: o, Object: o}); err != nil {
+			if err := f.changed(changes.Change{Typ: changes.Deleted, Was: o, Object: o}); err != nil {
 				return err
 			}
 		}

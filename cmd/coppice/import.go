@@ -22,14 +22,14 @@ func (a *app) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "import -f FILE",
 		GroupID: "start",
-		Short:   "Bring objects from another system, uids and all",
-		Long: `Import brings objects as 'kubectl get -o yaml' prints them, and keeps their uids,
+		Short:   "Import objects from another system with their uids",
+		Long: `Import objects as 'kubectl get -o yaml' prints them, and keep their uids,
 timestamps, finalizers and deletion state. Objects may come in any order, and
 importing them again does no harm.
 
-Nothing is deleted for an owner that was not imported: until ten minutes after
-the import, or what the realm's option ownerGrace says, it counts as unknown,
-and may still come.`,
+Nothing is deleted because an owner was not imported: until ten minutes after the
+import (the realm setting ownerGrace) such an owner counts as unknown, and may still
+be imported.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
@@ -47,7 +47,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		return err
 	}
 	if mode == dryClient {
-		return wrong("--dry-run=client is not offered by import: the references can be checked by the server only; use --dry-run=server")
+		return wrong("--dry-run=client is not supported by import, because only the server can check the references; use --dry-run=server")
 	}
 	dry := mode.on()
 	entries, err := s.entries(f.fileFlags, args)
@@ -59,7 +59,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		open: map[string]*batch{}, maxBytes: int(s.nc.MaxPayload()) / batchOfMaxBytes,
 	}
 	if err := im.run(ctx, entries, f.namespace); err != nil {
-		return fmt.Errorf("%w; what was imported stays, and owners count as unknown for some time: import again", err)
+		return fmt.Errorf("%w; some objects are imported, and missing owners count as unknown for some time: import again", err)
 	}
 	switch {
 	case len(im.uids) == 0:
@@ -83,17 +83,17 @@ type importer struct {
 	maxBytes int
 	open     map[string]*batch // by resource and namespace
 	order    []*batch          // as they were opened
-	uids     []string          // of what was imported
+	uids     []string          // of imported objects
 }
 
-// batch is objects of one resource in one namespace.
+// batch has objects of one resource in one namespace.
 type batch struct {
 	items []item
 	bytes int
 }
 
 func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, namespace string) error {
-	// Kinds come first, so that there may be objects of them in the same files.
+	// Kinds are imported first, because the files may have objects of them.
 	for _, e := range entries {
 		if registers(e) {
 			if err := im.add(ctx, e, namespace); err != nil {
@@ -163,8 +163,7 @@ func (im *importer) flush(ctx context.Context) error {
 	return nil
 }
 
-// send imports a batch. Objects that are refused are reported, and keep no others
-// from being imported.
+// send imports a batch. It reports objects that are refused, and imports the others.
 func (im *importer) send(ctx context.Context, b *batch) error {
 	if len(b.items) == 0 {
 		return nil
@@ -193,7 +192,7 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// summary says what became of the references of what was imported.
+// summary prints the classes of the imported objects' references.
 func (im *importer) summary(ctx context.Context) error {
 	var sum references
 	if err := im.resolveUIDs(ctx, im.uids, sum.add); err != nil {

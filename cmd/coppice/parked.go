@@ -25,7 +25,7 @@ func (a *app) parkedCommand() *cobra.Command {
 		Use:     "parked",
 		GroupID: "operate",
 		Short:   "List, retry or drop work that kept failing",
-		Long: `Parked lists work that kept failing and left its queue, such as the call of a
+		Long: `List work that kept failing and left its queue, such as the call of a
 finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 		Args: cobra.NoArgs,
 		RunE: a.in(func(ctx context.Context, s *session, _ []string) error { return s.listParked(ctx) }),
@@ -53,9 +53,9 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 	retry.Flags().BoolVar(&all, "all", false, "all that is parked")
 	drop := &cobra.Command{
 		Use:   "drop ID...",
-		Short: "Forget work",
-		Long: `Drop forgets a piece of work. What it was for is still pending: the call of a
-finalizer that blocks an object is published again after some time.`,
+		Short: "Drop parked work",
+		Long: `Drop parked work. This does not complete the pending work behind it: the call of a
+finalizer that still blocks an object is published again after some time.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeParked(),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
@@ -96,7 +96,7 @@ func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork
 	}
 }
 
-// parkedID reads what a user calls parked work.
+// parkedID parses the id of parked work.
 func parkedID(text string) (uint64, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 {
@@ -105,7 +105,7 @@ func parkedID(text string) (uint64, error) {
 	return id, nil
 }
 
-// parkedByID reads one piece of work by what a user called it.
+// parkedByID reads one piece of work by its id.
 func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, error) {
 	id, err := parkedID(text)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, erro
 	}
 	page, err := s.c.Operations().ListParked(ctx, client.WithIDs{id}, client.WithContent(true))
 	if err == nil && len(page.GetParked()) == 0 {
-		err = &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("nothing is parked under %d; 'coppice parked' lists what is", id)}
+		err = &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("no parked work has the id %d; 'coppice parked' lists all parked work", id)}
 	}
 	if err != nil {
 		return parkedWork{}, err
@@ -158,7 +158,7 @@ func (s *session) showParked(ctx context.Context, id string) error {
 	return err
 }
 
-// content is what the work was about, as text.
+// content returns the content of the work as text.
 func (s *session) content(p parkedWork) (string, error) {
 	m := s.chunk(p.GetSubject())
 	if m == nil {
@@ -175,8 +175,8 @@ func (s *session) content(p parkedWork) (string, error) {
 	return prototext.MarshalOptions{Multiline: true}.Format(m), nil
 }
 
-// chunk is an empty message of the sort that a queue has, nil where the subject
-// is that of a call.
+// chunk returns an empty message of the type that the subject's queue has, nil for the
+// subject of a call.
 func (s *session) chunk(subject string) proto.Message {
 	switch subject {
 	case bus.WorkSubject(s.realm, bus.QueueDirty):
@@ -191,10 +191,10 @@ func (s *session) chunk(subject string) proto.Message {
 	return nil
 }
 
-// parkedBatch is for how many pieces of work is asked at once.
+// parkedBatch is how many pieces of work one request names.
 const parkedBatch = 100
 
-// eachParked does something with each piece of work that is named, or with all.
+// eachParked calls do for each named piece of work, or for all.
 func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, []uint64) ([]error, error)) error {
 	var ids []uint64
 	for _, text := range texts {

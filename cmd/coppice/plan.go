@@ -30,7 +30,7 @@ func (a *app) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "plan",
 		GroupID: "objects",
-		Short:   "Show what a deletion would do, without doing it",
+		Short:   "Show what a command would do, without doing it",
 		Args:    unknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -38,15 +38,14 @@ func (a *app) planCommand() *cobra.Command {
 	d := &cobra.Command{
 		Use:   "delete TYPE NAME... | TYPE/NAME...",
 		Short: "Show what a deletion would do",
-		Long: `Plan shows what a deletion would remove, at once or when its blockers
-have done their part; what it would orphan, strip of a reference or keep; and what
-would block it. It changes nothing.
+		Long: `Show what a deletion would remove, at once or after finalizers and agents are done;
+which objects it would orphan, strip of references or keep; and what would block it.
+Nothing is changed.
 
-The plan has a hash. 'coppice delete --plan' deletes if that still does what the
-plan says, and is refused otherwise.
+The plan has a hash. 'coppice delete --plan' deletes only if the deletion still does
+what the plan says.
 
-Objects of one kind for which there is nothing to say but that they go are
-counted; --all shows each.`,
+Objects of one kind that are simply removed are counted; --all shows each.`,
 		Example: `  coppice plan delete deploy/web -n shop --cascade=foreground
   coppice plan delete deploy/web -n shop -o json`,
 		Args:              cobra.MinimumNArgs(1),

@@ -29,14 +29,14 @@ func (a *app) rebuildCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "rebuild",
 		GroupID: "operate",
-		Short:   "Rebuild a realm's state from its log, while nothing runs",
-		Long: `Rebuild replays the event log of a realm and replaces the state that a graph
-service has of it. If the log cannot be read to its end, the state stays as it is.
-The log is not changed.
+		Short:   "Rebuild a realm's state from its log, while no graph service runs",
+		Long: `Replay the event log of a realm, and replace the state that a graph service has of
+it. If the log cannot be read to its end, the state stays as it is. The log is not
+changed.
 
-With --data DIR it works on the directory of 'coppice up', whose log is there too.
-With --state DIR it deletes the state of a graph service ('coppice graph --data'),
-which replays the log when it starts next.`,
+--data names the directory of 'coppice up', which also has the log. --state names
+the directory of a graph service ('coppice graph --data'): its state is deleted, and
+the service replays the log at its next start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {

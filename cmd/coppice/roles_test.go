@@ -55,7 +55,7 @@ func roleCommands(dir string) []roleCommand {
 		viewers = []string{bus.RoleReader, bus.RoleOperator}
 		only    = []string{bus.RoleOperator}
 	)
-	// What an application is not shown of an object that an external finalizer blocks.
+	// What an application may not read of an object that an external finalizer blocks.
 	held := map[string][]string{bus.RoleApplication: {aboutEvents, aboutWarnings, aboutParked}}
 	return []roleCommand{
 		{args: "get cm ROLE-web", stdout: "ROLE-web", allowed: all},

@@ -182,8 +182,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// noon is a time zone where it is past noon, at most an hour. Times of another day
-// are printed with their dates, and no script runs from one day into another there.
+// noon is a time zone where it is between noon and one o'clock. Times of another day are
+// printed with their dates, and no script runs past midnight there.
 func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12) }
 
 // exits runs a program and checks its exit code: exits 2 coppice get.

@@ -21,7 +21,7 @@ type session struct {
 	notes notes
 }
 
-// in makes a command of what works in a session.
+// in returns the RunE of a command that works in a session.
 func (a *app) in(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		ctx := c.Context()
@@ -68,13 +68,12 @@ func (s *session) objects(k client.Kind, namespace string) client.ResourceClient
 // does not matter.
 func (s *session) anything() client.ResourceClient { return s.c.Resource(client.KindsResource, "") }
 
-// wrong is a wrong call, found out while the command was running.
+// wrong returns the error for wrong arguments or flags that a command finds.
 func wrong(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
 }
 
-// failures are refusals that did not keep a command from going on. They are
-// printed as they come.
+// failures counts refusals after which a command continues. Each is printed at once.
 type failures struct {
 	*app
 	n int
@@ -88,7 +87,7 @@ func (f *failures) add(err error) {
 // errReported is a failure that was printed already.
 var errReported = errors.New("failed")
 
-// err is what the command returns in the end.
+// err returns the error of the command.
 func (f *failures) err(done string, of int) error {
 	switch {
 	case f.n == 0:

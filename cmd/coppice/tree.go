@@ -69,7 +69,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	c := s.consumers()
 	d := &tree.Drawing{
 		OwnerKey: s.ownerKey, Class: s.class, All: f.all, Shown: map[string]bool{},
-		Held: func(n *coppicev1.GraphNode) string { return c.held(ctx, n) },
+		BlockedBy: func(n *coppicev1.GraphNode) string { return c.blockedBy(ctx, n) },
 	}
 	var t *tree.Branch
 	if f.up {

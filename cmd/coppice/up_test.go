@@ -126,7 +126,7 @@ func (p *upProcess) configMaps() client.ResourceClient {
 	return client.New(nc, client.WithActor("ana")).Resource(client.Resource{Plural: "configmaps"}, "shop")
 }
 
-// refusedUp runs `coppice up`, which must fail, and returns what it says.
+// refusedUp runs `coppice up`, which must fail, and returns its standard error.
 func refusedUp(ctx context.Context, t *testing.T, flags ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, "coppice", append([]string{"up"}, flags...)...).CombinedOutput()
@@ -137,8 +137,8 @@ func refusedUp(ctx context.Context, t *testing.T, flags ...string) string {
 	return string(out)
 }
 
-// It says when it is ready, and where; any NATS client joins; signals end it;
-// and what was acknowledged is there when it is started again.
+// It prints when it is ready, and its address; any NATS client can connect; signals end
+// it; and acknowledged writes are there after the next start.
 func TestUp(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -164,8 +164,8 @@ func TestUp(t *testing.T) {
 	p.end(syscall.SIGTERM)
 }
 
-// A second one on the same directory, or on a taken port, is refused; the
-// first one does not notice.
+// A second one on the same directory, or on a taken port, fails with the reason; the
+// first one is not disturbed.
 func TestUpTaken(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -202,7 +202,7 @@ func TestUpRefuses(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		// A client that may connect needs no password.
+		// Without --auth clients need no password, so it must not be reachable from outside.
 		{[]string{"--host", "0.0.0.0"}, "--host 0.0.0.0 is not on the loopback interface, and 'coppice up' asks for no password; use --auth"},
 		{[]string{"--host", "::"}, "--host :: is not on the loopback interface"},
 		{[]string{"--realm", "No"}, `"No" is not the name of a realm`},

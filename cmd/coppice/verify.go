@@ -16,9 +16,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:     "verify",
 		GroupID: "operate",
 		Short:   "Compare a realm's state with its log",
-		Long: `Verify has a replica fold the whole event log again, from the beginning into an
-empty state, and compare the result with the state that it serves, row by row.
-It changes nothing. It takes as long as a rebuild; the realm works meanwhile.`,
+		Long: `Let a replica fold the whole event log into an empty state, and compare the result
+with the state that it serves, row by row. Nothing is changed. It takes as long as a
+rebuild; the realm stays available.`,
 		Args: cobra.NoArgs,
 		RunE: a.in(func(ctx context.Context, s *session, _ []string) error {
 			return s.verify(ctx, timeout)
@@ -37,7 +37,7 @@ func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	if v.GetDifference() != "" {
-		return fmt.Errorf("the state is not what the log says, at sequence %d, revision %d: %s; 'coppice rebuild' builds it again from the log",
+		return fmt.Errorf("the state differs from the log at sequence %d, revision %d: %s; rebuild it with 'coppice rebuild'",
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
 	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",

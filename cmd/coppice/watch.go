@@ -29,13 +29,13 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "watch TYPE [NAME...]",
 		GroupID: "objects",
-		Short:   "Follow what happens to objects",
-		Long: `Watch tells the objects that are there and then what happens to them, one line
-for each change. It goes on by itself after a lost connection or a change of
-servers, without a gap, until it is interrupted or --timeout has passed.
+		Short:   "Follow changes of objects",
+		Long: `Print the existing objects and then each change, one line each, until interrupted or
+until --timeout has passed. After a lost connection or a change of servers the watch
+resumes without a gap.
 
-For programs, -o json writes one JSON object for each change: time, type
-(ADDED, MODIFIED, DELETED), reason, changes and the object itself.`,
+-o json prints one JSON object for each change, with time, type (ADDED, MODIFIED,
+DELETED), reason, changes and the object.`,
 		Example: `  coppice watch pods -n shop
   coppice watch pods -A -l app=web -o json`,
 		Args:              cobra.MinimumNArgs(1),
@@ -48,8 +48,8 @@ For programs, -o json writes one JSON object for each change: time, type
 	f.uninitializedFlag(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
-	c.Flags().BoolVar(&f.only, "watch-only", false, "only what changes, without what is there")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to watch; 0: until it is interrupted")
+	c.Flags().BoolVar(&f.only, "watch-only", false, "print changes only, not the existing objects")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to watch; 0: until interrupted")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
 	return c
@@ -71,7 +71,7 @@ func (s *session) watch(ctx context.Context, args []string, f watchFlags) error 
 		report = s.printJSON
 	}
 	if f.timeout < 0 {
-		return wrong("--timeout=%s: it cannot be negative", f.timeout)
+		return wrong("--timeout=%s: choose 0 or more", f.timeout)
 	}
 	if f.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, f.timeout)

@@ -31,7 +31,7 @@ const (
 )
 
 // Of says what happened to an object, in the words of its life: how its
-// deletion goes on first, what it consists of last. ownerKey spells a reference.
+// deletion proceeds first, its contents last. ownerKey spells a reference.
 func Of(c Change, ownerKey func(*coppicev1.OwnerReference) string) []string {
 	is := c.Object.GetMetadata()
 	switch c.Typ {
@@ -94,7 +94,7 @@ func initializerChanges(was, is *coppicev1.Initializers) []string {
 	return said
 }
 
-// policyOf is how an object goes that was marked and has these finalizers.
+// policyOf names the policy of the deletion of a marked object with these finalizers.
 func policyOf(finalizers []string) string {
 	how := ""
 	switch {

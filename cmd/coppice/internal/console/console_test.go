@@ -89,13 +89,13 @@ func TestTableIsWrittenInParts(t *testing.T) {
 	if err := tb.Text("a long name", "x"); err != nil {
 		t.Fatal(err)
 	}
-	for range maxHeld {
+	for range maxBuffered {
 		if err := tb.Text("b", "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(b.String(), "\n"); n != maxHeld {
-		t.Errorf("%d rows were written before the end, want %d", n, maxHeld)
+	if n := strings.Count(b.String(), "\n"); n != maxBuffered {
+		t.Errorf("%d rows were written before the end, want %d", n, maxBuffered)
 	}
 	if err := tb.Flush(); err != nil {
 		t.Fatal(err)

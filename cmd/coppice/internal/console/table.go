@@ -7,33 +7,33 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes rows in columns. It keeps rows to find out how wide the
-// columns are, but at most maxHeld: what is listed may be long.
+// Table writes rows in columns. It buffers the first rows to find out how wide the
+// columns are, at most maxBuffered: a list may be long.
 type Table struct {
 	W      io.Writer
 	rows   [][]Cell
 	widths []int
 }
 
-// Cell is a text and how it is coloured, nil for not at all.
+// Cell is a text and its colour; a nil Colour leaves it as it is.
 type Cell struct {
 	Text   string
 	Colour func(string) string
 }
 
-// maxHeld is how many rows are kept before they are written.
-const maxHeld = 1000
+// maxBuffered is how many rows are buffered.
+const maxBuffered = 1000
 
 // Row adds a row.
 func (t *Table) Row(cells ...Cell) error {
 	t.rows = append(t.rows, cells)
-	if len(t.rows) >= maxHeld {
+	if len(t.rows) >= maxBuffered {
 		return t.Flush()
 	}
 	return nil
 }
 
-// Text is a row without colours.
+// Text writes a row without colours.
 func (t *Table) Text(cells ...string) error {
 	row := make([]Cell, len(cells))
 	for i, c := range cells {
@@ -42,7 +42,7 @@ func (t *Table) Text(cells ...string) error {
 	return t.Row(row...)
 }
 
-// Flush writes the rows that were kept. Columns that were wide stay so.
+// Flush writes the buffered rows. Columns never become narrower.
 func (t *Table) Flush() error {
 	for _, row := range t.rows {
 		for i, c := range row {
@@ -71,8 +71,8 @@ func (t *Table) Flush() error {
 	return err
 }
 
-// Printable is text without what a terminal would obey. Names of objects come
-// from every client that may create them.
+// Printable returns text without control characters. Clients choose the names of
+// objects, and must not control the terminal of the user that lists them.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
@@ -82,7 +82,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Short cuts a list off where nobody would read on.
+// Short joins the first items of a list, and counts the others.
 func Short(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")

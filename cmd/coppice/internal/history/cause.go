@@ -16,12 +16,12 @@ type Finder func(ctx context.Context, revision uint64) (*client.LogEvent, error)
 // MaxCauses is how far the causes of an event are followed.
 const MaxCauses = 64
 
-// Because returns the causes of an event, from the nearest to the command that a user
-// sent, each as a phrase.
+// Because returns the causes of an event, each as a phrase, from the nearest one to
+// the command of a client.
 func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
 	var phrases []string
 	if e.Verb == bus.VerbRemoveFinalizer && e.Note != "" && !requested(&e) {
-		phrases = append(phrases, did(&e, "it")) // by hand, and with a reason
+		phrases = append(phrases, did(&e, "it")) // a user removed the finalizer, with a note
 	}
 	for range MaxCauses {
 		effect, err := unmarked(ctx, &e, find)
@@ -51,8 +51,9 @@ func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, err
 	return append(phrases, "and so on"), nil
 }
 
-// unmarked is the event, or, where it goes on with what a mark of the same object
-// began, that mark: that an object is gone because it was to go explains nothing.
+// unmarked returns the event, or, if the event completes the deletion that a mark of
+// the same object began, the mark: that an object was removed because it was being
+// deleted explains nothing.
 func unmarked(ctx context.Context, e *client.LogEvent, find Finder) (*client.LogEvent, error) {
 	for e.Reason == coppicev1.Reason_REASON_FINALIZED {
 		mark, err := find(ctx, e.Cause)
@@ -64,14 +65,14 @@ func unmarked(ctx context.Context, e *client.LogEvent, find Finder) (*client.Log
 	return e, nil
 }
 
-// requested reports whether somebody asked for just this.
+// requested reports whether a client requested exactly this event.
 func requested(e *client.LogEvent) bool {
 	return e.Reason == coppicev1.Reason_REASON_REQUESTED || e.Reason == coppicev1.Reason_REASON_UNSPECIFIED
 }
 
-// phrase says why e happened, if cause explains it. The cause is e
-// itself where somebody asked for just this, and nil where it is not known, or
-// never was an event: that something does not exist.
+// phrase says why e happened, given its cause. The cause is e itself if a client
+// requested exactly this, and nil if it is not known or is no event (an object that
+// never existed).
 func phrase(e, cause *client.LogEvent) string {
 	if cause == nil || e.Reason == coppicev1.Reason_REASON_CYCLE {
 		switch e.Reason {
@@ -124,7 +125,7 @@ func phrase(e, cause *client.LogEvent) string {
 	return cause.Key() + " was gone"
 }
 
-// containing says how a namespace or a kind was deleted, of which an object was.
+// containing describes the deletion of the namespace or kind that contained an object.
 func containing(container *client.LogEvent) string {
 	if container.Resource == client.KindsResource.String() {
 		return ", with all objects of the kind"
@@ -132,10 +133,10 @@ func containing(container *client.LogEvent) string {
 	return ", with all objects in the namespace"
 }
 
-// ReasonOf is what a reason says by itself.
+// ReasonOf returns the phrase for a reason alone.
 func ReasonOf(r coppicev1.Reason) string { return phrase(&client.LogEvent{Reason: r}, nil) }
 
-// did says who did what to an object, and what they said about it.
+// did says which actor did what to an object, with the note of the request.
 func did(e *client.LogEvent, object string) string {
 	said := ""
 	switch e.Verb {

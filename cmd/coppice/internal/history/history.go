@@ -21,7 +21,7 @@ type History struct {
 	Last      uint64 // sequence of the last commit that is known of
 	pages     map[uint64]*Page
 	order     []uint64 // of pages, as they were read
-	held      int      // events in pages
+	kept      int      // events in pages
 	// recent are the pages in which causes were found last: what happens
 	// together has its causes together.
 	recent []*Page
@@ -38,7 +38,7 @@ type Page struct {
 
 // Limits of what is read, and of what is remembered.
 const (
-	maxHeldEvents = 1 << 17
+	maxKeptEvents = 1 << 17
 	recentPages   = 4
 	maxChunk      = 256 // commits that are read at once
 	MaxSkipped    = 100
@@ -60,9 +60,9 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	p := &Page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources)}
 	h.pages[sequence] = p
 	h.order = append(h.order, sequence)
-	h.held += len(p.Events) + 1
-	for h.held > maxHeldEvents && len(h.order) > 1 {
-		h.held -= len(h.pages[h.order[0]].Events) + 1
+	h.kept += len(p.Events) + 1
+	for h.kept > maxKeptEvents && len(h.order) > 1 {
+		h.kept -= len(h.pages[h.order[0]].Events) + 1
 		delete(h.pages, h.order[0])
 		h.order = h.order[1:]
 	}

@@ -140,7 +140,7 @@ func (p *TablePrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	return p.line(k, o, StatusOf(o), colour)
 }
 
-// Removed writes the line of an object that is no more.
+// Removed writes the line of an object that was removed.
 func (p *TablePrinter) Removed(k client.Kind, o *coppicev1.Object) error {
 	return p.line(k, o, "Deleted", p.Ink.Red)
 }

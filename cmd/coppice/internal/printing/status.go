@@ -11,10 +11,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Key is an object as people write it: "pods/web-1".
+// Key returns the key of an object as users write it: "pods/web-1".
 func Key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
 
-// StatusOf says whether an object is being deleted, and what blocks that; or
+// StatusOf says whether an object is terminating and which finalizers block it, or
 // which initializers it waits for.
 func StatusOf(o *coppicev1.Object) string {
 	m := o.GetMetadata()
@@ -83,8 +83,8 @@ func ImplicitNamespace(name string) *coppicev1.Object {
 	return &coppicev1.Object{ApiVersion: "v1", Kind: "Namespace", Metadata: &coppicev1.ObjectMeta{Name: name}}
 }
 
-// isImplicit reports whether ImplicitNamespace has made the object: every stored
-// object has a uid.
+// isImplicit reports whether the object is from ImplicitNamespace: every stored object
+// has a uid.
 func isImplicit(o *coppicev1.Object) bool {
 	return o.GetKind() == "Namespace" && o.GetMetadata().GetUid() == ""
 }

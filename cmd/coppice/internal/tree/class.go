@@ -8,13 +8,13 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// ClassText says what an owner reference means for its object, and why.
+// ClassText describes the class of an owner reference, with the reason.
 func ClassText(o *coppicev1.GraphOwner, now time.Time) string {
 	name := strings.ToLower(strings.TrimPrefix(o.GetClass().String(), "OWNER_CLASS_"))
 	return name + console.Prefixed(": ", o.GetWhy()) + KeptUntilText(o, now)
 }
 
-// KeptUntilText says how long nothing is deleted for an owner that is unknown.
+// KeptUntilText says until when an unknown owner keeps its dependents.
 func KeptUntilText(o *coppicev1.GraphOwner, now time.Time) string {
 	if o.GetUnknownUntil() == 0 {
 		return ""

@@ -7,9 +7,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Doomed are the uids of those of a family that are gone when some roots have
-// been deleted with a policy and everybody has done their part. It is a
-// forecast for people: the writer decides, at the state that it finds.
+// Doomed returns the uids of the objects of a family that are gone after roots were
+// deleted with a policy and all finalizers and agents are done. It is a forecast:
+// the writer decides, on the state at that time.
 func (f *Family) Doomed(roots []string, policy string) map[string]bool {
 	goes := map[string]bool{}
 	for _, uid := range roots {
@@ -36,8 +36,8 @@ func (f *Family) Doomed(roots []string, policy string) map[string]bool {
 	return goes
 }
 
-// follows reports whether an object goes when those do: it is terminating already,
-// or nothing else keeps it. An owner that may still come keeps it.
+// follows reports whether an object is deleted when those in goes are: it is
+// terminating already, or no other owner keeps it. An unknown owner keeps it.
 func (f *Family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
 	m := n.GetObject().GetMetadata()
 	if m.GetDeletionTimestamp() != nil {
@@ -58,9 +58,9 @@ func (f *Family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []s
 	return true
 }
 
-// keepsDependents reports whether an object that goes because its owners do
-// parts from its dependents: it has the orphan finalizer, which is honoured
-// (A12.9) unless the deletion in the foreground overrides it (A12.8).
+// keepsDependents reports whether an object that is collected orphans its dependents:
+// it has the orphan finalizer, which applies (A12.9) unless a foreground deletion
+// overrides it (A12.8).
 func (f *Family) keepsDependents(n *coppicev1.GraphNode, policy string) bool {
 	m := n.GetObject().GetMetadata()
 	if !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerOrphan) {

@@ -12,28 +12,28 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-// Branch is an object in a drawing, and what hangs on it.
+// Branch is an object in a drawing, with the branches below it.
 type Branch struct {
 	key   string
 	notes []string
-	// ending is why the object is being deleted and still there; empty if it
-	// is not.
+	// ending says what blocks a terminating object; empty if the object is not
+	// terminating.
 	ending string
 	below  []*Branch
 }
 
-// Drawing makes branches of a family.
+// Drawing draws the objects of a family.
 type Drawing struct {
-	Family   *Family
-	OwnerKey func(*coppicev1.OwnerReference) string
-	Class    func(*coppicev1.GraphOwner) string
-	Held     func(*coppicev1.GraphNode) string
-	All      bool
-	Shown    map[string]bool // by uid
-	depth    int
+	Family    *Family
+	OwnerKey  func(*coppicev1.OwnerReference) string
+	Class     func(*coppicev1.GraphOwner) string
+	BlockedBy func(*coppicev1.GraphNode) string
+	All       bool
+	Shown     map[string]bool // by uid
+	depth     int
 }
 
-// maxDepth is how deep a drawing goes. Nobody reads a chain of thousands.
+// maxDepth is how deep a drawing goes: a chain of thousands is not readable.
 const maxDepth = 100
 
 // KeyOfNode returns the key of an object: "pods/web-1".
@@ -41,8 +41,8 @@ func KeyOfNode(n *coppicev1.GraphNode) string {
 	return n.GetResource() + "/" + n.GetObject().GetMetadata().GetName()
 }
 
-// branch is an object without what hangs on it. again is true if it is in the
-// drawing already.
+// branch returns an object without the branches below it. again is true if the
+// drawing has the object already.
 func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 	b = &Branch{key: KeyOfNode(n)}
 	ns := n.GetObject().GetMetadata().GetNamespace()
@@ -55,7 +55,7 @@ func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 	}
 	d.Shown[UIDOf(n)] = true
 	if n.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
-		b.ending = "Terminating" + console.Prefixed(": ", d.Held(n))
+		b.ending = "Terminating" + console.Prefixed(": ", d.BlockedBy(n))
 	}
 	return b, false
 }
@@ -91,8 +91,8 @@ func (d *Drawing) Down(n, from *coppicev1.GraphNode) *Branch {
 	return b
 }
 
-// dependents are those of an object: those that are only counted, by resource,
-// and the others, those with dependents of their own first.
+// dependents returns the dependents of an object: those that are only counted, by
+// resource, and the others, those with dependents of their own first.
 func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.GraphNode, rest []*coppicev1.GraphNode) {
 	plain := map[string][]*coppicev1.GraphNode{}
 	for _, uid := range d.Family.Below[UIDOf(n)] {
@@ -121,14 +121,13 @@ func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.Grap
 	return groups, rest
 }
 
-// plain reports whether there is nothing to say of a dependent but that it is
-// there.
+// plain reports whether a dependent has nothing worth showing but its existence.
 func (d *Drawing) plain(n *coppicev1.GraphNode) bool {
 	return !d.All && n.GetDependents() == 0 && len(n.GetOwners()) == 1 &&
 		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UIDOf(n)]
 }
 
-// counted says how many of each kind there are: "2 pods, 3 configmaps".
+// counted counts objects by kind: "2 pods, 3 configmaps".
 func counted(groups [][]*coppicev1.GraphNode) string {
 	var said []string
 	for _, g := range groups {
@@ -137,8 +136,8 @@ func counted(groups [][]*coppicev1.GraphNode) string {
 	return strings.Join(said, ", ")
 }
 
-// otherOwners says who owns an object alongside the one above it in the drawing,
-// and which of its owners are not there.
+// otherOwners names the owners of an object other than the one above it in the
+// drawing, and its owners that do not exist.
 func (d *Drawing) otherOwners(n, from *coppicev1.GraphNode) []string {
 	var owners, notes []string
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {

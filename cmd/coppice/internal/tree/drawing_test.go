@@ -65,7 +65,7 @@ func draw(t *testing.T, f *Family, root string, up, all bool) string {
 		Family: f, All: all, Shown: map[string]bool{},
 		OwnerKey: func(r *coppicev1.OwnerReference) string { return r.GetKind() + "/" + r.GetName() },
 		Class:    func(o *coppicev1.GraphOwner) string { return ClassText(o, time.Now()) },
-		Held: func(n *coppicev1.GraphNode) string {
+		BlockedBy: func(n *coppicev1.GraphNode) string {
 			return strings.Join(n.GetObject().GetMetadata().GetFinalizers(), " ")
 		},
 	}

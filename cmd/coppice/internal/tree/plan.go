@@ -11,10 +11,10 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
-// PlanDrawing makes branches of a plan.
+// PlanDrawing draws the objects of a plan.
 type PlanDrawing struct {
 	plan     *coppicev1.PlanReply
-	below    map[string][]*coppicev1.PlannedObject // by the uid because of which they are here
+	below    map[string][]*coppicev1.PlannedObject // by the uid of the object that causes their deletion
 	ownerKey func(*coppicev1.OwnerReference) string
 	blocker  func(h *coppicev1.PlanBlocker, resource string) string
 	all      bool
@@ -32,7 +32,7 @@ func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerRefere
 	return d
 }
 
-// Trees has one for each object that the deletion names.
+// Trees returns a tree for each object that the deletion names.
 func (d *PlanDrawing) Trees() []*Branch {
 	var list []*Branch
 	for _, o := range d.plan.GetObjects() {
@@ -90,12 +90,12 @@ func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	return b
 }
 
-// plain reports whether there is nothing to say of an object but that it goes.
+// plain reports whether nothing is worth showing of an object but that it is removed.
 func (d *PlanDrawing) plain(o *coppicev1.PlannedObject) bool {
 	return !d.all && !o.GetDependsOnOrder() && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
 }
 
-// outcome says what becomes of an object.
+// outcome describes what the deletion does to an object.
 func (d *PlanDrawing) outcome(o *coppicev1.PlannedObject) string {
 	var blockers, lost []string
 	for _, h := range o.GetBlockers() {
