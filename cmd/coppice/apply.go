@@ -28,10 +28,9 @@ func (a *app) applyCommand() *cobra.Command {
 		Use:     "apply -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests, or bring them up to date",
-		Long: `Apply creates the objects of manifests, or merges the manifests into the objects
-that are there: what a manifest does not mention stays as it is. Fields that the
-server sets (uid, resourceVersion, timestamps) and status are ignored; 'coppice
-import' keeps them.
+		Long: `Create the objects of manifests, or merge the manifests into existing objects:
+fields that a manifest does not mention are kept. Fields that the server sets (uid,
+resourceVersion, timestamps) and status are ignored; 'coppice import' keeps them.
 
 A file that is neither YAML nor JSON is refused before anything is done. An
 object that is refused keeps no other from being applied; the exit code is 1
@@ -61,9 +60,9 @@ func (a *app) createCommand() *cobra.Command {
 		Use:     "create -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests",
-		Long: `Create creates the objects of manifests. An object that exists already is an error
-for that object, and keeps no other from being created; the exit code is 1 then.
-uid, resourceVersion and timestamps of a manifest are ignored, and status too.`,
+		Long: `Create the objects of manifests. An object that exists already is reported as an
+error, and the others are created; the exit code is 1 then. uid, resourceVersion,
+timestamps and status of a manifest are ignored.`,
 		Example: `  coppice create -f web.yaml -n shop
   coppice create -f job.yaml --dry-run=server`,
 	}, operation{
@@ -79,10 +78,9 @@ func (a *app) replaceCommand() *cobra.Command {
 		Use:     "replace -f FILE",
 		GroupID: "objects",
 		Short:   "Replace objects by manifests",
-		Long: `Replace replaces the objects of manifests: what a manifest does not mention is
-removed from the object, apart from its status. With a resourceVersion in the
-manifest it is refused if the object has changed since. An object that does not
-exist is an error.`,
+		Long: `Replace objects by manifests: fields that a manifest does not mention are removed
+from the object, except its status. If the manifest has a resourceVersion, a change
+of the object since then is an error. An object that does not exist is an error.`,
 		Example: `  coppice get cm/web -o yaml > web.yaml; $EDITOR web.yaml; coppice replace -f web.yaml`,
 	}, operation{
 		done:     "replaced",

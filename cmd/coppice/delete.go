@@ -39,7 +39,7 @@ func (a *app) deleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "delete TYPE NAME... | TYPE/NAME... | -f FILE | TYPE -l SELECTOR | TYPE --all",
 		GroupID: "objects",
-		Short:   "Delete objects, and what depends on them",
+		Short:   "Delete objects and their dependents",
 		Long: `Delete objects. Their dependents are deleted afterwards, in the background; with
 --cascade=foreground before them; with --cascade=orphan they are kept.
 
@@ -67,18 +67,18 @@ remain and what blocks them. Interrupting it does not stop the deletion.`,
 	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
 	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; client: only show what it names; cascade: plan all that would follow; or none"
 	c.Flags().StringVar(&f.plan, "plan", "", "delete if that does what this plan says, which 'coppice plan' has shown")
-	c.Flags().BoolVar(&f.wait, "wait", false, "wait until everything that goes is gone")
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: as long as it takes")
-	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no failure")
+	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
 	a.clientFlags(c)
 	return c
 }
 
 // policyFlags are those that say how to delete.
 func (f *deleteFlags) policyFlags(c *cobra.Command) {
-	c.Flags().StringVar(&f.cascade, "cascade", "background", "what becomes of dependents: background, foreground or orphan")
+	c.Flags().StringVar(&f.cascade, "cascade", "background", "deletion policy for dependents: background, foreground or orphan")
 	c.Flags().Lookup("cascade").NoOptDefVal = "background"
-	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds in which an object may end by itself; negative: as it says")
+	c.Flags().Int64Var(&f.grace, "grace-period", -1, "seconds that the agent gets to end the object; negative: the object's own grace period")
 	c.Flags().BoolVar(&f.now, "now", false, "the same as --grace-period=1")
 	c.Flags().BoolVar(&f.force, "force", false, "the same as --grace-period=0: agents get no time; finalizers still block")
 	completeFlag(c, "cascade", "background", "foreground", "orphan")

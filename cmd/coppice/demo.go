@@ -27,10 +27,10 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:     "demo",
 		GroupID: "start",
 		Short:   "Watch a Deployment being deleted in three ways",
-		Long: `Demo runs everything in this process, with an embedded NATS server, in a
-temporary directory. Three times it makes a Deployment with what belongs to it,
-and deletes it: in the background, in the foreground, and orphaning. It shows
-from the event log what happened, and why, and fails if that is not what should.`,
+		Long: `Run all services in this process, with an embedded NATS server, in a temporary
+directory. Create a Deployment with its dependents three times, and delete it: in the
+background, in the foreground, and orphaning its dependents. Print the events with
+their causes, and fail if they are not the expected ones.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context()) },
 	}

@@ -24,8 +24,8 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:     "diff -f FILE",
 		GroupID: "objects",
 		Short:   "Show what apply would change",
-		Long: `Diff shows the differences between objects as they are and as 'coppice apply -f
-FILE' would make them. The server evaluates the manifests and changes nothing.
+		Long: `Show the differences between the present objects and what 'coppice apply -f FILE'
+would make of them. The server evaluates the manifests and changes nothing.
 
 The exit code is 0 without differences, 1 with differences, and 2 after an error.`,
 		Example: `  coppice diff -f web.yaml -n shop`,

@@ -24,9 +24,9 @@ func (a *app) editCommand() *cobra.Command {
 		Use:     "edit TYPE NAME | TYPE/NAME",
 		GroupID: "objects",
 		Short:   "Edit an object in an editor",
-		Long: `Edit opens the manifest of an object in an editor, and replaces the object by what
-was saved. It is refused if the object has changed meanwhile. If it is refused
-the edited file is kept, and named. The status of an object is not changed.
+		Long: `Open the manifest of an object in an editor, and replace the object by the saved
+manifest. The edit is refused if the object has changed meanwhile; then the edited
+file is kept, and the error names it. The status of the object is not changed.
 
 The editor is $COPPICE_EDITOR, $KUBE_EDITOR, $VISUAL or $EDITOR, otherwise vi. It
 is run by the shell, and may have arguments.`,

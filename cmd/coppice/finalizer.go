@@ -27,11 +27,10 @@ func (a *app) finalizerCommand() *cobra.Command {
 	remove := &cobra.Command{
 		Use:   "remove TYPE/NAME FINALIZER --reason REASON",
 		Short: "Remove a finalizer whose controller does not answer",
-		Long: `Remove takes a finalizer off an object, as the controller does when it has cleaned
-up. What the controller would have cleaned up stays behind. The log records the
-reason, and who gave it.
+		Long: `Remove a finalizer from an object in place of its controller. What the controller
+would have cleaned up stays behind. The log records the reason and the user.
 
-It needs the verb removefinalizer, which operators have.`,
+The user needs permission for the verb removefinalizer, which operators have.`,
 		Example: `  coppice finalizer remove pods/web-1 example.com/bucket -n shop --reason "the bucket is gone already"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {

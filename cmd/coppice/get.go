@@ -36,8 +36,8 @@ func (a *app) getCommand() *cobra.Command {
 		Use:     "get TYPE[,TYPE...] [NAME...] | TYPE/NAME... | -f FILE",
 		GroupID: "objects",
 		Short:   "Show objects",
-		Long: `Get shows objects as kubectl does. Its table has what matters to the deletion of
-objects: whether they are being deleted, what blocks that, and who owns them.
+		Long: `Show objects as kubectl does. The table shows what matters for deletion: whether an
+object is terminating, its finalizers, and its owners.
 
 The type 'all' means every kind whose objects are in namespaces. 'get namespaces'
 also lists namespaces that have objects and no Namespace object; their status

@@ -53,9 +53,9 @@ func (a *app) pairsCommand(p pairKind, example string) *cobra.Command {
 		Use:     p.verb + " TYPE NAME... | TYPE/NAME... | -f FILE KEY=VALUE... KEY-...",
 		GroupID: "objects",
 		Short:   "Set or remove " + p.noun + "s of objects",
-		Long: fmt.Sprintf(`KEY=VALUE sets the %[1]s KEY of the objects, and KEY- removes it. A %[1]s that has
-another value already is refused without --overwrite. Each object is changed by
-itself: a refusal keeps no other from being changed.`, p.noun),
+		Long: fmt.Sprintf(`Set or remove %[1]ss of objects: KEY=VALUE sets the %[1]s KEY, KEY- removes it.
+Without --overwrite a change of an existing value is refused. If an object is
+refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun),
 		Example:           example,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {

@@ -149,10 +149,9 @@ func (a *app) patchCommand() *cobra.Command {
 		Use:     "patch TYPE NAME... | TYPE/NAME... | -f FILE -p PATCH",
 		GroupID: "objects",
 		Short:   "Change fields of objects by a merge patch",
-		Long: `Patch merges a JSON merge patch (RFC 7386), in JSON or YAML, into objects: members
-of the patch replace those of the object, and null removes one. Lists are
-replaced, not merged. Strategic merge patches and JSON patches (RFC 6902) are
-not offered.`,
+		Long: `Merge a JSON merge patch (RFC 7386), in JSON or YAML, into objects: members of the
+patch replace those of the object, and null removes a member. Lists are replaced, not
+merged. Strategic merge patches and JSON patches (RFC 6902) are not supported.`,
 		Example: `  coppice patch deploy/web -n shop -p '{"spec":{"replicas":3}}'
   coppice patch cm/web -n shop --patch-file=change.yaml --dry-run=server`,
 		ValidArgsFunction: a.completeTargets(&f.where),

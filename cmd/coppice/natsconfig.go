@@ -89,12 +89,12 @@ func (a *app) natsConfigCommand() *cobra.Command {
 		Use:     "nats-config",
 		GroupID: "operate",
 		Short:   "Print a NATS server configuration with an account for each actor",
-		Long: `Nats-config prints the configuration of a NATS server: an account for the graph
-service and the log, and one for each actor, which imports what the actor may
-publish. A new actor is a new account: print the configuration again, with the
-same flags and one more, and have the server reload it, twice. The first reload
-creates the account, the second activates its imports (nats-server 2.15.2); between
-the two the new actor's requests fail with "no responders".
+		Long: `Print the configuration of a NATS server: an account for the graph service and the
+log, and one for each actor, which imports the subjects that the actor may publish to.
+To add an actor, print the configuration again with the same flags and one more, and
+let the server reload it twice: the first reload creates the account, the second
+activates its imports (nats-server 2.15.2). Between the two, requests of the new actor
+fail with "no responders".
 
 Passwords come from environment variables, which the configuration names. The
 password of an actor that is added while the server runs must come from a file that

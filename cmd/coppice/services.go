@@ -25,7 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// service is what runs in a process of its own.
+// service is a service that runs as a process of its own.
 type service interface {
 	Run(ctx context.Context) error
 	Ready() error
@@ -44,8 +44,8 @@ func (f *serviceFlags) add(a *app, c *cobra.Command) {
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 }
 
-// serve connects, and runs a service until a signal comes or it fails. A server
-// that is not there yet is waited for.
+// serve connects, and runs a service until it receives a signal or the service fails.
+// It waits for a NATS server that is not reachable yet.
 func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(context.Context, *nats.Conn, prometheus.Registerer) (service, error)) error {
 	if err := a.dial.Complete(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *app) serve(ctx context.Context, name string, f serviceFlags, make func(
 	return g.Run()
 }
 
-// answersFlags are the credentials of the graph service's other connection.
+// answersFlags are the credentials of the graph service's connection for replies.
 type answersFlags struct{ user, password, creds, nkey, context string }
 
 func (f *answersFlags) add(c *cobra.Command) {
@@ -118,8 +118,8 @@ func (f *answersFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "its context of the nats command ($COPPICE_ANSWERS_CONTEXT)")
 }
 
-// of is where the service connects, with these credentials. Without any it
-// connects to a server that asks for none.
+// of returns how to connect with these credentials: like the main connection, and
+// without credentials if that has none.
 func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 	if *f == (answersFlags{}) && (main.User != "" || main.Creds != "" || main.NKey != "" || main.Context != "") {
 		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
@@ -132,7 +132,7 @@ func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 	return &c, nil
 }
 
-// closing is a service with a connection that is closed when it has ended.
+// closing closes a connection when its service has ended.
 type closing struct {
 	*graph.Service
 	nc *nats.Conn
@@ -143,8 +143,8 @@ func (c closing) Run(ctx context.Context) error {
 	return c.Service.Run(ctx)
 }
 
-// reportReady logs when a service becomes ready, and when it is not ready any more,
-// with the reason, once for each.
+// reportReady logs when a service becomes ready, and when it is no longer ready, with
+// the reason; each change once.
 func reportReady(ctx context.Context, log *slog.Logger, ready func() error) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -184,18 +184,18 @@ func (a *app) graphCommand() *cobra.Command {
 		Use:     "graph",
 		GroupID: "services",
 		Short:   "Run the graph service: log, state, writer, propagator",
-		Long: `Graph keeps realms' objects and their ownership graph. Several processes may
-serve a realm, each with a directory of its own: one of them writes, the others
-follow and stand by.
+		Long: `Run the graph service, which stores the objects of realms and their ownership graph.
+Several processes may serve a realm, each with a directory of its own: one of them is
+the writer, the others are replicas that can take over.
 
-It has two connections, each with a NATS user of its own: one writes the log and
-owns streams and leases, the other answers requests. Clients choose the subjects
-of answers, so the second may publish to inboxes only.
+It has two connections, each with a NATS user of its own: one writes the log and owns
+streams and leases, the other replies to requests. Clients choose the subjects of
+replies, so the second may publish to inboxes only.
 
-All graph services share the installation's secret, with which they authenticate
-what they write to the log: draw one with 'coppice secret new'. A process without
---secret and $COPPICE_SECRET draws one into its directory, and cannot share a realm
-with another process until that has a copy.`,
+All graph services share the installation's secret, with which they authenticate the
+commits in the log: generate it with 'coppice secret new'. A process without --secret
+and $COPPICE_SECRET generates one in its directory; another process can serve the same
+realm only with a copy of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if skew <= 0 {
@@ -228,10 +228,10 @@ with another process until that has a copy.`,
 	}
 	f.add(a, c)
 	answers.add(c)
-	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state, of this process alone")
+	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")
-	c.Flags().DurationVar(&ttl, "lease", lease.DefaultTTL, "time after which another may take over from a writer that is silent")
+	c.Flags().DurationVar(&ttl, "lease", lease.DefaultTTL, "time after which a replica may take over from a writer that does not renew its lease")
 	c.Flags().DurationVar(&skew, "max-clock-skew", graphclock.DefaultLimit, "how far the clock of this machine may be from the NATS server's; beyond it this process does not commit")
 	return c
 }

@@ -23,12 +23,12 @@ func (a *app) treeCommand() *cobra.Command {
 		Use:     "tree TYPE/NAME",
 		GroupID: "objects",
 		Short:   "Draw what depends on an object, or what it depends on",
-		Long: `Tree draws an object and everything that depends on it, each object once; with
---up what it depends on itself. It says who else owns an object, what is being
-deleted, and why that is still there.
+		Long: `Draw an object and its dependents, direct and indirect, each object once; with --up
+its owners instead. The drawing shows other owners of an object, which objects are
+terminating, and what blocks them.
 
-Dependents of one kind that have nothing below them, and nothing special about
-them, are counted; --all shows each.`,
+Dependents of one kind without dependents or anything notable are counted; --all
+shows each.`,
 		Example: `  coppice tree deploy/web -n shop
   coppice tree pod/web-1 -n shop --up`,
 		Args:              cobra.RangeArgs(1, 2),

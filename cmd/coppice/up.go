@@ -34,16 +34,15 @@ func (a *app) upCommand() *cobra.Command {
 		Use:     "up",
 		GroupID: "start",
 		Short:   "Run everything in one process, with an embedded NATS server",
-		Long: `Up runs the graph service, a garbage processor, the built-in finalizers and the
-scanner in one process, with an embedded NATS server (JetStream; what is
-acknowledged is on disk) that any NATS client can join. It ends on SIGINT and
-SIGTERM.
+		Long: `Run the graph service, a garbage processor, the built-in finalizers and the scanner
+in one process, with an embedded NATS server that any NATS client can use. Every
+acknowledged write is on disk. SIGINT and SIGTERM stop the process.
 
-The server listens on the loopback interface only, and asks for no password: every
-local user of this machine may use the object API.
+Without --auth the server listens on the loopback interface only and needs no
+password: every local user of this machine can use the object API.
 
 With --auth it refuses clients without a password. The users are contexts of the
-nats command, in files that only you may read: set XDG_CONFIG_HOME to the directory
+nats command, in files that only you can read: set XDG_CONFIG_HOME to the directory
 users of --data, and name the user with --context or NATS_CONTEXT, for nats and for
 coppice. Each user is an actor, in an account of its own; admin is in the account
 of the log.`,

@@ -15,8 +15,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		GroupID: "operate",
 		Short:   "Show the version of this program",
-		Long: `Version shows the version of this program, the Go release that built it, and the
-platform that it was built for. It does not connect to NATS.`,
+		Long: `Show the version of this program, the Go release that built it, and its platform.
+The command does not connect to NATS.`,
 		Args: cobra.NoArgs,
 	}
 	c.RunE = func(*cobra.Command, []string) error {

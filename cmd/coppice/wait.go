@@ -28,14 +28,13 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:     "wait --idle | wait --for=delete TYPE NAME... | TYPE/NAME...",
 		GroupID: "operate",
 		Short:   "Wait until objects are deleted, or until a realm has no pending work",
-		Long: `Wait --for=delete returns when the named objects do not exist any more. It does
-not delete them, and does not wait for another object that gets the same name.
+		Long: `With --for=delete, wait until the named objects do not exist any more. The command
+does not delete them, and ignores new objects with the same names.
 
-Wait --idle returns when the collector, the finalizers and the agents have
-nothing left to do: every deletion that was begun has been carried out. Dependents
-whose owners are unknown do not count: they may stay for as long as the owners
-are unknown. An object that waits until its controller reports
-status.observedGeneration does not count either.`,
+With --idle, wait until the collector, the finalizers and the agents have no pending
+work: all deletions are complete. Dependents of unknown owners do not count: they
+are kept while the owners are unknown. Neither do objects that wait until their
+controller reports status.observedGeneration.`,
 		Example: `  coppice wait --for=delete deploy/web -n shop --timeout=60s
   coppice wait --idle`,
 		ValidArgsFunction: a.completeTargets(&f.where),
