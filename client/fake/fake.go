@@ -23,7 +23,7 @@
 //
 // There is no event log, there are no warnings, consumers and parked work: Log and
 // Operations return clients whose calls fail with ErrMethodNotAllowed. It does not check
-// permissions, and does not look for unreachable cycles. It is for thousands of objects,
+// permissions, and does not look for unreachable cycles. It is for some ten thousand objects,
 // not for millions. coppicetest.Start runs a real realm in a test.
 package fake
 
@@ -79,7 +79,7 @@ func (c *Client) begin() {
 // settle runs the collector until nothing is left for it to do, and wakes those who wait
 // for changes. c.mu is locked.
 func (c *Client) settle() {
-	c.realm.Settle(memrealm.InOrder)
+	c.realm.SettleActive()
 	if len(c.history) > c.notified {
 		c.notified = len(c.history)
 		close(c.changed)

@@ -19,8 +19,9 @@ import (
 
 // Plan deletes the objects in a copy of the realm, and reports what happens there: what the
 // collector does, and then what happens after external finalizers, agents and controllers
-// have done their part. The hashes differ from those of the real realm. DependsOnOrder
-// and the blockers of type OWNER are not computed.
+// have done their part. Objects that the deletion does not change are left out, as are the
+// blockers of type OWNER. The hashes differ from those of the real realm. DependsOnOrder
+// is not computed.
 func (r *resourceClient) Plan(ctx context.Context, names []string, opts ...client.PlanOption) (*client.Plan, error) {
 	o := collect(opts, client.PlanOption.ApplyToPlan)
 	var plan *client.Plan
@@ -80,12 +81,12 @@ func (r *resourceClient) plan(realm *memrealm.Realm, names []string, o *client.D
 		p.add(out.Object.Node).message.Requested = true
 		p.realm.Apply(out.Events)
 	}
-	p.realm.Settle(memrealm.InOrder)
+	p.realm.SettleActive()
 	for u, x := range p.objects {
 		x.immediate = p.realm.Node(u) == nil
 	}
 	for p.answer() {
-		p.realm.Settle(memrealm.InOrder)
+		p.realm.SettleActive()
 	}
 	return p.result(realm.Revision), nil
 }

@@ -121,7 +121,10 @@ func (r *Realm) Work(u uid.UID) []lifecycle.Event {
 }
 
 // Unblock breaks a cycle of objects that wait for each other, if there is one.
-func (r *Realm) Unblock() []lifecycle.Event {
+func (r *Realm) Unblock() []lifecycle.Event { return r.unblock(r.UIDs()) }
+
+// unblock is Unblock for cycles with one of these objects.
+func (r *Realm) unblock(uids []uid.UID) []lifecycle.Event {
 	var search func(path []*lifecycle.Node) []lifecycle.Event
 	search = func(path []*lifecycle.Node) []lifecycle.Event {
 		last := path[len(path)-1]
@@ -141,8 +144,8 @@ func (r *Realm) Unblock() []lifecycle.Event {
 		}
 		return nil
 	}
-	for _, u := range r.UIDs() {
-		if n := r.nodes[u]; n.Waiting() {
+	for _, u := range uids {
+		if n := r.nodes[u]; n != nil && n.Waiting() {
 			if events := search([]*lifecycle.Node{n}); events != nil {
 				return events
 			}
@@ -199,5 +202,27 @@ func (r *Realm) Settle(order Order) []lifecycle.Event {
 			return events
 		}
 		events = append(events, more...)
+	}
+}
+
+// SettleActive is Settle, in a fixed order, without looking at objects because of which no
+// work can be pending. Work because of a uid stays pending until it is done, and is
+// pending only after its object, or a dependent of it, has changed. So it is enough to look at
+// the uids that have changed, and at those with work that was left: it waits for time, for
+// an owner that is unknown, or for an external finalizer.
+func (r *Realm) SettleActive() {
+	for {
+		before := r.Revision
+		for _, u := range slices.Sorted(maps.Keys(r.active)) {
+			n := r.nodes[u]
+			if lifecycle.PendingOf(r, u, n) == (lifecycle.Pending{}) && (n == nil || !n.Terminating()) {
+				delete(r.active, u)
+				continue
+			}
+			r.Work(u)
+		}
+		if r.Revision == before && r.unblock(slices.Sorted(maps.Keys(r.active))) == nil {
+			return
+		}
 	}
 }

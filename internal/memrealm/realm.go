@@ -39,6 +39,8 @@ type Realm struct {
 	// Indexes of nodes:
 	names      map[name]uid.UID
 	dependents map[uid.UID]map[uid.UID]bool // by each owner that is named
+	// active are the uids because of which work may be pending: see SettleActive.
+	active map[uid.UID]bool
 }
 
 type removal struct {
@@ -71,6 +73,7 @@ func NewAt(now lifecycle.Time) *Realm {
 		sessions:   map[string]lifecycle.Session{},
 		names:      map[name]uid.UID{},
 		dependents: map[uid.UID]map[uid.UID]bool{},
+		active:     map[uid.UID]bool{},
 	}
 	ctx := r.Context()
 	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}
@@ -118,7 +121,7 @@ func (r *Realm) Clone() *Realm {
 	c := *r
 	c.nodes, c.bodies = maps.Clone(r.nodes), maps.Clone(r.bodies)
 	c.removed, c.sessions = maps.Clone(r.removed), maps.Clone(r.sessions)
-	c.names, c.dependents = maps.Clone(r.names), map[uid.UID]map[uid.UID]bool{}
+	c.names, c.dependents, c.active = maps.Clone(r.names), map[uid.UID]map[uid.UID]bool{}, maps.Clone(r.active)
 	for u, set := range r.dependents {
 		c.dependents[u] = maps.Clone(set)
 	}
@@ -159,6 +162,8 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 		if before.Node != nil {
 			r.remove(before.Node)
 		}
+		r.activate(before.Node)
+		r.activate(after.Node)
 		if after.Node == nil {
 			after.Body = nil
 			r.removed[e.UID] = removal{r.Revision, before.Coordinates()}
@@ -176,6 +181,23 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 		}
 		if r.OnChange != nil {
 			r.OnChange(e, before, after)
+		}
+	}
+}
+
+// activate notes that an object has changed. If it governs the realm, the pending work
+// because of all objects may have changed.
+func (r *Realm) activate(n *lifecycle.Node) {
+	if n == nil {
+		return
+	}
+	r.active[n.UID] = true
+	for i := range n.Owners {
+		r.active[n.Owners[i].UID] = true
+	}
+	if lifecycle.Governs(n) {
+		for _, u := range r.Owners() {
+			r.active[u] = true
 		}
 	}
 }
