@@ -34,16 +34,16 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// RegisterBuild adds a metric that tells which program this is.
+// RegisterBuild adds a metric with the version of the program.
 func RegisterBuild(r prometheus.Registerer, version string) {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_build_info", Help: "1, with the version of this program and of Go."}, []string{"version", "go"})
 	g.WithLabelValues(version, runtime.Version()).Set(1)
 	r.MustRegister(g)
 }
 
-// Listen listens at an address; one without a host is on the loopback
-// interface. ready tells what the service waits for, nil when it is at work; status
-// is what /readyz says in addition.
+// Listen listens at an address; one without a host is on the loopback interface. ready
+// returns what the service waits for, nil if it is ready. The strings of status are added
+// to the reply of /readyz.
 func Listen(address string, registry *prometheus.Registry, ready func() error, profiles bool, status ...func() string) (*Server, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -79,7 +79,7 @@ func Listen(address string, registry *prometheus.Registry, ready func() error, p
 	return &Server{listener: l, http: http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}, nil
 }
 
-// Address is where the server listens.
+// Address returns the address on which the server listens.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Run serves until ctx ends.

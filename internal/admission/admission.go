@@ -1,5 +1,5 @@
-// Package admission bounds how much is done at once: in all, and for each user, so
-// that one user cannot take the places of all others.
+// Package admission bounds the number of concurrent requests, in all and for each user, so
+// that one user cannot use all places.
 package admission
 
 import (
@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Limiter hands out places. It is safe for concurrent use. A nil Limiter always has
-// one.
+// Limiter has a limited number of places. It is safe for concurrent use. A nil Limiter has
+// no limit.
 type Limiter struct {
 	total, each int
 
@@ -24,7 +24,7 @@ type waiter struct {
 	granted chan struct{} // closed when it has a place
 }
 
-// New returns a Limiter of so many places in all, and for each user.
+// New returns a Limiter with total places, of which each user can have at most each.
 func New(total, each int) *Limiter {
 	return &Limiter{total: total, each: min(each, total), by: map[string]int{}}
 }
@@ -39,8 +39,9 @@ func (l *Limiter) Try(user string) bool {
 	return l.take(user)
 }
 
-// Acquire takes a place for a user. Without a free one it waits, until ctx ends; of
-// those that wait and may have a place, the first to come gets it.
+// Acquire takes a place for a user. If none is free, it waits, and returns the error of ctx
+// if that ends first. Places are given in the order of the calls, except that users who
+// have all their places are passed over.
 func (l *Limiter) Acquire(ctx context.Context, user string) error {
 	if l == nil {
 		return nil
@@ -69,7 +70,7 @@ func (l *Limiter) Acquire(ctx context.Context, user string) error {
 	return ctx.Err()
 }
 
-// Release gives a place back that Try or Acquire took.
+// Release releases a place that Try or Acquire took.
 func (l *Limiter) Release(user string) {
 	if l == nil {
 		return
@@ -79,14 +80,14 @@ func (l *Limiter) Release(user string) {
 	l.put(user)
 }
 
-// Used is how many places are taken in all, and by a user.
+// Used returns the number of places that are taken, in all and by a user.
 func (l *Limiter) Used(user string) (total, its int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.used, l.by[user]
 }
 
-// Limits are how many places there are in all, and for each user.
+// Limits returns the number of places, in all and for each user.
 func (l *Limiter) Limits() (total, each int) { return l.total, l.each }
 
 func (l *Limiter) take(user string) bool {

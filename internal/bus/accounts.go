@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// CoreAccount is the account of the log, of work and leases, and of the graph
-// service. Every other actor has an account of its own, of its name, that imports
-// what the actor may publish: so an answer that a responder of the core account
+// CoreAccount is the account of the log, of work and leases, and of the graph service.
+// Every other actor has an account of its own, with the actor's name, that imports the
+// subjects to which the actor may publish. So a reply that a service in the core account
 // publishes can reach the actor's inbox, and nothing in the core account.
 const CoreAccount = "COPPICE"
 
-// AnyRealm stands for every realm, in the roles of deployments: with it a realm
-// that is created at run time needs no other configuration of the NATS server.
+// AnyRealm stands for every realm in the roles of deployments. With it a realm that is
+// created later needs no change of the NATS server's configuration.
 const AnyRealm = "*"
 
 // Service is a subject of the core account that other accounts import.
@@ -22,10 +22,10 @@ type Service struct {
 	Subject string
 	// Actors are the accounts that import it, in order.
 	Actors []string
-	// Stream says that a request is answered by many messages.
+	// Stream: the reply to a request is a stream of messages.
 	Stream bool
-	// Threshold is how long the answer may take; zero for the server's own
-	// threshold of two minutes.
+	// Threshold is the maximum time until the reply; zero for the server's default of two
+	// minutes.
 	Threshold time.Duration
 }
 
@@ -34,7 +34,7 @@ func (r *Role) inCore() bool {
 	return r.Name == RoleGraph || r.Name == RoleAnswers || r.Name == RoleAdmin || r.Name == LocalUser
 }
 
-// Core returns the roles of the core account, Actors those of accounts of their own.
+// Core returns the roles of the core account.
 func Core(roles []Role) []Role {
 	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return !r.inCore() })
 }
@@ -44,14 +44,14 @@ func Actors(roles []Role) []Role {
 	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return r.inCore() })
 }
 
-// jetStreamInfo is imported by every account that has no JetStream of its own.
-// Otherwise the server would have it import all of its own `$JS.API`, and answer
-// that JetStream is not enabled.
+// jetStreamInfo is imported by every account without JetStream. Without this import the
+// server lets the account import all of the system's `$JS.API`, and replies that JetStream
+// is not enabled.
 const jetStreamInfo = "$JS.API.INFO"
 
-// Services returns what the core account exports to the roles with accounts of
-// their own, ordered by subject. Each subject is equal to the others or disjoint
-// from them: the server looks overlapping ones up in no particular order.
+// Services returns what the core account exports to the roles with accounts of their own,
+// ordered by subject. Two subjects are either equal or disjoint, because the server
+// evaluates overlapping ones in no defined order.
 //
 // It returns an error if a role may publish what must not be exported: above all
 // requests that create consumers, whose deliver subject is in the body, where no
@@ -99,8 +99,8 @@ func Services(roles []Role) ([]Service, error) {
 	return list, nil
 }
 
-// Imports returns the subjects that the account of a role imports: what it may
-// publish, in every realm.
+// Imports returns the subjects that the account of a role imports: those to which the role
+// may publish, in every realm.
 func (r *Role) Imports() []string {
 	list := []string{jetStreamInfo}
 	for _, s := range r.Publish {
@@ -110,8 +110,8 @@ func (r *Role) Imports() []string {
 	return slices.Compact(list)
 }
 
-// inEveryRealm widens a pattern of one realm to all of them. The name of a stream
-// has the realm's within a token: then it is any stream.
+// inEveryRealm widens a pattern of one realm to all realms. The name of a stream has the
+// realm's name inside a token, so that the pattern becomes that of any stream.
 func inEveryRealm(pattern string) string {
 	t := strings.Split(pattern, ".")
 	if t[0] == root && len(t) > 1 {
@@ -148,13 +148,13 @@ func exportable(subject string) bool {
 	return false
 }
 
-// isStream reports whether requests to a subject are answered by many messages.
+// isStream reports whether the reply to a request on a subject is a stream.
 func isStream(subject string) bool {
 	return strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT.") || IsStream(RequestName(subject))
 }
 
-// threshold is how long the answer to a request may take where that is more than
-// the server's own threshold.
+// threshold returns the maximum time until the reply to a request on a subject, zero for
+// the server's default.
 func threshold(subject string) time.Duration {
 	if RequestName(subject) == OpCycles {
 		return CyclesTimeout

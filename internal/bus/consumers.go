@@ -10,12 +10,14 @@ import (
 // Settings of the durable consumers that all processes of an external
 // finalizer, or of an agent, share.
 const (
-	// CallAckWait is how long a process may keep silent about a call.
+	// CallAckWait is the time after which a call that is neither acknowledged nor reported
+	// as in progress is delivered again.
 	CallAckWait = 30 * time.Second
-	// CallMaxPending is how many calls may be delivered and not acknowledged.
+	// CallMaxPending is the maximum number of calls that are delivered and not
+	// acknowledged.
 	CallMaxPending = 1024
-	// CallInactive is after how long without a pull request the consumer is
-	// deleted. Its calls stay in the stream.
+	// CallInactive is the time without a pull request after which the consumer is deleted.
+	// Its calls stay in the stream.
 	CallInactive = 24 * time.Hour
 )
 
@@ -25,12 +27,12 @@ const (
 	MetaActor  = "coppice-actor"  // the actor that had it created
 )
 
-// FinalizerConsumer is the configuration of the consumer of an external finalizer.
+// FinalizerConsumer returns the configuration of the consumer of an external finalizer.
 func FinalizerConsumer(realm, finalizer string) jetstream.ConsumerConfig {
 	return callConsumer(FinalizerDurable(finalizer), FinalizeFilter(realm, finalizer), "external finalizer "+finalizer)
 }
 
-// AgentConsumer is the configuration of the consumer of a kind's agent.
+// AgentConsumer returns the configuration of the consumer of a kind's agent.
 func AgentConsumer(realm, group, plural string) jetstream.ConsumerConfig {
 	return callConsumer(AgentDurable(group, plural), TerminateFilter(realm, group, plural), fmt.Sprintf("agent of %s in group %q", plural, group))
 }
@@ -48,5 +50,6 @@ func callConsumer(durable, filter, about string) jetstream.ConsumerConfig {
 	}
 }
 
-// WorkAckWait is how long a worker may keep silent about a message of the work stream.
+// WorkAckWait is the time after which a message of the work stream that is neither
+// acknowledged nor reported as in progress is delivered again.
 const WorkAckWait = 10 * time.Second

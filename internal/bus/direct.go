@@ -12,16 +12,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DirectRead says what ReadDirect reads.
+// DirectRead is a request of ReadDirect.
 type DirectRead struct {
 	Stream string
 	// From is the first sequence, from one.
 	From uint64
-	// Filter is the subject of the messages, with wildcards; all without it.
+	// Filter is the subject of the messages, with wildcards; empty for all messages.
 	Filter string
-	// Batch is how many messages are read at most.
+	// Batch is the maximum number of messages.
 	Batch int
-	// MaxBytes is after how many bytes the reply ends, if it is positive.
+	// MaxBytes is the number of bytes after which the reply ends, if it is positive.
 	MaxBytes int
 }
 
@@ -30,20 +30,20 @@ type DirectMessage struct {
 	Sequence uint64
 	Subject  string
 	Data     []byte
-	// Pending is how many more messages there were behind it when the read began.
+	// Pending is the number of messages that followed it when the read began.
 	Pending uint64
 }
 
-// directTimeout is how long ReadDirect waits for each message.
+// directTimeout is the time for which ReadDirect waits for each message.
 const directTimeout = 5 * time.Second
 
-// ReadDirect reads messages of a stream with AllowDirect by one batched direct
-// get, in order, and calls visit with each. It needs no consumer. pending is
-// how many messages are left behind the last that was visited, as the server
-// that answered knows: one that is behind the others knows of fewer.
+// ReadDirect reads messages of a stream with AllowDirect by one batched direct get, in
+// order, and calls visit with each. It needs no consumer. pending is the number of messages
+// after the last one that was visited, in the view of the server that replied: a server
+// that lags behind the others has fewer.
 //
-// It returns the error of visit as it is. The stream or its leader being
-// absent is jetstream.ErrNoStreamResponse.
+// It returns the error of visit unchanged. If the stream or its leader is absent, the error
+// is jetstream.ErrNoStreamResponse.
 func ReadDirect(ctx context.Context, nc *nats.Conn, r DirectRead, visit func(DirectMessage) error) (pending uint64, err error) {
 	request, err := json.Marshal(struct {
 		Seq      uint64 `json:"seq"`
@@ -91,8 +91,8 @@ func ReadDirect(ctx context.Context, nc *nats.Conn, r DirectRead, visit func(Dir
 	}
 }
 
-// directStatus is the status of a reply, empty for a stored message. A stored
-// message may have any header, and the server appends its own.
+// directStatus returns the status of a reply, empty for a stored message. A stored message
+// may have any header; the server appends its own headers.
 func directStatus(m *nats.Msg) string {
 	if len(m.Header[jetstream.StreamHeader]) > 0 {
 		return ""
@@ -100,8 +100,8 @@ func directStatus(m *nats.Msg) string {
 	return m.Header.Get("Status")
 }
 
-// appended is a header as the server appended it, after any that was stored
-// under the same name.
+// appended returns the value of a header that the server appended, which follows stored
+// values with the same name.
 func appended(m *nats.Msg, name string) string {
 	values := m.Header[name]
 	if len(values) == 0 {

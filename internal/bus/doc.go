@@ -1,6 +1,6 @@
-// Package bus is the one place that spells what Coppice's services meet on:
-// the names of subjects, streams, consumers and headers, the configuration of
-// streams, the permissions of roles, and the meaning of JetStream's errors.
+// Package bus defines the interface of Coppice's services on NATS: the names of subjects,
+// streams, consumers and headers, the configuration of streams, the permissions of roles,
+// and the classification of JetStream's errors. No other package spells these names.
 //
 // Subjects, of a realm:
 //

@@ -8,25 +8,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Outcome is what is known of a publication after its answer, or without one.
+// Outcome is what is known about a publication after its acknowledgement, or without one.
 type Outcome int
 
 // The outcomes.
 const (
 	// Stored: the message is in the stream.
 	Stored Outcome = iota
-	// Conflict: the stream has gone on since the expected sequence. The
-	// message is not stored by this attempt; an earlier one may have been it.
+	// Conflict: another message is at the expected sequence. This attempt has not stored
+	// the message; the other message may be an earlier attempt.
 	Conflict
-	// Full: the stream takes no more for now; on a stream with one message a
-	// subject, the message is there already.
+	// Full: the stream has no room. In a stream with one message for each subject, the
+	// message is stored already.
 	Full
-	// Retry: not stored, and the same may succeed later.
+	// Retry: not stored; the same publication may succeed later.
 	Retry
-	// Ambiguous: it may be stored, or still become so.
+	// Ambiguous: the message may be stored, or may still be stored later.
 	Ambiguous
-	// Refused: not stored, and waiting does not help: no permission, no
-	// such stream, a message too large.
+	// Refused: not stored, and waiting does not help: there is no permission, no such
+	// stream, or the message is too large.
 	Refused
 )
 
@@ -47,7 +47,7 @@ const (
 	codeMessageTooLarge           jetstream.ErrorCode = 10054
 )
 
-// Classify tells what is known of a publication that returned err.
+// Classify returns the outcome of a publication that returned err.
 func Classify(err error) Outcome {
 	var api *jetstream.APIError
 	switch {
@@ -71,22 +71,22 @@ func Classify(err error) Outcome {
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrInvalidConnection):
 		return Retry // never left this process
 	}
-	// A timeout, a broken connection, no responders: the message may have
-	// left, and what has left may arrive late.
+	// A timeout, a broken connection, no responders: the message may have been sent, and
+	// may be stored later.
 	return Ambiguous
 }
 
-// Unsendable reports whether the message itself is at fault in a publication that
-// returned err: it is too large, or its subject is malformed. Other messages may be
-// published meanwhile, and this one only after it has changed.
+// Unsendable reports whether err, of a publication, is due to the message itself: it is too
+// large, or its subject is malformed. Other messages can be published, but this one only
+// after it is changed.
 func Unsendable(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) ||
 		errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
 }
 
-// IsNotReady reports whether an error of a JetStream request says that NATS,
-// JetStream, a stream or a consumer is not there yet: something to wait for.
+// IsNotReady reports whether an error of a JetStream request means that NATS, JetStream, a
+// stream or a consumer is not available yet, so that waiting can help.
 func IsNotReady(err error) bool {
 	var api *jetstream.APIError
 	switch {

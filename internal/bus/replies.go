@@ -9,9 +9,9 @@ import (
 
 // Replies receives the replies to one request in an inbox of its own.
 //
-// It exists because a subscription of nats.go that is read by NextMsg allocates
-// 512 KiB, room for 65,536 messages, which is more than a short request costs
-// otherwise. Replies are for one goroutine.
+// It exists because a subscription of nats.go that is read by NextMsg allocates 512 KiB,
+// room for 65,536 messages, which is more than a short request costs otherwise. It is not
+// safe for concurrent use.
 type Replies struct {
 	// Inbox is the subject to name as the reply subject.
 	Inbox string

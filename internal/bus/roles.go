@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Role is what a connection is for, and what it may do. Permissions are lists
-// of what is allowed; nothing else is. Replies come to a private inbox, so that
-// no role can read another's.
+// Role is the purpose and the permissions of a connection. What the lists do not allow is
+// forbidden. Replies are sent to a private inbox, so that no role can read the replies to
+// another.
 type Role struct {
 	// Name is the name of the user, and its actor in the object API.
 	Name string
-	// About says who has the role.
+	// About describes the user of the role.
 	About string
 	// Publish and Subscribe are patterns of subjects.
 	Publish, Subscribe []string
-	// Deny takes patterns away from Publish.
+	// Deny removes patterns from Publish.
 	Deny []string
 }
 
@@ -35,18 +35,18 @@ const (
 	RoleBench       = "bench"
 )
 
-// ExampleFinalizer is the finalizer of the external finalizer's role in
-// deployments that have not named their own.
+// ExampleFinalizer is the finalizer of the external finalizer's role in deployments that do
+// not name one.
 const ExampleFinalizer = "example.com/bucket"
 
 // ExampleAgent is the plural of the kind of the agent's role in such
 // deployments, in the core group.
 const ExampleAgent = "pods"
 
-// InboxPrefix is the prefix of a user's private inbox.
+// InboxPrefix returns the prefix of a user's private inboxes.
 func InboxPrefix(user string) string { return "_INBOX." + user }
 
-// Roles are the roles of a deployment of these realms, in the order of its
+// Roles returns the roles of a deployment of these realms, in the order of its
 // configuration.
 func Roles(realms ...string) []Role {
 	return append(ServiceRoles(realms...),
@@ -55,13 +55,13 @@ func Roles(realms ...string) []Role {
 	)
 }
 
-// ServiceRoles are those of Coppice's own services.
+// ServiceRoles returns the roles of Coppice's own services.
 func ServiceRoles(realms ...string) []Role {
 	return []Role{GraphRole(realms...), AnswersRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...)}
 }
 
-// GraphRole is the graph service's: it alone writes the log, and owns streams and
-// leases. It does not answer requests: see AnswersRole.
+// GraphRole returns the role of the graph service. Only this role writes the log and
+// manages streams and leases. It does not serve requests: see AnswersRole.
 func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
@@ -74,9 +74,9 @@ func GraphRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// AnswersRole is that of the graph service's other connection, which answers
-// requests. Clients choose the subjects of answers: it may publish to inboxes
-// only, those of its own account and those of others that the server maps.
+// AnswersRole returns the role of the graph service's second connection, which serves
+// requests. Clients choose the subjects of replies, so this role may publish to inboxes
+// only: those of its own account and those of other accounts that the server maps.
 func AnswersRole(realms ...string) Role {
 	r := Role{
 		Name:      RoleAnswers,
@@ -90,7 +90,8 @@ func AnswersRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// ProcessorRole is the garbage processors': they evaluate dirty objects and propose.
+// ProcessorRole returns the role of processors, which evaluate dirty objects and send
+// proposals.
 func ProcessorRole(realms ...string) Role {
 	r := Role{Name: RoleProcessor, About: "garbage processors: evaluate dirty objects and propose"}
 	for _, realm := range realms {
@@ -101,7 +102,8 @@ func ProcessorRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// FinalizersRole is that of the service that answers the built-in finalizers.
+// FinalizersRole returns the role of the service that does the work of the built-in
+// finalizers.
 func FinalizersRole(realms ...string) Role {
 	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents"}
 	for _, realm := range realms {
@@ -116,8 +118,8 @@ func FinalizersRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// ScannerRole is the scanner's: it walks all objects, enqueues what is dirty,
-// and republishes pending work.
+// ScannerRole returns the role of the scanner, which walks all objects, enqueues dirty
+// ones, and asks to republish pending work.
 func ScannerRole(realms ...string) Role {
 	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work"}
 	for _, realm := range realms {
@@ -128,8 +130,8 @@ func ScannerRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// FinalizerRole is that of a controller that answers one external finalizer:
-// it gets the calls of that finalizer, and may remove it, and no other.
+// FinalizerRole returns the role of the controller of one external finalizer. It receives
+// the calls of that finalizer, and may remove that finalizer and no other.
 func FinalizerRole(user, finalizer string, realms ...string) Role {
 	durable := FinalizerDurable(finalizer)
 	r := Role{Name: user, About: "external finalizer " + finalizer}
@@ -144,8 +146,8 @@ func FinalizerRole(user, finalizer string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// AgentRole is that of a controller that ends objects of one kind in an orderly
-// way: it gets the calls for that kind, and may delete objects of it.
+// AgentRole returns the role of the agent of one kind. It receives the calls for that kind,
+// and may delete objects of it.
 func AgentRole(user, group, plural string, realms ...string) Role {
 	durable := AgentDurable(group, plural)
 	r := Role{Name: user, About: "agent: ends " + plural + " within their grace period"}
@@ -162,9 +164,8 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// ApplicationRole is that of a controller or a tool that works with objects.
-// It registers kinds, and cannot delete any; it does not change the realm's
-// settings.
+// ApplicationRole returns the role of a controller or a tool that works with objects. It
+// may register kinds, but not delete them or change the realm settings.
 func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
@@ -183,7 +184,7 @@ func ApplicationRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// ReaderRole may look at everything and change nothing.
+// ReaderRole returns a role that may read everything and change nothing.
 func ReaderRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing"}
 	for _, realm := range realms {
@@ -196,8 +197,8 @@ func ReaderRole(user string, realms ...string) Role {
 	return r.withInbox()
 }
 
-// OperatorRole is a person's who runs realms: every verb, import and the
-// removal of finalizers by hand among them, and what is parked.
+// OperatorRole returns the role of a person who operates realms. It has every verb,
+// including import and the removal of finalizers by hand, and access to parked work.
 func OperatorRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "operator: every verb, import and removal of finalizers by hand among them; what is parked"}
 	for _, realm := range realms {
@@ -223,21 +224,21 @@ func BenchRole(realms ...string) Role {
 	return r.withInbox()
 }
 
-// BenchFinalizer is the external finalizer that benchmarks answer.
+// BenchFinalizer is the external finalizer that benchmarks run.
 const BenchFinalizer = "bench.coppice.dev/answered"
 
-// LocalUser is the user of clients that connect to `coppice up` without a name. Only
-// the loopback interface is listened on.
+// LocalUser is the user of clients that connect to `coppice up` without a user name. The
+// server then listens on the loopback interface only.
 const LocalUser = "local"
 
-// LocalRole is the role of LocalUser. It has the verbs of every actor, takes and acknowledges the
-// calls of all external finalizers and agents, receives warnings, finds the services,
-// and sees how large the streams are. It may use any inbox, so that every NATS client
-// works without settings.
+// LocalRole returns the role of LocalUser. It has the verbs of every actor, takes and
+// acknowledges the calls of all external finalizers and agents, receives warnings, finds
+// the services, and sees how large the streams are. It may use any inbox, so that every
+// NATS client works without settings.
 //
-// It may not create consumers, read streams from JetStream, or publish to the log, to
-// work or to calls. It is in the core account: what that leaves open on the server of
-// `coppice up` without a password is in docs/security.md.
+// It may not create consumers, read streams from JetStream, or publish to the log, to work
+// or to calls. It is in the core account. docs/security.md says what this permits on the
+// server of `coppice up` without a password.
 func LocalRole(realms ...string) Role {
 	r := Role{
 		Name:      LocalUser,
@@ -257,8 +258,8 @@ func LocalRole(realms ...string) Role {
 	return r
 }
 
-// AdminRole is that of a person who maintains the NATS server's streams: backup,
-// restore, edit. It may do anything in the core account, and so to the log.
+// AdminRole returns the role of a person who maintains the NATS server's streams: backup,
+// restore, edit. It may do anything in the core account, including changes of the log.
 func AdminRole() Role {
 	return Role{
 		Name: RoleAdmin, About: "admin: everything in the core account, as nats stream backup and nats stream edit need; it could rewrite the log",
@@ -275,8 +276,8 @@ func (r Role) withInbox() Role {
 	return r
 }
 
-// wholeTokens spells a pattern in which AnyRealm stands within the name of a
-// stream: wildcards stand for whole tokens.
+// wholeTokens replaces tokens of a pattern that contain AnyRealm inside a stream's name by
+// a wildcard, because wildcards stand for whole tokens.
 func wholeTokens(pattern string) string {
 	if !strings.Contains(pattern, root+"-"+AnyRealm+"-") {
 		return pattern
@@ -305,8 +306,8 @@ func apiVerbs(realm, actor string, except ...string) []string {
 	return list
 }
 
-// consume allows to take messages from a durable consumer and to acknowledge
-// them.
+// consume returns the subjects to which a client publishes to take messages from a durable
+// consumer and to acknowledge them.
 func consume(stream, durable string) []string {
 	return []string{
 		PullSubject(stream, durable), AckSubjects(stream, durable),

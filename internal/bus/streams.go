@@ -13,27 +13,26 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// LogStream is the name of the stream of a realm's log.
+// LogStream returns the name of the stream of a realm's log.
 func LogStream(realm string) string { return root + "-" + realm + "-log" }
 
-// WorkStream is the name of the stream of a realm's queues.
+// WorkStream returns the name of the stream of a realm's queues.
 func WorkStream(realm string) string { return root + "-" + realm + "-work" }
 
-// FinalizeStream is the name of the stream of calls of external finalizers and
-// of agents.
+// FinalizeStream returns the name of the stream of calls of external finalizers and of
+// agents.
 func FinalizeStream(realm string) string { return root + "-" + realm + "-finalize" }
 
-// ParkedStream is the name of the stream of what waits for a person.
+// ParkedStream returns the name of the stream of parked work.
 func ParkedStream(realm string) string { return root + "-" + realm + "-parked" }
 
-// WarningStream is the name of the stream of warnings.
+// WarningStream returns the name of the stream of warnings.
 func WarningStream(realm string) string { return root + "-" + realm + "-warning" }
 
-// LeaseBucket is the key-value bucket of the writers' leases, LeaseKey the key
-// of a realm's.
+// LeaseBucket is the key-value bucket of the writers' leases.
 const LeaseBucket = "coppice-leases"
 
-// LeaseKey is the key of a realm's lease.
+// LeaseKey returns the key of a realm's lease in LeaseBucket.
 func LeaseKey(realm string) string { return realm + ".writer" }
 
 // The durable consumers of the work stream.
@@ -80,20 +79,20 @@ const (
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
-	// keptWarnings is for how long a warning is remembered that is not said again.
+	// keptWarnings is the time for which a warning is stored after it was last published.
 	keptWarnings = time.Hour
 	// maxCallBytes bounds their size.
 	maxCallBytes = 1024 * mebibyte
 )
 
-// CallCapacity is how many calls of external finalizers and agents a realm's
-// stream of them takes, and of how many bytes.
+// CallCapacity returns the maximum number of calls of external finalizers and agents in a
+// realm's stream, and their maximum size in bytes.
 func CallCapacity() (calls int, bytes int64) { return maxCalls, maxCallBytes }
 
-// LogConfig is the configuration of a realm's log. Nothing in it may lose or
-// delay a message: it is the only truth. The stream does not compress, as large
-// commits are compressed already (internal/codec/envelope): a server that was killed
-// reads the whole log again, and would decompress all of it, twice.
+// LogConfig returns the configuration of a realm's log. The log is the source of truth, so
+// no setting may lose or delay a message. The stream does not compress, as large commits
+// are compressed already (internal/codec/envelope): a server that was killed reads the
+// whole log again, and would decompress all of it, twice.
 func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        LogStream(realm),
@@ -113,8 +112,8 @@ func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 	}
 }
 
-// CheckLog refuses a log whose stream could lose what it has acknowledged, or
-// does not take what it has to.
+// CheckLog returns an error if the stream of a log could lose acknowledged messages, or
+// would refuse messages that it must store.
 func CheckLog(realm string, c jetstream.StreamConfig) error {
 	want := LogConfig(realm, 0)
 	for _, f := range []struct {
@@ -138,7 +137,7 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 		{"allow_direct", c.AllowDirect, want.AllowDirect}, // the log is read by direct get
 	} {
 		if f.is != f.want {
-			return fmt.Errorf("stream %s cannot hold a log: its %s is %v and must be %v; change the stream, or remove it if it holds nothing", c.Name, f.name, f.is, f.want)
+			return fmt.Errorf("stream %s cannot hold a log: its %s is %v and must be %v; change the stream, or remove it if it is empty", c.Name, f.name, f.is, f.want)
 		}
 	}
 	if !slices.Equal(c.Subjects, want.Subjects) || c.SubjectTransform != nil || c.Mirror != nil || len(c.Sources) > 0 {
@@ -147,13 +146,12 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 	return nil
 }
 
-// WorkConfigs are the configurations of a realm's other streams. Work is
-// derived from the state and published again where it was lost, so nothing
-// waits for a disk.
+// WorkConfigs returns the configurations of a realm's other streams. Work is derived from
+// the state and published again if it is lost, so these streams need not sync to disk.
 //
-// They are bounded by their numbers of messages, which are small: a server reserves
-// what a stream may have in bytes, from what is free on its disk, and refuses to
-// create the streams of a realm once that is used up.
+// They are bounded by numbers of messages, not by bytes: a server reserves the maximum
+// bytes of a stream on its disk, and would refuse to create the streams of further realms
+// when its disk is reserved.
 func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
 		Name:        WorkStream(realm),
@@ -215,8 +213,8 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{work, finalize, parked, warning}
 }
 
-// WorkConsumers are the consumers of the work stream. MaxDeliver is without
-// limit: workers count attempts themselves, and park what keeps failing.
+// WorkConsumers returns the configurations of the consumers of the work stream. MaxDeliver
+// has no limit, because workers count attempts and park work that keeps failing.
 func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 	var list []jetstream.ConsumerConfig
 	for _, c := range []struct{ durable, queue string }{
@@ -229,16 +227,16 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 			AckWait:       WorkAckWait,
 			MaxDeliver:    -1,
 			MaxAckPending: maxWork,
-			// Workers ask for one message at a time. Of a pull request that nobody waits for
-			// any more, and that names no end, one message is delayed by the AckWait, not all.
+			// Workers request one message at a time. So a pull request without an expiry
+			// whose client is gone delays one message by the AckWait, not all.
 			MaxRequestBatch: 1,
 		})
 	}
 	return list
 }
 
-// LeaseConfig is the configuration of the lease bucket. A key that is not
-// renewed within ttl is gone.
+// LeaseConfig returns the configuration of the lease bucket. A key that is not renewed
+// within ttl expires.
 func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
 	return jetstream.KeyValueConfig{
 		Bucket:      LeaseBucket,
@@ -250,9 +248,8 @@ func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
 	}
 }
 
-// EnsureStreams creates a realm's streams and consumers, apart from the log,
-// or brings them up to date. Those that are as they should be are left alone: the
-// server writes nothing, which it could not on a full disk.
+// EnsureStreams creates or updates a realm's streams and consumers, except for the log. It
+// does not touch those that are up to date, so that it succeeds on a full disk.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, replicas int) error {
 	var g errgroup.Group
 	for _, c := range WorkConfigs(realm, replicas) {
@@ -267,7 +264,8 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, re
 	return g.Wait()
 }
 
-// ensureStream creates a stream, which does nothing if there is one that is equal.
+// ensureStream creates or updates a stream. It does nothing if the stream has this
+// configuration.
 func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig) error {
 	_, err := js.CreateStream(ctx, c)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -279,7 +277,8 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.Strea
 	return nil
 }
 
-// ensureConsumer creates a consumer, which does nothing if there is one that is equal.
+// ensureConsumer creates or updates a consumer. It does nothing if the consumer has this
+// configuration.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) error {
 	_, err := js.CreateConsumer(ctx, stream, c)
 	if errors.Is(err, jetstream.ErrConsumerExists) {
@@ -291,14 +290,14 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 	return nil
 }
 
-// OpenLog opens a realm's log, and checks that it can hold one.
+// OpenLog opens the stream of a realm's log. It returns an error if CheckLog does.
 func OpenLog(ctx context.Context, js jetstream.JetStream, realm string) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, LogStream(realm))
 	return checkedLog(realm, s, err)
 }
 
-// EnsureLog is OpenLog, save that it creates a log if there is none. It does
-// not change a stream that exists.
+// EnsureLog is OpenLog, but creates the stream if it does not exist. It does not change an
+// existing stream.
 func EnsureLog(ctx context.Context, js jetstream.JetStream, realm string, replicas int) (jetstream.Stream, error) {
 	s, err := js.Stream(ctx, LogStream(realm))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -10,7 +10,7 @@ import (
 
 const root = "coppice"
 
-// DefaultRealm is the realm of who names none.
+// DefaultRealm is the realm of clients and services that name none.
 const DefaultRealm = "default"
 
 // The verbs of the object API, tokens of its subjects.
@@ -42,7 +42,7 @@ const (
 	VerbVerify           = "verify"
 )
 
-// Verbs are all verbs of the object API.
+// Verbs returns all verbs of the object API.
 func Verbs() []string {
 	return []string{
 		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
@@ -95,19 +95,19 @@ const (
 	// HeaderCommand identifies a command of an actor, a UUIDv7: a repeated command
 	// gets its first outcome.
 	HeaderCommand = "Coppice-Command"
-	// HeaderRequest names the verb, or the internal operation, of a request.
-	// Without it a message is not a request: answers do not have it, so no
-	// answer that is sent to a request's subject has an effect.
+	// HeaderRequest names the verb, or the internal operation, of a request. Without it a
+	// message is not a request. Replies do not have it, so a reply that is sent to the
+	// subject of a request has no effect.
 	HeaderRequest = "Coppice-Request"
-	// HeaderTime is the server's time, Unix milliseconds, in a refusal on account of
-	// the time in a command's id.
+	// HeaderTime is the server's time in Unix milliseconds, in an error about the time in a
+	// command's id.
 	HeaderTime = "Coppice-Time"
 	// HeaderContentType says how the body is encoded; protobuf without it.
 	HeaderContentType = "Content-Type"
 	// HeaderReason is the machine-readable reason of an error; its code and
 	// its message are in the micro service headers.
 	HeaderReason = "Coppice-Reason"
-	// HeaderRetryAfter is when the request may succeed, in milliseconds.
+	// HeaderRetryAfter is the time after which to repeat the request, in milliseconds.
 	HeaderRetryAfter = "Coppice-Retry-After"
 
 	ContentJSON     = "application/json"
@@ -118,11 +118,11 @@ const (
 // field of that name.
 const Protocol = 1
 
-// CyclesTimeout is how long a search for cycles may take, which looks at every
-// object.
+// CyclesTimeout is the maximum duration of a search for cycles, which reads every object
+// that has dependents.
 const CyclesTimeout = 10 * time.Minute
 
-// CheckRealm checks the name of a realm.
+// CheckRealm returns an error if a realm's name is invalid.
 func CheckRealm(realm string) error {
 	inside := func(c byte) bool { return isLower(c) || isDigit(c) || c == '-' }
 	if n := len(realm); n == 0 || n > 32 || !all(realm, inside) || realm[0] == '-' || realm[n-1] == '-' {
@@ -131,7 +131,7 @@ func CheckRealm(realm string) error {
 	return nil
 }
 
-// CheckActor checks the name of an actor.
+// CheckActor returns an error if an actor's name is invalid.
 func CheckActor(actor string) error {
 	inside := func(c byte) bool { return isLower(c) || isLower(c|0x20) || isDigit(c) || c == '-' || c == '_' }
 	if n := len(actor); n == 0 || n > 63 || !all(actor, inside) {
@@ -140,8 +140,8 @@ func CheckActor(actor string) error {
 	return nil
 }
 
-// all reports whether all bytes are such. Names are checked with each request, for
-// which regular expressions are slow.
+// all reports whether is returns true for all bytes. Names are checked for each request;
+// regular expressions would be slow.
 func all(s string, is func(c byte) bool) bool {
 	for i := range len(s) {
 		if !is(s[i]) {
@@ -155,7 +155,7 @@ func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// GroupToken is a group as a token.
+// GroupToken returns the token of a group.
 func GroupToken(group string) string {
 	if group == "" {
 		return "_"
@@ -163,7 +163,7 @@ func GroupToken(group string) string {
 	return strings.ReplaceAll(group, ".", "_")
 }
 
-// GroupOfToken is the group that GroupToken spelled.
+// GroupOfToken returns the group of a token: the inverse of GroupToken.
 func GroupOfToken(token string) string {
 	if token == "_" {
 		return ""
@@ -171,7 +171,7 @@ func GroupOfToken(token string) string {
 	return strings.ReplaceAll(token, "_", ".")
 }
 
-// PluralToken is the plural of a kind as a token.
+// PluralToken returns the token of a kind's plural.
 func PluralToken(plural string) string {
 	if plural == "" {
 		return "_"
@@ -179,7 +179,7 @@ func PluralToken(plural string) string {
 	return plural
 }
 
-// NamespaceToken is a namespace as a token.
+// NamespaceToken returns the token of a namespace.
 func NamespaceToken(namespace string) string {
 	if namespace == "" {
 		return "_"
@@ -192,8 +192,8 @@ func NamespaceToken(namespace string) string {
 type API struct {
 	Realm, Actor, Verb       string
 	Group, Plural, Namespace string
-	// Finalizer is what removefinalizer removes, and whose calls
-	// consumefinalizer is about.
+	// Finalizer is the finalizer of removefinalizer and consumefinalizer, empty for other
+	// verbs.
 	Finalizer string
 }
 
@@ -206,15 +206,15 @@ func (a API) Subject() string {
 	return s
 }
 
-// RealmAPI is a request about the realm itself, not about objects of a kind.
+// RealmAPI returns the subject of a request about the realm itself.
 func RealmAPI(realm, actor, verb string) API {
 	return API{Realm: realm, Actor: actor, Verb: verb}
 }
 
-// ErrSubject is returned for a subject that is not one of ours.
+// ErrSubject is returned for a subject that is not of the object API.
 var ErrSubject = errors.New("not a subject of the object API")
 
-// ParseAPI reads a subject of the object API.
+// ParseAPI parses a subject of the object API.
 func ParseAPI(subject string) (API, error) {
 	t := strings.SplitN(subject, ".", 9)
 	if len(t) < 8 || t[0] != root || t[2] != "api" {
@@ -236,8 +236,8 @@ func ParseAPI(subject string) (API, error) {
 	return a, nil
 }
 
-// RequestName is the verb, or the internal operation, that a request's subject
-// names: what HeaderRequest must say. It is empty for any other subject.
+// RequestName returns the verb or the internal operation in the subject of a request, which
+// HeaderRequest must equal. It is empty for other subjects.
 func RequestName(subject string) string {
 	rest, ok := strings.CutPrefix(subject, root+".")
 	if !ok {
@@ -256,7 +256,7 @@ func RequestName(subject string) string {
 	return ""
 }
 
-// RealmOf is the realm of any of our subjects, empty if it is not one.
+// RealmOf returns the realm of a subject of Coppice, empty for other subjects.
 func RealmOf(subject string) string {
 	if t := strings.SplitN(subject, ".", 3); len(t) == 3 && t[0] == root {
 		return t[1]
@@ -264,7 +264,7 @@ func RealmOf(subject string) string {
 	return ""
 }
 
-// APIPattern matches the requests of one verb.
+// APIPattern returns the pattern of the requests of one verb.
 func APIPattern(realm, verb string) string {
 	p := strings.Join([]string{root, realm, "api", "*", verb, "*", "*", "*"}, ".")
 	if NamesFinalizer(verb) {
@@ -273,13 +273,13 @@ func APIPattern(realm, verb string) string {
 	return p
 }
 
-// InternalSubject is the subject of an operation.
+// InternalSubject returns the subject of an internal operation.
 func InternalSubject(realm, op string) string { return root + "." + realm + ".internal." + op }
 
-// LogSubject is the subject of the realm's log.
+// LogSubject returns the subject of the realm's log.
 func LogSubject(realm string) string { return root + "." + realm + ".log" }
 
-// WorkSubject is the subject of a queue.
+// WorkSubject returns the subject of a queue.
 func WorkSubject(realm, queue string) string { return root + "." + realm + ".work." + queue }
 
 // Finalize is the subject of a call to an external finalizer.
@@ -292,7 +292,7 @@ func (f Finalize) Subject() string {
 	return strings.Join([]string{root, f.Realm, "finalize", GroupToken(f.Group), f.Plural, f.UID, f.Finalizer}, ".")
 }
 
-// FinalizeFilter matches the calls to one external finalizer.
+// FinalizeFilter returns the pattern of the calls to one external finalizer.
 func FinalizeFilter(realm, finalizer string) string {
 	return strings.Join([]string{root, realm, "finalize", "*", "*", "*", finalizer}, ".")
 }
@@ -308,13 +308,13 @@ func (t Terminate) Subject() string {
 	return strings.Join([]string{root, t.Realm, "terminate", GroupToken(t.Group), t.Plural, t.UID}, ".")
 }
 
-// TerminateFilter matches the calls to the agent of one kind.
+// TerminateFilter returns the pattern of the calls to the agent of one kind.
 func TerminateFilter(realm, group, plural string) string {
 	return Terminate{Realm: realm, Group: group, Plural: plural, UID: "*"}.Subject()
 }
 
-// ParseCall reads the subject of a call: the uid of its object, and the durable
-// consumer of the finalizer or agent that is called.
+// ParseCall parses the subject of a call. It returns the uid of the object, and the durable
+// consumer of the finalizer or agent.
 func ParseCall(subject string) (uid, durable string, ok bool) {
 	t := strings.SplitN(subject, ".", 7)
 	switch {
@@ -336,14 +336,14 @@ func (w Warning) Subject() string {
 	return strings.Join([]string{root, w.Realm, "warning", GroupToken(w.Group), w.Plural, NamespaceToken(w.Namespace), w.UID, w.Reason}, ".")
 }
 
-// WarningFilter matches the warnings about an object, or all without a uid.
+// WarningFilter returns the pattern of the warnings about an object, or of all warnings if
+// uid is empty.
 func WarningFilter(realm, uid string) string {
 	return WarningsOf(realm, "*", "*", "*", uid)
 }
 
-// WarningsOf matches the warnings about the objects of a resource, which may be
-// "*" in both parts, in a namespace, which may be "*", with a uid, if it is not
-// empty.
+// WarningsOf returns the pattern of the warnings about the objects of a resource in a
+// namespace, with a uid unless that is empty. group, plural and namespace may be "*".
 func WarningsOf(realm, group, plural, namespace, uid string) string {
 	if uid == "" {
 		uid = "*"
@@ -351,7 +351,7 @@ func WarningsOf(realm, group, plural, namespace, uid string) string {
 	return Warning{Realm: realm, Group: group, Plural: plural, Namespace: namespace, UID: uid, Reason: "*"}.Subject()
 }
 
-// ParkedSubject is the subject on which a message with the subject and the sequence is
+// ParkedSubject returns the subject on which a message with the subject and the sequence is
 // parked. Each call of an external finalizer has a subject of its own; chunks of work share
 // one, and are distinguished by the sequence.
 func ParkedSubject(realm, subject string, sequence uint64) string {
@@ -363,8 +363,8 @@ func ParkedSubject(realm, subject string, sequence uint64) string {
 	return prefix + "parked." + rest
 }
 
-// Unparked is the subject from which a message was parked that is parked on
-// this one: the inverse of ParkedSubject. It reports false for any other subject.
+// Unparked returns the original subject of a message that is parked on a subject: the
+// inverse of ParkedSubject. ok is false for any other subject.
 func Unparked(realm, parked string) (subject string, ok bool) {
 	prefix := root + "." + realm + "."
 	rest, ok := strings.CutPrefix(parked, prefix+"parked.")
@@ -381,28 +381,28 @@ func Unparked(realm, parked string) (subject string, ok bool) {
 	return "", false
 }
 
-// PullSubject is where pull requests of a durable consumer are published.
+// PullSubject returns the subject of the pull requests of a durable consumer.
 func PullSubject(stream, durable string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable
 }
 
-// AckSubjects matches the subjects on which messages of a durable consumer are
-// acknowledged, or reported as in progress.
+// AckSubjects returns the pattern of the subjects on which messages of a durable consumer
+// are acknowledged or reported as in progress.
 func AckSubjects(stream, durable string) string { return "$JS.ACK." + stream + "." + durable + ".>" }
 
-// QueueOf is the queue of a WorkSubject.
+// QueueOf returns the queue of a WorkSubject.
 func QueueOf(subject string) (queue string, ok bool) {
 	t := strings.Split(subject, ".")
 	return t[len(t)-1], len(t) == 4 && t[2] == "work"
 }
 
-// FinalizerOfFilter is the finalizer of a FinalizeFilter.
+// FinalizerOfFilter returns the finalizer of a FinalizeFilter.
 func FinalizerOfFilter(filter string) (finalizer string, ok bool) {
 	t := strings.SplitN(filter, ".", 7)
 	return t[len(t)-1], len(t) == 7 && t[2] == "finalize"
 }
 
-// AgentOfFilter is the group and the plural of a TerminateFilter.
+// AgentOfFilter returns the group and the plural of a TerminateFilter.
 func AgentOfFilter(filter string) (group, plural string, ok bool) {
 	t := strings.Split(filter, ".")
 	if len(t) != 6 || t[2] != "terminate" {

@@ -1,4 +1,4 @@
-// Package poll waits for what nobody announces.
+// Package poll waits for conditions that no event announces.
 package poll
 
 import (
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Every is how often Until asks.
+// Every is the interval at which Until calls done.
 const Every = 5 * time.Millisecond
 
-// Until asks until the answer is yes or an error, which it returns, or ctx
-// ends.
+// Until calls done until it returns true or an error, or ctx ends. It returns the error of
+// done or of ctx.
 func Until(ctx context.Context, done func() (bool, error)) error {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()

@@ -1,9 +1,8 @@
-// Package testkit is what the tests of several packages have in common: an
-// embedded NATS server with a user per role, connections, and waiting for a
-// condition.
+// Package testkit has what tests of several packages share: an embedded NATS server with a
+// user for each role, connections, and functions that wait for a condition.
 //
-// Tests wait for conditions, never for durations; what is waited for has a
-// name, which a test that waits in vain says.
+// Tests wait for conditions, never for durations. A condition has a name, which the failure
+// of a test reports.
 package testkit
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 )
 
-// Timeout is after how long a test that waits has failed. It is generous: the
-// machine may be slow, and nobody waits for it in a test that succeeds.
+// Timeout is the time after which a test that waits fails. It is long because the machine
+// may be slow; a test that succeeds does not wait for it.
 const Timeout = 3 * time.Minute
 
 // Context returns a context that ends with the test, or after Timeout.

@@ -1,17 +1,16 @@
-// Package workerpool runs things alongside, in goroutines that stay for the next: in a new
-// goroutine the stack has to grow first, each time, which takes longer than many a
-// thing that is done for one command.
+// Package workerpool runs functions in goroutines that are used again. The stack of a new
+// goroutine has to grow first, which can take longer than the work for one command.
 package workerpool
 
 // Pool runs functions in goroutines that it keeps. It has as many goroutines as functions
 // have run at once. It is safe for concurrent use.
 type Pool struct{ idle chan func() }
 
-// New returns a worker pool, which ends with Dismiss.
+// New returns a worker pool. Dismiss ends it.
 func New() *Pool { return &Pool{make(chan func())} }
 
-// Go begins to do something, and does not wait for it. It must not be called once
-// the worker pool is dismissed.
+// Go runs do in a goroutine of the pool, and does not wait for it. It must not be called
+// after Dismiss.
 func (c *Pool) Go(do func()) {
 	select {
 	case c.idle <- do:
@@ -24,5 +23,6 @@ func (c *Pool) Go(do func()) {
 	}
 }
 
-// Dismiss lets the goroutines end once they have done what they have begun.
+// Dismiss ends the goroutines when their current functions have returned. It does not wait
+// for them.
 func (c *Pool) Dismiss() { close(c.idle) }
