@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,11 +135,22 @@ func TestRunFinalizer(t *testing.T) {
 		must(t, c, configMaps, named("a", external, "example.com/other"))
 		must(t, c, configMaps, named("b", external))
 		ctx, stop := context.WithCancel(t.Context())
+		// Time that passes in the bubble does not order accesses to memory: hence the mutex.
+		var mu sync.Mutex
 		var calls, reported []string
+		take := func(list *[]string) []string {
+			mu.Lock()
+			defer mu.Unlock()
+			taken := *list
+			*list = nil
+			return taken
+		}
 		ended := make(chan error, 1)
 		go func() {
 			ended <- c.RunFinalizer(ctx, external, func(_ context.Context, call *client.Call) error {
 				name := call.Object.GetMetadata().GetName()
+				mu.Lock()
+				defer mu.Unlock()
 				calls = append(calls, fmt.Sprintf("%s/%s %d", call.Resource, name, call.Attempt))
 				switch {
 				case name == "b":
@@ -148,11 +160,15 @@ func TestRunFinalizer(t *testing.T) {
 				}
 				return nil
 			}, client.Concurrency(1), client.ParkAfter(2), client.Backoff{Min: time.Second, Max: time.Minute},
-				client.OnError(func(err error) { reported = append(reported, err.Error()) }))
+				client.OnError(func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					reported = append(reported, err.Error())
+				}))
 		}()
 		synctest.Wait()
-		if len(calls) != 0 {
-			t.Errorf("called for objects that are not being deleted: %v", calls)
+		if got := take(&calls); len(got) != 0 {
+			t.Errorf("called for objects that are not being deleted: %v", got)
 		}
 		if _, err := c.Resource(configMaps, "shop").Delete(ctx, "a"); err != nil {
 			t.Fatal(err)
@@ -162,8 +178,8 @@ func TestRunFinalizer(t *testing.T) {
 		synctest.Wait()
 		pass(2*time.Second - time.Millisecond)
 		synctest.Wait()
-		if want := []string{"configmaps/a 1", "configmaps/a 2"}; !slices.Equal(calls, want) {
-			t.Errorf("called for %q, want %q", calls, want)
+		if got, want := take(&calls), []string{"configmaps/a 1", "configmaps/a 2"}; !slices.Equal(got, want) {
+			t.Errorf("called for %q, want %q", got, want)
 		}
 		pass(time.Millisecond)
 		synctest.Wait()
@@ -177,17 +193,19 @@ func TestRunFinalizer(t *testing.T) {
 		if _, err := c.Resource(configMaps, "shop").Get(ctx, "a"); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("a without finalizers: %v", err)
 		}
-		calls = nil
+		if got := take(&calls); !slices.Equal(got, []string{"configmaps/a 3"}) {
+			t.Errorf("called for %q at last, want configmaps/a 3", got)
+		}
 		if _, err := c.Resource(configMaps, "shop").Delete(ctx, "b"); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Hour)
 		synctest.Wait()
-		if want := []string{"configmaps/b 1", "configmaps/b 2"}; !slices.Equal(calls, want) {
-			t.Errorf("called for %q, want %q", calls, want)
+		if got, want := take(&calls), []string{"configmaps/b 1", "configmaps/b 2"}; !slices.Equal(got, want) {
+			t.Errorf("called for %q, want %q", got, want)
 		}
-		if want := []string{"Conflict", "Conflict", "malformed", "malformed"}; !slices.Equal(reported, want) {
-			t.Errorf("reported %q, want %q", reported, want)
+		if got, want := take(&reported), []string{"Conflict", "Conflict", "malformed", "malformed"}; !slices.Equal(got, want) {
+			t.Errorf("reported %q, want %q", got, want)
 		}
 		stop()
 		if err := <-ended; err != nil {

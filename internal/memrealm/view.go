@@ -102,5 +102,5 @@ func (r *Realm) any(matches func(*lifecycle.Node) bool) string {
 // Session implements lifecycle.View.
 func (r *Realm) Session(id string) lifecycle.Session { return r.sessions[id] }
 
-// Options implements lifecycle.View.
+// Settings implements lifecycle.View.
 func (r *Realm) Settings() lifecycle.Settings { return r.settings }
