@@ -40,7 +40,7 @@ func (p *Propagator) drain(u uid.UID, again bool) {
 		return
 	}
 	if !p.draining.AddAt(u, 0, p.c.Clock().Add(emptyPause)) { // there are too many: later
-		p.addAt(u, 0, p.now().Add(emptyPause))
+		p.addAt(u, changed, p.now().Add(emptyPause))
 		return
 	}
 	p.addWalk(w)

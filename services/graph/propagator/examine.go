@@ -51,7 +51,7 @@ func newExaminer(p *Propagator) *examiner {
 // add has an owner examined soon.
 func (x *examiner) add(u uid.UID) {
 	if !x.queue.AddAt(u, 0, x.p.c.Clock().Add(examineDelay)) { // there are too many: its row is evaluated again
-		x.p.addAt(u, 0, x.p.now().Add(examinePause))
+		x.p.addAt(u, changed, x.p.now().Add(examinePause))
 		return
 	}
 	x.mu.Lock()

@@ -30,8 +30,10 @@ type Propagator struct {
 
 // Why a row is in the queue.
 const (
+	// changed: the row is to be evaluated. An object that is only solid may have none.
+	changed queue.Flags = 1 << iota
 	// dependents: what its dependents need, or which of them, may have changed.
-	dependents queue.Flags = 1 << iota
+	dependents
 	// lost: messages about it may have been lost, so that calls are published again
 	// that count already.
 	lost
@@ -44,7 +46,7 @@ const (
 )
 
 // everything has all rows published again.
-const everything = dependents | lost
+const everything = changed | dependents | lost
 
 // New returns a propagator. It begins by publishing all pending work.
 func New(c Config) *Propagator {
@@ -73,15 +75,17 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 			var f queue.Flags
 			switch {
 			case c.Has && c.Dependents:
-				f = dependents
-			case !c.Has:
+				f = changed | dependents
+			case c.Has:
+				f = changed
+			default:
 				gone = append(gone, c.UID)
 				rows.Forget(c.UID, solid)
 			}
 			if c.Keeps {
 				f |= solid
 			}
-			if c.Has || c.Keeps {
+			if f != 0 {
 				full = !rows.Add(c.UID, f) || full
 			}
 		}

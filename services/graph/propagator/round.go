@@ -99,7 +99,7 @@ func (r *round) batch(ctx context.Context, items []queue.Item[uid.UID]) error {
 func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.Item[uid.UID]) error {
 	uids := make([]uid.UID, 0, len(items))
 	for i := range items {
-		if items[i].Flags != solid {
+		if items[i].Flags&changed != 0 {
 			uids = append(uids, items[i].Key)
 		}
 	}

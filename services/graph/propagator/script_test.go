@@ -357,3 +357,37 @@ func (s *script) full(d *datadriven.TestData) string {
 	s.js.refusing(err, number(d, "times"))
 	return ""
 }
+
+// A built-in finalizer completes, so that its object becomes solid, and a DELETE in
+// the same commit sets it again: the row is evaluated, although it is equal to the one
+// before and the dependents of a solid owner are evaluated too.
+func TestSolidAndDeletedAgain(t *testing.T) {
+	t.Parallel()
+	for policy, finalizer := range map[string]string{
+		lifecycle.Foreground: lifecycle.FinalizerForeground, lifecycle.Orphan: lifecycle.FinalizerOrphan,
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			s := newScript(t)
+			web := s.realm.Create("deployments/web", &coppicev1.ObjectMeta{Finalizers: []string{"example.com/x"}})
+			s.realm.Create("pods/a", &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{s.realm.Reference("deployments/web", true)}})
+			s.realm.Delete("pods/a", lifecycle.Background)
+			s.realm.Delete("deployments/web", policy)
+			want := fmt.Sprintf("finish %s: [web]\n", finalizer)
+			if got := s.publish(nil); got != "call example.com/x: deployments.apps/web@104\n"+want {
+				t.Fatalf("published %s", got)
+			}
+			key := s.realm.Key("deployments/web")
+			s.realm.Must(
+				func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+					return &lifecycle.Outcome{Events: lifecycle.Finish(ctx, ctx.Node(web), finalizer, nil)}, nil
+				},
+				func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+					return lifecycle.Delete(ctx, key, "", &coppicev1.DeleteOptions{PropagationPolicy: policy})
+				})
+			if got := s.publish(nil); got != want {
+				t.Errorf("published %q after both, want %q", got, want)
+			}
+		})
+	}
+}

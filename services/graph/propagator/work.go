@@ -63,7 +63,7 @@ func (p *Propagator) partly(w *work) bool { return w.Evaluate && w.due.Last > p.
 // and adds the row for the end of the session.
 func (p *Propagator) delay(w *work) {
 	if w.due.Begins > p.now() {
-		p.addAt(w.uid, dependents, w.due.Begins)
+		p.addAt(w.uid, changed|dependents, w.due.Begins)
 		w.Orphan, w.Finish, w.Examine = false, "", 0
 	}
 }
@@ -73,11 +73,11 @@ func (p *Propagator) delay(w *work) {
 func (r *round) dueNow(snap *state.Snapshot, w *work) bool {
 	now := r.p.now()
 	if w.due.First > now {
-		r.p.addAt(w.uid, dependents, w.due.First)
+		r.p.addAt(w.uid, changed|dependents, w.due.First)
 		return false
 	}
 	if w.due.Imported { // an import session may delay some, and ends without a commit if nothing more is imported
-		r.p.addAt(w.uid, dependents, r.sessionEnd(snap, now))
+		r.p.addAt(w.uid, changed|dependents, r.sessionEnd(snap, now))
 	}
 	return true
 }
@@ -115,6 +115,6 @@ func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID) []uid
 		}
 		return waits
 	})
-	p.addAt(u, dependents, next)
+	p.addAt(u, changed|dependents, next)
 	return list
 }
