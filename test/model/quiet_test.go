@@ -166,7 +166,7 @@ func (s *script) compareList(ctx context.Context, m *model, k *kind, ns string, 
 		}
 	}
 	for _, o := range list {
-		p, err := objects.Get(ctx, o.name)
+		p, err := objects.Get(ctx, o.name, client.IncludeUninitialized(true))
 		if err != nil {
 			return err
 		}
