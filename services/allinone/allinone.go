@@ -217,9 +217,17 @@ func (s *Stack) services(ctx context.Context) error {
 	return nil
 }
 
+// errStopped is returned by Conn once there is nothing to connect to.
+var errStopped = errors.New("the services have stopped")
+
 // Conn connects with a role, within this process. The connection is closed
-// with the stack.
+// with the stack. Conn fails once the stack has ended.
 func (s *Stack) Conn(role string) (*nats.Conn, error) {
+	select {
+	case <-s.ended:
+		return nil, errStopped
+	default:
+	}
 	nc, err := dial.Service(context.Background(), s.server.URL(), "coppice-"+role, s.c.Log, s.server.Options(role)...)
 	if err != nil {
 		return nil, err

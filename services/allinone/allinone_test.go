@@ -113,6 +113,9 @@ func TestContext(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
+	if _, err := s.Conn(bus.LocalUser); err == nil {
+		t.Error("connected to what has ended")
+	}
 }
 
 // When a service ends, all end, and the reason is returned, also to callers that wait until

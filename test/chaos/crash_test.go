@@ -60,8 +60,8 @@ func crashServices(t *testing.T, i, kills int) {
 	server := testkit.NATS(t)
 	w := newWorld(t, i, server.URL(), nats.UserInfo(bus.RoleOperator, server.Password(bus.RoleOperator)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)))
 	w.child = childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
-	w.reader = testkit.Conn(t, server, bus.RoleGraph)
-	w.look = func(ctx context.Context) { w.log.mustRead(ctx, w.reader) }
+	reader := testkit.Conn(t, server, bus.RoleGraph)
+	w.look = func(ctx context.Context) { w.log.mustRead(ctx, reader) }
 	w.run(kills)
 }
 
@@ -99,7 +99,7 @@ func freePort(t *testing.T) int {
 // openFiles serves what the NATS server of an all-in-one process has stored.
 func openFiles(t *testing.T, dir string, port int) *natsd.Server {
 	t.Helper()
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.GraphRole(realm)}})
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.GraphRole(realm), bus.LocalRole(realm)}})
 	if err != nil {
 		t.Fatal(err)
 	}

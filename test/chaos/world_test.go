@@ -22,7 +22,6 @@ type world struct {
 	t      *testing.T
 	child  childConfig
 	nc     *nats.Conn
-	reader *nats.Conn // may read the stream of the log
 	ledger *ledger
 	log    *auditor
 	rand   *rand.Rand
@@ -44,7 +43,7 @@ func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
 	t.Cleanup(nc.Close)
 	t.Logf("drawn from -seed=%d", *seed)
 	return &world{
-		t: t, nc: nc, reader: nc, ledger: &ledger{nc: nc, actor: bus.RoleOperator}, log: newAuditor(t),
+		t: t, nc: nc, ledger: &ledger{nc: nc, actor: bus.RoleOperator}, log: newAuditor(t),
 		rand: rand.New(rand.NewPCG(*seed, uint64(i))), first: 2 * i,
 	}
 }
@@ -177,24 +176,13 @@ func (w *world) settle() {
 	}()
 	testkit.Receive(t, testkit.Context(t), "the answers to all deletions", done)
 	ctx := testkit.Context(t)
+	c := client.New(w.nc, client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout/2))
 	testkit.WaitFor(t, ctx, "the end of all cascades", func() bool {
 		if p.hasEnded() {
 			t.Fatalf("the process has ended: %v", p.cmd.ProcessState)
 		}
-		if err := w.log.read(ctx, w.reader); err != nil {
-			return false // the server may just be starting
-		}
-		n := w.log.pending(clients)
-		for _, s := range w.stages {
-			n += w.log.pending(s.ns)
-		}
-		return n == 0
-	})
-	c := client.New(w.nc, client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout/2))
-	// A commit is in the log before it is in the state, which lists are read from.
-	testkit.WaitFor(t, ctx, "the state to have what is in the log", func() bool {
-		page, err := c.Resource(deployments, w.namespace()).ListPage(ctx, client.Limit(1))
-		return err == nil && page.Revision >= w.log.revision
+		status, err := c.Status(ctx)
+		return err == nil && status.GetIdle()
 	})
 	for _, s := range w.stages {
 		if err := s.check(ctx, c); err != nil {

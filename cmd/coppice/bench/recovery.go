@@ -86,7 +86,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 	}
 	r.detail("commits_replayed", float64(replayed.Commits))
 	r.detail("bytes_replayed", float64(m.at.Bytes))
-	return r, errors.Join(b.pass(ctx, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, d, r, "decode", func(commit []byte) error {
+	return r, errors.Join(b.pass(ctx, nc, d, r, "read", func([]byte) error { return nil }), b.pass(ctx, nc, d, r, "decode", func(commit []byte) error {
 		c, err := eventlog.Decode(commit)
 		if err != nil {
 			return err
@@ -97,11 +97,7 @@ func (b Replay) replay(ctx context.Context, d *Deployment, server *natsd.Server)
 
 // pass reads the log once more without folding it, and adds the time and the CPU
 // time to r: the part of a replay that is not the fold.
-func (b Replay) pass(ctx context.Context, d *Deployment, r *Result, name string, visit func(commit []byte) error) error {
-	nc, err := d.conn(bus.RoleGraph) // which alone may read the log's stream
-	if err != nil {
-		return err
-	}
+func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Result, name string, visit func(commit []byte) error) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
