@@ -7,7 +7,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Holds reports whether the dependent n blocks the foreground deletion of owner: one of
+// Blocks reports whether the dependent n blocks the foreground deletion of owner: one of
 // its references is valid and has blockOwnerDeletion set.
 func Blocks(n, owner *Node) bool {
 	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })

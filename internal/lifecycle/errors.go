@@ -7,11 +7,14 @@ import (
 	"github.com/coppice-gc/coppice/client/api"
 )
 
-// Reason and Error are those of the public package api.
+// The errors of the rules, which package api explains.
 type (
+	// Reason says why a command was refused.
 	Reason = api.Reason
-	Error  = api.Error
-	Cause  = api.Cause
+	// Error refuses a command.
+	Error = api.Error
+	// Cause is one of several reasons of an Error.
+	Cause = api.Cause
 )
 
 // The reasons; package api explains each.

@@ -20,13 +20,18 @@ const (
 	APIVersion = api.APIVersion
 )
 
-// What a registration says; package api explains each.
+// The parts of a registration, which package api explains.
 type (
-	KindSpec         = api.Kind
-	KindVersion      = api.KindVersion
-	DefaultDeletion  = api.DefaultDeletion
+	// KindSpec is the spec of a registration.
+	KindSpec = api.Kind
+	// KindVersion is a version of a kind.
+	KindVersion = api.KindVersion
+	// DefaultDeletion is what a DELETE without a propagation policy does.
+	DefaultDeletion = api.DefaultDeletion
+	// GracefulDeletion says which objects end gracefully, and for how long at most.
 	GracefulDeletion = api.GracefulDeletion
-	FieldCondition   = api.FieldCondition
+	// FieldCondition compares a field of an object.
+	FieldCondition = api.FieldCondition
 )
 
 // The default deletion policies, and the scopes of a kind.
