@@ -20,18 +20,12 @@ import (
 // as many of them as fit. Only Create uses batches: its replies are as large as its
 // requests, so that the size of a reply is known.
 const (
-	maxRequests = 4         // requests that wait for replies, and one late request more
+	maxRequests = 4         // requests that wait for replies
 	maxMembers  = 256       // objects in a batch
 	maxShared   = 256 << 10 // bytes in a batch
 	// maxWait is how long an object waits in the queue. If no request completes in
 	// that time, its reply may be lost, and the object is sent as its own request.
 	maxWait = 100 * time.Millisecond
-	// After a reply, callers create their next objects at slightly different times. The
-	// first of them start new requests; the others would wait for a whole commit. If a
-	// commit takes long (slow fsync), one late request takes them, after an eighth of
-	// the time that a request takes.
-	longRequest  = 2 * time.Millisecond
-	lateFraction = 8
 )
 
 // batches has the queue of each resource and namespace.
@@ -46,7 +40,6 @@ func newBatches() *batches { return &batches{maxWait: maxWait, queues: map[bus.A
 type queue struct {
 	requests int // that wait for replies, with one object or a batch
 	waiting  []*member
-	duration time.Duration // moving average of the requests with batches
 }
 
 // member is one caller of Create.
@@ -83,13 +76,9 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 		return object(&reply, into, c.send(ctx, a, true, data, &reply, nil))
 	}
 	m := &member{data: data, outcome: make(chan outcome, 1)}
-	waits, late := c.batches.enter(a, m)
-	if !waits {
+	if !c.batches.enter(a, m) {
 		defer c.completed(a)
 		return unbatched()
-	}
-	if late > 0 {
-		time.AfterFunc(late, func() { c.start(a, c.batches.late(a, c.nc.MaxPayload())) })
 	}
 	ctx, cancel := c.withRetryTimeout(ctx)
 	defer cancel()
@@ -123,10 +112,8 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 }
 
 // completed notes that a request has completed, and starts the next one if objects wait.
-func (c *Client) completed(a bus.API) { c.start(a, c.batches.next(a, c.nc.MaxPayload())) }
-
-func (c *Client) start(a bus.API, b *batchOf) {
-	if b != nil {
+func (c *Client) completed(a bus.API) {
+	if b := c.batches.next(a, c.nc.MaxPayload()); b != nil {
 		go c.sendBatch(a, b)
 	}
 }
@@ -145,11 +132,7 @@ func (c *Client) sendBatch(a bus.API, b *batchOf) {
 	options, err := encode(&coppicev1.ObjectsRequest{ReturnObjects: true})
 	var reply coppicev1.ObjectsReply
 	if err == nil {
-		sent := time.Now()
 		err = c.send(b.ctx, a, true, append(data, options...), &reply, func(err error) { c.batches.failed(b, err) })
-		if err == nil {
-			c.batches.took(a, time.Since(sent))
-		}
 	}
 	list := results(&reply)
 	if err == nil && len(list) != len(b.members) {
@@ -168,9 +151,8 @@ func (c *Client) sendBatch(a bus.API, b *batchOf) {
 	}
 }
 
-// enter reports whether a member has to wait in the queue. late is the time after
-// which a late request may take it, zero for none.
-func (b *batches) enter(a bus.API, m *member) (waits bool, late time.Duration) {
+// enter reports whether a member has to wait in the queue.
+func (b *batches) enter(a bus.API, m *member) (waits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := b.queues[a]
@@ -180,34 +162,10 @@ func (b *batches) enter(a bus.API, m *member) (waits bool, late time.Duration) {
 	}
 	if q.requests < maxRequests {
 		q.requests++
-		return false, 0
+		return false
 	}
 	q.waiting = append(q.waiting, m)
-	if len(q.waiting) == 1 && q.duration >= longRequest {
-		late = min(q.duration/lateFraction, maxWait/4)
-	}
-	return true, late
-}
-
-// late returns a batch in addition to maxRequests; nil if no member waits, or if there
-// is a late request already.
-func (b *batches) late(a bus.API, maxPayload int64) *batchOf {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	q := b.queues[a]
-	if q == nil || len(q.waiting) == 0 || q.requests > maxRequests {
-		return nil
-	}
-	q.requests++
-	return q.take(maxPayload)
-}
-
-// took notes the duration of a batch that has not completed yet.
-func (b *batches) took(a bus.API, d time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	q := b.queues[a]
-	q.duration += (d - q.duration) / 8
+	return true
 }
 
 // next returns the batch that follows a completed request, nil if no member waits.

@@ -320,39 +320,6 @@ func TestAllLeave(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the request", c.Idle)
 }
 
-// Where requests take long, one more goes before others are answered, and no second.
-func TestLateRequest(t *testing.T) {
-	t.Parallel()
-	g := startGraph(t)
-	c := client.New(g.asks).WaitLong()
-	answer := g.flying(c)
-	c.TakeLong(8 * time.Millisecond)
-	late := g.create(g.ctx, c, "late")
-	m, r := g.request()
-	if len(r.GetObjects()) != 1 || r.GetObjects()[0].GetMetadata().GetName() != "late" {
-		t.Errorf("what came late sent %v", r)
-	}
-	later := g.create(g.ctx, c, "later")
-	g.waiting(c, 1)
-	if c.More() {
-		t.Error("one is late, and another may go")
-	}
-	g.answer(m, r)
-	if err := g.done("what came late", late); err != nil {
-		t.Error(err)
-	}
-	m, r = g.request()
-	if len(r.GetObjects()) != 1 || r.GetObjects()[0].GetMetadata().GetName() != "later" {
-		t.Errorf("in its place went %v", r)
-	}
-	g.answer(m, r)
-	if err := g.done("what came later", later); err != nil {
-		t.Error(err)
-	}
-	answer()
-	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
-}
-
 // Where those in flight are not answered, what waits for them goes by itself.
 func TestLostRequests(t *testing.T) {
 	t.Parallel()

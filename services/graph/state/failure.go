@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/coppice-gc/coppice/internal/workerpool"
 )
 
 // failures detects that Pebble cannot write. Pebble reports that in three ways: by the
@@ -18,8 +16,7 @@ import (
 // A State fails at the first report, so that no caller blocks; the owner of the State
 // decides what to do. failures implements pebble.Logger.
 type failures struct {
-	failed chan struct{}    // closed after the first
-	pool   *workerpool.Pool // for calls that may block for ever
+	failed chan struct{} // closed after the first
 
 	mu    sync.Mutex
 	first error
@@ -27,7 +24,7 @@ type failures struct {
 
 var _ pebble.Logger = (*failures)(nil)
 
-func newFailures() *failures { return &failures{failed: make(chan struct{}), pool: workerpool.New()} }
+func newFailures() *failures { return &failures{failed: make(chan struct{})} }
 
 func (f *failures) fail(err error) {
 	f.mu.Lock()
@@ -55,7 +52,7 @@ func (f *failures) guard(do func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	f.pool.Go(func() { done <- do() })
+	go func() { done <- do() }()
 	select {
 	case err := <-done:
 		return err

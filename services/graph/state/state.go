@@ -148,7 +148,6 @@ func open(dir string, c Config) (*State, error) {
 		return err
 	})
 	if err != nil {
-		failures.pool.Dismiss()
 		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
 			return nil, ErrLocked
 		}
@@ -164,7 +163,6 @@ func open(dir string, c Config) (*State, error) {
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
-		failures.pool.Dismiss()
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -292,7 +290,6 @@ func (s *State) Sync() error {
 // state has failed and Pebble does not close in time, Close returns nevertheless, and the
 // directory is in use until the process ends.
 func (s *State) Close() error {
-	defer s.failures.pool.Dismiss()
 	done := make(chan error, 1)
 	go func() { done <- s.db.Close() }()
 	var given <-chan time.Time

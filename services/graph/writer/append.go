@@ -90,11 +90,11 @@ func (w *Writer) append(ctx context.Context, c *commit) error {
 	runtime.Gosched()
 	w.inFlight = append(w.inFlight, f)
 	w.chain = chain
-	w.pool.Go(func() {
+	go func() {
 		defer close(f.completed)
 		f.err = w.complete(ctx, f, before)
 		d.b.Free()
-	})
+	}()
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	if f.size < largeCommit {
 		prepare()
 	} else {
-		w.pool.Go(prepare) // the next commit may be sent before this returns
+		go prepare() // the next commit may be sent before this returns
 	}
 	position, err := f.settle(ctx)
 	if err == nil {

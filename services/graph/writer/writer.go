@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coppice-gc/coppice/internal/workerpool"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -30,7 +29,6 @@ type Writer struct {
 	open     *commit           // the commit that is being decided, nil for none
 	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
 	delay    commitDelay       // of the open commit, when no commit is in flight
-	pool     *workerpool.Pool  // runs the goroutines of commits in flight
 
 	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
@@ -96,8 +94,6 @@ var ErrLeaseLost = errors.New("the lease was lost")
 // refused as retryable; requests whose outcome is unknown are not answered. Run returns
 // nil when ctx has ended.
 func (w *Writer) Run(ctx context.Context) error {
-	w.pool = workerpool.New()
-	defer w.pool.Dismiss()
 	running, stop := context.WithCancel(ctx)
 	err := w.run(running)
 	for len(w.inFlight) > 0 {
