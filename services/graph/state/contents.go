@@ -37,3 +37,56 @@ func (s *Snapshot) Contents(container *lifecycle.Node, after Content, visit func
 		})
 	}
 }
+
+// AnyOf implements lifecycle.View.
+func (tx *Tx) AnyOf(k *lifecycle.Kind) string {
+	return tx.anyName(namePrefix(k.Resource(), ""), func(ref nameRef) bool { return ref.resource == k.Resource() })
+}
+
+// AnyIn implements lifecycle.View.
+func (tx *Tx) AnyIn(namespace string) string {
+	for _, k := range tx.kinds.All() {
+		if !k.Namespaced() {
+			continue
+		}
+		if name := tx.anyName(namePrefix(k.Resource(), namespace), func(ref nameRef) bool {
+			return ref.resource == k.Resource() && ref.namespace == namespace
+		}); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func (tx *Tx) anyName(prefix []byte, matches func(nameRef) bool) (name string) {
+	tx.r.scan("names", prefix, nil, func(key, value []byte) bool {
+		if tx.knownGone(uid.UID(value)) {
+			return true
+		}
+		resource, _, n := splitNameKey(key)
+		name = resource + "/" + n
+		return false
+	})
+	for t := tx; name == "" && t != nil; t = t.under {
+		name = tx.anyNamed(t.names, matches)
+	}
+	return name
+}
+
+func (tx *Tx) anyNamed(names map[nameRef]uid.UID, matches func(nameRef) bool) string {
+	for ref, u := range names {
+		if u != "" && matches(ref) && tx.object(u).now != nil {
+			return ref.resource + "/" + ref.name
+		}
+	}
+	return ""
+}
+
+// knownGone reports whether an object was removed, by this Tx or one under it.
+func (tx *Tx) knownGone(u uid.UID) bool {
+	o := tx.objects[u]
+	if o == nil {
+		o, _ = tx.underObject(u)
+	}
+	return o != nil && o.now == nil
+}

@@ -1,52 +1,16 @@
 package state
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"google.golang.org/protobuf/proto"
 
-	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
-	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
-
-// Config configures a State. A zero field has its default value.
-type Config struct {
-	// CacheSize is the size of Pebble's block cache in bytes. The default is 256 MiB.
-	// Up to four memtables are taken out of it.
-	CacheSize int64
-	// Cache is a block cache that several states share, instead of one of CacheSize.
-	Cache *pebble.Cache
-	// MemTableSize is the size of a memtable in bytes. The default is 64 MiB. After a crash
-	// the commits whose effects were in memtables are folded again.
-	MemTableSize uint64
-	// FS is the file system. The default is the operating system's.
-	FS vfs.FS
-}
-
-// NewCache returns a cache for several states, of CacheSize. It must be unreferenced
-// when they are closed.
-func NewCache(c Config) *pebble.Cache { return pebble.NewCache(cmp.Or(c.CacheSize, 256<<20)) }
-
-// memTables is the number of memtables at which writes wait.
-const memTables = 4
-
-// separateBodies is the size in bytes from which on Pebble stores values separately from
-// their keys. Only bodies are that large.
-const separateBodies = 180
 
 // State is a realm's state. Its methods are safe for concurrent use. A Tx is not, and only
 // one may be open at a time: see Tx.Next.
@@ -66,195 +30,6 @@ type State struct {
 	settings   lifecycle.Settings
 	checkpoint *coppicev1.Checkpoint
 	newest     *Tx // the Tx that was flushed last; nil if it was large
-}
-
-// ErrLocked is returned by Open for a directory that another process uses.
-var ErrLocked = errors.New("the directory is in use by another process")
-
-// Open opens the state in dir, or creates an empty one.
-func Open(dir string, c Config) (*State, error) {
-	s, err := open(dir, c)
-	if err != nil {
-		return nil, fmt.Errorf("state: open %s: %w", dir, err)
-	}
-	return s, nil
-}
-
-func open(dir string, c Config) (*State, error) {
-	if c.MemTableSize == 0 {
-		c.MemTableSize = 64 << 20
-	}
-	if c.FS == nil {
-		c.FS = datadir.FS()
-		if err := datadir.Own(dir); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.FS.MkdirAll(dir, datadir.DirMode); err != nil {
-		return nil, err
-	}
-	failures := newFailures()
-	ranges := &atomic.Int64{}
-	cache := c.Cache
-	if cache == nil {
-		cache = NewCache(c)
-		defer cache.Unref()
-	}
-	opts := &pebble.Options{
-		FS:    c.FS,
-		Cache: cache,
-		// No write-ahead log: after a crash the realm's log is folded again from the
-		// checkpoint, which is in the same memtable as the effects.
-		DisableWAL:                  true,
-		FormatMajorVersion:          pebble.FormatValueSeparation,
-		MemTableSize:                c.MemTableSize,
-		MemTableStopWritesThreshold: memTables,
-		// Names are written in random order, so each compaction out of L0 rewrites nearly
-		// all names below it. A few large compactions cost less than many small ones, and
-		// make reads a little slower.
-		L0CompactionThreshold:      12,
-		L0StopWritesThreshold:      48,
-		LBaseMaxBytes:              256 << 20,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		MaxOpenFiles:               512,
-		Logger:                     failures,
-		EventListener: &pebble.EventListener{
-			BackgroundError: failures.fail,
-			DataCorruption:  failures.corrupt,
-			FlushBegin:      func(pebble.FlushInfo) { ranges.Store(0) },
-		},
-	}
-	for i := range opts.Levels {
-		// Rows that are read together are neighbours: a reader of one row of a block
-		// usually reads others.
-		opts.Levels[i].BlockSize = 32 << 10
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	// Bodies are written once, in L0, and read one by one.
-	opts.Levels[0].BlockSize = 8 << 10
-	// A cascade reads no bodies, and compactions should not rewrite them either.
-	opts.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
-		return pebble.ValueSeparationPolicy{
-			Enabled: true, MinimumSize: separateBodies, MaxBlobReferenceDepth: 10,
-			RewriteMinimumAge: 5 * time.Minute, TargetGarbageRatio: 0.5,
-		}
-	}
-	// Tombstones of a cascade do not trigger compactions of their own while the cascade
-	// runs: a walk does not read the deleted range again.
-	opts.Experimental.TombstoneDenseCompactionThreshold = -1
-	var db *pebble.DB
-	err := failures.guard(func() (err error) {
-		db, err = pebble.Open(dir, opts)
-		return err
-	})
-	if err != nil {
-		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
-			return nil, ErrLocked
-		}
-		return nil, err
-	}
-	s := &State{
-		db: db, dir: dir, failures: failures,
-		removed:  newWindow[uint64](keptRemovals),
-		commands: newCommands(commandMemory),
-		recent:   newRecent(),
-		ranges:   ranges,
-		// Twice the size of the memtables at which writes wait.
-		written: newWritten(2 * memTables * int(c.MemTableSize)),
-	}
-	if err := s.load(); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return s, nil
-}
-
-// ErrSchema is returned by Open for a state of another version. Remove the state to have
-// it folded again from the log.
-var ErrSchema = errors.New("the state has the layout of another version")
-
-// UnfinishedError is returned by Open for a state whose rebuild was interrupted: see
-// Tx.Pass. Remove the state to have it folded again, if the log is the one that Checkpoint
-// names.
-type UnfinishedError struct{ Checkpoint *coppicev1.Checkpoint }
-
-func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("the state was being made from its log, and is not finished: it has come to sequence %d of %d",
-		e.Checkpoint.GetSequence(), e.Checkpoint.GetElidedUntil())
-}
-
-// load reads the rows that are kept in memory.
-func (s *State) load() error {
-	r := reader{db: s.db}
-	s.checkpoint = &coppicev1.Checkpoint{}
-	found := r.get("schema", keySchema, func(v []byte) error {
-		if string(v) != strconv.Itoa(schema) {
-			return fmt.Errorf("%w: %s, not %d", ErrSchema, v, schema)
-		}
-		return nil
-	})
-	if !found && r.failure == nil {
-		if err := s.db.Set(keySchema, []byte(strconv.Itoa(schema)), pebble.NoSync); err != nil {
-			return err
-		}
-	}
-	r.get("checkpoint", keyCheckpoint, func(v []byte) error {
-		err := proto.Unmarshal(v, s.checkpoint)
-		if err == nil && s.checkpoint.GetElidedUntil() != 0 {
-			err = &UnfinishedError{s.checkpoint}
-		}
-		return err
-	})
-	s.loadKinds(&r)
-	s.loadOptions(&r)
-	var removed []windowRow[uint64]
-	r.scan("removed", []byte{tableRemoved}, nil, func(key, value []byte) bool {
-		row := windowRow[uint64]{sequence: numberOfKey(key)}
-		if err := decodeRemovals(value, func(e removal) { row.keys = append(row.keys, uidHash(e.uid)) }); err != nil {
-			r.fail("removed", err)
-		}
-		removed = append(removed, row)
-		return true
-	})
-	s.removed.update(removed, 0)
-	s.commands.load(s.checkpoint)
-	return r.failure
-}
-
-func (s *State) loadKinds(r *reader) {
-	s.kinds = lifecycle.NewKinds()
-	registration := s.kinds.Of(lifecycle.Group, "Kind")
-	r.scan("kinds", namePrefix(registration.Resource(), ""), nil, func(_, value []byte) bool {
-		u := uid.UID(value)
-		n, _ := r.node(u)
-		if n == nil {
-			r.fail("kinds", errCorrupt)
-			return false
-		}
-		kinds, err := s.kinds.With(n, r.body(u))
-		if err != nil {
-			r.fail("kinds", err)
-			return false
-		}
-		s.kinds = kinds
-		return true
-	})
-}
-
-func (s *State) loadOptions(r *reader) {
-	s.settings = lifecycle.DefaultSettings()
-	kind := s.kinds.Of(lifecycle.Group, "Realm")
-	if kind == nil {
-		return
-	}
-	u := r.lookup(kind.Resource(), "", lifecycle.SettingsName)
-	if u == "" {
-		return
-	}
-	settings, err := lifecycle.SettingsOf(r.body(u))
-	if err != nil {
-		r.fail("settings", err)
-	}
-	s.settings = settings
 }
 
 // commit writes a batch. If the state has failed, it returns the failure.
@@ -318,46 +93,6 @@ func (s *State) Failed() <-chan struct{} { return s.failures.failed }
 
 // Failure returns why the state has failed, nil if it has not.
 func (s *State) Failure() error { return s.failures.err() }
-
-// Remove deletes the state in dir. It returns ErrLocked if the state is open.
-func Remove(dir string) error {
-	lock, err := lockDirectory(dir)
-	if err != nil || lock == nil {
-		return err
-	}
-	entries, err := os.ReadDir(dir)
-	if err == nil {
-		for _, e := range entries {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(err, lock.Close())
-}
-
-// CheckUnlocked returns ErrLocked if the state in dir is open.
-func CheckUnlocked(dir string) error {
-	lock, err := lockDirectory(dir)
-	if err != nil || lock == nil {
-		return err
-	}
-	return lock.Close()
-}
-
-// lockDirectory locks the state in dir. The lock is nil if there is no state.
-func lockDirectory(dir string) (*pebble.Lock, error) {
-	db, err := pebble.Peek(dir, vfs.Default)
-	if err != nil || !db.Exists {
-		if errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-		return nil, err
-	}
-	lock, err := pebble.LockDirectory(dir, vfs.Default)
-	if err != nil {
-		return nil, fmt.Errorf("state: %s: %w", dir, ErrLocked)
-	}
-	return lock, nil
-}
 
 // Kinds returns the kinds that are registered now.
 func (s *State) Kinds() *lifecycle.Kinds {

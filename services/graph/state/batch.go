@@ -1,0 +1,49 @@
+package state
+
+import "github.com/cockroachdb/pebble/v2"
+
+// writer writes to a batch. It keeps the first error and does nothing after it.
+type writer struct {
+	b          *pebble.Batch
+	ranges     int64  // number of deleted ranges
+	key, value []byte // scratch
+	err        error
+}
+
+func (w *writer) put(key, value []byte) {
+	if err := w.b.Set(key, value, nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *writer) delete(key []byte) {
+	if err := w.b.Delete(key, nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// deleteRange deletes the rows from the first key to the last, inclusive.
+func (w *writer) deleteRange(first, last []byte) {
+	w.ranges++
+	if err := w.b.DeleteRange(first, append(last, nul), nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// deleteSpans deletes the rows of commands in the spans from up to, but without, until.
+func (w *writer) deleteSpans(from, until uint32) {
+	w.ranges++
+	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// drop deletes the rows that leave a window when rows are added to it, and returns their
+// number.
+func drop[K comparable](w *writer, table byte, from *window[K], added []windowRow[K]) int {
+	n, _ := from.surplus(added)
+	for i := range n {
+		w.delete(numberKey(table, from.row(i, added).sequence))
+	}
+	return n
+}
