@@ -299,7 +299,7 @@ func TestInvocations(t *testing.T) {
 	in := invocation{dir: "test/docs", coppice: filepath.Join(built(t), "coppice")}
 	for _, good := range []string{
 		"coppice get pods -o json && coppice up --auth", "coppice bench create|cascade --processes", "coppice delete -l",
-		"make model OPS=3", "go run ./test/words -all", "go test . -run '^TestMain$' -count=1", "NATS_URL=x coppice parked retry", "go test ./...", ".ci/run",
+		"make model OPS=3", "go run ./test/words -count", "go test . -run '^TestMain$' -count=1", "NATS_URL=x coppice parked retry", "go test ./...", ".ci/run",
 		"spec/check show NO_VERIFY S1", "chrt --batch 0 coppice up", "go tool -modfile=tools/go.mod buf lint",
 	} {
 		if err := in.check(good); err != nil {

@@ -177,7 +177,7 @@ func TestIsGo(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]bool{
 		"err := c.Nothing(ctx)\n": true, "func f() {}\n": true,
-		"go run ./test/words -all   prints more\n": false, "a table   of words\n": false,
+		"go run ./test/words -count   prints more\n": false, "a table   of words\n": false,
 	} {
 		if got := (snippet{code: code}).isGo(); got != want {
 			t.Errorf("%q: %t", code, got)

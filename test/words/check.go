@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -29,7 +28,7 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s: %s: %q is retired: %s", at, f.kind, f.word, f.instead)
 }
 
-// dir is the entry of the baseline that the finding belongs to.
+// dir is the directory of the file.
 func (f finding) dir() string { return path.Dir(f.path) }
 
 // The kinds of findings.
@@ -198,36 +197,4 @@ func (f *file) finish() []finding {
 		}
 	}
 	return f.found
-}
-
-// baseline are directories in which findings are known, until they are mended.
-type baseline map[string]bool
-
-func parseBaseline(text string) baseline {
-	b := baseline{}
-	for _, line := range strings.Split(text, "\n") {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			b[line] = true
-		}
-	}
-	return b
-}
-
-// apply returns the findings outside of the baseline, and an error if an entry of the
-// baseline has none: it has to be removed.
-func (b baseline) apply(all []finding) (rest []finding, err error) {
-	used := map[string]bool{}
-	for _, f := range all {
-		if used[f.dir()] = true; !b[f.dir()] {
-			rest = append(rest, f)
-		}
-	}
-	var stale []error
-	for dir := range b {
-		if !used[dir] {
-			stale = append(stale, fmt.Errorf("baseline.txt: %s has no finding any more: remove it", dir))
-		}
-	}
-	slices.SortFunc(stale, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
-	return rest, errors.Join(stale...)
 }

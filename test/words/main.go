@@ -2,7 +2,6 @@
 // the replacement of each. docs/glossary.md defines the terms.
 //
 //	go run ./test/words          prints what is refused, and fails if there is anything
-//	go run ./test/words -all     also in the directories of test/words/baseline.txt
 //	go run ./test/words -count   counts by directory and kind
 //
 // It checks words and phrases in Go comments, documents (*.md), help texts and protobuf;
@@ -15,7 +14,6 @@
 package main
 
 import (
-	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -26,9 +24,6 @@ import (
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-//go:embed baseline.txt
-var baselineText string
-
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "words:", err)
@@ -38,7 +33,6 @@ func main() {
 
 func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("words", flag.ContinueOnError)
-	everything := flags.Bool("all", false, "also report the directories of the baseline")
 	count := flags.Bool("count", false, "count findings by directory and kind instead of listing them")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -54,11 +48,6 @@ func run(args []string, stdout io.Writer) error {
 	found, err := l.check(os.DirFS(root))
 	if err != nil {
 		return err
-	}
-	if !*everything && !*count {
-		if found, err = parseBaseline(baselineText).apply(found); err != nil {
-			return err
-		}
 	}
 	if *count {
 		return printCounts(stdout, found)

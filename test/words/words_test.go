@@ -38,7 +38,7 @@ func goFile(lines ...string) string {
 	return "package pkg\n\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// TestTree is the check itself: no retired word outside of the baseline.
+// TestTree is the check itself: there is no retired word.
 func TestTree(t *testing.T) {
 	root, err := module.Root()
 	if err != nil {
@@ -48,14 +48,7 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) == 0 && len(parseBaseline(baselineText)) > 0 {
-		t.Error("the baseline has entries, and nothing was found")
-	}
-	rest, err := parseBaseline(baselineText).apply(all)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, f := range rest {
+	for _, f := range all {
 		t.Error(f)
 	}
 }
@@ -151,17 +144,6 @@ func TestExceptions(t *testing.T) {
 		if got := strings.Join(found(t, test.path, test.text), "|"); got != test.want {
 			t.Errorf("%s:\n%s\nfound %q, want %q", test.path, test.text, got, test.want)
 		}
-	}
-}
-
-func TestBaseline(t *testing.T) {
-	all := []finding{{path: "a/x.go", word: "owed"}, {path: "b/x.go", word: "owed"}, {path: "README.md", word: "owed"}}
-	rest, err := parseBaseline("# comment\na\n.\n").apply(all)
-	if err != nil || len(rest) != 1 || rest[0].path != "b/x.go" {
-		t.Errorf("outside of the baseline: %v, %v", rest, err)
-	}
-	if _, err := parseBaseline("a\nc\n").apply(all); err == nil || !strings.Contains(err.Error(), "c has no finding") {
-		t.Errorf("an entry without a finding: %v", err)
 	}
 }
 
