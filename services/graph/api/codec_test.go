@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client/api"
@@ -97,6 +99,7 @@ func TestEncodings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	later := protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)
 	for _, c := range []struct {
 		contentType string
 		data        []byte
@@ -106,6 +109,7 @@ func TestEncodings(t *testing.T) {
 		{"", packed, bus.ContentProtobuf, 2},
 		{bus.ContentProtobuf, packed, bus.ContentProtobuf, 2},
 		{bus.ContentJSON, []byte(`{"protocol":1,"names":["a","b","c"]}`), bus.ContentJSON, 3},
+		{"", append(slices.Clip(packed), later...), bus.ContentProtobuf, 2}, // with a field of a later version
 	} {
 		m := b.request(c.contentType, c.data)
 		var reply coppicev1.ObjectsReply
@@ -117,7 +121,7 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%q: %v as %q, %v; want revision %d as %q", c.contentType, &reply, got, err, c.revision, c.answer)
 		}
 	}
-	// One without a version is none, an empty one among them.
+	// A body without the version of its format is no request; an empty body has none.
 	for _, c := range []struct {
 		contentType, answer string
 		data                []byte
@@ -129,6 +133,7 @@ func TestEncodings(t *testing.T) {
 	}
 	refused(t, b.request(bus.ContentJSON, nil), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "as JSON")
 	refused(t, b.request("", []byte{0xff}), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as protobuf")
+	refused(t, b.request(bus.ContentJSON, []byte(`{"protocol":1,"nanes":["a"]}`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, `unknown field "nanes"`)
 	refused(t, b.request(bus.ContentJSON, []byte(`{"names":`)), bus.ContentJSON, "400", lifecycle.ReasonBadRequest, "not a coppice.v1.GetRequest as JSON")
 	refused(t, b.request("text/plain", packed), bus.ContentProtobuf, "400", lifecycle.ReasonBadRequest, bus.ContentJSON)
 }
