@@ -4,6 +4,8 @@
 //	package      encodes                                     read and written by
 //	envelope     a commit as a message of the log:           services/graph/eventlog, client (Log)
 //	             compression, position, authentication
+//	commitcodec  coppice.v1.Commit: its header, its checksum, services/graph/eventlog, internal/segment
+//	             and how many events it has
 //	nodecodec    coppice.v1.Node: an object without its      services/graph/state, services/graph/eventlog
 //	             spec, status and further members
 //	objectcodec  requests with objects, their replies, and   client, services/graph/api, services/graph/state

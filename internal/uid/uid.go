@@ -163,6 +163,18 @@ func All(column []byte) iter.Seq[UID] {
 	}
 }
 
+// Count returns the number of uids in a column.
+func Count(column []byte) (n int, err error) {
+	for len(column) > 0 {
+		length := packedLength(column)
+		if length == 0 {
+			return n, ErrMalformed
+		}
+		n, column = n+1, column[length:]
+	}
+	return n, nil
+}
+
 // Pack appends uids to a column.
 func Pack(column []byte, uids ...UID) []byte {
 	for _, u := range uids {
@@ -173,11 +185,11 @@ func Pack(column []byte, uids ...UID) []byte {
 
 // Valid reports whether s is exactly one packed uid.
 func (u UID) Valid() bool {
-	n := packedLength(string(u))
+	n := packedLength(u)
 	return n > 0 && n == len(u)
 }
 
-func packedLength(s string) int {
+func packedLength[T ~string | []byte](s T) int {
 	switch {
 	case len(s) >= PackedUUID && s[0] == tagUUID:
 		return PackedUUID

@@ -66,6 +66,9 @@ func TestColumn(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("Unpack = %v, %v; want %v", got, err, want)
 		}
+		if n, err := uid.Count(column); err != nil || n != len(want) {
+			t.Fatalf("Count = %d, %v; want %d", n, err, len(want))
+		}
 		if all := slices.Collect(uid.All(column)); !slices.Equal(all, want) {
 			t.Fatalf("All = %v; want %v", all, want)
 		}
@@ -95,6 +98,9 @@ func TestUnpackMalformed(t *testing.T) {
 	} {
 		if got, err := uid.Unpack(nil, []byte(column)); err == nil {
 			t.Errorf("%s: Unpack = %v, want an error", name, got)
+		}
+		if got, err := uid.Count([]byte(column)); err == nil {
+			t.Errorf("%s: Count = %v, want an error", name, got)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -12,21 +11,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
-
-// Header has the fields of a commit other than its commands and events.
-type Header struct {
-	RealmID  [16]byte
-	ID       [16]byte
-	Previous uint64 // checksum of the commit before
-	Epoch    uint64
-	Time     lifecycle.Time
-	// Sequence is the number of the commit, 1 for the first. It is its position in the
-	// stream unless messages before it are skipped.
-	Sequence uint64
-	Key      uint32 // the number of the key that authenticates it
-	// FirstRevision is that of the first event that is added.
-	FirstRevision uint64
-}
 
 // Command has the actor, the verb and the note of a command.
 type Command struct {
@@ -280,8 +264,4 @@ func (b *Builder) Bytes() []byte {
 		b.b = protowire.AppendString(b.b, s)
 	}
 	return b.b
-}
-
-func (h Header) String() string {
-	return fmt.Sprintf("commit %x of epoch %d", h.ID[:4], h.Epoch)
 }

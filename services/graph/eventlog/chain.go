@@ -3,8 +3,6 @@ package eventlog
 import (
 	"fmt"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -47,9 +45,6 @@ type BrokenError struct {
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("the log is broken at sequence %d: %s", e.Sequence, e.What)
 }
-
-// Checksum returns the checksum of a commit.
-func Checksum(commit []byte) uint64 { return xxhash.Sum64(commit) }
 
 // Skips returns why a commit that passed Keys.Check is skipped, or "" if it must continue
 // the chain. Skipped commits belong to an older history of the realm: from before the log

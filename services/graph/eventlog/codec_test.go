@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
@@ -120,6 +121,9 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		}
 		if got, err := eventlog.NewKeyOf(enc); c.Header != h || c.NewKey != newKey || got != newKey || err != nil {
 			t.Fatalf("header %+v, want %+v; key %+v and %+v, want %+v, %v", c.Header, h, c.NewKey, got, newKey, err)
+		}
+		if n, err := commitcodec.CountEvents(enc); n != uint64(len(want)) || err != nil {
+			t.Fatalf("%d events are counted, %v; want %d", n, err, len(want))
 		}
 		if !reflect.DeepEqual(c.Sessions, []eventlog.Session{{ID: "s", Closed: true}}) {
 			t.Fatalf("sessions %v", c.Sessions)

@@ -1,18 +1,15 @@
 package eventlog
 
 import (
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
-
-// ErrMalformed is returned for a message that is not a commit.
-var ErrMalformed = errors.New("malformed commit")
 
 // Decoded is a commit that was read from the log.
 type Decoded struct {
@@ -80,7 +77,7 @@ func Decode(b []byte) (*Decoded, error) {
 			}
 			c.events = append(c.events, e)
 		default:
-			return c.decode(f, b)
+			return c.Set(f, b)
 		}
 		return nil
 	})
@@ -99,7 +96,7 @@ func decodeCommand(b []byte, actor string) (r CommandRef, err error) {
 	err = wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
 		case commandID:
-			return copyID(&r.ID, f.Bytes(b))
+			return commitcodec.CopyID(&r.ID, f.Bytes(b))
 		case commandActor:
 			if r.Actor = actor; string(f.Bytes(b)) != actor {
 				r.Actor = string(f.Bytes(b))

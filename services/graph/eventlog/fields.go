@@ -1,20 +1,22 @@
 package eventlog
 
+import "github.com/coppice-gc/coppice/internal/codec/commitcodec"
+
 // Field numbers of coppice.v1.Commit and of the messages in it.
 const (
-	commitRealmID       = 1
-	commitID            = 2
-	commitPrevious      = 3
-	commitEpoch         = 4
-	commitTime          = 5
-	commitFirstRevision = 6
+	commitRealmID       = commitcodec.CommitRealmID
+	commitID            = commitcodec.CommitID
+	commitPrevious      = commitcodec.CommitPrevious
+	commitEpoch         = commitcodec.CommitEpoch
+	commitTime          = commitcodec.CommitTime
+	commitFirstRevision = commitcodec.CommitFirstRevision
 	commitCommands      = 7
-	commitEvents        = 8
+	commitEvents        = commitcodec.CommitEvents
 	commitResources     = 9
 	commitNamespaces    = 10
 
-	commitSequence = 12
-	commitKey      = 14
+	commitSequence = commitcodec.CommitSequence
+	commitKey      = commitcodec.CommitKey
 	commitNewKey   = 16
 
 	newKeyNumber      = 1
@@ -31,12 +33,12 @@ const (
 	eventCommand          = 1
 	eventReason           = 2
 	eventCause            = 3
-	eventCreated          = 4
-	eventUpdated          = 5
-	eventMarked           = 6
-	eventOwnersRemoved    = 7
-	eventFinalizerRemoved = 8
-	eventDeleted          = 9
+	eventCreated          = commitcodec.EventCreated
+	eventUpdated          = commitcodec.EventUpdated
+	eventMarked           = commitcodec.EventMarked
+	eventOwnersRemoved    = commitcodec.EventOwnersRemoved
+	eventFinalizerRemoved = commitcodec.EventFinalizerRemoved
+	eventDeleted          = commitcodec.EventDeleted
 	eventSession          = 10
 
 	objectNode = 1
@@ -49,9 +51,9 @@ const (
 	markFinalizers = 5
 	markAwaited    = 6
 
-	columnObjects = 1 // in OwnerReferencesRemoved, FinalizerRemoved, ObjectsDeleted
-	columnShared  = 2 // references, finalizer, finalizers
-	idUIDs        = 1
+	columnObjects = commitcodec.ColumnObjects // in OwnerReferencesRemoved, FinalizerRemoved, ObjectsDeleted
+	columnShared  = 2                         // references, finalizer, finalizers
+	idUIDs        = commitcodec.IDUIDs
 	idResources   = 2
 	idNamespaces  = 3
 	idNames       = 4

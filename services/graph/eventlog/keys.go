@@ -7,6 +7,7 @@ import (
 	"hash"
 	"sync"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/secret"
@@ -123,7 +124,7 @@ func (e *KeyError) Error() string {
 // moves it to another position. It fails if there is no secret for the commit's key. The
 // message may share the memory of commit, also the capacity behind its end.
 func (k *Keys) seal(commit []byte, position uint64) (message []byte, move func(position uint64), err error) {
-	h, err := headerOf(commit)
+	h, err := commitcodec.ReadHeader(commit)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,7 +162,7 @@ func (d *key) authenticate(message []byte) (code [envelope.MACSize]byte) {
 func (k *Keys) Check(m Message) (h Header, foreign string) {
 	commit, end, err := envelope.Split(m.Data)
 	if err == nil {
-		h, err = headerOf(commit)
+		h, err = commitcodec.ReadHeader(commit)
 	}
 	if err != nil {
 		return h, err.Error()
@@ -186,6 +187,6 @@ func (k *Keys) Resembles(m Message) bool {
 	if err != nil {
 		return false
 	}
-	h, err := headerOf(commit)
+	h, err := commitcodec.ReadHeader(commit)
 	return err == nil && end.Position == m.Sequence && h.ID != [16]byte{} && h.Epoch > 0
 }
