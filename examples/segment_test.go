@@ -1,0 +1,77 @@
+package examples_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+)
+
+// python returns a Python that has a module for zstd. In CI it must exist.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		for _, module := range []string{"compression.zstd", "zstandard"} {
+			if exec.Command(python, "-c", "import "+module).Run() == nil {
+				return python
+			}
+		}
+	}
+	const missing = "no python3 with a module for zstd: install python3-zstandard"
+	if os.Getenv("CI") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// The reader in Python, which was written from docs/formats.md, reads what package segment
+// writes, and refuses a segment that is damaged.
+func TestSegmentInPython(t *testing.T) {
+	t.Parallel()
+	interpreter := python(t)
+	log := segmenttest.New(30)
+	log.Add(500, strings.Repeat("compressed in the log ", 100))
+	b, info := segmenttest.Write(t, log.Messages[3:], 7)
+	var want strings.Builder
+	r, err := segment.Open(strings.NewReader(string(b)), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, err := range r.Commits(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&want, "position %d realm %x commit %d first revision %d time %d size %d\n",
+			c.Position, c.RealmID, c.Sequence, c.FirstRevision, c.Time, len(c.Message))
+	}
+	read := func(content []byte) (string, error) {
+		file := filepath.Join(t.TempDir(), "segment")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), interpreter, "segment/read.py", file).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := read(b); err != nil || out != want.String() {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want.String())
+	}
+	if n := strings.Count(want.String(), "\n"); n != int(info.Commits) {
+		t.Errorf("%d commits of %d", n, info.Commits)
+	}
+	for _, at := range []int{0, 8, 30, 60, 110, len(b) / 2, len(b) - 150, len(b) - 1} {
+		damaged := []byte(string(b))
+		damaged[at] ^= 0x20
+		if out, err := read(damaged); err == nil || !strings.Contains(out, ": byte ") {
+			t.Errorf("byte %d was changed: %v\n%s", at, err, out)
+		}
+	}
+	if out, err := read(b[:len(b)-1]); err == nil || !strings.Contains(out, fmt.Sprintf("byte %d: the file ends here", len(b)-1)) {
+		t.Errorf("truncated: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,100 @@
+package segment
+
+import (
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
+	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// Point is a place in a log: the one behind a commit.
+type Point struct {
+	Sequence uint64         // the number of the commit
+	Position uint64         // of its message in the stream; 0 if unknown
+	Revision uint64         // after the commit
+	Checksum uint64         // of the commit
+	Time     lifecycle.Time // of the commit; 0 if unknown
+}
+
+// Commit is a commit of a segment, with its message.
+type Commit struct {
+	commitcodec.Header
+	Position uint64 // of the message in the stream
+	Revision uint64 // after the commit
+	Checksum uint64
+	// Message is byte for byte what the stream has. It stays valid.
+	Message []byte
+	// Content is the uncompressed commit. It is valid until the next commit is read.
+	Content []byte
+}
+
+// Point returns the place behind the commit.
+func (c *Commit) Point() Point {
+	return Point{Sequence: c.Sequence, Position: c.Position, Revision: c.Revision, Checksum: c.Checksum, Time: c.Time}
+}
+
+// chain checks that commits continue each other.
+type chain struct {
+	begun bool // realm, epoch and last are of a commit
+	// anyChecksum: the checksum of the commit before is not known.
+	anyChecksum bool
+	realm       [16]byte
+	epoch       uint64
+	last        Point
+	room        []byte // for the content of commits
+}
+
+// open decodes a message, and checks it against the commits before it. The chain is not
+// changed.
+func (c *chain) open(position uint64, message []byte) (commit Commit, err error) {
+	content, err := envelope.OpenInto(&c.room, message)
+	if err != nil {
+		return commit, err
+	}
+	h, err := commitcodec.ReadHeader(content)
+	if err != nil {
+		return commit, err
+	}
+	n, err := commitcodec.CountEvents(content)
+	if err != nil {
+		return commit, err
+	}
+	if err := c.check(position, &h); err != nil {
+		return commit, err
+	}
+	return Commit{
+		Header: h, Position: position, Revision: h.FirstRevision - 1 + n, Checksum: commitcodec.Checksum(content),
+		Message: message, Content: content,
+	}, nil
+}
+
+func (c *chain) check(position uint64, h *commitcodec.Header) error {
+	switch {
+	case h.Sequence == 0 || h.FirstRevision == 0 || position == 0:
+		return fmt.Errorf("the commit has sequence %d, first revision %d and position %d, which begin with 1", h.Sequence, h.FirstRevision, position)
+	case !c.begun:
+		return nil
+	case h.RealmID != c.realm:
+		return fmt.Errorf("it is of another realm, %x, not %x", h.RealmID, c.realm)
+	case h.Sequence != c.last.Sequence+1:
+		return fmt.Errorf("it is commit %d of the realm, after commit %d", h.Sequence, c.last.Sequence)
+	case position <= c.last.Position:
+		return fmt.Errorf("its position %d in the stream is not after %d", position, c.last.Position)
+	case h.FirstRevision != c.last.Revision+1:
+		return fmt.Errorf("its first revision is %d, after %d", h.FirstRevision, c.last.Revision)
+	case h.Previous != c.last.Checksum && !c.anyChecksum:
+		return fmt.Errorf("it names %016x as the checksum of the commit before it, which has %016x", h.Previous, c.last.Checksum)
+	case h.Epoch < c.epoch:
+		return fmt.Errorf("its epoch is %d, after %d", h.Epoch, c.epoch)
+	case h.Time < c.last.Time:
+		return fmt.Errorf("its time is %d, after %d", h.Time, c.last.Time)
+	}
+	return nil
+}
+
+// follow moves the chain behind a commit that open has returned.
+func (c *chain) follow(commit *Commit) {
+	c.begun, c.anyChecksum = true, false
+	c.realm, c.epoch, c.last = commit.RealmID, commit.Epoch, commit.Point()
+}
