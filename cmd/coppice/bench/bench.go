@@ -35,10 +35,10 @@ type Result struct {
 	Latency string `json:"latency"`
 	// CPUSeconds is the CPU time that all measured processes, the client's
 	// included, used during the measurement. PeakRSSBytes is the sum of their
-	// largest resident memory since they started. Both are zero if the
-	// deployment runs elsewhere.
-	CPUSeconds   float64 `json:"cpu_seconds"`
-	PeakRSSBytes uint64  `json:"peak_rss_bytes"`
+	// largest resident memory since they started. Both are zero, and absent from
+	// JSON and tables, if the deployment runs elsewhere or the system is not Linux.
+	CPUSeconds   float64 `json:"cpu_seconds,omitzero"`
+	PeakRSSBytes uint64  `json:"peak_rss_bytes,omitzero"`
 	// Commits and BytesLogged say by how much the log has grown.
 	Commits     uint64 `json:"commits"`
 	BytesLogged uint64 `json:"bytes_logged"`
@@ -94,8 +94,10 @@ func (r *Result) Table(w io.Writer) error {
 		row(r.Latency, "p50 %.3g ms, p99 %.3g ms", r.P50, r.P99)
 	}
 	if r.Processes > 0 {
-		row("CPU", "%.2f s, %.2f us an object", r.CPUSeconds, r.CPUSeconds*1e6/math.Max(1, float64(r.Objects)))
-		row("memory", "%.0f MiB resident at peak", float64(r.PeakRSSBytes)/(1<<20))
+		if usageKnown {
+			row("CPU", "%.2f s, %.2f us an object", r.CPUSeconds, r.CPUSeconds*1e6/math.Max(1, float64(r.Objects)))
+			row("memory", "%.0f MiB resident at peak", float64(r.PeakRSSBytes)/(1<<20))
+		}
 		row("processes", "%d", r.Processes)
 		row("synced to disk", "%v", r.Sync)
 	}

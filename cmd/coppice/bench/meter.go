@@ -90,7 +90,7 @@ const (
 
 // settle waits until the services are at rest, if they run here, so that the
 // compactions of earlier writes are not measured. After a minute it returns even if
-// they are not at rest.
+// they are not at rest. Where usageKnown is false it only waits for the time restful.
 func (d *Deployment) settle(ctx context.Context) error {
 	if !d.local() {
 		return nil

@@ -73,6 +73,9 @@ func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 	if err != nil {
 		return err
 	}
+	if !usageKnown {
+		return nil
+	}
 	r.detail("idle_percent_of_a_core", 100*(after-before)/time.Since(begun).Seconds())
 	resident, err := currentRSS(pids)
 	if err != nil {

@@ -131,7 +131,9 @@ func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Resul
 	}
 	r.detail(name+"_seconds", time.Since(start).Seconds())
 	after, err := cpuSeconds(d.pids())
-	r.detail(name+"_cpu_seconds", after-before)
+	if usageKnown {
+		r.detail(name+"_cpu_seconds", after-before)
+	}
 	return err
 }
 

@@ -1,0 +1,156 @@
+package docs_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// scene has what a command of the documents needs before it runs, and what it must print.
+type scene struct {
+	match *regexp.Regexp
+	// before prepares objects.
+	before func(*testing.T, *player)
+	// with replaces what a reader replaces: uids, plans, directories.
+	with func(*player, string) string
+	// prints must match standard output and error.
+	prints string
+	// after looks at the output.
+	after func(*testing.T, *player, string)
+}
+
+// succeeded is in the reply to a request that has succeeded for each object.
+const succeeded = `"code":\s*20\d`
+
+// scenes has the scene of each command: the first that matches it.
+var scenes = []scene{
+	{match: on(`\.create\._\.configmaps\.`), prints: succeeded},
+	{match: on(`\.get\._\.configmaps\.`), prints: succeeded},
+	{match: on(`\.plan\.apps\.deployments\.`), before: deployment, prints: `"hash":\s*"`, after: rememberPlan},
+	{match: on(`\.delete\.apps\.deployments\..*"plan"`), before: deployment, with: withPlan, prints: succeeded},
+	{match: on(`\.delete\.apps\.deployments\.`), before: deployment, prints: succeeded},
+
+	{match: on(`\.consumefinalizer\.`), prints: `"durable":\s*"f-`},
+	{match: regexp.MustCompile(`^nats sub _INBOX\.`), before: calledPod, prints: `Subscribing on`},
+	{match: regexp.MustCompile(`^nats pub --reply _INBOX\.\S+ '\$JS\.API\.CONSUMER\.MSG\.NEXT\.`), prints: `Published`, after: awaitCall},
+	{match: on(`\.get\._\.pods\.`), before: calledPod, prints: succeeded},
+	{match: regexp.MustCompile(`^nats pub '\$JS\.ACK\.\S+' \+(WPI|ACK)$`), with: withAck, prints: `Published`},
+	{match: on(`\.removefinalizer\._\.pods\.`), before: calledPod, with: withUID, prints: succeeded, after: podGone},
+	{match: on(`\.delete\._\.pods\.`), before: pod, with: withUID, prints: succeeded},
+
+	{match: regexp.MustCompile(`^nats micro ls$`), prints: `coppice-writer`},
+	{match: regexp.MustCompile(`^nats micro info coppice-writer$`), prints: `coppice-writer`},
+	{match: regexp.MustCompile(`^nats stream backup coppice-default-log DIR$`), with: withDir, prints: `(?i)backup`, after: backedUp},
+	{match: regexp.MustCompile(`^nats stream edit coppice-default-log `), prints: `was updated`},
+}
+
+func on(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`^nats (req|request) .*coppice\.default\.api\.[a-z]+` + pattern)
+}
+
+// failures are in the output of a nats command that has ended with exit code 0.
+var failures = regexp.MustCompile(`Nats-Service-Error|No responders|(?i)permissions violation`)
+
+// ensure creates an object, unless it exists and is not being deleted.
+func (p *player) ensure(t *testing.T, r client.Resource, o *coppicev1.Object) {
+	t.Helper()
+	objects := p.admin.Resource(r, "shop")
+	testkit.WaitFor(t, p.ctx, "an object to be there", func() bool {
+		created, err := objects.Create(p.ctx, o)
+		if err == nil {
+			p.objects[r.Plural] = created
+			return true
+		}
+		is, getErr := objects.Get(p.ctx, o.GetMetadata().GetName())
+		switch {
+		case getErr == nil && is.GetMetadata().GetDeletionTimestamp() == nil:
+			p.objects[r.Plural] = is
+			return true
+		case getErr == nil, errors.Is(getErr, client.ErrNotFound):
+			return false
+		}
+		t.Fatal(err, getErr)
+		return false
+	})
+}
+
+func deployment(t *testing.T, p *player) {
+	t.Helper()
+	p.ensure(t, client.Resource{Group: "apps", Plural: "deployments"}, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web"}})
+}
+
+var pods = client.Resource{Plural: "pods"}
+
+func pod(t *testing.T, p *player) {
+	t.Helper()
+	p.ensure(t, pods, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web-1"}})
+}
+
+// calledPod creates a pod with a finalizer and deletes it, so that the finalizer is called.
+func calledPod(t *testing.T, p *player) {
+	t.Helper()
+	if p.objects[pods.Plural] != nil {
+		return
+	}
+	p.ensure(t, pods, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "web-1", Finalizers: []string{bus.ExampleFinalizer}}})
+	if _, err := p.admin.Resource(pods, "shop").Delete(p.ctx, "web-1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func podGone(t *testing.T, p *player, _ string) {
+	t.Helper()
+	testkit.WaitFor(t, p.ctx, "the pod to be removed", func() bool {
+		_, err := p.admin.Resource(pods, "shop").Get(p.ctx, "web-1")
+		return errors.Is(err, client.ErrNotFound)
+	})
+}
+
+// awaitCall waits for the call that was pulled, and remembers the subject that acknowledges it.
+func awaitCall(t *testing.T, p *player, _ string) {
+	t.Helper()
+	p.ack = p.calls.says(t, `with reply "(\$JS\.ACK\.[^"]+)"[^#]+"resource":"pods"`)[1]
+}
+
+func withAck(p *player, text string) string {
+	return strings.Replace(text, "$JS.ACK.coppice-default-finalize.…", p.ack, 1)
+}
+
+func withUID(p *player, text string) string {
+	return strings.Replace(text, "01890a5d-…", p.objects[pods.Plural].GetMetadata().GetUid(), 1)
+}
+
+var hash = regexp.MustCompile(`"plan":\s*"([0-9a-f]+@\d+)"`)
+
+func rememberPlan(t *testing.T, p *player, out string) {
+	t.Helper()
+	if m := hash.FindStringSubmatch(out); m != nil {
+		p.plan = m[1]
+	} else {
+		t.Errorf("the plan has no hash: %s", out)
+	}
+}
+
+func withPlan(p *player, text string) string {
+	return regexp.MustCompile(`"plan": "[^"]+"`).ReplaceAllString(text, `"plan": "`+p.plan+`"`)
+}
+
+func withDir(p *player, text string) string {
+	return strings.TrimSuffix(text, "DIR") + filepath.Join(p.dir, "backup")
+}
+
+func backedUp(t *testing.T, p *player, _ string) {
+	t.Helper()
+	files, err := os.ReadDir(filepath.Join(p.dir, "backup"))
+	if err != nil || len(files) < 2 {
+		t.Errorf("the backup has %d files, %v", len(files), err)
+	}
+}
