@@ -90,7 +90,8 @@ type ResourceClient interface {
 	Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[WatchEvent, error]
 
 	// Delete deletes an object. The result is Removed if the object is gone, and
-	// Pending if it exists until its finalizers, dependents or agent let it go.
+	// Pending if it exists until its finalizers, dependents or agent
+	// release it.
 	Delete(ctx context.Context, name string, opts ...DeleteOption) (*DeleteResult, error)
 	// DeleteBatch deletes objects in one request. Each has its own result, in order.
 	DeleteBatch(ctx context.Context, names []string, opts ...DeleteOption) ([]DeleteResult, error)

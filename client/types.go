@@ -93,7 +93,8 @@ func ResourceOf(k Kind) Resource { return Resource{Group: k.Group, Plural: k.Plu
 
 // Result is the result of one object of a batch.
 type Result struct {
-	// Object is the object after the request, nil if Err is not.
+	// Object is the object after the request, nil if Err is not. In a batch of several
+	// objects it has only what identifies the object and the state of its deletion.
 	Object *Object
 	// Created reports whether the object was created, by CreateBatch, ApplyBatch or ImportBatch.
 	Created bool
