@@ -180,6 +180,7 @@ func (a *app) graphCommand() *cobra.Command {
 	var replicas int
 	var ttl, skew time.Duration
 	var answers answersFlags
+	var acceptLoss acceptLossFlag
 	c := &cobra.Command{
 		Use:     "graph",
 		GroupID: "services",
@@ -201,6 +202,10 @@ realm only with a copy of it.`,
 			if skew <= 0 {
 				return a.usage(c, fmt.Errorf("--max-clock-skew %v: more than 0 is needed", skew))
 			}
+			losses, err := acceptLoss.realms()
+			if err != nil {
+				return a.usage(c, err)
+			}
 			secrets, err := loadSecrets(file, data)
 			if err != nil {
 				return err
@@ -215,7 +220,7 @@ realm only with a copy of it.`,
 					return nil, err
 				}
 				s, err := graph.New(graph.Config{
-					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew,
+					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
 				})
 				if err != nil {
@@ -228,6 +233,7 @@ realm only with a copy of it.`,
 	}
 	f.add(a, c)
 	answers.add(c)
+	acceptLoss.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 type upFlags struct {
@@ -26,6 +27,7 @@ type upFlags struct {
 	processors int
 	auth       bool
 	profiles   bool
+	acceptLoss acceptLossFlag
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -49,7 +51,13 @@ of the log.`,
 		Example: `  coppice up
   coppice up --auth && XDG_CONFIG_HOME=coppice-data/users NATS_CONTEXT=operator coppice get pods`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			losses, err := f.acceptLoss.realms()
+			if err != nil {
+				return a.usage(c, err)
+			}
+			return a.up(c.Context(), f, losses)
+		},
 	}
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens, of the loopback interface")
@@ -58,17 +66,19 @@ of the log.`,
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
+	f.acceptLoss.add(c)
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 	return c
 }
 
-func (a *app) up(ctx context.Context, f upFlags) error {
+func (a *app) up(ctx context.Context, f upFlags, acceptLoss map[string]uint64) error {
 	start := time.Now()
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
 		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
 		Version: version(), Log: a.quietLogger(), Registry: registry,
+		Graph: func(g *graph.Config) { g.AcceptLoss = acceptLoss },
 	})
 	if errors.Is(err, natsd.ErrInUse) {
 		return fmt.Errorf("%s is in use by another 'coppice up'; end that one, or choose another directory with --data", f.data)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -35,6 +36,31 @@ func Own(dir string) error {
 
 // WriteFile is os.WriteFile with FileMode.
 func WriteFile(name string, data []byte) error { return os.WriteFile(name, data, FileMode) }
+
+// ReplaceFile replaces a file, and returns when the new one is on disk. After a crash the
+// file has either its old content or the new one.
+func ReplaceFile(name string, data []byte) error {
+	next := name + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, FileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, name); err != nil {
+		return err
+	}
+	dir, err := vfs.Default.OpenDir(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
 
 // FS is the file system of the operating system, which creates directories and
 // files with the package's modes.

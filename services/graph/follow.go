@@ -82,6 +82,7 @@ func (r *realm) folder() *replay.Folder {
 		r.metrics.applied(revision)
 	}
 	f.Skipped = r.skip
+	f.Lost = r.lossRecorded
 	return f
 }
 

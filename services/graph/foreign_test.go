@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
-	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // attacker publishes to the log of a realm.
@@ -330,12 +328,12 @@ func TestLostCommitsStayLost(t *testing.T) {
 			lost = append(lost, a.message(ctx, at))
 		}
 	})
-	if err := state.Remove(filepath.Join(dir, realm)); err != nil {
-		t.Fatal(err)
-	}
+	seen := checkpoint(t, dir).GetSequence()
 	ctx := testkit.Context(t)
 	n := testkit.StartNATS(t, natsd.Config{Dir: older})
-	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.Secrets = testkit.Secrets().Draw() }).writing(ctx)
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+		c.Secrets, c.AcceptLoss = testkit.Secrets().Draw(), map[string]uint64{realm: seen}
+	}).writing(ctx)
 	a := newAttacker(ctx, t, n)
 	for _, m := range lost {
 		a.publish(ctx, m)

@@ -65,6 +65,10 @@ type Config struct {
 	// OutlastFullDisk: if the state of a realm cannot be written because the disk is full,
 	// try again until there is room. Otherwise Run ends if this happens to all realms.
 	OutlastFullDisk bool
+	// AcceptLoss has the realms of which the log has lost commits that must not prevent the
+	// start, each with the sequence of the last commit that Dir knows. Any other loss still
+	// does.
+	AcceptLoss map[string]uint64
 	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a streamed reply, after which the client
@@ -250,6 +254,9 @@ func (s *Service) runRealm(ctx context.Context, r *realm) error {
 		err := r.run(ctx)
 		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) || err == nil {
 			return nil
+		}
+		if errors.Is(err, errRecorded) {
+			continue
 		}
 		if r.failed.Swap(&err) == nil {
 			full = nil // it has worked meanwhile

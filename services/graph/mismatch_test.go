@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -50,8 +51,8 @@ func creating(t *testing.T, names ...string) func(*natsd.Server) {
 }
 
 // A log that is not, or not any more, the one that the state has seen is
-// refused, with a text that says what to do. Nothing is changed; and once the
-// state is removed, as `coppice rebuild` does, the log is followed.
+// refused, with a text that says what to do. Nothing is changed, and a state that is
+// removed changes nothing either: the log is followed only when the loss is accepted.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -133,7 +134,11 @@ func TestMismatch(t *testing.T) {
 			if err := state.Remove(filepath.Join(dir, realm)); err != nil {
 				t.Fatal(err)
 			}
-			s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+			if err := serve(t, graphConn(t, n), dir, nil).wait(ctx); !errors.As(err, &mismatch) {
+				t.Fatalf("without the state, the service has forgotten the commits that it has seen: %v", err)
+			}
+			accept := func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: before.GetSequence()} }
+			s = serve(t, graphConn(t, n), dir, accept).writing(ctx)
 			has(ctx, t, application(t, n), c.has...)
 			s.stop(ctx)
 		})

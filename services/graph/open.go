@@ -19,16 +19,16 @@ import (
 // log only if the state is empty. Otherwise a missing log is a MismatchError: an operator
 // has to restore it.
 func (r *realm) openLog(ctx context.Context) error {
-	seen := r.seen.GetSequence()
+	seen := r.known()
 	return r.await(ctx, func(ctx context.Context) (err error) {
-		if seen > 0 {
+		if seen > 0 && !r.accepts(seen) {
 			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name, r.keys)
 		} else {
 			r.events, err = eventlog.Open(ctx, r.js, r.name, r.c.Replicas, r.keys)
 		}
 		switch {
 		case seen > 0 && errors.Is(err, jetstream.ErrStreamNotFound):
-			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), What: fmt.Sprintf("the stream of the log, %s, is gone, and the state has seen %d commits of it", bus.LogStream(r.name), seen)}
+			return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: seen, What: fmt.Sprintf("the stream of the log, %s, is gone, and this graph service has seen %d commits of it", bus.LogStream(r.name), seen)}
 		case err != nil:
 			return err
 		}
@@ -121,10 +121,11 @@ func (r *realm) whenFailed(end func()) (stop func()) {
 		return func() {}
 	}
 	stopped, done := make(chan struct{}), make(chan struct{})
+	failed := r.state.Failed()
 	go func() {
 		defer close(done)
 		select {
-		case <-r.state.Failed():
+		case <-failed:
 			end()
 		case <-stopped:
 		}

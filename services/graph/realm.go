@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/tail"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -46,6 +48,8 @@ type realm struct {
 	skips  replay.Skips
 
 	keys *eventlog.Keys
+	tail *tail.Keeper
+	loss *writer.Loss // of commits of the log, until it is recorded; nil for none
 	// logEnd is the last position of the log that this replica has caught up with.
 	logEnd uint64
 
@@ -61,7 +65,8 @@ func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 //	          └──────────── lease lost, or fenced ◄────────────────────────┘
 func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseWaiting)
-	r.state, r.seen, r.events = nil, nil, nil // of the run before
+	r.state, r.seen, r.events, r.loss = nil, nil, nil, nil // of the run before
+	r.openTail()
 	if err := r.openState(); err != nil {
 		return err
 	}
@@ -78,17 +83,25 @@ func (r *realm) run(ctx context.Context) (err error) {
 	}
 	r.clock.Compare() // which needs a log
 	begun := time.Now()
-	if err := r.await(ctx, func(ctx context.Context) error {
-		return replay.CheckLog(ctx, r.seen, r.events, r.name, r.dir(), time.Since(begun) < r.events.MaxLag())
-	}); err != nil {
+	if err := r.checkLog(ctx, func() bool { return time.Since(begun) < r.events.MaxLag() }); err != nil {
 		return err
 	}
 	if r.state == nil {
+		stop()
 		if err := r.resetState(); err != nil {
+			stop = func() {}
 			return err
 		}
 		stop = r.whenFailed(cancel)
 	}
+	keeping, stopKeeping := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { r.keepTail(keeping) })
+	defer func() {
+		stopKeeping()
+		kept.Wait()
+		err = errors.Join(err, r.tail.Keep(r.state.Checkpoint()))
+	}()
 	r.appends.Store(r.events)
 	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
@@ -130,6 +143,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, errRecorded):
+			return err
 		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced), errors.As(err, &skew):
 			r.log.Warn("not the writer any more", "reason", err)
 		default:

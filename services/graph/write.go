@@ -25,10 +25,11 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		settings = r.state.Settings()
 		stopper  api.Stopper
 		ready    = make(chan struct{})
+		loss     = r.loss
 	)
 	var w *writer.Writer
 	w = writer.New(writer.Config{
-		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
+		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Loss: loss, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
 		Now: r.time.Now, CheckClock: r.clock.Check, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
 		Ready: func() { close(ready) },
 		Committed: func(c writer.Committed) {
@@ -50,6 +51,9 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	})
 	r.time.NotBefore(lifecycle.Time(r.state.Checkpoint().GetTime()))
 	prop = propagator.New(r.propagatorConfig(w))
+	if loss != nil {
+		return r.recordLoss(ctx, w, ready)
+	}
 	writing, stopWriting := context.WithCancel(ctx)
 	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
 

@@ -94,10 +94,18 @@ func (chain *Chain) Follow(position uint64, h *Header, newKey KeyID, checksum ui
 	return nil
 }
 
-// Next is Follow for a commit that is decoded; its first revision must follow too.
+// Next is Follow for a commit that is decoded; its first revision must follow too. Only a
+// commit that records the loss of commits may leave out revisions: see Leaps.
 func (chain *Chain) Next(position uint64, commit []byte, c *Decoded) error {
-	if c.FirstRevision != chain.Revision+1 {
+	if c.FirstRevision != chain.Revision+1 && !chain.Leaps(&c.Header) {
 		return &BrokenError{Sequence: position, What: fmt.Sprintf("its first revision is %d, after %d", c.FirstRevision, chain.Revision)}
 	}
 	return chain.Follow(position, &c.Header, c.NewKey, Checksum(commit))
+}
+
+// Leaps reports whether the next commit leaves out revisions. The first commit of an epoch
+// does so if commits before it were lost: their revisions, which clients may know, are not
+// used again.
+func (chain *Chain) Leaps(h *Header) bool {
+	return h.Epoch > chain.Epoch && h.FirstRevision > chain.Revision+1
 }

@@ -20,7 +20,7 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 		return err
 	}
 	refuse := func(format string, args ...any) error {
-		return &MismatchError{Realm: realm, Dir: dir, What: fmt.Sprintf(format, args...)}
+		return &MismatchError{Realm: realm, Dir: dir, Known: cp.GetSequence(), What: fmt.Sprintf(format, args...)}
 	}
 	if last > 0 && first > cp.GetPosition()+1 {
 		return refuse("the log begins at sequence %d, and the state ends at %d: the commits between are lost", first, cp.GetPosition())
@@ -98,12 +98,16 @@ func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 // enough is how many messages are read to find an authentic commit.
 const enough = 1000
 
-// MismatchError says that a state and a log do not belong together. Waiting does not
-// help, and nothing was changed.
+// MismatchError says that a log is not the one that a graph service has seen. Waiting does
+// not help, and nothing was changed.
 type MismatchError struct {
 	Realm, Dir, What string
+	// Known is the sequence of the last commit that the graph service has seen.
+	Known uint64
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost; if the log is right, run `coppice rebuild`, which deletes the state in %s and replays the log", e.Realm, e.What, e.Dir)
+	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost, from a backup or from a NATS server that still has the commits. "+
+		"If the log is complete, run `coppice rebuild`, which replays it and replaces the state in %s. "+
+		"To go on without the lost commits, start this graph service with --accept-loss %s@%d", e.Realm, e.What, e.Dir, e.Realm, e.Known)
 }

@@ -22,6 +22,9 @@ type Folder struct {
 	Flushed func(revision uint64, changes []state.Change)
 	// Skipped is called for each message that is no commit of the realm.
 	Skipped func(position uint64, why string)
+	// Lost is called for a commit that records the loss of commits, with its first
+	// revision: see eventlog.Chain.Leaps.
+	Lost func(revision uint64)
 
 	state   *state.State
 	created int64    // when the stream of the log was created
@@ -48,6 +51,7 @@ func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
 		Begin:   func() func(string) bool { return nil },
 		Flushed: func(uint64, []state.Change) {},
 		Skipped: func(uint64, string) {},
+		Lost:    func(uint64) {},
 		most:    memoryBounds,
 	}
 }
@@ -114,11 +118,16 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 		}
 		return nil
 	}
+	leaps := f.chain.Leaps(&c.Header)
 	if err := f.chain.Next(m.Sequence, c.commit, c.Decoded); err != nil {
 		return err
 	}
 	if f.tx == nil {
 		f.tx, f.watched = f.state.Begin(), f.Begin()
+	}
+	if leaps {
+		f.tx.Pass(c.FirstRevision - 1)
+		f.Lost(c.FirstRevision)
 	}
 	if err := f.apply(c.Decoded); err != nil {
 		return fmt.Errorf("sequence %d: %w", m.Sequence, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
 // Rebuilt is what Rebuild has folded.
@@ -27,7 +28,8 @@ var ErrNoRealm = errors.New("there is no such realm: it has no log")
 // Rebuild replaces the state of a realm in the directory of a graph service, which must
 // not be running, by a replay of the log. It replays into a directory next to it, and
 // replaces the state only when the replay is complete: if the log cannot be read to its
-// end, the state stays as it was. secrets are those of the installation. Rebuild writes
+// end, the state stays as it was. It returns a MismatchError if the log has lost commits that the
+// graph service has seen. secrets are those of the installation. Rebuild writes
 // nothing to the log. The error wraps state.ErrLocked if the state is in use.
 func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
@@ -54,6 +56,13 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	}
 	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
 	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt)); err != nil {
+		return r, err
+	}
+	mark, err := tail.Read(tail.File(dir, realm))
+	if err != nil && !errors.Is(err, tail.ErrDamaged) {
+		return r, err
+	}
+	if err := CheckTail(ctx, mark, log, realm, old, false); err != nil {
 		return r, err
 	}
 	if r, err = rebuild(ctx, rebuilt, log, last); err != nil {

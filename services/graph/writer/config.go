@@ -40,6 +40,9 @@ type Config struct {
 	// NewestKey returns the newest key of the realm. The writer's first commit changes to
 	// this key. If it is nil, the key has number 1.
 	NewestKey func(realmID [16]byte) eventlog.KeyID
+	// Loss is set if commits of the log are lost, and an operator has accepted that. The
+	// writer's first commit records it. May be nil.
+	Loss *Loss
 	// MaxPayload is the maximum size of a message of the NATS server, in bytes.
 	MaxPayload int
 	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
@@ -64,6 +67,18 @@ type Config struct {
 	// Failpoint is called at the named steps, for tests that kill the process there.
 	Failpoint func(step string)
 }
+
+// Loss says which commits a log has lost.
+type Loss struct {
+	// Note describes the loss. It is stored with the command VerbAcceptLoss.
+	Note string
+	// Revision is greater than the revision of any lost event. The log continues after it,
+	// so that no revision that a client knows names another event.
+	Revision uint64
+}
+
+// VerbAcceptLoss is the verb of the command that records a Loss. It has no events.
+const VerbAcceptLoss = "accept-loss"
 
 // Committed is a commit that is in the log and in the state.
 type Committed struct {

@@ -21,6 +21,9 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 			return err
 		}
 	}
+	if w.c.Loss != nil {
+		w.chain.Revision = max(w.chain.Revision, w.c.Loss.Revision)
+	}
 	key := w.chain.Key
 	newest := w.c.NewestKey(w.chain.RealmID)
 	if verb == "genesis" {
@@ -35,6 +38,12 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	if newest.Number > key.Number {
 		d.b.NewKey(newest)
 		w.chain.Key = newest
+	}
+	if w.c.Loss != nil {
+		d.Tx.Pass(w.chain.Revision)
+		d.begin(eventlog.Command{Actor: "graph", Verb: VerbAcceptLoss, Note: w.c.Loss.Note})
+		d.beginCommand()
+		d.b.End(eventlog.CommandRef{}, nil)
 	}
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()

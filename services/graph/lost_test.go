@@ -1,0 +1,154 @@
+package graph_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/tail"
+)
+
+// lostTail returns the directories of a NATS server and of a graph service whose log has
+// lost its newest commits. The state is as a crash leaves it: it ends before the loss.
+func lostTail(t *testing.T) (server, dir string, seen tail.Mark) {
+	t.Helper()
+	server, dir = t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	olderServer, olderDir := copyOf(t, server), copyOf(t, dir)
+	run(t, server, dir, creating(t, "two", "three"))
+	file := tail.File(dir, realm)
+	seen, err := tail.Read(file)
+	if err != nil || seen.Sequence != checkpoint(t, dir).GetSequence() {
+		t.Fatalf("after a stop the mark is %+v, %v; the state is at %v", seen, err, checkpoint(t, dir))
+	}
+	mark, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(tail.File(olderDir, realm), mark, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return olderServer, olderDir, seen
+}
+
+// A log that has lost acknowledged commits which the state does not have either is
+// refused. When an operator accepts the loss, the realm goes on, and the log records it.
+func TestLostTail(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server, dir, seen := lostTail(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: server})
+	end := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph))
+	want := []string{
+		"realm " + realm, fmt.Sprintf("ends at sequence %d", end), fmt.Sprintf("commit %d", seen.Sequence),
+		"Restore the log", fmt.Sprintf("--accept-loss %s@%d", realm, seen.Sequence),
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		var lost *replay.MismatchError
+		if !errors.As(err, &lost) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q does not say %q", what, err, w)
+			}
+		}
+		if is := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)); is != end {
+			t.Fatalf("%s: the log ends at %d, and ended at %d", what, is, end)
+		}
+	}
+	accepting := func(sequence uint64) func(*graph.Config) {
+		return func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: sequence} }
+	}
+	refused("a start", serve(t, graphConn(t, n), dir, nil).wait(ctx))
+	refused("acceptance of another loss", serve(t, graphConn(t, n), dir, accepting(seen.Sequence-1)).wait(ctx))
+	_, err := replay.Rebuild(ctx, testkit.Conn(t, n, bus.RoleGraph), realm, dir, testkit.Secrets())
+	refused("a rebuild", err)
+
+	s := serve(t, graphConn(t, n), dir, accepting(seen.Sequence)).writing(ctx)
+	c := application(t, n)
+	has(ctx, t, c, "one")
+	o, err := c.Resource(configMaps, "a").Create(ctx, configMap("behind"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.GetMetadata().GetResourceVersion() <= seen.Revision {
+		t.Errorf("the revision %d was used before the loss, up to %d", o.GetMetadata().GetResourceVersion(), seen.Revision)
+	}
+	if d := verify(ctx, t, n).GetDifference(); d != "" {
+		t.Errorf("the state differs from the log: %s", d)
+	}
+	notes := 0
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	for e, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, cmd := range e.GetCommands() {
+			if cmd.GetVerb() == "accept-loss" && strings.Contains(cmd.GetNote(), fmt.Sprintf("commit %d", seen.Sequence)) {
+				notes++
+			}
+		}
+	}
+	if notes != 1 {
+		t.Errorf("the log records the loss %d times", notes)
+	}
+	s.stop(ctx)
+	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)
+	run := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx) // a replica that folds the whole log
+	has(ctx, t, c, "behind", "one")
+	run.stop(ctx)
+}
+
+// A state that has the lost commits is set aside, and rebuilt from the log.
+func TestLostTailWithState(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	run(t, server, dir, creating(t, "two"))
+	seen := checkpoint(t, dir)
+	n := testkit.StartNATS(t, natsd.Config{Dir: older})
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: seen.GetSequence()} }).writing(ctx)
+	has(ctx, t, application(t, n), "one")
+	s.stop(ctx)
+	if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf(".lost-%s-%d", realm, seen.GetSequence()))); err != nil {
+		t.Errorf("the state with the lost commits: %v", err)
+	}
+}
+
+// A mark that is damaged is replaced; the state is compared with the log nevertheless.
+func TestDamagedMark(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	file := tail.File(dir, realm)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(b, []byte("1"), []byte("7"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tail.Read(file); !errors.Is(err, tail.ErrDamaged) {
+		t.Fatalf("read: %v", err)
+	}
+	n := testkit.StartNATS(t, natsd.Config{Dir: server})
+	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)
+	if m, err := tail.Read(file); err != nil || m != tail.Of(checkpoint(t, dir)) {
+		t.Errorf("the mark is %+v, %v", m, err)
+	}
+}

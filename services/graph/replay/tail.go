@@ -1,0 +1,46 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/tail"
+)
+
+// CheckTail returns a MismatchError if the log has lost the commit of a mark, or has
+// another one in its place. See CheckLog for the other parameters and ErrBehind.
+func CheckTail(ctx context.Context, mark tail.Mark, log *eventlog.Log, realm, dir string, catching bool) error {
+	if mark == (tail.Mark{}) {
+		return nil
+	}
+	last, _, err := log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return &MismatchError{Realm: realm, Dir: dir, Known: mark.Sequence, What: fmt.Sprintf(format, args...)}
+	}
+	if last < mark.Position {
+		if catching {
+			return fmt.Errorf("realm %s: sequence %d, with %d known: %w", realm, last, mark.Position, ErrBehind)
+		}
+		return refuse("the log has lost its newest commits: its stream ends at sequence %d, and this graph service has seen commit %d at sequence %d",
+			last, mark.Sequence, mark.Position)
+	}
+	commit, err := log.Get(ctx, mark.Position)
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound) && catching:
+		return fmt.Errorf("%w: %w", err, ErrBehind)
+	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, eventlog.ErrForeign):
+		return refuse("the log has lost commits: its stream ends at sequence %d, and commit %d, which this graph service has seen at sequence %d, is not there",
+			last, mark.Sequence, mark.Position)
+	case err != nil:
+		return err
+	case eventlog.Checksum(commit) != mark.Checksum:
+		return refuse("the log has lost commits and was continued: its stream ends at sequence %d, and sequence %d is not commit %d that this graph service has seen there: it is another history",
+			last, mark.Position, mark.Sequence)
+	}
+	return nil
+}
