@@ -1,11 +1,12 @@
-// Command agent ends Pods within their grace period, as a kubelet does: it is
-// called for every Pod that is being deleted and has one, stops what the Pod
-// runs, and the SDK confirms. Run as many as you like; they share the calls.
+// Command agent ends Pods within their grace period, as a kubelet does. The SDK calls it
+// for every Pod that is being deleted with a grace period, and confirms the end of the Pod
+// when the call returns nil. Several processes share the calls.
 //
 //	go run ./examples/agent
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -27,18 +28,14 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	url := os.Getenv("NATS_URL")
-	if url == "" {
-		url = nats.DefaultURL
-	}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	c := client.New(nc, client.WithActor("agent"))
 	return c.RunAgent(ctx, client.Resource{Plural: "pods"}, func(_ context.Context, t *client.Termination) error {
-		// Here the Pod's containers would be stopped: gently, and hard at the deadline.
+		// A real agent stops the Pod's containers here: it asks them to end, and kills them at the deadline.
 		fmt.Printf("stopping %s, at the latest in %s\n", t.Object.GetMetadata().GetName(), time.Until(t.Deadline).Round(time.Second))
 		return nil
 	})

@@ -1,11 +1,12 @@
-// Command finalizer is an external finalizer: it is called for every object
-// that is being deleted and has the finalizer example.com/bucket, cleans up, and the SDK
-// removes the finalizer. Run as many as you like; they share the calls.
+// Command finalizer is an external finalizer. The SDK calls it for every object that is
+// being deleted and has the finalizer example.com/bucket, and removes the finalizer when
+// the call returns nil. Several processes share the calls.
 //
 //	go run ./examples/finalizer
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -26,18 +27,14 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	url := os.Getenv("NATS_URL")
-	if url == "" {
-		url = nats.DefaultURL
-	}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	c := client.New(nc, client.WithActor("bucket-controller"))
 	return c.RunFinalizer(ctx, "example.com/bucket", func(_ context.Context, call *client.Call) error {
-		// Here the bucket of the object would be emptied and deleted.
+		// A real finalizer empties and deletes the object's bucket here.
 		fmt.Printf("cleaning up after %s/%s\n", call.Resource, call.Object.GetMetadata().GetName())
 		return nil
 	})

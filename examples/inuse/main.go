@@ -1,11 +1,12 @@
 // Command inuse keeps PersistentVolumeClaims from being removed while a Pod
-// uses them, as Kubernetes' pvc-protection does: a claim that is deleted stays,
-// terminating, until its last Pod is gone.
+// uses them, as Kubernetes' pvc-protection does: a claim that is being deleted is removed
+// when no Pod uses it any more.
 //
 //	go run ./examples/inuse
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log"
@@ -27,11 +28,7 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	url := os.Getenv("NATS_URL")
-	if url == "" {
-		url = nats.DefaultURL
-	}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(cmp.Or(os.Getenv("NATS_URL"), nats.DefaultURL))
 	if err != nil {
 		return err
 	}
@@ -41,7 +38,7 @@ func run() error {
 		func(ctx context.Context, claim *coppicev1.Object) (string, error) { return podOf(ctx, c, claim) })
 }
 
-// podOf is a Pod that mounts a claim, "" if none does.
+// podOf returns a Pod that mounts a claim, "" if none does.
 func podOf(ctx context.Context, c *client.Client, claim *coppicev1.Object) (string, error) {
 	m := claim.GetMetadata()
 	pods := c.Resource(client.Resource{Plural: "pods"}, m.GetNamespace())
@@ -57,7 +54,7 @@ func podOf(ctx context.Context, c *client.Client, claim *coppicev1.Object) (stri
 			} `json:"volumes"`
 		}
 		if err := json.Unmarshal(pod.GetSpec(), &spec); err != nil {
-			continue // it has no volumes that anybody could mount
+			continue // a Pod with another kind of spec mounts no claim
 		}
 		for _, v := range spec.Volumes {
 			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == m.GetName() {
