@@ -153,7 +153,7 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	want := bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer)
 	other := want
 	other.AckWait, other.MaxAckPending, other.InactiveThreshold = 7*time.Second, 1, 0
-	other.Metadata = map[string]string{bus.MetaHolder: "bucket-controller (node-7/42)", bus.MetaActor: "ana"}
+	other.Metadata = map[string]string{bus.MetaProcess: "bucket-controller (node-7/42)", bus.MetaActor: "ana"}
 	if _, err := js.CreateConsumer(s.ctx, stream, other); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	}
 	is := consumer.CachedInfo().Config
 	if is.AckWait != want.AckWait || is.MaxAckPending != want.MaxAckPending || is.InactiveThreshold != want.InactiveThreshold ||
-		is.Metadata[bus.MetaActor] != "ana" || !strings.HasPrefix(is.Metadata[bus.MetaHolder], bus.RoleFinalizer+" (") {
+		is.Metadata[bus.MetaActor] != "ana" || !strings.HasPrefix(is.Metadata[bus.MetaProcess], bus.RoleFinalizer+" (") {
 		t.Errorf("the consumer is %+v", is)
 	}
 }

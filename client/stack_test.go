@@ -17,7 +17,7 @@ import (
 
 var configMaps = client.Resource{Plural: "configmaps"}
 
-// stack is everything, running, and a connection of somebody on this machine.
+// stack has all services in this process, and a connection of the local user.
 type stack struct {
 	*allinone.Stack
 	t   *testing.T

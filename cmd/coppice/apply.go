@@ -32,10 +32,10 @@ func (a *app) applyCommand() *cobra.Command {
 fields that a manifest does not mention are kept. Fields that the server sets (uid,
 resourceVersion, timestamps) and status are ignored; 'coppice import' keeps them.
 
-A file that is neither YAML nor JSON is refused before anything is done. An
-object that is refused keeps no other from being applied; the exit code is 1
-then. Objects are sent in batches, in the order of the files except that
-neighbours of one kind and namespace go in one request.`,
+If a file is neither YAML nor JSON, nothing is applied. If the server refuses an
+object, the others are applied, and the exit code is 1. Objects are applied
+in the order of the files, in groups of up to 1,000; in a group, objects of one kind
+and namespace are sent together.`,
 		Example: `  coppice apply -f web.yaml -n shop
   coppice apply -R -f manifests/ --dry-run=server
   kubectl get deploy web -o yaml | coppice apply -f -`,

@@ -23,8 +23,8 @@ const (
 
 // Keys of the metadata of consumers.
 const (
-	MetaHolder = "coppice-holder" // the process that asked for it last, as it named itself
-	MetaActor  = "coppice-actor"  // the actor that had it created
+	MetaProcess = "coppice-process" // the process that requested the consumer last, as it names itself
+	MetaActor   = "coppice-actor"   // the actor that requested the consumer first
 )
 
 // FinalizerConsumer returns the configuration of the consumer of an external finalizer.

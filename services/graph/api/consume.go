@@ -21,7 +21,7 @@ import (
 const (
 	maxConsumersActor = 64
 	maxConsumers      = 900
-	maxHolder         = 256 // bytes
+	maxProcess        = 256 // bytes
 	maxConsumerNames  = 1000
 )
 
@@ -59,8 +59,8 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 	if err == nil {
 		err = q.read(&r)
 	}
-	if err == nil && len(r.GetProcess()) > maxHolder {
-		err = lifecycle.ErrBadRequest("process: it has %d bytes, at most %d", len(r.GetProcess()), maxHolder)
+	if err == nil && len(r.GetProcess()) > maxProcess {
+		err = lifecycle.ErrBadRequest("process: it has %d bytes, at most %d", len(r.GetProcess()), maxProcess)
 	}
 	if fail := bus.CheckActor(at.Actor); err == nil && fail != nil {
 		err = lifecycle.ErrBadRequest("%v", fail)
@@ -69,12 +69,12 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 		q.answer(nil, err)
 		return
 	}
-	holder := r.GetProcess()
-	if holder == "" {
-		holder = at.Actor
+	process := r.GetProcess()
+	if process == "" {
+		process = at.Actor
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		if err := s.ensureConsumer(ctx, at.Actor, holder, c); err != nil {
+		if err := s.ensureConsumer(ctx, at.Actor, process, c); err != nil {
 			return nil, err
 		}
 		stream := bus.FinalizeStream(s.Realm)
@@ -86,14 +86,14 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 }
 
 // ensureConsumer creates a consumer, or updates the configuration of an existing one.
-func (s *replicaServer) ensureConsumer(ctx context.Context, actor, holder string, c jetstream.ConsumerConfig) *lifecycle.Error {
+func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
 	s.consuming.Lock() // so that no other consumer is created after the count
 	defer s.consuming.Unlock()
 	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
 	if err != nil {
 		return s.jetStream("consumer of "+c.Description, err)
 	}
-	c.Metadata = map[string]string{bus.MetaHolder: holder, bus.MetaActor: actor}
+	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
 	is, err := stream.Consumer(ctx, c.Durable)
 	switch {
 	case err == nil:
@@ -236,7 +236,7 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 
 // fill fills in the state of a consumer that exists.
 func fill(c *coppicev1.ConsumerState, i *jetstream.ConsumerInfo) {
-	c.Exists, c.Process = true, i.Config.Metadata[bus.MetaHolder]
+	c.Exists, c.Process = true, i.Config.Metadata[bus.MetaProcess]
 	c.Pending, c.Unacknowledged, c.Pulling = i.NumPending, uint64(i.NumAckPending), uint32(i.NumWaiting)
 	for _, at := range []*time.Time{i.Delivered.Last, i.AckFloor.Last} {
 		if at != nil && !at.IsZero() {
