@@ -8,7 +8,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// initializers is metadata.initializers.
+// initializers is the JSON of metadata.initializers.
 type initializers struct {
 	Pending []initializer `json:"pending,omitempty"`
 	Result  *status       `json:"result,omitempty"`
@@ -18,7 +18,7 @@ type initializer struct {
 	Name string `json:"name"`
 }
 
-// status is a coppice.v1.Status, in the JSON of protobuf.
+// status is a coppice.v1.Status in the JSON mapping of protobuf.
 type status struct{ proto *coppicev1.Status }
 
 func (s *status) MarshalJSON() ([]byte, error) { return protojson.Marshal(s.proto) }

@@ -18,8 +18,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// meta is metadata as manifests spell it. What Kubernetes has in addition to it is
-// read and dropped; anything else is a mistake, and refused.
+// meta is the metadata of a manifest. Fields that only Kubernetes has are read and
+// dropped. Any other field is refused as a mistake.
 type meta struct {
 	Name                       string            `json:"name,omitempty"`
 	GenerateName               string            `json:"generateName,omitempty"`
@@ -41,7 +41,7 @@ type meta struct {
 	ClusterName   dropped `json:"clusterName,omitempty"`
 }
 
-// dropped is a member that is read and forgotten.
+// dropped is a member that is read and ignored.
 type dropped []struct{}
 
 func (*dropped) UnmarshalJSON([]byte) error { return nil }
@@ -55,7 +55,7 @@ type ownerReference struct {
 	BlockOwnerDeletion *bool  `json:"blockOwnerDeletion,omitempty"`
 }
 
-// resourceVersion is a string in manifests; it is read from a number as well.
+// resourceVersion is a string in manifests. A number is accepted, too.
 type resourceVersion uint64
 
 func (v resourceVersion) MarshalJSON() ([]byte, error) {
@@ -96,8 +96,8 @@ func (t *timestamp) UnmarshalJSON(b []byte) error {
 }
 
 // FromJSON reads one manifest. Members other than apiVersion, kind, metadata,
-// spec and status are kept as the object's extra. It does not check anything
-// that the rules check.
+// spec and status are kept as the object's extra. It does not check what the rules of
+// internal/lifecycle check.
 func FromJSON(data []byte) (*coppicev1.Object, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not a manifest: must be UTF-8")
@@ -143,7 +143,7 @@ func FromJSON(data []byte) (*coppicev1.Object, error) {
 	return o, nil
 }
 
-// describe puts the path of the field in front of what encoding/json says.
+// describe adds the path of the field to an error of encoding/json.
 func describe(field string, err error) error {
 	var t *json.UnmarshalTypeError
 	if errors.As(err, &t) {
@@ -178,12 +178,12 @@ func jsonType(goType string) string {
 func compact(raw json.RawMessage) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
-		return raw // cannot be: raw was just parsed
+		return raw // not reached: raw was parsed before
 	}
 	return b.Bytes()
 }
 
-// EncodeJSON is json.Marshal without escapes for HTML.
+// EncodeJSON is json.Marshal without HTML escapes.
 func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -250,9 +250,9 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 	return m
 }
 
-// ToJSON writes the manifest of an object, compact, its members in the order
-// in which kubectl prints them: apiVersion, those of extra, kind, metadata,
-// spec, status. It fails if spec, status or extra are not JSON.
+// ToJSON writes the manifest of an object as compact JSON. The members have the order in
+// which kubectl prints them: apiVersion, those of extra, kind, metadata, spec, status.
+// ToJSON fails if spec, status or extra are not JSON.
 func ToJSON(o *coppicev1.Object) ([]byte, error) {
 	var b bytes.Buffer
 	member := func(name string, value any) error {
@@ -323,8 +323,8 @@ func eachExtra(o *coppicev1.Object, member func(string, any) error) error {
 	return nil
 }
 
-// Generic is the manifest of an object as encoding/json reads it, with numbers
-// as they are spelled.
+// Generic returns the manifest of an object as encoding/json decodes it, with numbers as
+// json.Number.
 func Generic(o *coppicev1.Object) (any, error) {
 	raw, err := ToJSON(o)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestObjectSurvivesJSON(t *testing.T) {
 	}
 }
 
-// An object without metadata, or with an element that is missing, is written.
+// ToJSON accepts an object without metadata and lists with nil elements.
 func TestToJSONOfMissingParts(t *testing.T) {
 	t.Parallel()
 	for _, o := range []*coppicev1.Object{{}, {Metadata: &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{nil}}}} {

@@ -19,27 +19,27 @@ var (
 	patchField = (*coppicev1.Patch)(nil).ProtoReflect().Descriptor().Fields().ByName("patch")
 )
 
-// MarshalMessage writes a message as JSON: as protojson does, save that objects
-// are manifests, and that a patch is what it is.
+// MarshalMessage writes a message as protojson does, with two exceptions: objects are
+// written as manifests, and a patch as the JSON that it is.
 func MarshalMessage(m proto.Message) ([]byte, error) { return marshal(m.ProtoReflect()) }
 
-// UnmarshalMessage reads what MarshalMessage writes.
+// UnmarshalMessage reads what MarshalMessage writes. It refuses unknown fields.
 func UnmarshalMessage(data []byte, m proto.Message) error {
 	if !utf8.Valid(data) {
-		return errors.New("must be UTF-8") // encoding/json would replace what is not
+		return errors.New("must be UTF-8") // encoding/json would replace invalid bytes
 	}
 	return unmarshal(data, m.ProtoReflect())
 }
 
-// special reports whether a field is not written as protojson would.
+// special reports whether a field is not written as protojson writes it.
 func special(f protoreflect.FieldDescriptor) bool {
 	return f == patchField || f.Message() != nil && !f.IsMap() && needsUs(f.Message())
 }
 
 var needs sync.Map // full name of a message to bool
 
-// needsUs reports whether a message is an object, or has a special field
-// anywhere in it. Ours do not contain themselves.
+// needsUs reports whether a message is an object, or has a special field at any depth.
+// The messages of coppice.v1 are not recursive, so the search ends.
 func needsUs(d protoreflect.MessageDescriptor) bool {
 	if d.FullName() == objectName {
 		return true

@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// requests are the messages that clients send.
+// requests has the messages that clients send.
 func requests() []proto.Message {
 	return []proto.Message{
 		&coppicev1.ObjectsRequest{}, &coppicev1.PatchRequest{}, &coppicev1.ImportRequest{}, &coppicev1.DeleteRequest{},
@@ -18,7 +18,7 @@ func requests() []proto.Message {
 	}
 }
 
-// A request that can be read as JSON can be written, and read again as it was.
+// A request that was read from JSON is the same after it is written and read again.
 func FuzzUnmarshalMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"objects":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1"}}]}`,

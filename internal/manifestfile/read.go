@@ -22,16 +22,16 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Position is where something stands in a file.
+// Position is a line of a file.
 type Position struct {
 	File string
-	Line int // from one
+	Line int // the first line is 1
 }
 
-// String is the position as compilers write it: "web.yaml:12".
+// String returns the position as compilers print it: "web.yaml:12".
 func (p Position) String() string { return p.File + ":" + strconv.Itoa(p.Line) }
 
-// Entry is an object of a file, or, with Err, why there is none.
+// Entry is an object of a file, or the error Err in its place.
 type Entry struct {
 	At     Position
 	Object *coppicev1.Object
@@ -39,8 +39,8 @@ type Entry struct {
 	Err error
 }
 
-// SyntaxError says that a file is neither YAML nor JSON. What follows the
-// position is not known: it might have been anything.
+// SyntaxError says that a file is neither YAML nor JSON at a position. The rest of the
+// file was not read.
 type SyntaxError struct {
 	At   Position
 	What string
@@ -48,13 +48,12 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s: %s", e.At, e.What) }
 
-// Read reads the objects of a file: YAML or JSON, any number of documents, and
-// lists, of which it returns the items. As kubectl does, it takes yes, no, on
-// and off for what they meant in YAML 1.1.
+// Read reads the objects of a file. The file is YAML or JSON, and has any number of
+// documents. For a list Read returns the items. Like kubectl it reads yes, no, on and off
+// as booleans, as in YAML 1.1.
 //
-// The error is a *SyntaxError; the entries before it are returned as well. A
-// document that is no object is an Entry with an error, and does not keep
-// others from being read.
+// The error is a *SyntaxError; Read also returns the entries before it. A document that is
+// not an object is an Entry with an error, and Read continues with the next.
 func Read(file string, data []byte) ([]Entry, error) {
 	r := reader{file: file}
 	if looksLikeJSON(data) {
@@ -65,7 +64,7 @@ func Read(file string, data []byte) ([]Entry, error) {
 		if strings.HasSuffix(file, ".json") || quotedKey(data) {
 			return r.entries, err
 		}
-		r = reader{file: file} // YAML has braces, too
+		r = reader{file: file} // a brace may also begin a YAML document
 	}
 	err := r.yaml(data)
 	return r.entries, err
@@ -83,7 +82,7 @@ func (r *reader) fail(line int, err error) {
 	r.entries = append(r.entries, Entry{At: at, Err: fmt.Errorf("%s: %w", at, err)})
 }
 
-// errNotAnObject is for a document that is something else.
+// errNotAnObject is the error of a document that is not a mapping.
 var errNotAnObject = errors.New("not an object: a manifest has apiVersion, kind and metadata")
 
 func (r *reader) yaml(data []byte) error {
@@ -105,14 +104,14 @@ func (r *reader) yaml(data []byte) error {
 			root = n.Content[0]
 		}
 		if root.Kind == 0 || root.ShortTag() == "!!null" {
-			continue // nothing, or comments
+			continue // an empty document, or only comments
 		}
 		r.document(root, "", "")
 	}
 }
 
-// document adds the objects of a document, or of an item of a list. What an
-// item does not say of its kind, the list does.
+// document adds the objects of a document, or of an item of a list. An item without
+// apiVersion or kind has those of the list.
 func (r *reader) document(n *yaml.Node, apiVersion, kind string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -146,8 +145,8 @@ func (r *reader) document(n *yaml.Node, apiVersion, kind string) {
 	r.object(n.Line, raw, apiVersion, kind)
 }
 
-// listOf is the kind of a list's items: "Pod" for PodList, nothing for List,
-// whose items say it themselves.
+// listOf returns the kind of a list's items: "Pod" for PodList, and "" for List, whose
+// items have kinds of their own.
 func listOf(kind string) (string, bool) { return strings.CutSuffix(kind, "List") }
 
 func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
@@ -176,11 +175,11 @@ func (r *reader) object(line int, raw []byte, apiVersion, kind string) {
 	}
 }
 
-// ofTheParser is how the errors begin that count lines from zero, unlike those
-// of the scanner.
+// ofTheParser is the prefix of errors of the YAML parser, which count lines from zero. The
+// errors of the scanner count from one.
 var ofTheParser = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or)|found (undefined tag|duplicate|incompatible))`)
 
-// syntax takes the line out of an error of the YAML package.
+// syntax returns the error of the YAML package as a SyntaxError with its line.
 func (r *reader) syntax(err error, data []byte) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
@@ -203,13 +202,13 @@ func (r *reader) syntax(err error, data []byte) error {
 	return &SyntaxError{At: r.at(line), What: "invalid YAML: " + text}
 }
 
-// lineAt is the line of an offset.
+// lineAt returns the line of an offset.
 func lineAt(data []byte, offset int) int {
 	return 1 + bytes.Count(data[:min(max(offset, 0), len(data))], []byte("\n"))
 }
 
-// checkText finds what YAML does not allow at all, of which the parser does not
-// say where it is.
+// checkText returns an error for characters that YAML does not allow, because the
+// parser's error does not have their line.
 func (r *reader) checkText(data []byte) error {
 	line := 1
 	for i := 0; i < len(data); {
@@ -233,8 +232,8 @@ func looksLikeJSON(data []byte) bool {
 	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
 }
 
-// quotedKey reports whether the text begins as an object of JSON, so that a
-// mistake in it is one in JSON.
+// quotedKey reports whether the text begins like a JSON object. Its syntax errors are then
+// reported as errors of JSON.
 func quotedKey(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n{[")
 	return len(data) > 0 && data[0] == '"'
@@ -289,8 +288,8 @@ func (r *reader) jsonDocument(raw json.RawMessage, data []byte, offset int, apiV
 	r.object(lineAt(data, offset), raw, apiVersion, kind)
 }
 
-// itemsOf iterates over the items of a list, and where in it they begin. The
-// list is valid JSON.
+// itemsOf iterates over the items of a list with their offsets in it. The list is valid
+// JSON.
 func itemsOf(list json.RawMessage) func(yield func(json.RawMessage, int) bool) {
 	return func(yield func(json.RawMessage, int) bool) {
 		d := json.NewDecoder(bytes.NewReader(list))

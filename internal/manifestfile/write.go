@@ -16,9 +16,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// ToYAML writes the manifest of an object as kubectl does: members ordered by
-// name, and quoted where YAML 1.1, which kubectl reads, would take them for
-// something else.
+// ToYAML writes the manifest of an object as kubectl does. Members are ordered by name. A
+// text is quoted if YAML 1.1, which kubectl reads, would read it as another type.
 func ToYAML(o *coppicev1.Object) ([]byte, error) {
 	n, err := yamlNode(o)
 	if err != nil {
@@ -89,7 +88,7 @@ func nodeOf(v any) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 }
 
-// sexagesimal is what YAML 1.1 takes for a number to the base of 60.
+// sexagesimal matches what YAML 1.1 reads as a number to the base of 60.
 var sexagesimal = regexp.MustCompile(`^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
 
 func textNode(s string) *yaml.Node {
@@ -105,15 +104,15 @@ func textNode(s string) *yaml.Node {
 	return n
 }
 
-// tame reports whether the YAML package may choose the style of a text. Of others
-// it writes some that it cannot read: a block, for example, whose first line begins
-// with a tab. Quoted with escapes every text can be read back.
+// tame reports whether the YAML package may choose the style of a text. It writes some
+// other texts in a style that it cannot read, such as a block whose first line begins with
+// a tab. A text that is quoted with escapes can always be read back.
 func tame(s string) bool {
 	for i, r := range s {
 		if r != '\n' && !unicode.IsPrint(r) { // tabs, carriage returns, other separators of lines
 			return false
 		}
-		if r == '\n' && (i == 0 || s[i-1] == ' ') { // a block would need hints
+		if r == '\n' && (i == 0 || s[i-1] == ' ') { // a block would need an indentation indicator
 			return false
 		}
 	}

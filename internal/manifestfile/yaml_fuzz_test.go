@@ -23,7 +23,7 @@ func roundTrip(t *testing.T, text string) {
 	}
 	spec := fmt.Sprintf(`{"a":{"deep":[%[1]s,{"x":%[1]s},[%[1]s]]},"v":%[1]s,%[1]s:%[1]s}`, quoted)
 	if text == "a" || text == "v" {
-		return // a name twice
+		return // the two members have the same name
 	}
 	o := &coppicev1.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &coppicev1.ObjectMeta{
 		Name: "a", Annotations: map[string]string{"a": text},
@@ -58,8 +58,8 @@ func roundTrip(t *testing.T, text string) {
 	compare("an item", text, append([]byte("apiVersion: v1\nkind: List\nitems:\n"), item...))
 }
 
-// TestYAMLRoundTrip: every text can be read back. Texts are drawn from what means
-// something to YAML.
+// Every text can be read back after it was written as YAML. The texts are drawn from
+// characters and words that have a meaning in YAML.
 func TestYAMLRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 )
 
-// show writes what Read returned, one line for each entry.
+// show prints what Read returned, one line for each entry.
 func show(entries []manifestfile.Entry, err error) string {
 	var b strings.Builder
 	for _, e := range entries {
@@ -160,7 +160,7 @@ syntax f:4: invalid YAML: did not find expected ',' or ']'
 	}
 }
 
-// A few lines of aliases must not become gigabytes.
+// Read refuses a few lines of aliases that expand to gigabytes.
 func TestReadBoundsAliases(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -226,8 +226,8 @@ spec:
 	}
 }
 
-// FuzzRead reads anything without falling over, and what it has read it reads
-// again from what it writes.
+// FuzzRead reads any text without a panic. If it is read, the objects are the same after
+// they are written and read again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: &x {a: 0644, b: *x}\n---\n- 1\n"))
 	f.Add([]byte("kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: Pod, data: {y: \"yes\", n: 1e3, <<: {z: ~}}}\n"))
@@ -245,13 +245,13 @@ func FuzzRead(f *testing.F) {
 			}
 			enc, err := manifestfile.ToYAML(e.Object)
 			if err != nil {
-				continue // text that JSON has and YAML has not
+				continue // JSON allows characters that YAML does not
 			}
 			again, err := manifestfile.Read("f", enc)
 			if err != nil || len(again) != 1 || again[0].Err != nil {
 				t.Fatalf("%q became\n%s\nwhich is read as %v, %v", in, enc, again, err)
 			}
-			// The order of members is not kept.
+			// YAML is written with its members in the order of their names.
 			a, errA := manifestfile.ToYAML(again[0].Object)
 			if errA != nil || string(a) != string(enc) || !proto.Equal(again[0].Object.GetMetadata(), e.Object.GetMetadata()) {
 				t.Fatalf("%q became\n%s\nand then\n%s", in, enc, a)

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/manifest"
 )
 
-// nodeError is what keeps a node of YAML from being JSON.
+// nodeError says why a node of YAML cannot be written as JSON.
 type nodeError struct {
 	line int
 	what string
@@ -19,8 +19,8 @@ type nodeError struct {
 
 func (e *nodeError) Error() string { return e.what }
 
-// toJSON writes a node as JSON. Numbers keep their digits, timestamps their
-// spelling; neither survives a detour over Go's types.
+// toJSON writes a node as JSON. It does not decode into Go's types first, so that numbers
+// keep their digits and timestamps their spelling.
 func toJSON(n *yaml.Node) ([]byte, error) {
 	var c converter
 	if err := c.value(n); err != nil {
@@ -29,8 +29,8 @@ func toJSON(n *yaml.Node) ([]byte, error) {
 	return c.out.Bytes(), nil
 }
 
-// maxAliased bounds what aliases may add to a document, in bytes of JSON. A few
-// lines of YAML can otherwise ask for more than there is memory.
+// maxAliased is the maximum number of bytes of JSON that aliases may add to a document. A
+// few lines of YAML with nested aliases can otherwise use up the memory.
 const maxAliased = 4 << 20
 
 type converter struct {
@@ -110,12 +110,12 @@ func (c *converter) mapping(n *yaml.Node) error {
 type mappingMember struct {
 	key   string
 	value *yaml.Node
-	// merged came in by "<<", and gives way to what the mapping says itself.
+	// merged: the member comes from "<<". A member of the mapping itself replaces it.
 	merged bool
 }
 
-// membersOf are the members of a mapping, those that it merges among them.
-// within are the mappings that are being merged.
+// membersOf returns the members of a mapping, including those that it merges. within are
+// the mappings that are being merged.
 func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 	if len(within) > 100 {
 		return nil, &nodeError{n.Line, "merges are nested too deeply"}
@@ -129,7 +129,7 @@ func membersOf(n *yaml.Node, within []*yaml.Node) ([]mappingMember, error) {
 			index[m.key] = len(members)
 			members = append(members, m)
 		case m.merged:
-			// The first to say it has said it.
+			// The first mapping that has the member wins.
 		case members[at].merged:
 			members[at] = m
 		default:
@@ -234,7 +234,7 @@ func (c *converter) decoded(n *yaml.Node, into any) error {
 	return nil
 }
 
-// oldBool is what a plain word meant in YAML 1.1.
+// oldBool returns the boolean that a plain word is in YAML 1.1.
 func oldBool(n *yaml.Node) (string, bool) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0 {
 		return "", false
@@ -248,7 +248,7 @@ func oldBool(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// member is a mapping's member, nil if it has none of that name.
+// member returns the member of a mapping with a name, nil if there is none.
 func member(n *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -261,7 +261,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// scalar is the text of a node that is text, empty for any other.
+// scalar returns the text of a node that is text, and "" for any other node.
 func scalar(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return ""

@@ -1,10 +1,10 @@
-// Package secret keeps the secret of an installation, from which the keys are
-// derived that authenticate the commits of its logs. Graph services share it;
-// nothing else needs it.
+// Package secret reads and writes the secret of an installation. The keys that
+// authenticate the commits of its logs are derived from it. Only graph services need the
+// secret; they share it.
 //
-// A secret is drawn once. A second one, with the next number, is drawn when copies
-// of later commits may be in other hands than the log's: after a restore. Both
-// stay in the file, as the older part of the log needs the older key.
+// A secret is generated once. After a restore, commits that the restored log lost may
+// still be known to others. Therefore the operator adds a second secret, with the next
+// number. Both stay in the file, because the older part of the log needs the older key.
 package secret
 
 import (
@@ -36,7 +36,7 @@ const FileName = "coppice.secret"
 // Env is the environment variable that holds secrets in the format of a file.
 const Env = "COPPICE_SECRET"
 
-// ErrMalformed is returned for text that holds no secrets.
+// ErrMalformed is returned for text that is not in the format of a file of secrets.
 var ErrMalformed = errors.New("malformed secret")
 
 // Secrets are the secrets of an installation, by number. The zero value has none.
@@ -54,19 +54,18 @@ type numbered struct {
 type Key struct {
 	Number uint32
 	Value  [Size]byte
-	// Fingerprint tells the key from another of the same number, and does not
-	// give it away.
+	// Fingerprint differs between keys of the same number, and does not reveal the key.
 	Fingerprint [FingerprintSize]byte
 }
 
-// Draw returns secrets with one more, which has the next number.
+// Draw returns the secrets and a new random one with the next number.
 func (s Secrets) Draw() Secrets {
 	n := numbered{number: s.Newest() + 1}
 	_, _ = rand.Read(n.value[:]) // never fails
 	return Secrets{append(slices.Clip(s.list), n)}
 }
 
-// Newest is the number of the secret that was drawn last, 0 if there is none.
+// Newest returns the number of the newest secret, 0 if there is none.
 func (s Secrets) Newest() uint32 {
 	if len(s.list) == 0 {
 		return 0
@@ -74,9 +73,9 @@ func (s Secrets) Newest() uint32 {
 	return s.list[len(s.list)-1].number
 }
 
-// Key derives the key of a realm from the secret of a number. The realm's name
-// and id are a part of the derivation, so that no commit of one realm is
-// authentic in another. It reports whether there is a secret of this number.
+// Key derives the key of a realm from the secret with a number, and reports whether there
+// is such a secret. The realm's name and id are part of the derivation, so that a commit
+// of one realm is not authentic in another.
 func (s Secrets) Key(number uint32, realm string, id [16]byte) (k Key, ok bool) {
 	for i := range s.list {
 		if s.list[i].number != number {
@@ -86,7 +85,7 @@ func (s Secrets) Key(number uint32, realm string, id [16]byte) (k Key, ok bool) 
 			info := fmt.Sprintf("coppice %s of realm %s %x, key %d", purpose, realm, id, number)
 			b, err := hkdf.Key(sha256.New, s.list[i].value[:], nil, info, len(to))
 			if err != nil {
-				panic(err) // only for more bytes than there can be
+				panic(err) // HKDF fails only for keys of more than 255 hashes
 			}
 			copy(to, b)
 		}
@@ -98,8 +97,8 @@ func (s Secrets) Key(number uint32, realm string, id [16]byte) (k Key, ok bool) 
 	return k, false
 }
 
-// Parse reads secrets: one to a line, its number and its value in hexadecimal.
-// Empty lines, and those that begin with #, are comments.
+// Parse reads secrets, one on each line: its number and its value in hexadecimal. It
+// ignores empty lines and lines that begin with #.
 func Parse(text []byte) (s Secrets, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
@@ -136,10 +135,10 @@ func (s Secrets) Format() []byte {
 	return b
 }
 
-// String does not give the secrets away.
+// String returns a text without the secrets, so that logs do not reveal them.
 func (s Secrets) String() string { return fmt.Sprintf("%d secrets", len(s.list)) }
 
-// Load reads a file, which others than its owner and group must not be able to read.
+// Load reads a file. It fails if users other than the owner and the group may read it.
 func Load(file string) (Secrets, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -159,8 +158,8 @@ func Load(file string) (Secrets, error) {
 	return s, nil
 }
 
-// LoadOrDraw is Load, save that it draws a secret, and writes the file with mode
-// 0600, if there is no file.
+// LoadOrDraw is Load. If there is no file, it generates a secret and writes the file with
+// mode 0600.
 func LoadOrDraw(file string) (Secrets, error) {
 	s, err := Load(file)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -174,8 +173,8 @@ func LoadOrDraw(file string) (Secrets, error) {
 	return s, err
 }
 
-// Save writes a new file with mode 0600, in one step. It fails with fs.ErrExist if
-// there is a file already.
+// Save writes a new file with mode 0600, atomically. It fails with fs.ErrExist if the file
+// exists.
 func Save(file string, s Secrets) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("secret: %w", err)
@@ -184,14 +183,14 @@ func Save(file string, s Secrets) error {
 	if err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
-	err = os.Link(draft, file) // unlike Rename it replaces nothing
+	err = os.Link(draft, file) // unlike Rename, Link fails if the file exists
 	if err := errors.Join(err, os.Remove(draft)); err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
 	return nil
 }
 
-// Replace writes secrets to a file, in one step, in place of those that it has.
+// Replace replaces the secrets in a file, atomically.
 func Replace(file string, s Secrets) error {
 	draft, err := write(file, s)
 	if err == nil {
@@ -203,7 +202,7 @@ func Replace(file string, s Secrets) error {
 	return nil
 }
 
-// write writes a file next to another, synced.
+// write writes and syncs a new file in the directory of another.
 func write(file string, s Secrets) (draft string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // of mode 0600
 	if err != nil {

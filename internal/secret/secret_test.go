@@ -58,7 +58,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A key belongs to one secret, one realm, and one history of it.
+// A key depends on the secret, on the realm's name, and on the realm's id.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	s := secret.Secrets{}.Draw().Draw()

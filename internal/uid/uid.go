@@ -1,10 +1,10 @@
-// Package uid has the identity of an object in the form in which it is
-// logged, stored and compared.
+// Package uid packs the uid of an object into the form that is logged, stored and
+// compared.
 //
-// A uid is text to clients: a UUID as a rule, but import keeps whatever uid an
-// object came with. Packed, a UUID in its canonical spelling takes 17 bytes
-// instead of 36, sorts by time if it is a UUIDv7, and is self-delimiting, so
-// that uids can stand one behind the other in a column or in a key:
+// To clients a uid is text. The server generates UUIDs; import keeps the uid that an
+// object has, which may be other text. Packed, a UUID in its canonical spelling takes 17
+// bytes instead of 36, sorts by time if it is a UUIDv7, and is self-delimiting, so that
+// uids can follow one another in a column or in a key:
 //
 //	0x01 | 16 bytes             a UUID in canonical spelling
 //	0x02 | length | text        anything else, at most MaxLength bytes
@@ -34,11 +34,11 @@ const (
 	PackedUUID = 1 + 16
 )
 
-// UID is a packed uid. The zero value is no uid. UIDs compare with == and may
-// be keys of a map; being strings they are immutable and safe to share.
+// UID is a packed uid. The zero value is no uid. UIDs can be compared with == and be keys
+// of a map. They are strings, and so immutable and safe to share.
 type UID string
 
-// New returns a fresh UUIDv7. The reader of randomness is package uuid's.
+// New returns a new UUIDv7.
 func New() UID {
 	u := uuid.Must(uuid.NewV7())
 	return FromUUID(u)
@@ -99,9 +99,9 @@ func (u UID) String() string {
 	return ""
 }
 
-// Place is the first half of a packed UUID, or of a key that begins with one. That of
-// a UUIDv7 has the millisecond when it was drawn, the version, and, of those that New
-// draws, the part of the millisecond. Of text it reports false.
+// Place returns the first half of a packed UUID, or of a key that begins with one. In a
+// UUIDv7 the first half has the millisecond of the UUID, the version, and, if New generated
+// it, the fraction of the millisecond. For text Place reports false.
 func Place(b []byte) (place uint64, ok bool) {
 	if len(b) < 1+8 || b[0] != tagUUID {
 		return 0, false
@@ -122,7 +122,7 @@ func Cut(column string) (u UID, rest string, err error) {
 	return UID(column[:n]), column[n:], nil
 }
 
-// CutBytes is Cut for bytes, of which it copies the uid.
+// CutBytes is Cut for bytes. It copies the uid.
 func CutBytes(b []byte) (u UID, rest []byte, err error) {
 	if len(b) >= PackedUUID && b[0] == tagUUID {
 		return UID(b[:PackedUUID]), b[PackedUUID:], nil
@@ -203,8 +203,8 @@ func isAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// parseCanonical accepts the one spelling that String gives back: lower case,
-// with hyphens. uuid.Parse accepts several.
+// parseCanonical accepts only the spelling that String returns: lower case, with hyphens.
+// uuid.Parse accepts several spellings.
 func parseCanonical(text string) (u uuid.UUID, ok bool) {
 	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return u, false
