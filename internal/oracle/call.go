@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// call is a request as a script spells it. What is read of the arguments is
-// taken out, so that what is misspelt is found.
+// call is a request as a script spells it. Reading an argument removes it, so that used
+// finds misspelt arguments.
 type call struct {
 	verb   Verb
 	kind   Kind
@@ -46,7 +46,7 @@ func parseCall(verb string, args []datadriven.CmdArg) (*call, error) {
 	return c, nil
 }
 
-// used fails if an argument has not been read.
+// used returns an error if an argument was not read.
 func (c *call) used() error {
 	for _, key := range slices.Sorted(maps.Keys(c.values)) {
 		return fmt.Errorf("%s does not take %q", c.verb, key)
@@ -59,14 +59,14 @@ func (c *call) has(key string) bool {
 	return ok
 }
 
-// flag takes a word that stands alone.
+// flag reads a word without a value.
 func (c *call) flag(key string) bool {
 	has := c.has(key)
 	delete(c.values, key)
 	return has
 }
 
-// list takes key=(a, b). key=() is the empty list.
+// list reads key=(a, b). key=() is the empty list.
 func (c *call) list(key string) []string {
 	list := c.values[key]
 	delete(c.values, key)
@@ -76,10 +76,10 @@ func (c *call) list(key string) []string {
 	return list
 }
 
-// text takes key=value.
+// text reads key=value.
 func (c *call) text(key string) string { return expand(strings.Join(c.list(key), ", ")) }
 
-// expand reads 254*n as n 254 times.
+// expand replaces 254*n by 254 repetitions of n.
 func expand(text string) string {
 	count, word, ok := strings.Cut(text, "*")
 	if n, err := strconv.Atoi(count); ok && err == nil {
@@ -88,7 +88,7 @@ func expand(text string) string {
 	return text
 }
 
-// number takes key=12.
+// number reads key=12.
 func (c *call) number(key string) (int64, error) {
 	n, err := strconv.ParseInt(c.text(key), 10, 64)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *call) number(key string) (int64, error) {
 	return n, nil
 }
 
-// deleteOptions is the body of a DELETE, nil if nothing is said.
+// deleteOptions returns the body of a DELETE, nil if the script sets no option.
 func (c *call) deleteOptions(stored Object) ([]byte, error) {
 	options, preconditions := map[string]any{}, map[string]any{}
 	if c.has("policy") {
@@ -131,7 +131,7 @@ func (c *call) deleteOptions(stored Object) ([]byte, error) {
 	return json.Marshal(options)
 }
 
-// orIts takes key=value, where "its" is what is stored.
+// orIts reads key=value, where "its" stands for the stored value.
 func (c *call) orIts(key, field string, stored Object) string {
 	if text := c.text(key); text != "its" {
 		return text

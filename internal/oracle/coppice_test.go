@@ -13,14 +13,14 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// coppice is the rules, with a realm in memory. It is an oracle.Settler, which
-// does the work of processors and finalizers in an order of its own.
+// coppice evaluates requests by the rules of internal/lifecycle, with a realm in memory. It
+// implements oracle.Settler: it does the work of processors and finalizers in a drawn order.
 type coppice struct {
 	realm *lifecycletest.Realm
 	order lifecycletest.Order
 }
 
-// newCoppice has the kinds registered.
+// newCoppice returns a realm in which the kinds are registered.
 func newCoppice(t *testing.T, order lifecycletest.Order) *coppice {
 	t.Helper()
 	s := &coppice{realm: lifecycletest.New(), order: order}
@@ -80,7 +80,7 @@ func (s *coppice) Settle(context.Context) error {
 	return nil
 }
 
-// decide calls the rule that a request is for.
+// decide calls the function of the rules for a request.
 func decide(ctx *lifecycle.Context, at lifecycle.Key, q oracle.Request) (out *lifecycle.Outcome, dryRun bool, refused *lifecycle.Error, err error) {
 	switch q.Verb {
 	case oracle.Create, oracle.Update, oracle.UpdateStatus:
@@ -91,7 +91,7 @@ func decide(ctx *lifecycle.Context, at lifecycle.Key, q oracle.Request) (out *li
 		if err != nil {
 			return nil, false, nil, err
 		}
-		at.Name = "" // the object says it
+		at.Name = "" // a create request has no name of its own: the object has it
 		out, refused = rule(ctx, at, o)
 		return out, q.DryRun, refused, nil
 	case oracle.Patch:
@@ -113,9 +113,9 @@ func decide(ctx *lifecycle.Context, at lifecycle.Key, q oracle.Request) (out *li
 	return nil, false, nil, fmt.Errorf("there is no verb %q", q.Verb)
 }
 
-// left is the object of the reply, as the service completes it. That of a DELETE
-// that removes the object is the object as it was (A4.10), where Kubernetes has
-// a Status: to scripts, both are none.
+// left returns the object of the reply, as the service completes it. For a DELETE that
+// removes the object, Coppice replies with the object as it was (A4.10), and Kubernetes
+// with a Status. Scripts print neither.
 func (s *coppice) left(verb oracle.Verb, out *lifecycle.Outcome) lifecycle.Object {
 	o := out.Object
 	for i := range out.Events {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Deviation is what Coppice answers otherwise than Kubernetes, by decision.
+// Deviation is a deliberate difference between the replies of Coppice and of Kubernetes.
 type Deviation struct {
 	Kubernetes, Coppice string
 	Because             string
@@ -15,7 +15,7 @@ type Deviation struct {
 
 var deviates = regexp.MustCompile(`^coppice says ("(?:[^"\\]|\\.)*") for ("(?:[^"\\]|\\.)*"): (\S.*)$`)
 
-// Deviations takes the deviations out of the lines of an input.
+// Deviations splits the lines of an input into deviations and the rest.
 func Deviations(input string) (rest []string, all []Deviation, err error) {
 	for line := range strings.Lines(input) {
 		line = strings.TrimSpace(line)
@@ -37,7 +37,7 @@ func Deviations(input string) (rest []string, all []Deviation, err error) {
 	return rest, all, nil
 }
 
-// Deviated is what Coppice has to answer where Kubernetes' answer is recorded.
+// Deviated returns what Coppice must reply, given the recorded reply of Kubernetes.
 func Deviated(recorded string, all []Deviation) (string, error) {
 	for _, d := range all {
 		if !strings.Contains(recorded, d.Kubernetes) {

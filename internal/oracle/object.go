@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// resolve finds the object that a script names: its name on the server, and its
-// uid.
+// resolve returns the name on the server and the uid of an object that a script names.
 type resolve func(k Kind, name string) (called, uid string)
 
-// fill writes what the call says into the object.
+// fill sets the fields of the object that the call names.
 func (c *call) fill(o, stored Object, find resolve) error {
 	m := o.metadata()
 	for _, field := range []string{"apiVersion", "kind"} {
@@ -77,7 +76,7 @@ func (c *call) fill(o, stored Object, find resolve) error {
 	return nil
 }
 
-// set sets a field. "none" leaves it out, and in a patch takes it away.
+// set sets a field. "none" leaves it out; a patch removes it.
 func (c *call) set(m map[string]any, field, value string) {
 	switch {
 	case value != "none":
@@ -106,8 +105,9 @@ func expanded(list []string) []any {
 	return all
 }
 
-// reference reads an owner reference: Widget/a blocking=true. Its uid is that
-// of the object, or one that nothing has, or that of=Widget/b.
+// reference reads an owner reference: Widget/a blocking=true. Its uid is the uid of the
+// object, or one that no object has (uid=other), or the uid of another object
+// (of=Widget/b).
 func reference(text string, find resolve) (map[string]any, error) {
 	r := map[string]any{"apiVersion": "", "kind": "", "name": "", "uid": ""}
 	for _, word := range strings.Fields(text) {
@@ -136,7 +136,7 @@ func reference(text string, find resolve) (map[string]any, error) {
 	return r, nil
 }
 
-// referred is a reference to the object that is named Widget/a.
+// referred returns a reference to the object that the script names Widget/a.
 func referred(object string, find resolve) (map[string]any, error) {
 	kind, name, is := strings.Cut(object, "/")
 	k, known := kindOf(func(k Kind) bool { return k.Kind == kind })

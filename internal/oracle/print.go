@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// outcome is a request that has been answered.
+// outcome is a request with its reply.
 type outcome struct {
 	verb  Verb
 	world string
 	asked []byte // the body
 	reply *Reply
-	// before and after are what was stored, nil for nothing.
+	// before and after are the stored object before and after the request, nil if there
+	// was none.
 	before, after Object
 }
 
 func (o *outcome) accepted() bool { return o.reply.Code < 300 }
 
-// String is what a client sees: see the package's documentation.
+// String formats the outcome: see the package comment.
 func (o *outcome) String() string {
 	text := fmt.Sprint(o.reply.Code)
 	if !o.accepted() {
@@ -50,7 +51,7 @@ func (o *outcome) refusal() string {
 	return text
 }
 
-// changed is what has become of what is stored, unless that goes without saying.
+// changed describes the stored object after the request, unless it is as the reply says.
 func (o *outcome) changed() string {
 	switch {
 	case o.after == nil && o.before != nil:
@@ -71,7 +72,7 @@ func (o *outcome) changed() string {
 	return ""
 }
 
-// own is what the server made of fields that are its own to set.
+// own describes the fields that only the server sets.
 func (o *outcome) own() string {
 	asked, err := ReadObject(o.asked)
 	if err != nil || o.verb == Delete || o.verb == Patch {
@@ -100,7 +101,7 @@ func (o *outcome) own() string {
 	return text
 }
 
-// summary is what matters of an object.
+// summary describes the fields of an object that scripts test.
 func (o *outcome) summary(object Object) string {
 	m := object.metadata()
 	if len(m) == 0 {

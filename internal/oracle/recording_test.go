@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// TestSum: a recording is of one script; comments and deviations are no part of it.
+// The checksum of a script depends on its requests, and not on comments and deviations.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	sum := func(script string) *oracle.Sum {
@@ -42,7 +42,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestDeviations: a deviation is exactly what the script says of it.
+// Only the texts that a script names as deviations are replaced.
 func TestDeviations(t *testing.T) {
 	t.Parallel()
 	rest, all, err := oracle.Deviations("given create widgets/a\n" + `coppice says "202 \"x\"" for "200": why` + "\ndelete widgets/a")
@@ -65,14 +65,14 @@ func TestDeviations(t *testing.T) {
 	}
 }
 
-// nowhere has no objects, and refuses to have any.
+// nowhere is a server without objects that refuses to create any.
 type nowhere struct{}
 
 func (nowhere) Do(context.Context, oracle.Request) (*oracle.Reply, error) {
 	return &oracle.Reply{Code: 404, Reason: "NotFound"}, nil
 }
 
-// TestScriptMistakes: what a script says and nobody reads is a mistake.
+// Commands and arguments that the package does not know are errors.
 func TestScriptMistakes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

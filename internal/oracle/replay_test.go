@@ -12,7 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// TestReplay holds the rules against what was recorded from Kubernetes of requests.
+// The rules reply to requests as the recordings of Kubernetes do.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/requests", func(t *testing.T, path string) {
@@ -23,8 +23,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// replayOrders is how many orders of processors' and finalizers' work each
-// recording of the collector is replayed with.
+// replayOrders is the number of orders of work in which each recording of the collector is
+// replayed.
 const replayOrders = 12
 
 // TestReplayCollector compares Coppice with the recordings of Kubernetes' collector.
@@ -53,7 +53,7 @@ func replay(t *testing.T, path string, order lifecycletest.Order) {
 			d.Fatalf(t, "%v", err)
 		}
 		if script.Done() {
-			return d.Expected // as has been checked
+			return d.Expected // Check has compared it
 		}
 		_, deviations, err := oracle.Deviations(d.Input)
 		if err != nil {
@@ -66,11 +66,11 @@ func replay(t *testing.T, path string, order lifecycletest.Order) {
 		if got != want {
 			t.Errorf("\n%s: Coppice answers\n%s\nand not\n%s", d.Pos, got, want)
 		}
-		return d.Expected // whatever -rewrite asks for
+		return d.Expected // -rewrite must not change recordings
 	})
 }
 
-// checkRecording fails if a script has been changed since it was recorded.
+// checkRecording fails if a script was changed after it was recorded.
 func checkRecording(t *testing.T, path string) {
 	t.Helper()
 	var sum oracle.Sum

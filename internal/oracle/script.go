@@ -11,19 +11,19 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// Script is a script that is being played.
+// Script plays a script.
 type Script struct {
 	server Server
-	// name keeps scripts apart that are played against one server, and world
-	// the stories of one script: both are in namespaces, and in the names of
-	// what has no namespace.
+	// name differs between scripts that are played against one server, and world between
+	// the parts of one script. Both are in namespaces, and in the names of cluster-scoped
+	// objects.
 	name  string
 	world int
-	// uids are those of objects as they were seen last.
+	// uids are the last known uids of objects.
 	uids map[string]string
-	// created are the objects of this world.
+	// created are the objects that were created in this world.
 	created []madeObject
-	// version is from what outputs are recorded.
+	// version is the version of the server from which outputs are recorded.
 	version string
 	sum     Sum
 	done    bool
@@ -35,7 +35,7 @@ type madeObject struct {
 	name string
 }
 
-// New begins a script. version is that of the server.
+// New returns a Script without objects. version is the version of the server.
 func New(name string, server Server, version string) *Script {
 	return &Script{name: name, server: server, version: version, uids: map[string]string{}}
 }
@@ -69,20 +69,20 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 	return o.String() + "\n", nil
 }
 
-// Done reports whether the script has been played to the end.
+// Done reports whether the whole script was played.
 func (s *Script) Done() bool { return s.done }
 
-// newWorld leaves all objects behind.
+// newWorld begins a world without objects.
 func (s *Script) newWorld() {
 	s.world++
 	s.created = nil
 }
 
-// namespace is where namespaced objects are.
+// namespace returns the namespace of the namespaced objects.
 func (s *Script) namespace() string { return fmt.Sprintf("%s-%d", s.name, s.world) }
 
-// at is what a request to the object with this name says. The one named a@far is
-// called a, and is in another namespace.
+// at returns a request for the object with this name. The object a@far is named a, and is
+// in another namespace.
 func (s *Script) at(k Kind, name string) Request {
 	if k.Namespaced {
 		namespace := s.namespace()
@@ -95,7 +95,7 @@ func (s *Script) at(k Kind, name string) Request {
 	return Request{Kind: k, Name: s.namespace() + "." + name}
 }
 
-// line plays a request that is a line of text.
+// line plays the request in a line of text.
 func (s *Script) line(ctx context.Context, line string) (*outcome, error) {
 	verb, args, err := datadriven.ParseLine(line)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Script) line(ctx context.Context, line string) (*outcome, error) {
 	return s.play(ctx, verb, args)
 }
 
-// play plays one request, and looks before and after.
+// play plays one request, and reads the object before and after it.
 func (s *Script) play(ctx context.Context, verb string, args []datadriven.CmdArg) (*outcome, error) {
 	c, err := parseCall(verb, args)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Script) play(ctx context.Context, verb string, args []datadriven.CmdArg
 		if of := (madeObject{c.kind, c.name}); !slices.Contains(s.created, of) {
 			s.created = append(s.created, of)
 		}
-		at.Name = o.reply.Object.text("name") // which may be generated
+		at.Name = o.reply.Object.text("name") // the server may have generated it
 	}
 	if o.after, err = s.stored(ctx, at); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (s *Script) play(ctx context.Context, verb string, args []datadriven.CmdArg
 	return o, nil
 }
 
-// stored is the object as it is, nil if there is none.
+// stored reads the object, nil if there is none.
 func (s *Script) stored(ctx context.Context, at Request) (Object, error) {
 	if at.Name == "" {
 		return nil, nil
@@ -159,7 +159,7 @@ func (s *Script) stored(ctx context.Context, at Request) (Object, error) {
 	return reply.Object, nil
 }
 
-// request is what the call asks for.
+// request returns the request of a call.
 func (s *Script) request(c *call, at Request, stored Object) (Request, error) {
 	q := at
 	q.Verb = c.verb
@@ -171,7 +171,7 @@ func (s *Script) request(c *call, at Request, stored Object) (Request, error) {
 	q.DryRun = c.flag("dry-run")
 	o := Object{"metadata": map[string]any{}}
 	switch {
-	case c.verb == Patch: // has nothing but what it changes
+	case c.verb == Patch: // a patch has only the fields that it changes
 	case c.verb == Create || stored == nil:
 		o = Object{"apiVersion": apiVersion, "kind": c.kind.Kind, "metadata": map[string]any{"name": at.Name}}
 	default:
@@ -191,7 +191,7 @@ func (s *Script) request(c *call, at Request, stored Object) (Request, error) {
 	return q, err
 }
 
-// find is a resolve. What was never there has a uid that nothing else has.
+// find is a resolve. An object that was never created has a uid that no object has.
 func (s *Script) find(k Kind, name string) (called, uid string) {
 	at := s.at(k, name)
 	path := k.Plural + "/" + at.Namespace + "/" + at.Name
@@ -202,7 +202,7 @@ func (s *Script) find(k Kind, name string) (called, uid string) {
 	return at.Name, fmt.Sprintf("never-seen-%x", sum[:8])
 }
 
-// failed is an outcome that a table needs to be otherwise.
+// failed is an outcome that a table does not expect.
 func failed(line string, o *outcome) error {
 	return fmt.Errorf("%s: %s: %s", strings.TrimSpace(line), o, o.reply.Message)
 }

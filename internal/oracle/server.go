@@ -7,13 +7,14 @@ import (
 	"slices"
 )
 
-// Server is what scripts are played against.
+// Server replies to the requests of scripts.
 type Server interface {
-	// Do answers one request. An error ends the script: refusals are replies.
+	// Do replies to one request. An error ends the script. A refusal is a reply, and no
+	// error.
 	Do(context.Context, Request) (*Reply, error)
 }
 
-// Verb is what a request asks for.
+// Verb is the operation of a request.
 type Verb string
 
 // The verbs of requests.
@@ -26,36 +27,36 @@ const (
 	Delete       Verb = "delete"
 )
 
-// Request is a request of one object.
+// Request is a request for one object.
 type Request struct {
 	Verb      Verb
 	Kind      Kind
 	Namespace string // "" for kinds without
 	Name      string // "" for Create
 	Body      []byte // JSON: an object, a patch, or DeleteOptions; nil for none
-	DryRun    bool   // of a DELETE, the body says it
+	DryRun    bool   // for a DELETE it is in the body
 }
 
-// Reply is what a client sees of the answer.
+// Reply is the part of a reply that scripts test.
 type Reply struct {
 	Code int
-	// Object is nil if the request was refused, or has removed the object.
+	// Object is nil if the request was refused or removed the object.
 	Object Object
 	// Reason, Message and Causes are those of a refusal.
 	Reason  string
 	Message string
 	Causes  []Cause
-	// Warned is whether there are warnings.
+	// Warned reports whether there are warnings.
 	Warned bool
 }
 
-// Cause is one thing that is wrong with a request.
+// Cause is one mistake in a request.
 type Cause struct {
 	Reason string `json:"reason"`
 	Field  string `json:"field"`
 }
 
-// Kind is a kind that servers serve, in Group and Version.
+// Kind is a kind in Group and Version that the servers know.
 type Kind struct {
 	Kind, Plural string
 	Namespaced   bool
@@ -68,7 +69,7 @@ const (
 	apiVersion = Group + "/" + Version
 )
 
-// Kinds are the kinds whose objects scripts are about.
+// Kinds returns the kinds of the objects in scripts.
 func Kinds() []Kind {
 	return []Kind{{Kind: "Widget", Plural: "widgets", Namespaced: true}, {Kind: "Rack", Plural: "racks"}}
 }
@@ -89,19 +90,19 @@ func (o Object) metadata() map[string]any {
 	return m
 }
 
-// text is a field of metadata, "" if there is none.
+// text returns a field of metadata, "" if there is none.
 func (o Object) text(field string) string {
 	s, _ := o.metadata()[field].(string)
 	return s
 }
 
-// list is a list of metadata.
+// list returns a list of metadata.
 func (o Object) list(field string) []any {
 	l, _ := o.metadata()[field].([]any)
 	return l
 }
 
-// copied is an object that can be changed.
+// copied returns a copy of an object that can be changed.
 func (o Object) copied() (Object, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {

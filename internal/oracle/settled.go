@@ -9,8 +9,7 @@ import (
 // Settler is a server with a collector.
 type Settler interface {
 	Server
-	// Settle returns when there is nothing left that the collector would do by
-	// itself.
+	// Settle returns when the collector has no work left.
 	Settle(context.Context) error
 }
 
@@ -22,9 +21,8 @@ func (s *Script) settle(ctx context.Context) error {
 	return server.Settle(ctx)
 }
 
-// settled plays requests, lets the collector do what it does, and prints what
-// has become of all objects that were created. A line "settle" lets the
-// collector come to an end before what follows.
+// settled plays requests, waits until the collector has no work left, and prints all
+// objects that were created. At a line "settle" it waits for the collector, too.
 func (s *Script) settled(ctx context.Context, lines []string) (string, error) {
 	s.newWorld()
 	for _, line := range append(lines, "settle") {
@@ -51,8 +49,8 @@ func (s *Script) settled(ctx context.Context, lines []string) (string, error) {
 	return columns(rows), nil
 }
 
-// The objects whose references a class-table classifies. Each refers to the owner
-// and may have one more owner, or a dependent.
+// probe is an object whose reference to the owner a class-table classifies. It may have
+// another owner, or a dependent.
 type probe struct {
 	name  string
 	other string // another owner, if there is one
@@ -63,13 +61,13 @@ func probes() []probe {
 	return []probe{{name: "alone"}, {name: "held", other: "Rack/holder"}, {name: "beside", other: "Rack/absent"}, {name: "parent", child: true}}
 }
 
-// classTable finds out what a reference means by what the collector does to
-// those who have it. A line is what has become of the owner, and how:
+// classTable prints what the collector does with objects that have a reference, for each
+// state of the owner. A line names the state of the owner and the steps that lead to it:
 //
 //	removed: create racks/owner; dependents Rack/owner; delete racks/owner
 //
-// In the place of "dependents" the probes are created, with this reference. They
-// are known to the collector when the next step is done.
+// The step "dependents" creates the probes with this reference, and the next step begins
+// when the collector has seen them.
 func (s *Script) classTable(ctx context.Context, lines []string) (string, error) {
 	type row struct {
 		label string
@@ -113,8 +111,7 @@ func (s *Script) classTable(ctx context.Context, lines []string) (string, error)
 	if err := s.settle(ctx); err != nil {
 		return "", err
 	}
-	// The columns are as wide as they are, whatever stands in them: a deviation
-	// replaces cells.
+	// The columns have fixed widths, so that a deviation can replace a cell.
 	const format = "%-40s  %-8s  %-8s  %-8s  %-10s  %-8s  %-8s  %-8s  %-10s"
 	line := func(cells ...any) string { return strings.TrimRight(fmt.Sprintf(format, cells...), " ") + "\n" }
 	out := line("the owner is", "alone", "held", "beside", "parent", "alone", "held", "beside", "parent")
@@ -152,8 +149,8 @@ func probesOf(reference string) []string {
 	return lines
 }
 
-// became is what the collector has made of a probe. "stripped" has lost the
-// reference to the owner, "cleaned" the other one, "orphaned" all.
+// became describes what the collector did with a probe: "stripped" removed the reference
+// to the owner, "cleaned" the other reference, "orphaned" all references.
 func (s *Script) became(p probe, is Object) string {
 	if is == nil {
 		return "goes"

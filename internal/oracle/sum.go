@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// recorded is the command that ends a script.
+// recorded is the last command of a script.
 const recorded = "recorded"
 
-// Sum is over what a script asks. It tells a recording of this script from one
-// of another. Comments and deviations are no part of it: they can change
-// without a new recording.
+// Sum is a checksum over the requests of a script. It shows whether a recording belongs to
+// the script. Comments and deviations do not count: they can change without a new
+// recording.
 type Sum struct{ asked strings.Builder }
 
 // Add adds one case.
@@ -29,14 +29,14 @@ func (s *Sum) Add(d *datadriven.TestData) {
 	}
 }
 
-// Of is what stands below "recorded" in a script that was played against this version.
+// Of returns the output of "recorded" for a server of this version.
 func (s *Sum) Of(version string) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, s.asked.String())
 	return fmt.Sprintf("from %s\nscript %x\n", version, h.Sum(nil)[:16])
 }
 
-// Check fails if what stands below "recorded" is of another script.
+// Check returns an error if the output of "recorded" belongs to another script.
 func (s *Sum) Check(below string) error {
 	version, _, _ := strings.Cut(strings.TrimPrefix(below, "from "), "\n")
 	if below != s.Of(version) {

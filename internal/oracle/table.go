@@ -7,14 +7,14 @@ import (
 	"text/tabwriter"
 )
 
-// columns lays cells out.
+// columns aligns cells in columns.
 func columns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // to memory
+	_ = w.Flush() // it writes to memory and cannot fail
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")
@@ -22,7 +22,7 @@ func columns(rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// each plays requests, each behind those that are given.
+// each plays each request after the given ones, in a world of its own.
 func (s *Script) each(ctx context.Context, lines []string) (string, error) {
 	var rows [][]string
 	var given []string
@@ -44,7 +44,7 @@ func (s *Script) each(ctx context.Context, lines []string) (string, error) {
 	return columns(rows), nil
 }
 
-// given plays requests that must be accepted.
+// given plays requests that the server must accept.
 func (s *Script) given(ctx context.Context, lines []string) error {
 	for _, line := range lines {
 		o, err := s.line(ctx, line)
@@ -58,7 +58,7 @@ func (s *Script) given(ctx context.Context, lines []string) error {
 	return nil
 }
 
-// policies are the ways in which a DELETE speaks of dependents.
+// policies are the options of a DELETE that concern dependents.
 func policies() []string {
 	return []string{"", "orphanDependents=true", "orphanDependents=false", "policy=Orphan", "policy=Background", "policy=Foreground"}
 }
@@ -78,7 +78,7 @@ func named(policy string) string {
 	return strings.TrimPrefix(policy, "policy=")
 }
 
-// deleteTable deletes objects with each set of finalizers with each policy.
+// deleteTable deletes an object for each set of finalizers and each policy.
 func (s *Script) deleteTable(ctx context.Context, lines []string) (string, error) {
 	rows := headed("finalizers")
 	for _, finalizers := range lines {
@@ -99,8 +99,8 @@ func (s *Script) deleteTable(ctx context.Context, lines []string) (string, error
 	return columns(rows), nil
 }
 
-// repeatTable deletes objects twice. Its rows are the first policy, its columns
-// the second, and its input is what finalizers they have.
+// repeatTable deletes objects twice. A row has the first policy, a column the second. The
+// input is the finalizers of the objects.
 func (s *Script) repeatTable(ctx context.Context, lines []string) (string, error) {
 	rows := headed("first")
 	for _, first := range policies() {
@@ -129,9 +129,9 @@ func (s *Script) repeatTable(ctx context.Context, lines []string) (string, error
 	return columns(rows), nil
 }
 
-// cell is what a DELETE has made of an object: "removed", or the code and the
-// finalizers. All else of an object that is marked is as always: deleted, grace
-// 0, generation 2. If not, that is said as well.
+// cell describes an object after a DELETE: "removed", or the code and the finalizers. It
+// adds the other fields only if they are not those of every marked object: deleted, grace
+// 0, generation 2.
 func cell(o *outcome) string {
 	if !o.accepted() {
 		return o.String()
