@@ -17,7 +17,7 @@ const (
 // message is a message of the log that is decoded ahead.
 type message[T any] struct {
 	eventlog.Message
-	decoded chan struct{} // closed once it is
+	decoded chan struct{} // closed when the message is decoded
 	content T
 	err     error // why it cannot be decoded
 }
@@ -39,7 +39,7 @@ func readAhead[T any](
 	room := semaphore.NewWeighted(maxAheadBytes)
 	weight := func(m eventlog.Message) int64 { return min(int64(m.Size()), maxAheadBytes) }
 	messages := make(chan *message[T], maxAhead)
-	var failure error // of reading, once messages is closed
+	var failure error // why reading ended; read only after messages is closed
 	go func() {
 		defer close(messages)
 		failure = log.Follow(ctx, from, func(next eventlog.Message) error {
@@ -61,7 +61,7 @@ func readAhead[T any](
 	}()
 	defer func() {
 		cancel()
-		for m := range messages { // until it is closed: failure is not written any more
+		for m := range messages { // drain it: when it is closed, failure is complete
 			<-m.decoded
 		}
 	}()

@@ -7,16 +7,17 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// candidates is what is known of the objects that a stretch removes, by uid. They have
+// candidates has a record of each object that a stretch removes, by uid. The uids are
 // UUIDs. All are added, then sorted, then searched; searching is safe for concurrent use.
-// As UUIDs sort by time, most lookups are near the one before. So a search begins where the
-// last one ended, in memory that is in the processor's caches; a map would miss them.
+// UUIDs sort by time, so most lookups are near the previous one. A search therefore begins
+// where the last one ended, in memory that the processor has cached; lookups in a map
+// would miss the caches.
 type candidates struct {
 	keys []candidateKey
 	of   []candidate
 }
 
-// candidateKey is a UUID as two numbers, because these compare faster than bytes.
+// candidateKey is a UUID as two numbers, which compare faster than bytes.
 type candidateKey struct{ high, low uint64 }
 
 func (k candidateKey) compare(o candidateKey) int {
@@ -29,7 +30,7 @@ func (k candidateKey) compare(o candidateKey) int {
 	return 1
 }
 
-// candidateKeyOf is the key of a packed uid, if it is a UUID.
+// candidateKeyOf returns the key of a packed uid, if the uid is a UUID.
 func candidateKeyOf(u uid.UID) (k candidateKey, ok bool) {
 	if !u.UUID() {
 		return k, false
@@ -49,10 +50,10 @@ func (c *candidates) sort() {
 	c.of = make([]candidate, len(c.keys))
 }
 
-// cursor is where in candidates a search ended, and where the next one begins.
+// cursor is the index in candidates at which the last search ended and the next begins.
 type cursor int
 
-// find returns the place of an object in candidates.of, or none.
+// find returns the index of an object in candidates.of, or none.
 func (c *candidates) find(u uid.UID, at *cursor) int32 {
 	k, ok := candidateKeyOf(u)
 	if !ok || len(c.keys) == 0 {

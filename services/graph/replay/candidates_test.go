@@ -11,8 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Objects that are found in candidates are those that were added, wherever the search
-// before ended.
+// A search finds exactly the objects that were added, wherever the previous search ended.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// CheckLog compares a state's checkpoint with the log, before either is relied on. It
-// returns a MismatchError if the log lost commits that the state has, or is another one.
+// CheckLog compares a state's checkpoint with the log before the state is used. It returns
+// a MismatchError if the log lost commits that the state has, or is another realm's log.
 // While the server that leads the stream may still be catching up, the caller sets
 // catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
 // the caller calls it again later. dir is the directory of the state, for the error.
@@ -66,14 +66,14 @@ var ErrBehind = errors.New("the log ends before what is known to be in it")
 // one with which the log was begun. Only with the right secret may a message that is not
 // authentic be skipped.
 //
-// A log in which no message looks like a commit was not begun yet. In any other log, one
-// of the first messages from one that looks like a commit on must be authentic: with the
-// wrong secret, none in the whole log is.
+// A log in which no message looks like a commit has no commits yet. In any other log, an
+// authentic commit must be among the first messages after one that looks like a commit.
+// With the wrong secret no message of the log is authentic.
 func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 	if last == 0 {
 		return nil
 	}
-	resembling := uint64(0) // the first that looks like a commit
+	resembling := uint64(0) // position of the first message that looks like a commit
 	err := log.Follow(ctx, 1, func(m eventlog.Message) error {
 		if _, foreign := log.Keys().Check(m); foreign == "" {
 			return errReached
@@ -95,7 +95,7 @@ func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 	return err
 }
 
-// enough is how many messages are read to find an authentic commit.
+// enough is the number of messages in which checkSecret looks for an authentic commit.
 const enough = 1000
 
 // MismatchError says that a log is not the one that a graph service has seen. Waiting does

@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// A log that ends before what the state has seen is refused only when the server that
-// leads its stream has had the time to catch up. On one server there is no such time.
+// A replicated log that ends before the checkpoint is refused only after the server that
+// leads the stream has had time to catch up. A log on one server is refused at once.
 func TestCheckLogWaits(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

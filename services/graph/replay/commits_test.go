@@ -19,17 +19,17 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// fataler is a test, a random one or not.
+// fataler is a *testing.T or a *rapid.T.
 type fataler interface{ Fatal(args ...any) }
 
 // commits is a log in memory, of a random realm.
 type commits struct {
 	realm *lifecycletest.Realm
-	all   [][]byte // messages, of which some are no commits
+	all   [][]byte // the messages; some are no commits
 	chain eventlog.Chain
-	first eventlog.Chain // with the first commit
+	first eventlog.Chain // the chain after the first commit
 	at    []uint64       // the positions of the commits
-	// flushed is which of them a folder writes before it reads the next.
+	// flushed has the commits that a folder writes before it reads the next message.
 	flushed []bool
 }
 
@@ -50,8 +50,8 @@ func (c *commits) Follow(ctx context.Context, from uint64, visit func(eventlog.M
 
 func (c *commits) last() uint64 { return uint64(len(c.all)) }
 
-// append appends a commit with events that were applied to the realm; before is
-// how that was.
+// append appends a commit with events that were applied to the realm; before is the realm
+// before them.
 func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecycle.Event) {
 	h := eventlog.Header{
 		RealmID: [16]byte{1}, ID: [16]byte{1, byte(c.last()), byte(c.last() >> 8)}, Epoch: 1, Time: c.realm.Clock,
@@ -95,7 +95,7 @@ func (c *commits) append(t fataler, before *lifecycletest.Realm, events []lifecy
 	c.all = append(c.all, slices.Clone(message))
 }
 
-// realmKeys are those of the realm of commits.
+// realmKeys are the keys of the realm of commits.
 var realmKeys = eventlog.NewKeys(testkit.Secrets(), "test")
 
 // drawForeign appends messages that are no commits: noise, copies of messages before,
@@ -135,7 +135,7 @@ func (c *commits) drawForeign(t *rapid.T) {
 // configMaps is the kind of the members of families.
 func (c *commits) configMaps() *lifecycle.Kind { return c.realm.Kinds().Resource("configmaps") }
 
-// members are the members of families that are there.
+// members returns the members of families that exist.
 func (c *commits) members() (members []*lifecycle.Node) {
 	for _, u := range c.realm.UIDs() {
 		if n := c.realm.Node(u); strings.HasPrefix(n.Name, "member-") {
@@ -159,8 +159,8 @@ func (c *commits) commanded(t fataler, out *lifecycle.Outcome, err *lifecycle.Er
 	return out.Events
 }
 
-// family creates a few objects, each owned by some of those before, in a namespace
-// that may be deleted, or be so already.
+// family creates a few objects, each owned by some of the earlier ones. Their namespace may
+// be deleted later, or be terminating already.
 func (c *commits) family(t *rapid.T) (events []lifecycle.Event) {
 	at := lifecycle.Key{Kind: c.configMaps(), Namespace: rapid.SampledFrom([]string{"default", "a"}).Draw(t, "namespace")}
 	var family []*lifecycle.Node
@@ -175,7 +175,7 @@ func (c *commits) family(t *rapid.T) (events []lifecycle.Event) {
 		}
 		out, err := lifecycle.Create(c.realm.Context(), at, o)
 		if at.Namespace == "a" && err != nil {
-			return events // it is being deleted
+			return events // the namespace is being deleted
 		}
 		events = append(events, c.commanded(t, out, err)...)
 		family = append(family, out.Events[0].Object.Node)
@@ -183,7 +183,7 @@ func (c *commits) family(t *rapid.T) (events []lifecycle.Event) {
 	return events
 }
 
-// adopt has a member be owned by another one too.
+// adopt adds another member as an owner of a member.
 func (c *commits) adopt(t *rapid.T) []lifecycle.Event {
 	members := c.members()
 	if len(members) == 0 {
@@ -194,12 +194,12 @@ func (c *commits) adopt(t *rapid.T) []lifecycle.Event {
 	refer(o, rapid.SampledFrom(members).Draw(t, "owner"))
 	out, err := lifecycle.Update(c.realm.Context(), lifecycle.Key{Kind: c.configMaps(), Namespace: n.Namespace}, o)
 	if err != nil {
-		return nil // it refers to that already, or must not any more
+		return nil // it has this owner already, or is terminating
 	}
 	return c.commanded(t, out, err)
 }
 
-// remove deletes a member, and has the collector do the rest, or not.
+// remove deletes a member. Whether the collector then deletes its dependents is drawn.
 func (c *commits) remove(t *rapid.T) []lifecycle.Event {
 	members := c.members()
 	if len(members) == 0 {
@@ -215,8 +215,8 @@ func (c *commits) remove(t *rapid.T) []lifecycle.Event {
 	return events
 }
 
-// drawCommits draws commands, which are committed one or a few at a time, and
-// between them families, whose members are removed again.
+// drawCommits draws commits of one or a few commands. Between them it draws families of
+// objects that are removed again.
 func drawCommits(t *rapid.T) *commits {
 	c := &commits{realm: lifecycletest.New()}
 	c.realm.Latecomers, c.realm.Containers, c.realm.Restless, c.realm.UUIDs = true, true, true, true

@@ -9,16 +9,15 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// elision says which objects a fold leaves out of a stretch of the log: objects that are
+// elision has the objects that a fold leaves out of a stretch of the log: objects that are
 // created and removed in the stretch and leave no trace in the state at its end. In an old
-// log these are nearly all, so that a fold that leaves them out has little to write.
+// log these are nearly all objects, so a fold that leaves them out writes little.
 //
-// To be left out, an object must change nothing that outlasts it. In addition to its own
-// rows, it changes those of its owners: counters, pending work, and whether they have ever
-// had a dependent. These remember more than how many dependents there are now. So each
-// owner that the object ever refers to must itself be gone at the end, with everything
-// that is kept of it, which is kept while any object refers to it. Then it does not matter
-// what the rows were meanwhile, because there are none.
+// An object may be left out only if it changes no row that outlasts it. It changes its own
+// rows and those of its owners: counters, pending work, and whether an owner ever had a
+// dependent. So each owner to which the object ever refers must be gone at the end, together
+// with the rows that are kept for it while any object refers to it. What these rows were in
+// the meantime then does not matter, because they do not exist any more.
 //
 //   - An object is brief if it is created through the API and removed, in the stretch.
 //   - A brief object is forgotten if no object refers to it at the end.
@@ -34,63 +33,66 @@ type elision struct {
 	// the last commit in it.
 	until, commit uint64
 	most          bounds
-	// candidates has the objects that are removed.
+	// candidates has the objects that the stretch removes.
 	candidates candidates
-	// pinned is set when some of them are lasting.
+	// pinned is true if some candidates are lasting.
 	pinned bool
-	// many has the owners of those that have more than one: how many, and which.
+	// many has the owners of candidates with more than one owner: their number, then their
+	// indexes.
 	many []int32
-	// survivors are the objects that refer to some in candidates, with these references.
+	// survivors are objects that exist at the end and refer to candidates, with these
+	// references.
 	survivors  map[uid.UID][]lifecycle.OwnerReference
-	references int // of all survivors
-	// skipped are the sequences of messages that are no commits.
+	references int // number of references of all survivors
+	// skipped are the positions of messages that are no commits.
 	skipped map[uint64]bool
 }
 
-// candidate is what is known of an object that is removed.
+// candidate is the record of an object that the stretch removes.
 type candidate struct {
 	identity uint64 // see state.Identity
-	owner    int32  // its place in candidates, or none; less than none: see elision.owners
+	owner    int32  // index of its owner in candidates, or none; less than none: see elision.owners
 	liveness liveness
 }
 
-// liveness says whether an object, or something of it, is there at the end of a stretch.
+// liveness says whether an object, or rows that it has changed, exist at the end of a
+// stretch.
 type liveness uint8
 
 const (
-	unseen  liveness = iota // its creation was not seen: it is older than the stretch, or not yet created
+	unseen  liveness = iota // the pass has not read its creation, which may be before the stretch
 	elided                  // brief, and left out unless it or an owner turns out to be lasting
 	kept                    // brief, but not left out
 	lasting                 // not forgotten
 )
 
-// none stands for the place of an object that is not in candidates.
+// none is the index of an object that is not in candidates.
 const none = -1
 
-// bounds limit what an elision remembers.
+// bounds limits the memory of an elision.
 type bounds struct {
-	// candidates are the objects that are removed. At the limit the stretch ends; the
-	// next one has the others.
+	// candidates is the maximum number of candidates. The stretch ends when it is reached.
 	candidates int
-	// many are owners of objects with more than one. Beyond the limit, such objects are
-	// not left out.
+	// many is the maximum length of elision.many. Beyond it, objects with several owners
+	// are not left out.
 	many int
-	// references are those of objects that survive. Beyond the limit, the owners in them
-	// count as lasting.
+	// references is the maximum number of references of survivors. Beyond it, the owners in
+	// them count as lasting.
 	references int
-	// skipped are messages that are no commits. At the limit the stretch ends.
+	// skipped is the maximum number of messages that are no commits. The stretch ends when
+	// it is reached.
 	skipped int
 }
 
-// memoryBounds limit an elision to some 250 MiB.
+// memoryBounds limits an elision to about 250 MiB.
 var memoryBounds = bounds{candidates: 4 << 20, many: 4 << 20, references: 1 << 18, skipped: 1 << 18}
 
 // errStretchEnds ends a pass over a stretch.
 var errStretchEnds = errors.New("the stretch ends")
 
 // findElisions makes the liveness pass and the reference pass over a stretch of the log:
-// from one position until another, or until a bound is reached. chain is the place
-// before it.
+// from one position until another, or until a bound is reached. chain is the chain before
+// the stretch.
 func findElisions(ctx context.Context, log Source, keys *eventlog.Keys, chain eventlog.Chain, from, until uint64, most bounds) (*elision, error) {
 	e := &elision{most: most, survivors: map[uid.UID][]lifecycle.OwnerReference{}, skipped: map[uint64]bool{}}
 	summarize := func(m eventlog.Message) (*commitSummary, error) { return summaryOf(keys, m) }
@@ -132,8 +134,8 @@ func findElisions(ctx context.Context, log Source, keys *eventlog.Keys, chain ev
 	return e, nil
 }
 
-// end ends the reference pass. What a survivor still refers to is lasting, and an object
-// that had a lasting owner is not left out.
+// end ends the reference pass. Candidates to which a survivor still refers are lasting, and
+// an object that ever had a lasting owner is not left out.
 func (e *elision) end() {
 	var at cursor
 	for _, references := range e.survivors {
@@ -157,8 +159,8 @@ func (e *elision) end() {
 	e.survivors, e.many = nil, nil
 }
 
-// filter returns what leaves out objects when a commit is unpacked; nil if there is
-// nothing to leave out, or e is nil.
+// filter returns the filter that leaves out objects when a commit is unpacked, nil if no
+// object is left out or e is nil.
 func (e *elision) filter() eventlog.Filter {
 	if e == nil || len(e.candidates.keys) == 0 {
 		return nil

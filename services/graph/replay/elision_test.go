@@ -24,9 +24,8 @@ func emptyState(t fataler, fs *vfs.MemFS) *state.State {
 	return s
 }
 
-// A state that leaves out what the log itself removes becomes, at the end of each
-// stretch, the state that leaves out nothing, key by key. Before
-// that it is refused.
+// At the end of each stretch, a state that was folded with elision is equal, key by key, to
+// one that was folded without. Before the end of the stretch Open refuses it.
 //
 // S11: how a log is folded does not show in the state.
 func TestElision(t *testing.T) {
@@ -111,8 +110,8 @@ func unfinished(t *rapid.T, c *commits, s *elision) {
 	}
 }
 
-// An object is not left out if any of its owners is older than the stretch, as it
-// is not known who else refers to that, or is still referred to at the end.
+// An object is not left out if one of its owners is older than the stretch, because other
+// objects may refer to that owner; or if an object refers to the owner at the end.
 func TestElisionOfOwners(t *testing.T) {
 	t.Parallel()
 	c := &commits{realm: lifecycletest.New()}

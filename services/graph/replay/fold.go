@@ -15,9 +15,8 @@ import (
 
 // Folder folds the log into a state. It is for one goroutine.
 type Folder struct {
-	// Begin is called before a batch of commits. It returns which resources are watched:
-	// their changes are passed to Flushed, which is called when the batch is in the
-	// state. nil for none.
+	// Begin is called before a batch of commits and returns the resources that are watched,
+	// nil for none. Flushed is called with their changes when the batch is in the state.
 	Begin   func() (watched func(resource string) bool)
 	Flushed func(revision uint64, changes []state.Change)
 	// Skipped is called for each message that is no commit of the realm.
@@ -27,8 +26,8 @@ type Folder struct {
 	Lost func(revision uint64)
 
 	state   *state.State
-	created int64    // when the stream of the log was created
-	elision *elision // nil for a fold that leaves nothing out
+	created int64    // time at which the stream of the log was created
+	elision *elision // nil if the fold leaves out no objects
 	most    bounds   // of elision
 
 	keys    *eventlog.Keys
@@ -42,8 +41,8 @@ type Folder struct {
 	total   uint64
 }
 
-// NewFolder returns a folder that continues after the checkpoint of a state. created is
-// when the stream of the log was created.
+// NewFolder returns a folder that continues after the checkpoint of a state. created is the
+// time at which the stream of the log was created.
 func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
 	chain := eventlog.ChainOf(s.Checkpoint())
 	return &Folder{
@@ -56,30 +55,30 @@ func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
 	}
 }
 
-// Position is that of the last message, whether it was a commit or not.
+// Position returns the position of the last message, whether it was a commit or not.
 func (f *Folder) Position() uint64 { return f.at }
 
-// Sequence is that of the last commit, 0 before the first.
+// Sequence returns the sequence of the last commit, 0 before the first.
 func (f *Folder) Sequence() uint64 { return f.chain.Sequence }
 
-// Revision is that of the last event.
+// Revision returns the revision of the last event.
 func (f *Folder) Revision() uint64 { return f.chain.Revision }
 
-// Events is how many events were folded by this folder.
+// Events returns the number of events that this folder has folded.
 func (f *Folder) Events() uint64 { return f.total }
 
-// Bounds of what is folded before it is written.
+// Bounds of a batch. It is written when one of them is reached.
 const (
 	maxFolded      = 30000    // events
 	maxFoldedBytes = 32 << 20 // of messages
 )
 
-// Follow folds the log, as it is now and as it grows, until ctx ends or a message
-// cannot be folded. The error is never nil.
+// Follow folds the log, and the commits that are appended to it, until ctx ends or a
+// message cannot be folded. The error is never nil.
 func (f *Folder) Follow(ctx context.Context, log Source) error { return f.follow(ctx, log, f.fold) }
 
-// follow calls fold for each message of the log, as it is now and as it grows, until
-// fold returns an error or ctx ends.
+// follow calls fold for each message of the log, also for those that are appended later,
+// until fold returns an error or ctx ends.
 func (f *Folder) follow(ctx context.Context, log Source, fold func(eventlog.Message, unpacked) error) error {
 	elision := f.elision
 	return readAhead(ctx, log, f.at+1, func(m eventlog.Message) (u unpacked, err error) {
@@ -96,7 +95,7 @@ func (f *Folder) follow(ctx context.Context, log Source, fold func(eventlog.Mess
 	}, fold)
 }
 
-// unpacked is a commit, encoded and decoded.
+// unpacked is a commit in its encoded and its decoded form.
 type unpacked struct {
 	*eventlog.Decoded
 	commit  []byte
@@ -203,7 +202,7 @@ func (f *Folder) applyWatched(e *eventlog.Entry) error {
 	return nil
 }
 
-// flush writes the effects of what was folded.
+// flush writes the effects of the batch.
 func (f *Folder) flush() error {
 	if f.tx == nil {
 		return nil
@@ -216,7 +215,7 @@ func (f *Folder) flush() error {
 	return nil
 }
 
-// errReached ends a fold at the sequence that was asked for.
+// errReached ends a fold at the requested position.
 var errReached = errors.New("reached")
 
 // FoldTo folds the log up to a position in its stream.
@@ -254,8 +253,8 @@ func (f *Folder) FoldFromEmpty(ctx context.Context, log Source, position uint64)
 	return nil
 }
 
-// elidedUntil is the sequence up to which the state must be folded before it is one; 0 if
-// nothing is left out.
+// elidedUntil returns the sequence at which the state becomes the fold of the log; 0 if no
+// object is left out.
 func (f *Folder) elidedUntil() uint64 {
 	if f.elision == nil || len(f.elision.candidates.keys) == 0 {
 		return 0

@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
-// Rebuilt is what Rebuild has folded.
+// Rebuilt says what Rebuild has folded.
 type Rebuilt struct {
 	Commits, Events, Revision uint64
 }
@@ -36,7 +36,7 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	if err != nil {
 		return r, err
 	}
-	// eventlog.Open would create the log, and hide a misspelt name.
+	// eventlog.Open would create a log for a misspelt name.
 	if _, err := js.Stream(ctx, bus.LogStream(realm)); err != nil {
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			err = ErrNoRealm

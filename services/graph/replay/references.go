@@ -10,21 +10,22 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// referral is what an event says about the owners of an object.
+// referral has the owners of an object after an event.
 type referral struct {
 	event  lifecycle.EventType
-	object int32 // its place in candidates, or none
-	// owners are those of its owners that are in candidates. others: it has more.
+	object int32 // index of the object in candidates, or none
+	// owners has the owners that are in candidates. others is true if there are more.
 	owners []int32
 	others bool
-	// imported and governs say whether the object is imported, and governs the realm.
+	// imported and governs say whether the object was imported and whether it configures
+	// the realm.
 	imported, governs bool
 	identity          uint64
 	survivor          *survivor // nil for an object in candidates
 }
 
-// survivor is an object that is there at the end of the stretch, with those of its
-// references that are to objects in candidates, or with those that an event removes.
+// survivor is an object that exists at the end of the stretch, with its references to
+// candidates, or with those that an event removes.
 type survivor struct {
 	uid        uid.UID
 	references []lifecycle.OwnerReference
@@ -44,7 +45,7 @@ func (e *elision) referrals(m eventlog.Message) (all []referral, err error) {
 
 func (e *elision) referralsOf(commit []byte) (all []referral, err error) {
 	var object, owner cursor
-	var owners []int32 // of all
+	var owners []int32 // of all referrals
 	err = eventlog.References(commit, func(event *lifecycle.Event) {
 		r := referral{event: event.Type, object: e.candidates.find(event.UID, &object)}
 		if r.object == none {
@@ -109,8 +110,8 @@ func (e *elision) brief(objects []int32) bool {
 	return true
 }
 
-// keep stores owners and returns candidate.owner for them: none for no owner, its place
-// for one, and for more a number below none that says where in many they are.
+// keep stores owners and returns candidate.owner for them: none for no owner, the index of
+// a single owner, and for several a number below none that encodes their position in many.
 func (e *elision) keep(owners []int32) int32 {
 	switch len(owners) {
 	case 0:
@@ -134,7 +135,7 @@ func (e *elision) owners(c *candidate) []int32 {
 	return []int32{c.owner}
 }
 
-// survive applies a referral of an object that is there at the end.
+// survive applies a referral of an object that exists at the end.
 func (e *elision) survive(r *referral) {
 	references := r.survivor.references
 	before, had := e.survivors[r.survivor.uid]

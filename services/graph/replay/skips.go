@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// reportSkips is how often skipped messages are reported, at most.
+// reportSkips is the minimum time between two reports of skipped messages.
 const reportSkips = 10 * time.Second
 
 // Skips counts the messages in a realm's log that are no commits, and reports them:
 // the first at once, those of the next 10 s together. It is safe for concurrent use.
 type Skips struct {
-	// Report is required. It is called by one goroutine at a time.
+	// Report is required. It is never called concurrently.
 	Report func(Skipped)
 
 	mu      sync.Mutex
-	counted uint64 // the last position that was counted: what follows the last commit is read again when the writer changes
+	counted uint64 // position of the last counted message; a new writer reads messages after the last commit again
 	pending Skipped
-	timer   *time.Timer // until pending may be reported; nil before the first report
-	waiting bool        // for timer
+	timer   *time.Timer // fires when pending may be reported; nil before the first report
+	waiting bool        // the timer runs
 }
 
 // Skipped is a report of messages that are no commits.
 type Skipped struct {
 	Messages uint64
 	Last     uint64 // position of the last of them in the stream
-	Why      string // the last of them is no commit
+	Why      string // why the last of them is no commit
 }
 
-// Add counts n messages, the last of which is at a position, and returns how many of
-// them had not been counted before.
+// Add counts n messages, of which the last has a position, and returns how many of them
+// were not counted before.
 func (s *Skips) Add(position, n uint64, why string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Skips) Add(position, n uint64, why string) uint64 {
 	return n
 }
 
-// flush reports what is pending, if anything is, and waits before the next report.
+// flush reports pending messages, if there are any, and starts the timer.
 func (s *Skips) flush() {
 	s.waiting = s.pending.Messages > 0
 	if !s.waiting {
@@ -62,7 +62,7 @@ func (s *Skips) flush() {
 	})
 }
 
-// Stop reports what is pending at once.
+// Stop reports pending messages at once.
 func (s *Skips) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

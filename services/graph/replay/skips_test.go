@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The first skipped message is reported at once, those that follow within 10 s
-// together, also if none follows them, and none twice.
+// The first skipped message is reported at once, and those of the next 10 s together, even
+// if no later message follows. No message is reported twice.
 func TestSkipsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestSkipsAreReported(t *testing.T) {
 		reports("at once", Skipped{1, 5, "first"})
 		add(5, 1, 0, "again")
 		add(6, 1, 1, "second")
-		add(9, 5, 3, "third") // of which some were counted
+		add(9, 5, 3, "third") // some of them were counted before
 		reports("within the interval")
 		<-time.After(reportSkips) // of the bubble
 		reports("after it", Skipped{4, 9, "third"})

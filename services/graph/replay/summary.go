@@ -7,7 +7,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// commitSummary is what the liveness pass needs of a commit.
+// commitSummary has the parts of a commit that the liveness pass needs.
 type commitSummary struct {
 	header   eventlog.Header
 	newKey   eventlog.KeyID
@@ -19,7 +19,7 @@ type commitSummary struct {
 func summaryOf(keys *eventlog.Keys, m eventlog.Message) (c *commitSummary, err error) {
 	h, foreign := keys.Check(m)
 	if foreign != "" {
-		return nil, nil //nolint:nilnil // there is no commit
+		return nil, nil //nolint:nilnil // the message is no commit
 	}
 	c = &commitSummary{header: h}
 	err = withCommit(m, func(commit []byte) error {

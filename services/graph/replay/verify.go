@@ -10,10 +10,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Verify folds the log into an empty state, up to the position of the snapshot, and
-// compares the two key by key. It leaves nothing out. The empty state is in a
-// temporary directory of the size of the realm's state. progress is called after each
-// flush, with positions in the log's stream.
+// Verify folds the log up to the position of the snapshot into an empty state, without
+// elision, and compares the two key by key. The other state is in a temporary directory,
+// which becomes as large as the realm's state. Verify calls progress after each flush with
+// positions in the log's stream.
 func Verify(ctx context.Context, snap *state.Snapshot, log Source, keys *eventlog.Keys, progress func(sequence, last uint64)) (v *coppicev1.VerifyReply, err error) {
 	dir, err := os.MkdirTemp("", "coppice-verify-")
 	if err != nil {
