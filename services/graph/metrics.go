@@ -52,17 +52,17 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		bytes:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
 		seconds:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
 		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
-		pending:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "What has still to happen, by sort."}, []string{"realm", "sort"}),
-		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by sort."}, []string{"realm", "sort"}),
-		idle:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while nothing is left to do apart from dependents that only unknown owners keep."}, realm),
+		pending:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "Rows of pending work, by type."}, []string{"realm", "type"}),
+		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
+		idle:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
 		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
-		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer; they are refused when there are too many."}, realm),
+		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer. It refuses further ones at a limit."}, realm),
 		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
-		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are with a worker, by queue."}, []string{"realm", "queue"}),
-		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase in which this process is with the realm, 0 for the others."}, []string{"realm", "phase"}),
-		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "How often the realm has failed for a reason that waiting does not cure; it is tried again."}, realm),
+		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
+		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
+		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
 		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
-		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer did not find to hold."}, realm),
+		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
 	}
 }
 
@@ -75,8 +75,8 @@ type metrics struct {
 	last    uint64
 }
 
-// of returns the metrics of a realm. What is counted is there from the start:
-// of a counter that appears with its first count, a rate would miss that.
+// of returns the metrics of a realm. It creates the counters with 0, because the rate of a
+// counter that appears with its first count would miss this count.
 func (m *allMetrics) of(realm string) *metrics {
 	for _, action := range []string{actionCollected, actionStripped, actionOrphaned, actionDrained, actionFinished} {
 		m.collected.WithLabelValues(realm, action)
@@ -90,8 +90,8 @@ func (m *allMetrics) of(realm string) *metrics {
 	}
 }
 
-// writing are the metrics of commits, which only a writer has. To look each up for
-// every commit takes as long as to write a small one into the state.
+// writing has the metrics of commits, which only a writer has. They are looked up once: to
+// look them up for each commit takes as long as writing a small commit to the state.
 type writing struct {
 	applied, committed    prometheus.Gauge
 	commits, events       prometheus.Counter
@@ -112,7 +112,7 @@ func (m *allMetrics) writing(realm string) *writing {
 	}
 }
 
-// watching has the metrics of a realm show what its hub keeps.
+// watching registers metrics that show what the realm's hub stores.
 func (m *metrics) watching(held func() watch.Usage) {
 	for _, g := range []struct {
 		name, help string
@@ -120,14 +120,14 @@ func (m *metrics) watching(held func() watch.Usage) {
 	}{
 		{"coppice_graph_watches", "Watches that are open at this replica.", func(h watch.Usage) int { return h.Watches }},
 		{"coppice_graph_watch_changes", "Changes that are kept for watches.", func(h watch.Usage) int { return h.Changes }},
-		{"coppice_graph_watch_bytes", "Memory of the changes that are kept for watches, about.", func(h watch.Usage) int { return h.Bytes }},
+		{"coppice_graph_watch_bytes", "Approximate memory of the changes that are kept for watches, in bytes.", func(h watch.Usage) int { return h.Bytes }},
 	} {
 		m.all.factory.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
 			func() float64 { return float64(g.of(held())) })
 	}
 }
 
-// What the collector does to objects, as metrics name it.
+// Values of the label action: what the collector did with objects.
 const (
 	actionCollected = "collected"
 	actionStripped  = "stripped"

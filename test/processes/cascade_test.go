@@ -109,7 +109,7 @@ func (tr *tree) measured(graph *service) {
 	}
 	// Pending work is counted every few seconds.
 	testkit.WaitFor(t, tr.d.ctx, "the count of pending work", func() bool {
-		return graph.metrics()[`coppice_graph_pending_rows{realm="default",sort="finalize"}`] == 1
+		return graph.metrics()[`coppice_graph_pending_rows{realm="default",type="finalize"}`] == 1
 	})
 	page, err := tr.client.Resource(pods, namespace).ListPage(tr.d.ctx, client.Limit(1))
 	if err != nil {
@@ -129,17 +129,17 @@ func (tr *tree) measured(graph *service) {
 		`coppice_graph_commit_seconds_sum{realm="default",stage="decide"}`:      {1e-6, 60},
 		`coppice_graph_commit_seconds_sum{realm="default",stage="append"}`:      {1e-6, 60},
 		`coppice_graph_commit_seconds_sum{realm="default",stage="apply"}`:       {1e-6, 60},
-		`coppice_graph_pending_rows{realm="default",sort="evaluate"}`:           {0, float64(tr.objects)},
+		`coppice_graph_pending_rows{realm="default",type="evaluate"}`:           {0, float64(tr.objects)},
 		`coppice_graph_queue_requests{realm="default"}`:                         {0, 16384},
 		`coppice_graph_queue_bytes{realm="default"}`:                            {0, 64 << 20},
 		`coppice_graph_work_messages{queue="dirty",realm="default"}`:            {0, float64(tr.objects)},
-		`coppice_graph_pending_rows{realm="default",sort="unknown"}`:            {0, 0},
-		`coppice_graph_pending_rows{realm="default",sort="orphan"}`:             {0, 0},
-		`coppice_graph_pending_rows{realm="default",sort="finish"}`:             {0, 0},
-		`coppice_graph_pending_rows{realm="default",sort="drain"}`:              {0, 0},
-		`coppice_graph_pending_rows{realm="default",sort="finalize"}`:           {1, 1},
-		`coppice_graph_pending_oldest_seconds{realm="default",sort="evaluate"}`: {0, 60},
-		`coppice_graph_pending_oldest_seconds{realm="default",sort="finalize"}`: {1e-6, 120},
+		`coppice_graph_pending_rows{realm="default",type="unknown"}`:            {0, 0},
+		`coppice_graph_pending_rows{realm="default",type="orphan"}`:             {0, 0},
+		`coppice_graph_pending_rows{realm="default",type="finish"}`:             {0, 0},
+		`coppice_graph_pending_rows{realm="default",type="drain"}`:              {0, 0},
+		`coppice_graph_pending_rows{realm="default",type="finalize"}`:           {1, 1},
+		`coppice_graph_pending_oldest_seconds{realm="default",type="evaluate"}`: {0, 60},
+		`coppice_graph_pending_oldest_seconds{realm="default",type="finalize"}`: {1e-6, 120},
 		`coppice_graph_collected_total{action="collected",realm="default"}`:     {float64(tr.objects - 1), float64(tr.objects - 1)},
 		`coppice_graph_collected_total{action="stripped",realm="default"}`:      {float64(tr.kept), float64(tr.kept)},
 		`coppice_graph_collected_total{action="orphaned",realm="default"}`:      {0, 0},
