@@ -43,14 +43,14 @@ func collect(commits iter.Seq2[segment.Commit, error]) (list []segment.Commit, e
 }
 
 // expect checks that commits are those of messages.
-func expect(t testing.TB, got []segment.Commit, want []segmenttest.Message) {
-	t.Helper()
+func expect(tb testing.TB, got []segment.Commit, want []segmenttest.Message) {
+	tb.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%d commits, want %d", len(got), len(want))
+		tb.Fatalf("%d commits, want %d", len(got), len(want))
 	}
 	for i, c := range got {
 		if c.Position != want[i].Position || !bytes.Equal(c.Message, want[i].Data) {
-			t.Errorf("message %d differs: it is at position %d, want %d", i, c.Position, want[i].Position)
+			tb.Errorf("message %d differs: it is at position %d, want %d", i, c.Position, want[i].Position)
 		}
 	}
 }

@@ -1,0 +1,16 @@
+// Package archive stores immutable entries, such as segments of a realm's log (package
+// segment), outside of NATS and of a replica's state.
+//
+// Store is the interface to a place that has entries; each implementation is a package of
+// its own, and passes archivetest.Run:
+//
+//	dirstore   file:///dir                          a directory
+//	natsstore  nats://bucket                        a JetStream object store
+//	s3store    s3://bucket/prefix?endpoint=URL      Amazon S3 and what is compatible with it
+//
+// Location is a parsed URL, and package stores opens it. A Name says what an entry contains
+// (names.go); an entry never changes and is never replaced.
+//
+// An archive has the contents of deleted objects, secrets among them, for everyone who can read it:
+// protect it like the log.
+package archive

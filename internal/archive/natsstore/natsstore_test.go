@@ -1,0 +1,216 @@
+package natsstore_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/archivetest"
+	"github.com/coppice-gc/coppice/internal/archive/natsstore"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+)
+
+// connect starts a server, and returns a function that connects to it.
+func connect(t *testing.T) func() jetstream.JetStream {
+	t.Helper()
+	const name = "archiver"
+	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{{Name: name, Publish: []string{">"}, Subscribe: []string{">"}}}})
+	return func() jetstream.JetStream { return testkit.JetStream(t, s, name) }
+}
+
+func create(t *testing.T, js jetstream.JetStream, bucket string) *natsstore.Store {
+	t.Helper()
+	s, err := natsstore.Create(t.Context(), js, bucket, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	var buckets atomic.Int64
+	archivetest.Run(t, func(t *testing.T) (archive.Store, func() archive.Store) {
+		t.Helper()
+		bucket := fmt.Sprintf("archive-%d", buckets.Add(1))
+		return create(t, js(), bucket), func() archive.Store { return create(t, js(), bucket) }
+	})
+}
+
+func random(size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// NATS' own clients read entries, and the store reads ranges of the objects that they put.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	js := connect(t)()
+	s := create(t, js, "archive")
+	objects, err := js.ObjectStore(t.Context(), "archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := random(700 << 10)
+	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := objects.GetBytes(t.Context(), "a/b"); err != nil || !bytes.Equal(got, want) { // checks the digest
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, err := objects.PutBytes(t.Context(), "a/c", want); err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []int64{0, 1, 300 << 10, int64(len(want)) - 10} {
+		in, err := s.Open(t.Context(), "a/c", offset, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[offset:offset+10]) {
+			t.Errorf("offset %d: %x, %v", offset, got, err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Put(t.Context(), "a/c", strings.NewReader("x"), 1); !errors.Is(err, archive.ErrExists) {
+		t.Error(err)
+	}
+}
+
+// A Put that fails leaves no chunks, and one that another caller has overtaken neither.
+func TestNoChunksAreLeft(t *testing.T) {
+	t.Parallel()
+	js := connect(t)()
+	s := create(t, js, "archive")
+	stream, err := js.Stream(t.Context(), "OBJ_archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := func() uint64 {
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs
+	}
+	failing := io.MultiReader(bytes.NewReader(random(3<<20)), iotest.ErrReader(errors.New("read error")))
+	if err := s.Put(t.Context(), "a/b", failing, 4<<20); err == nil {
+		t.Error("content that fails was stored")
+	}
+	if n := stored(); n > 0 {
+		t.Errorf("%d messages are left", n)
+	}
+	overtaken := io.MultiReader(bytes.NewReader(random(1<<20)), &action{func() error {
+		return s.Put(t.Context(), "a/b", strings.NewReader("first"), 5)
+	}}, strings.NewReader("."))
+	if err := s.Put(t.Context(), "a/b", overtaken, 1<<20+1); !errors.Is(err, archive.ErrExists) {
+		t.Errorf("put: %v", err)
+	}
+	if n := stored(); n != 2 {
+		t.Errorf("%d messages, of an entry with one chunk", n)
+	}
+}
+
+// action is a reader without content that does something when it is reached.
+type action struct{ do func() error }
+
+func (a *action) Read([]byte) (int, error) {
+	if err := a.do(); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// An entry whose metadata do not name the sequences of its chunks, as after the stream was
+// copied, is read all the same.
+func TestOtherSequences(t *testing.T) {
+	t.Parallel()
+	js := connect(t)()
+	s := create(t, js, "archive")
+	want := random(500 << 10)
+	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := js.ObjectStore(t.Context(), "archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := objects.GetInfo(t.Context(), "a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := info.ObjectMeta
+	const key = "coppice-sequences"
+	right := meta.Metadata[key]
+	stream, _, ok := strings.Cut(right, ":")
+	if !ok || !strings.HasSuffix(right, ":1+4") {
+		t.Fatalf("the metadata have %q", right)
+	}
+	for _, sequences := range []string{stream + ":100+4", stream + ":x", "1:2+4", "2+4", ""} {
+		meta.Metadata = map[string]string{key: sequences}
+		if err := objects.UpdateMeta(t.Context(), "a/b", meta); err != nil {
+			t.Fatal(err)
+		}
+		in, err := s.Open(t.Context(), "a/b", 10, 100)
+		if err != nil {
+			t.Fatalf("sequences %q: %v", sequences, err)
+		}
+		if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, want[10:110]) {
+			t.Errorf("sequences %q: %d bytes, %v", sequences, len(got), err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A chunk that is missing is an error.
+func TestMissingChunk(t *testing.T) {
+	t.Parallel()
+	js := connect(t)()
+	s := create(t, js, "archive")
+	want := random(500 << 10)
+	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "OBJ_archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []int64{0, 2 * 128 << 10} {
+		in, err := s.Open(t.Context(), "a/b", offset, int64(len(want))-offset)
+		if err != nil {
+			continue
+		}
+		got, err := io.ReadAll(in)
+		if err == nil || len(got) >= len(want)-int(offset) {
+			t.Errorf("from offset %d, %d bytes were read, %v", offset, len(got), err)
+		}
+		_ = in.Close()
+	}
+}
+
+// A name that was misspelled is an error, not an empty archive.
+func TestMissingBucket(t *testing.T) {
+	t.Parallel()
+	if _, err := natsstore.Open(t.Context(), connect(t)(), "none"); err == nil || !strings.Contains(err.Error(), "nats object add none") {
+		t.Error(err)
+	}
+}
