@@ -1,7 +1,7 @@
 // Package natsstore implements archive.Store in a JetStream object store.
 //
 // Entries are objects as NATS defines them (ADR-20), so that `nats object` reads them too. The
-// object store of nats.go replaces objects and reads them from the beginning; this
+// Go client of NATS replaces objects and reads them from the beginning; this
 // package puts an object only if its name is free (put.go), and reads ranges
 // (read.go): an object's metadata names the sequences of its chunks.
 package natsstore
