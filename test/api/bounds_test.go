@@ -17,9 +17,9 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// 64 lists with a selector of 7 MiB took 3.2 GB, ignored their time and kept the process
-// from stopping. They are refused, with the limit, before anything is read; the process
-// stops at once.
+// Lists with selectors of 7 MiB are refused before anything is read, and the error names
+// the limit. 64 of them once took 3.2 GB, ran past their deadline and kept the process from
+// stopping. The process now stops at once.
 func TestLargeSelectors(t *testing.T) {
 	t.Parallel()
 	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})

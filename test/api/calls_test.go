@@ -77,7 +77,7 @@ func (r *realm) finalize(finalizer string) (calls *atomic.Int64, stop func()) {
 	}
 }
 
-// gone waits until nothing is left in a namespace.
+// gone waits until a namespace has no objects.
 func (r *realm) emptied(namespace string) {
 	r.t.Helper()
 	testkit.WaitFor(r.t, r.ctx, "everything in "+namespace+" to be gone", func() bool {
@@ -86,7 +86,7 @@ func (r *realm) emptied(namespace string) {
 	})
 }
 
-// calls is what waits in the stream of calls.
+// calls returns the number of calls in the stream.
 func (r *realm) calls() jetstream.StreamState {
 	r.t.Helper()
 	js, err := jetstream.New(r.nc)
@@ -104,8 +104,9 @@ func limited(limits propagator.Limits) allinone.Config {
 	return allinone.Config{Graph: func(g *graph.Config) { g.CallLimits = limits }}
 }
 
-// A finalizer without a consumer fills no more than its share of the stream,
-// while another works; when it gets a consumer it is called for every object.
+// A finalizer without a consumer uses at most its share of the stream, and another
+// finalizer continues meanwhile. When the first gets a consumer, it is called for every
+// object.
 func TestQueuedCalls(t *testing.T) {
 	t.Parallel()
 	config := limited(propagator.Limits{Calls: 200, Bytes: 16 << 20, IdleCalls: 100, IdleBytes: 16 << 20})
@@ -126,10 +127,12 @@ func TestQueuedCalls(t *testing.T) {
 	if n := called.Load(); n < 1000 {
 		t.Errorf("the finalizer with a consumer was called for %d of 1000 objects", n)
 	}
-	// The stream may not have processed the last acknowledgements of the other yet.
+	// The stream may not have processed the last acknowledgements of the other finalizer
+	// yet.
 	testkit.WaitFor(t, r.ctx, "only the idle finalizer's share of 100 calls to be left", func() bool { return r.calls().Msgs == 100 })
 
-	// With many calls it is enough that calls which waited as rows come, again and again.
+	// With many calls the test only requires that calls which waited as rows are published
+	// repeatedly.
 	called, stopIdle := r.finalize("example.com/idle")
 	want := min(*queuedCalls, 2000)
 	testkit.WaitFor(t, r.ctx, "calls of the finalizer that has a consumer now", func() bool { return called.Load() >= int64(want) })
@@ -142,8 +145,8 @@ func TestQueuedCalls(t *testing.T) {
 	}
 }
 
-// Objects that another finalizer still needs do not use up the share of one that
-// is done with them.
+// An object that another finalizer still blocks does not use up the share of a finalizer
+// that has completed for it.
 func TestCallsOfTwoFinalizers(t *testing.T) {
 	t.Parallel()
 	config := limited(propagator.Limits{Calls: 20, Bytes: 16 << 20, IdleCalls: 10, IdleBytes: 16 << 20})
@@ -159,8 +162,8 @@ func TestCallsOfTwoFinalizers(t *testing.T) {
 	stopSecond()
 }
 
-// 200 finalizers without a consumer together fill no more than their share,
-// also with large objects.
+// 200 finalizers without a consumer together use at most their share, also with large
+// objects.
 func TestManyIdleFinalizers(t *testing.T) {
 	t.Parallel()
 	const share = 4 << 20
@@ -185,7 +188,8 @@ func TestManyIdleFinalizers(t *testing.T) {
 	}
 }
 
-// Calls that no object needs any more leave the stream, though nothing consumes them.
+// Calls that no object needs any more are removed from the stream, although no consumer
+// exists.
 func TestStaleCalls(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -193,7 +197,7 @@ func TestStaleCalls(t *testing.T) {
 	r.held("stale", []string{"example.com/stale"}, count, "")
 	testkit.WaitFor(t, r.ctx, "the calls to wait", func() bool { return r.calls().Msgs == count })
 	objects := r.Resource(client.Resource{Plural: "configmaps"}, "stale")
-	for i := range count - 10 { // the others need theirs
+	for i := range count - 10 { // the last 10 keep their finalizers
 		if _, err := objects.RemoveFinalizer(r.ctx, fmt.Sprintf("o-%d", i), "example.com/stale", client.Note("the controller is gone")); err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func TestInvalidReferences(t *testing.T) {
 	r.gone(pods, "shop", "misnamed")
 	waitTerminating(r, pods, "elsewhere", "foreign")
 	r.delete(deployments, "shop", "web", "Foreground")
-	r.gone(deployments, "shop", "web") // although the foreign pod is still held
+	r.gone(deployments, "shop", "web") // although the pod in the other namespace is still blocked
 	r.get(pods, "elsewhere", "foreign")
 	if o := r.get(pods, "shop", "unheard"); o.GetMetadata().GetDeletionTimestamp() != nil {
 		t.Error("unknown is not absent")
@@ -168,8 +168,8 @@ func TestImportInAnyOrder(t *testing.T) {
 	r.get(pods, "shop", "lost")
 }
 
-// An owner that was never seen is unknown for as long as the realm settings
-// say, and a change of them holds for what waits already.
+// An owner that was never seen is unknown for the time ownerGrace of the realm settings. A
+// change of the setting also applies to references that exist already.
 func TestOwnerGrace(t *testing.T) {
 	t.Parallel()
 	r := start(t)

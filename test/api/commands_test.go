@@ -13,8 +13,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A command that is repeated gets the outcome that it had: at once, when the
-// object is gone, and after a restart.
+// A repeated command gets its first outcome again: immediately, after the object was
+// removed, and after a restart.
 func TestRepeatedCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -81,7 +81,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A batch that is larger than a commit is decided in several.
+// A batch that is larger than a commit is decided in several commits.
 func TestBatchOfManyCommits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -92,7 +92,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 		o.Spec = []byte(`"` + big + `"`)
 		objects = append(objects, o)
 	}
-	for range 2 { // 7 MiB twice: the second fits as well, in a commit of its own
+	for range 2 { // twice 7 MiB: the second request gets a commit of its own
 		results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, objects)
 		if err != nil {
 			t.Fatal(err)
@@ -128,8 +128,7 @@ func TestBatchOfManyCommits(t *testing.T) {
 	}
 }
 
-// A list that leaves out most of very many has all that it should have, a page
-// after the other.
+// A list whose selector matches few of many objects returns all that match, page by page.
 func TestListOfFewAmongMany(t *testing.T) {
 	t.Parallel()
 	r := start(t)

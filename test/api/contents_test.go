@@ -42,7 +42,7 @@ func (r *realm) left(resource client.Resource, namespace string) (count int) {
 	return count
 }
 
-// contents is how many objects are left in a namespace or of a kind.
+// contents returns the number of objects in a namespace or of a kind.
 func (r *realm) contents(resource client.Resource, name string) uint32 {
 	r.t.Helper()
 	reply, err := r.Resource(resource, "").Resolve(r.ctx, []string{name})
@@ -52,8 +52,8 @@ func (r *realm) contents(resource client.Resource, name string) uint32 {
 	return reply.GetNodes()[0].GetContents()
 }
 
-// A namespace is deleted with what is in it: three thousand objects of several
-// kinds, with and without owners, of which some wait for an external finalizer.
+// A namespace is deleted with its contents: three thousand objects of several kinds, with
+// and without owners. Some of them wait for an external finalizer.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -107,9 +107,9 @@ func TestNamespace(t *testing.T) {
 	r.create(pods, "shop", named("again"))
 }
 
-// A kind is withdrawn with its objects, and their dependents of another kind
-// follow them; then it comes again, and all is as it was the first time (C052).
-// What names an owner that nobody has seen is kept meanwhile (X14).
+// A kind is deleted with its objects, and the collector deletes their dependents of another
+// kind. Then the kind is registered again and works as before (C052). An object whose owner
+// was never seen is kept in the meantime (X14).
 func TestKindTwice(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -157,8 +157,8 @@ func TestKindTwice(t *testing.T) {
 	}
 }
 
-// What nobody sees yet, because it waits for its initializers, goes with its
-// namespace like everything else (A5.7, A8), once its finalizers let it.
+// An object that waits for its initializers is deleted with its namespace like other
+// objects (A5.7, A8), after its finalizers have completed.
 func TestUninitializedContents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -179,7 +179,7 @@ func TestUninitializedContents(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := o.GetMetadata()
-		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // for which it still waits
+		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // it still waits for one initializer
 	})
 	r.get(namespaces, "", "shop")
 	if _, err := all.RemoveFinalizer(r.ctx, "held", "example.com/x", client.Note("by hand")); err != nil {

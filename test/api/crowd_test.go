@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// Many cascades at once, with each policy.
+// Many cascades at the same time, with each policy.
 func TestManyCascades(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -75,7 +75,7 @@ func (r *realm) family(name string, children int, policy string) error {
 	return err
 }
 
-// Many objects name an owner in another namespace, over a restart.
+// Many objects name an owner in another namespace. The service restarts during the cascade.
 func TestForeignOwners(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestForeignOwners(t *testing.T) {
 	r.get(deployments, "shop", "web")
 }
 
-// names are those of the objects that are left, in order.
+// names returns the names of the remaining objects, in order.
 func (r *realm) names(resource client.Resource, namespace string) []string {
 	r.t.Helper()
 	var names []string

@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// own makes an object owned by others, which it blocks.
+// own creates an object with owners whose deletion it blocks.
 func (r *realm) own(resource client.Resource, namespace, name string, owners ...*coppicev1.Object) {
 	r.t.Helper()
 	o := r.get(resource, namespace, name)
@@ -40,14 +40,14 @@ func TestCycle(t *testing.T) {
 	r.own(pods, "shop", "a", c)
 	r.own(pods, "shop", "b", a)
 	r.own(pods, "shop", "c", b, outside)
-	// c first: while it is not being deleted a solid owner has it parted from
-	// one that waits.
+	// c is deleted first: as long as it is not being deleted, a solid owner keeps it, and
+	// its reference to a waiting owner is removed.
 	r.delete(pods, "shop", "c", "Foreground")
 	r.delete(pods, "shop", "outside", "Foreground")
 	testkit.WaitFor(t, r.ctx, "the cycle to be broken", func() bool {
 		return slices.Equal(r.get(pods, "shop", "c").GetMetadata().GetFinalizers(), []string{"example.com/x"})
 	})
-	// The owners that wait for c, in the cycle or outside of it, wait on.
+	// The owners that wait for c, inside and outside of the cycle, still wait.
 	for _, name := range []string{"a", "b", "outside"} {
 		if o := r.get(pods, "shop", name); o.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("%s is %v", name, o)

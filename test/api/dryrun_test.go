@@ -9,7 +9,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Dry runs answer as if, and store nothing.
+// A dry run has the reply of the real request, and stores nothing.
 func TestDryRuns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -41,7 +41,7 @@ func TestDryRuns(t *testing.T) {
 		object *coppicev1.Object
 		policy string
 		state  client.DeleteState
-		marked int64 // the generation of what would be stored
+		marked int64 // the generation that would be stored
 	}{
 		{free, "Background", client.Removed, 1}, {free, "Foreground", client.Pending, 2},
 		{held, "Background", client.Pending, 2}, {held, "Orphan", client.Pending, 2},

@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// loosely is an object whose references do not block.
+// loosely returns an object whose references do not block.
 func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
 	for _, owner := range owners {
@@ -26,7 +26,7 @@ func loosely(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	return o
 }
 
-// without has no scanner to speak of: nothing may wait for it.
+// without configures a scanner that never scans: no deletion may depend on the scanner.
 func withoutScanner(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour }
 
 // A13: a foreground deletion of an owner also deletes dependents that do not block it,
@@ -71,7 +71,7 @@ func TestForegroundTakesAll(t *testing.T) {
 	}
 }
 
-// unheard is a dependent of an owner of which nothing is known, alongside others.
+// unheard returns a dependent of an unknown owner and of other owners.
 func unheard(o *coppicev1.Object) *coppicev1.Object {
 	o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
 		ApiVersion: "example.com/v1", Kind: "Unheard", Name: "x", Uid: "unheard-x",

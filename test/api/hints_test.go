@@ -21,10 +21,10 @@ import (
 	"github.com/coppice-gc/coppice/services/processor"
 )
 
-// Pending work is published when it arises, and again after a restart: nothing
-// waits for the scanner, which does not run here. Owners are deleted again and
-// again with other policies while their finalizers complete, the graph service is
-// restarted meanwhile, and in the end everything that was deleted is gone.
+// Pending work is published when it arises, and again after a restart, without the scanner,
+// which does not run in this test. Owners are deleted repeatedly with other policies while
+// their finalizers complete, and the graph service is restarted meanwhile. In the end
+// everything that was deleted is removed.
 func TestNothingWaitsForTheScanner(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*testkit.Timeout)
@@ -69,7 +69,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 			policies := []string{lifecycle.Orphan, lifecycle.Foreground}
 			random.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
 			for range deletes {
-				policy := policies[0] // mostly the one that the finalizer completes
+				policy := policies[0] // mostly the policy that the finalizer completes
 				switch random.IntN(8) {
 				case 0:
 					policy = policies[1]
@@ -82,14 +82,15 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 			}
 			return nil
 		})
-		// A restart publishes everything that is pending, so most rounds are without.
+		// A restart publishes all pending work and would hide a missing message, so most
+		// rounds have none.
 		if round%4 == 1 {
 			g.restart(round%8 == 1)
 		}
 		if err := deleting.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		// So does the completion of the external finalizer, which comes last.
+		// The completion of the external finalizer publishes it as well, so it comes last.
 		testkit.WaitFor(t, ctx, fmt.Sprintf("the built-in finalizers of round %d of seed %d to complete", round, seed), func() bool {
 			for o, err := range r.Resource(deployments, "shop").List(ctx) {
 				if err != nil || !slices.Equal(o.GetMetadata().GetFinalizers(), []string{hold}) {
@@ -123,7 +124,7 @@ type running struct {
 	ended chan struct{}
 }
 
-// runs runs a service.
+// runs starts a service.
 func runs(t *testing.T, role string, service interface{ Run(context.Context) error }, err error) *running {
 	t.Helper()
 	if err != nil {

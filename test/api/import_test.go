@@ -19,7 +19,7 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// What an import session has held is evaluated when it is closed, without the
+// When an import session is closed, the objects that it kept are evaluated, without the
 // scanner (X11).
 func TestSessionClosed(t *testing.T) {
 	t.Parallel()
@@ -60,9 +60,9 @@ func TestSessionClosed(t *testing.T) {
 	r.gone(pods, "default", "web-1")
 }
 
-// What comes while it is being deleted orphans, or takes, those as well that come
-// after it: that begins when the session is closed or has expired, without the
-// scanner, and also after a restart (R2).
+// An object that is imported while it is being deleted also orphans or deletes dependents
+// that are imported after it. This begins when the session is closed or has expired,
+// without the scanner, and also after a restart (R2).
 func TestImportOfDeleted(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *realm, session string){
@@ -97,7 +97,7 @@ func TestImportOfDeleted(t *testing.T) {
 			stop()
 			r, stop = startWith(t, c)
 
-			// Everything else goes on meanwhile.
+			// Requests outside of the session continue meanwhile.
 			r.imported(pods, session, named("taken", waiting))
 			other := r.create(deployments, "default", named("other"))
 			r.create(pods, "default", named("other-1", other))
@@ -127,7 +127,7 @@ func TestImportOfDeleted(t *testing.T) {
 	}
 }
 
-// imported imports an object in a session, which stays open.
+// imported imports an object in a session and leaves the session open.
 func (r *realm) imported(resource client.Resource, session string, o *coppicev1.Object) *coppicev1.Object {
 	r.t.Helper()
 	o.Metadata.Uid = uuid.NewString()

@@ -10,7 +10,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// waiting is an object that waits for its initializers.
+// waiting returns an object that waits for its initializers.
 func waiting(name string, initializers ...string) *coppicev1.Object {
 	o := named(name)
 	o.Metadata.Initializers = &coppicev1.Initializers{}
@@ -20,8 +20,8 @@ func waiting(name string, initializers ...string) *coppicev1.Object {
 	return o
 }
 
-// initialized does what the first initializer of an object does: it removes
-// itself, or says why it failed.
+// initialized acts as the first initializer of an object: it removes itself from the list,
+// or records why it failed.
 func (r *realm) initialized(resource client.Resource, namespace, name, failure string) *client.Object {
 	r.t.Helper()
 	objects := r.Resource(resource, namespace)
@@ -41,7 +41,7 @@ func (r *realm) initialized(resource client.Resource, namespace, name, failure s
 	return result
 }
 
-// listed are the names of a list.
+// listed returns the names of the objects in a list.
 func (r *realm) listed(o client.ResourceClient, opts ...client.ListOption) string {
 	r.t.Helper()
 	var names []string
@@ -90,7 +90,7 @@ func TestInitializersHide(t *testing.T) {
 	r.initialized(pods, "shop", "waits", "")
 	hidden()
 	r.create(pods, "shop", named("between"))
-	r.expect(seen, "ADDED between") // and nothing before
+	r.expect(seen, "ADDED between") // and no event before it
 	r.expect(told, "MODIFIED waits", "ADDED between")
 	r.delete(pods, "shop", "between", "")
 	r.expect(seen, "DELETED between")
@@ -109,8 +109,8 @@ func TestInitializersHide(t *testing.T) {
 	r.expect(seen, "DELETED waits")
 }
 
-// Creating does not wait for initializers. The reply, in JSON too, has them, and a
-// request that asks for them in JSON gets to see what it created.
+// Create does not wait for initializers. The reply has them, also in JSON, and a request
+// with includeUninitialized returns the object.
 func TestInitializersAsJSON(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -165,7 +165,8 @@ func TestInitializationFails(t *testing.T) {
 	r.expect(seen, "ADDED after")
 }
 
-// A dry run of what fails says what would be stored, at the revision that is.
+// A dry run of a failed initialization returns the object that would be stored, at the
+// current revision.
 func TestInitializationFailsDry(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -183,8 +184,7 @@ func TestInitializationFailsDry(t *testing.T) {
 	}
 }
 
-// Who deletes a collection deletes what waits for initializers as well, and so
-// does the collector.
+// deletecollection and the collector also delete objects that wait for initializers.
 func TestUninitializedGo(t *testing.T) {
 	t.Parallel()
 	r := start(t)

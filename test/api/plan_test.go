@@ -14,8 +14,8 @@ import (
 
 var foreground = client.Foreground
 
-// planned creates a deployment above a replicaset above pods, of which the first
-// has a finalizer that nobody answers.
+// planned creates a deployment that owns a replicaset that owns pods. The first pod has a
+// finalizer without a consumer.
 func (r *realm) planned(podNames ...string) *coppicev1.Object {
 	r.t.Helper()
 	web := r.create(deployments, "shop", named("web"))
@@ -39,7 +39,7 @@ func (r *realm) plan(names ...string) *client.Plan {
 	return p
 }
 
-// revision is the realm's.
+// revision returns the realm's revision.
 func (r *realm) revision() uint64 {
 	r.t.Helper()
 	page, err := r.Resource(pods, "shop").ListPage(r.ctx)
@@ -49,8 +49,7 @@ func (r *realm) revision() uint64 {
 	return page.Revision
 }
 
-// A deletion that names its plan does what the plan says, and the plan itself
-// changes nothing.
+// A plan changes nothing. A deletion by the plan has the effect that the plan shows.
 func TestPlanned(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -78,13 +77,13 @@ func TestPlanned(t *testing.T) {
 	if _, err := r.Resource(pods, "shop").Delete(r.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	// What remains of the plan is another plan.
+	// A plan of the remaining deletion has another hash.
 	if rest := r.plan("web"); rest.GetHash() == p.GetHash() || len(rest.GetObjects()) != 3 {
 		t.Errorf("then the plan is %v", rest)
 	}
 }
 
-// A deletion whose plan has changed is refused, says what is new, and does
+// A deletion by a plan that is out of date is refused, names the changes, and changes
 // nothing.
 func TestPlanChanged(t *testing.T) {
 	t.Parallel()
@@ -113,8 +112,7 @@ func TestPlanChanged(t *testing.T) {
 	}
 }
 
-// A plan is of all objects that the request names, which are deleted together
-// or not at all.
+// A plan covers all objects of the request. They are all deleted, or none is.
 func TestPlanOfSeveral(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -156,8 +154,8 @@ func TestPlanRefused(t *testing.T) {
 	contains(t, "the plan as JSON", strings.ReplaceAll(string(reply.Data), " ", ""), `"outcome":"PLAN_OUTCOME_REMOVED"`, `"counts":{"removed":1}`, `"requested":true`)
 }
 
-// A large plan comes in pages, as its objects have many holders, and is too large
-// for the writer.
+// A large plan is returned in pages, because its objects have many blockers. It is too
+// large for the writer.
 func TestLargePlan(t *testing.T) {
 	t.Parallel()
 	const n = 400

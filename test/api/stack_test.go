@@ -28,7 +28,7 @@ var (
 	pods        = client.Resource{Plural: "pods"}
 )
 
-// realm is a running realm, and a client of it.
+// realm is a running realm with a client.
 type realm struct {
 	t   *testing.T
 	ctx context.Context
@@ -43,7 +43,7 @@ func start(t *testing.T) *realm {
 	return r
 }
 
-// startIn starts everything on a directory; stop may be called early.
+// startIn starts all services with a data directory. The test may call stop before its end.
 func startIn(t *testing.T, dir string) (r *realm, stop func()) {
 	t.Helper()
 	return startWith(t, allinone.Config{Dir: dir})
@@ -59,7 +59,7 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 			change(g)
 		}
 	}
-	s, err := allinone.Start(context.WithoutCancel(ctx), c) // until stop: a test may take longer than ctx
+	s, err := allinone.Start(context.WithoutCancel(ctx), c) // the services run until stop, which may be after ctx has ended
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 	return &realm{t: t, ctx: ctx, nc: nc, Client: client.New(nc, client.WithActor("ana"))}, stop
 }
 
-// with is the realm in a test within the test.
+// with returns the realm for a subtest.
 func (r *realm) with(t *testing.T) *realm {
 	t.Helper()
 	sub := *r
@@ -126,7 +126,7 @@ func named(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	return o
 }
 
-// gone waits until an object is gone.
+// gone waits until an object is removed.
 func (r *realm) gone(resource client.Resource, namespace, name string) {
 	r.t.Helper()
 	testkit.WaitFor(r.t, r.ctx, fmt.Sprintf("the end of %s/%s", resource, name), func() bool {
@@ -135,7 +135,7 @@ func (r *realm) gone(resource client.Resource, namespace, name string) {
 	})
 }
 
-// get returns an object that is there.
+// get returns an object that must exist.
 func (r *realm) get(resource client.Resource, namespace, name string) *coppicev1.Object {
 	r.t.Helper()
 	o, err := r.Resource(resource, namespace).Get(r.ctx, name)

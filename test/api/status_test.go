@@ -8,7 +8,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Status says what is left to do, and each reply at which revision it was given.
+// The verb status returns the pending work, and each reply has its revision.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -16,8 +16,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Values that readers could take for different things, or that some could not
-// read, are refused or normalised, in JSON and in protobuf.
+// Values that two readers could read differently, or that some could not read, are refused
+// or normalised, in JSON and in protobuf.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -67,8 +67,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A JSON list that is there twice is what it is the second time: nothing of the
-// first remains.
+// If a member of a JSON object occurs twice and has a list, only the second list counts.
 func TestDuplicateLists(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -81,7 +80,7 @@ func TestDuplicateLists(t *testing.T) {
 	}
 }
 
-// resolve returns what is in the namespace of its subject; without one, anything.
+// resolve returns objects in the namespace of its subject, and without a namespace in any.
 func TestResolveOfNamespace(t *testing.T) {
 	t.Parallel()
 	r := start(t)

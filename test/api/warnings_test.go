@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// What somebody should look at is said: by the scanner what no event brings up,
-// and what has waited for long.
+// Warnings report what an operator must look at. The scanner finds the problems that no
+// event reports, and work that has waited for a long time.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	r, stop := startWith(t, allinone.Config{

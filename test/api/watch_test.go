@@ -12,7 +12,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// watched collects what a watch tells, in a goroutine of its own.
+// watched collects the events of a watch in a goroutine.
 func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (events <-chan string, ready <-chan struct{}) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -83,8 +83,8 @@ func TestWatch(t *testing.T) {
 	r.expect(web, "DELETED before")
 }
 
-// A watch goes on from a revision, without a gap; from one that is not
-// remembered it is refused, and to list and watch again then succeeds.
+// A watch continues from a revision without a gap. From a revision whose changes are no
+// longer kept it is refused, and a new list and watch succeeds.
 func TestWatchFromRevision(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -107,7 +107,7 @@ func TestWatchFromRevision(t *testing.T) {
 	r.expect(again, "ADDED c", "ADDED d")
 }
 
-// An object with a finalizer is removed by the update that takes it away.
+// The update that removes the last finalizer removes the object.
 func TestWatchRemoval(t *testing.T) {
 	t.Parallel()
 	r := start(t)

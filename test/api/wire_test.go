@@ -69,7 +69,7 @@ type result struct {
 	Revision string
 }
 
-// What a shell sends, and what it gets.
+// Requests that a shell can send with the nats command, and their replies.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -24,15 +24,15 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Whatever the outcome of an append that is not acknowledged, and whichever process is the
-// writer afterwards: each command has one outcome, in the log at most once, and
-// its repetition gets it again.
+// Whatever becomes of an unacknowledged append, and whichever process is the writer
+// afterwards: each command has one outcome, is in the log at most once, and gets the same
+// outcome when it is repeated.
 func TestAmbiguous(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		direction testkit.Direction
 		mode      testkit.Mode
-		takeOver  bool // by another writer, before the first hears of the log again
+		takeOver  bool // another process becomes the writer before the first reaches the log again
 		epoch     uint64
 	}{
 		"lost acknowledgement":                   {testkit.ToClient, testkit.Discard, false, 1},
@@ -64,8 +64,8 @@ func TestAmbiguous(t *testing.T) {
 				d.proxy.Set(c.direction, c.mode)
 			}
 			d.next.Store(&disturb)
-			// The first command is alone in its commit, so that it is known how
-			// much each attempt of the append sends; the others come meanwhile.
+			// The first command is alone in its commit, so that the test knows the size of
+			// each attempt of the append. The other commands are sent meanwhile.
 			leader := d.send(ctx, commands[:1])
 			testkit.WaitFor(t, ctx, "the append", func() bool { return d.next.Load() == nil })
 			others := d.send(ctx, commands[1:])
@@ -97,7 +97,7 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// first is the name of the service behind the proxy.
+// first is the name of the graph service behind the proxy.
 const first = "first"
 
 // doubt is a realm whose first writer reaches the log through a proxy.
@@ -105,8 +105,9 @@ type doubt struct {
 	t      *testing.T
 	server *natsd.Server
 	proxy  *testkit.Proxy
-	nc     *nats.Conn // a client's, which nothing disturbs
-	// refusals counts the answers that say that the log has another end.
+	nc     *nats.Conn // the connection of the clients, not through the proxy
+	// refusals counts the replies to appends that say that the log has another last
+	// sequence.
 	refusals atomic.Int32
 	// next is called once, before the first writer's next append.
 	next atomic.Pointer[func()]
@@ -153,15 +154,14 @@ func (d *doubt) serve(name string, nc *nats.Conn, ttl time.Duration) *graph.Serv
 	return s
 }
 
-// contested is the name that several commands want for their object.
+// contested is the name under which several commands create an object.
 const contested = "contested"
 
-// large is the size of the first contender's object, in bytes: more than
-// everything takes that a graph service says in addition to its appends, however it is
-// compressed.
+// large is the size in bytes of the object of the first command. Even compressed it is
+// larger than everything else that a graph service sends.
 const large = 1 << 19
 
-// contenders are commands that create objects, some of them the same.
+// contenders returns commands that create objects, some of them with the same name.
 func contenders() (list []command) {
 	for i := range 12 {
 		name := fmt.Sprint("n-", i)
@@ -179,7 +179,7 @@ func contenders() (list []command) {
 	return list
 }
 
-// outcome is what a command was answered in the end.
+// outcome is the final reply to a command.
 type outcome struct {
 	result *coppicev1.Result
 	err    error
@@ -193,12 +193,11 @@ func (o outcome) equal(other outcome) bool {
 	return o.err == nil && other.err == nil && proto.Equal(o.result, other.result)
 }
 
-// copies is how often each command is sent at once.
+// copies is the number of times that each command is sent concurrently.
 const copies = 2
 
-// send sends all commands, each several times at once and each time until it is
-// answered for good. Their outcomes are returned, in order, by the function
-// that it returns.
+// send sends each command several times concurrently, and retries until there is a final
+// reply. The function that it returns waits for the outcomes and returns them in order.
 func (d *doubt) send(ctx context.Context, commands []command) func() [][]outcome {
 	outcomes := make([][]outcome, len(commands))
 	var wg sync.WaitGroup
@@ -220,7 +219,7 @@ func (d *doubt) send(ctx context.Context, commands []command) func() [][]outcome
 	}
 }
 
-// firstEpoch is the epoch of the first of the commands.
+// firstEpoch returns the epoch in which the first command was committed.
 func (a *auditor) firstEpoch(commands []command) uint64 {
 	epoch := a.epoch
 	for _, c := range commands {
@@ -231,8 +230,7 @@ func (a *auditor) firstEpoch(commands []command) uint64 {
 	return epoch
 }
 
-// checkOutcomes compares what commands were answered, over and over, with what
-// is in the log of them.
+// checkOutcomes compares all replies to the commands with the log.
 func (a *auditor) checkOutcomes(t *testing.T, commands []command, lists ...[][]outcome) {
 	t.Helper()
 	winners := 0

@@ -18,11 +18,10 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// auditor reads the log from its beginning, commit by commit, and objects to
-// whatever must not be there: a gap, a repetition, a fork, a second writer in
-// one epoch, and the removal of anything that was held. It knows of the objects
-// what these tests make: a reference is valid if uid, kind, name and namespace
-// agree.
+// auditor reads the log from its beginning, commit by commit. It fails the test for a gap,
+// a repetition, a fork, a second writer in one epoch, and the removal of an object that was
+// blocked. It knows only the objects that these tests create: a reference is valid if uid,
+// kind, name and namespace agree.
 type auditor struct {
 	t *testing.T
 
@@ -34,19 +33,19 @@ type auditor struct {
 	checksum uint64
 	commits  map[string]bool
 	commands map[uuid.UUID][]effect // those with an id
-	epochs   map[uuid.UUID]uint64   // in which they were carried out, or the last part of them
-	parts    map[uuid.UUID]uint64   // the last part of those of which more is to come, by its sequence
+	epochs   map[uuid.UUID]uint64   // the epoch of the command, or of its last part
+	parts    map[uuid.UUID]uint64   // sequence of the last part of commands with further parts
 	objects  map[string]*object     // by uid
 	children map[string]map[string]*object
 }
 
-// effect is an event that a command had, at one object.
+// effect is an event of a command for one object.
 type effect struct {
 	uid      string
 	revision uint64
 }
 
-// object is what of an object decides on its removal.
+// object has the fields of an object that decide whether it may be removed.
 type object struct {
 	uid         string
 	ns          string
@@ -64,8 +63,8 @@ func newAuditor(t *testing.T) *auditor {
 	}
 }
 
-// read reads what is new in the log. It returns why it could not be read; what
-// it must not say fails the test.
+// read reads the new commits of the log. It returns an error if the log cannot be read, and
+// fails the test if a commit violates a rule.
 func (a *auditor) read(ctx context.Context, nc *nats.Conn) error {
 	a.t.Helper()
 	js, err := jetstream.New(nc)
@@ -88,7 +87,7 @@ func (a *auditor) read(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// mustRead is read where it cannot fail.
+// mustRead is read for a log that must be readable.
 func (a *auditor) mustRead(ctx context.Context, nc *nats.Conn) {
 	a.t.Helper()
 	if err := a.read(ctx, nc); err != nil {
@@ -96,8 +95,8 @@ func (a *auditor) mustRead(ctx context.Context, nc *nats.Conn) {
 	}
 }
 
-// commit folds the next message. What it returns keeps the rest from being
-// understood; what else is wrong fails the test.
+// commit folds the next message. It returns an error if the rest of the log cannot be
+// understood, and fails the test for other violations.
 func (a *auditor) commit(data []byte) error {
 	data, err := envelope.Open(data)
 	if err != nil {
@@ -162,7 +161,7 @@ func (a *auditor) commit(data []byte) error {
 	return nil
 }
 
-// event folds an event, and returns the uids of the objects that it is about.
+// event folds an event, and returns the uids of the objects that it changes.
 func (a *auditor) event(e *coppicev1.Event) (uids []string) {
 	of := func(ids *coppicev1.Identities, do func(*object)) {
 		for u := range uid.All(ids.GetUids()) {
@@ -221,7 +220,7 @@ func (a *auditor) put(n *coppicev1.Node, created bool) (uids []string) {
 	return []string{u}
 }
 
-// link gives an object other owners.
+// link replaces the owners of an object.
 func (a *auditor) link(o *object, owners []*coppicev1.NodeOwner) {
 	for _, r := range o.owners {
 		delete(a.children[ownerOf(r)], o.uid)
@@ -250,7 +249,7 @@ const (
 	foreground = "foregroundDeletion"
 )
 
-// finish removes a finalizer. A built-in one may go when its work is done.
+// finish removes a finalizer. It checks that the work of a built-in finalizer is complete.
 func (a *auditor) finish(o *object, finalizer string) {
 	for _, d := range a.children[o.uid] {
 		for _, r := range d.owners {
@@ -263,7 +262,7 @@ func (a *auditor) finish(o *object, finalizer string) {
 	o.finalizers = slices.DeleteFunc(slices.Clone(o.finalizers), func(f string) bool { return f == finalizer })
 }
 
-// owner is the object that a reference truly names, nil if there is none.
+// owner returns the object of a valid reference, nil if the reference is not valid.
 func (a *auditor) owner(d *object, r *coppicev1.NodeOwner) *object {
 	o := a.objects[ownerOf(r)]
 	if o == nil || o.kind != r.GetKind() || o.name != r.GetName() || o.ns != d.ns {
@@ -288,8 +287,8 @@ func (a *auditor) mayCollect(o *object, why coppicev1.Reason) {
 	}
 }
 
-// pending counts the objects of a namespace to which a cascade has still to do
-// something: to remove them, to part them from an owner, to finish with them.
+// pending counts the objects of a namespace with pending work: they must be removed, lose a
+// reference, or lose a built-in finalizer.
 func (a *auditor) pending(ns string) (n int) {
 	for _, o := range a.objects {
 		if o.ns == ns && a.isPending(o) {

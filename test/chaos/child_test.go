@@ -24,18 +24,18 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// childEnv is the environment variable that makes this binary a child: a
-// childConfig as JSON.
+// childEnv is the environment variable with the configuration of a child (childConfig as
+// JSON). If it is set, the test binary runs as a child.
 const childEnv = "COPPICE_CHAOS_CHILD"
 
-// childConfig is what a child runs.
+// childConfig says which services a child runs.
 type childConfig struct {
 	// Name is the instance of the graph service, by which the lease names it.
 	Name string
-	// Dir is where the child keeps its data.
+	// Dir is the data directory of the child.
 	Dir string
-	// Port is where the NATS server listens that the child runs together with
-	// all services; zero if it uses the one at URL.
+	// Port is the port of the NATS server that the child runs in addition to all services;
+	// zero if the child uses the server at URL.
 	Port      int
 	URL       string
 	Passwords map[string]string
@@ -44,8 +44,7 @@ type childConfig struct {
 	LeaseTTL  time.Duration
 }
 
-// runChild runs until the standard input ends: when the parent says so, or is
-// gone.
+// runChild runs until the standard input ends, because the parent closed it or has ended.
 func runChild(config string) error {
 	var c childConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -64,17 +63,15 @@ func runChild(config string) error {
 
 func (c *childConfig) graph(g *graph.Config, t *trap) {
 	g.Instance, g.LeaseTTL, g.Failpoint = c.Name, c.LeaseTTL, t.pass
-	g.State.MemTableSize = 8 << 20 // so that a crash leaves some of the state, and not all
+	g.State.MemTableSize = 8 << 20 // so that a crash loses a part of the state
 }
 
-// The scanner is made to scan all the time: it must do no harm when it meets a
-// cascade.
+// The scanner scans all the time, because it must do no harm during a cascade.
 func eager(c *scanner.Config) {
 	c.Interval, c.RepublishInterval, c.RepublishAge = 5*time.Second, time.Second, 2*time.Second
 }
 
-// chunksAtOnce keeps a cascade from being over too soon: a commit then takes
-// about one chunk.
+// chunksAtOnce makes a cascade last longer: a commit then has about one chunk.
 const chunksAtOnce = 1
 
 func oneByOne(c *processor.Config) { c.Concurrency = chunksAtOnce }
@@ -91,7 +88,7 @@ func allInOne(ctx context.Context, c childConfig, t *trap, log *slog.Logger) err
 	return s.Stop()
 }
 
-// services runs each service on a connection of its own, under its role.
+// services runs each service on a connection of its own with the user of its role.
 func services(ctx context.Context, c childConfig, t *trap, log *slog.Logger) error {
 	type service interface{ Run(context.Context) error }
 	answers, err := dial.Service(ctx, c.URL, "coppice-"+bus.RoleAnswers, log, nats.UserInfo(bus.RoleAnswers, c.Passwords[bus.RoleAnswers]),
@@ -144,20 +141,20 @@ func services(ctx context.Context, c childConfig, t *trap, log *slog.Logger) err
 	return g.Wait()
 }
 
-// trap kills the process when a step has been passed a number of times.
+// trap kills the process when a step was passed a number of times.
 type trap struct {
 	mu   sync.Mutex
 	step string
 	left int
 }
 
-// order is an instruction for a trap, as a line of the standard input.
+// order is an instruction for a trap; the parent sends it as a line to the standard input.
 type order struct {
 	Step string
 	Pass int // the first pass is 1
 }
 
-// listen takes orders until there are no more, and then ends the process's work.
+// listen receives orders until the standard input ends, and then stops the services.
 func (t *trap) listen(r io.Reader, end func()) {
 	defer end()
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -186,8 +183,8 @@ func (t *trap) pass(step string) {
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill()
 	}
-	select {} // until the signal arrives, with the lock: no step is passed any more
+	select {} // wait for the signal with the lock held, so that no other step is passed
 }
 
-// killedAt is what a process says before it kills itself.
+// killedAt is the line that a process prints before it kills itself.
 const killedAt = "killed at "

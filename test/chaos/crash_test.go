@@ -18,14 +18,14 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// steps are where a process is killed. The first needs a cascade that has just
-// begun; the others go on with it.
+// steps are the places at which a process is killed. The first needs a new cascade; the
+// others continue it.
 var steps = []string{
 	propagator.FailScan, writer.FailDecided, writer.FailAppended, writer.FailAcked, writer.FailApplied, propagator.FailPublished,
 }
 
-// passes is how many passes of a step there may be before a kill, at the most:
-// so few that the cascade lasts longer, as a rule.
+// passes is the maximum number of passes of a step before a kill. It is small enough that
+// the cascade usually lasts longer.
 func passes(step string) int {
 	switch step {
 	case propagator.FailScan:
@@ -50,11 +50,11 @@ func TestCrash(t *testing.T) {
 	t.Run("all in one", func(t *testing.T) { crashAllInOne(t, together) })
 }
 
-// killsOfWorld is how many kills one log has to bear. More would only have the
-// others read a longer one.
+// killsOfWorld is the number of kills in one realm. With more kills, processes would read a
+// longer log at each start.
 const killsOfWorld = 12
 
-// crashServices kills services whose NATS server lives on.
+// crashServices kills services, but not their NATS server.
 func crashServices(t *testing.T, i, kills int) {
 	t.Helper()
 	server := testkit.NATS(t)
@@ -65,15 +65,14 @@ func crashServices(t *testing.T, i, kills int) {
 	w.run(kills)
 }
 
-// crashAllInOne kills the NATS server with the services. That shows an
-// acknowledgement that came before its write, not one that came before its
-// sync: what was written is in the page cache, which a killed process does not
-// lose.
+// crashAllInOne kills the NATS server together with the services. It would show an
+// acknowledgement before the write, but not one before the sync, because the page cache
+// survives the kill of a process.
 func crashAllInOne(t *testing.T, kills int) {
 	t.Helper()
 	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: freePort(t)}
 	server := openFiles(t, c.Dir, c.Port)
-	w := newWorld(t, 0, server.URL()) // a first time, so that the client knows what the server can
+	w := newWorld(t, 0, server.URL()) // the client learns the properties of the server with its first connection
 	if err := server.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +80,8 @@ func crashAllInOne(t *testing.T, kills int) {
 	w.run(kills)
 }
 
-// freePort returns a port that nobody listens on, below those from which the
-// system draws for others while the process that listens on it is down.
+// freePort returns a free port below the ephemeral ports, so that the system does not
+// assign it to another process while the server is down.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
@@ -96,7 +95,7 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// openFiles serves what the NATS server of an all-in-one process has stored.
+// openFiles starts a NATS server on the files of the server of an all-in-one process.
 func openFiles(t *testing.T, dir string, port int) *natsd.Server {
 	t.Helper()
 	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(dir, "nats"), Port: port, Roles: []bus.Role{bus.GraphRole(realm), bus.LocalRole(realm)}})
@@ -106,7 +105,7 @@ func openFiles(t *testing.T, dir string, port int) *natsd.Server {
 	return server
 }
 
-// readFiles has the auditor read the log that a killed server has left.
+// readFiles has the auditor read the log of a killed server from its files.
 func (w *world) readFiles(ctx context.Context) {
 	t := w.log.t
 	t.Helper()
