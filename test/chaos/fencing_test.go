@@ -19,10 +19,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
-// A writer that is stopped past its lease, while another takes over, and that
-// wakes with requests waiting at it, answers none of them with what was true
-// before: not with an object, and not with NotFound or Conflict either. Of all
-// appends exactly one wins.
+// A writer is suspended for longer than its lease, another process takes over, and the
+// first wakes up with waiting requests. It must not answer any of them from its old state,
+// neither with an object nor with NotFound or Conflict. Of concurrent appends exactly one
+// succeeds.
 func TestFencing(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
@@ -62,12 +62,12 @@ func TestFencing(t *testing.T) {
 	}
 }
 
-// stops is how often the writer is stopped.
+// stops is the number of times that the writer is suspended.
 const stops = 6
 
-// stopWriter suspends the writer until another process is the writer, and resumes it.
-// Every other time it is woken when the other has just got the lease and may
-// still have to append.
+// stopWriter suspends the writer until another process is the writer, and resumes it. Every
+// second time it resumes the writer as soon as the other process has the lease, when that
+// may not have appended anything yet.
 func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -97,7 +97,7 @@ func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {
 	h.progress(ctx, 50)
 }
 
-// holder is the name of the process that has the lease, empty if none has.
+// holder returns the name of the process that holds the lease, empty if none does.
 func holder(ctx context.Context, leases jetstream.KeyValue) string {
 	entry, err := leases.Get(ctx, bus.LeaseKey(realm))
 	if err != nil {
@@ -110,7 +110,8 @@ func holder(ctx context.Context, leases jetstream.KeyValue) string {
 	return h.Name
 }
 
-// explain logs how far the operations of each object can be put in an order.
+// explain logs, for each object, the longest prefix of its operations that has a valid
+// order.
 func explain(t *testing.T, info porcupine.LinearizationInfo) {
 	t.Helper()
 	for _, partial := range info.PartialLinearizations() {

@@ -32,15 +32,15 @@ type history struct {
 	begun  time.Time
 	stop   context.CancelFunc
 	asking sync.WaitGroup
-	done   atomic.Int64 // operations with an answer
-	late   atomic.Int64 // operations that were left to wait
+	done   atomic.Int64 // operations with a reply
+	late   atomic.Int64 // operations whose client has continued before the reply
 
 	mu      sync.Mutex
 	entries []entry
 }
 
-// entry is one operation. An answer that says nothing about the object is none:
-// what became of the command then is for the log to say.
+// entry is one operation. A reply that says nothing about the object counts as no reply:
+// the log then shows whether the command was carried out.
 type entry struct {
 	id        uuid.UUID
 	client    int
@@ -50,8 +50,8 @@ type entry struct {
 	call, end int64
 }
 
-// How many clients ask, about how many objects, and how long a client waits
-// before it leaves an operation to itself and goes on with another.
+// The number of clients and of objects, and the time after which a client continues with
+// the next operation although the reply to the last one is missing.
 const (
 	askers = 6
 	names  = 8
@@ -77,24 +77,24 @@ func newHistory(t *testing.T, server *natsd.Server) *history {
 	return h
 }
 
-// end stops the clients, and waits until nothing is waited for.
+// end stops the clients, and waits for the replies of all operations.
 func (h *history) end() {
 	h.stop()
 	h.asking.Wait()
 }
 
-// progress waits until clients have had a number of answers.
+// progress waits until the clients have received a number of replies.
 func (h *history) progress(ctx context.Context, n int64) {
 	h.t.Helper()
 	until := h.done.Load() + n
 	testkit.WaitFor(h.t, ctx, "answers", func() bool { return h.done.Load() >= until })
 }
 
-// client asks one thing after the other. One that is not answered soon it
-// leaves to itself: it waits on, so that a stale answer is not missed.
+// client sends one operation after another. If a reply is late, the client continues with
+// the next operation, and a goroutine still waits for the reply, because it may be stale.
 func (h *history) client(ctx context.Context, i int) {
 	r := rand.New(rand.NewPCG(*seed, uint64(i)))
-	seen := map[string]uint64{} // resourceVersions, which updates are based on
+	seen := map[string]uint64{} // resourceVersions for the preconditions of updates
 	var mu sync.Mutex
 	for n := 0; ctx.Err() == nil; n++ {
 		e := entry{
@@ -130,11 +130,11 @@ func (h *history) client(ctx context.Context, i int) {
 	}
 }
 
-// answerTime is how long an answer is waited for: longer than a process is
-// stopped.
+// answerTime is the time to wait for a reply. It is longer than the time for which a
+// process is suspended.
 const answerTime = 20 * time.Second
 
-// run asks, once, and records.
+// run sends an operation once and records the reply.
 func (h *history) run(e entry) entry {
 	ctx, cancel := context.WithTimeout(h.t.Context(), answerTime)
 	defer cancel()
@@ -190,9 +190,9 @@ func valueOf(o *coppicev1.Object) string {
 	return v
 }
 
-// operations are the history as it is to be checked. A command without an
-// answer that is in the log was done at some time after it was sent; one that is
-// not never was, and a read without an answer says nothing.
+// operations returns the history for the checker. A command without a reply that is in the
+// log was carried out at some time after it was sent. A command without a reply that is not
+// in the log, and a read without a reply, are left out.
 func (h *history) operations(log *auditor) (list []porcupine.Operation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

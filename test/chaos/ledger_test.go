@@ -17,7 +17,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// command is a command with an id of its own, to be sent any number of times.
+// command is a command with an id. It can be sent any number of times.
 type command struct {
 	id       uuid.UUID
 	verb     string
@@ -48,10 +48,10 @@ func (c command) once(ctx context.Context, nc *nats.Conn, actor string) (*coppic
 	return &reply, err
 }
 
-// attempt is how long one attempt of a command waits for its answer.
+// attempt is the time for which one attempt of a command waits for the reply.
 const attempt = time.Second
 
-// do sends the command until it is answered for good.
+// do sends the command until there is a final reply.
 func (c command) do(ctx context.Context, nc *nats.Conn, actor string) (reply *coppicev1.ObjectsReply, err error) {
 	err = rpc.Retry(ctx, attempt, func(ctx context.Context) (err error) {
 		reply, err = c.once(ctx, nc, actor)
@@ -72,11 +72,11 @@ type ledger struct {
 	actor string
 
 	mu   sync.Mutex
-	told []acknowledged // and not yet looked up in the log
+	told []acknowledged // not yet compared with the log
 	all  int
 }
 
-// do sends a command until it is answered for good, and keeps the answer.
+// do sends a command until there is a final reply, and records it.
 func (l *ledger) do(ctx context.Context, c command) (*coppicev1.ObjectsReply, error) {
 	reply, err := c.do(ctx, l.nc, l.actor)
 	if err == nil {
@@ -88,7 +88,7 @@ func (l *ledger) do(ctx context.Context, c command) (*coppicev1.ObjectsReply, er
 	return reply, err
 }
 
-// take returns what is to be looked up in the log.
+// take returns the replies that were not compared with the log yet.
 func (l *ledger) take() []acknowledged {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *auditor) check(t *testing.T, told []acknowledged) {
 				continue
 			}
 			if !slices.ContainsFunc(done, func(e effect) bool {
-				// Of what a deletion has removed, the result is what it was before.
+				// The result of a deletion that removes the object is the object before it.
 				return e.uid == m.GetUid() && (e.revision == m.GetResourceVersion() || k.verb == bus.VerbDelete)
 			}) {
 				t.Errorf("%s of %s/%s, uid %s at revision %d, was acknowledged; the log has other effects of the command",

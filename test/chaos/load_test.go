@@ -9,15 +9,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// clients is the namespace of the clients that work all the time, and loaders
-// how many they are.
+// clients is the namespace of the clients that send commands all the time. loaders is their
+// number.
 const (
 	clients = "clients"
 	loaders = 3
 )
 
-// load is a client that creates, updates and deletes, some twenty commands in a
-// second, one after the other: each is acknowledged before the next.
+// load is a client that creates, updates and deletes objects: about twenty commands a
+// second, each sent after the reply to the last.
 func load(ctx context.Context, l *ledger, number int) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

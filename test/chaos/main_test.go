@@ -1,10 +1,9 @@
-// Package chaos_test shows that the guarantees stay true while processes are killed at
-// the worst moment or suspended, and while NATS loses or delays their messages.
+// Package chaos_test tests the guarantees while processes are killed at the worst moment or
+// suspended, and while NATS loses or delays their messages.
 //
-// Services run as processes of their own: this test binary, executed again
-// (child_test.go). What is believed about the outcome rests on the log alone:
-// an auditor (audit_test.go) folds it by its documented encoding, without the
-// code that it evaluates.
+// Services run as processes of their own: the test binary, executed again (child_test.go).
+// An auditor (audit_test.go) checks the outcome from the log alone. It folds the log by its
+// documented encoding, without the code that is tested.
 package chaos_test
 
 import (

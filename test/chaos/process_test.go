@@ -26,7 +26,7 @@ type process struct {
 	ended          chan struct{}
 }
 
-// start starts a child, which ends with the test at the latest.
+// start starts a child. The child ends at the end of the test at the latest.
 func start(t *testing.T, c childConfig) *process {
 	t.Helper()
 	exe, err := os.Executable()
@@ -60,7 +60,7 @@ func start(t *testing.T, c childConfig) *process {
 	return p
 }
 
-// passwords are those of the services.
+// passwords returns the passwords of the services.
 func passwords(s *natsd.Server) map[string]string {
 	m := map[string]string{}
 	for _, role := range []string{bus.RoleGraph, bus.RoleAnswers, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner} {
@@ -69,7 +69,7 @@ func passwords(s *natsd.Server) map[string]string {
 	return m
 }
 
-// arm has the process kill itself at a pass of a step, counted from now.
+// arm orders the process to kill itself at a pass of a step, counted from now.
 func (p *process) arm(o order) {
 	p.t.Helper()
 	b, err := json.Marshal(o)
@@ -81,7 +81,7 @@ func (p *process) arm(o order) {
 	}
 }
 
-// killed waits until the process has killed itself at a step.
+// killed waits until the process has killed itself at the step of its order.
 func (p *process) killed(ctx context.Context, step string) {
 	p.t.Helper()
 	testkit.Receive(p.t, ctx, "process "+p.name+" to be killed at "+step, p.ended)

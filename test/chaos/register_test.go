@@ -9,31 +9,29 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// ask is what a client asks of the object with a name. Each value is written
-// once.
+// ask is an operation on the object with a name. Each value is written at most once.
 type ask struct {
 	name, verb, value string
-	// expected is the resourceVersion that an update is based on; zero for
-	// whatever is there.
+	// expected is the resourceVersion that an update requires; zero for any.
 	expected uint64
 }
 
 // told is the reply: a refusal, or the object.
 type told struct {
-	refusal  client.Reason // empty if it was done
+	refusal  client.Reason // empty if the operation was carried out
 	value    string
 	revision uint64
 }
 
-// register is what there is under a name: nothing, if it has no value.
+// register is the object with a name. Without a value the object does not exist.
 type register struct {
 	value    string
 	revision uint64
 }
 
-// registers is the model of objects that each history of asks and answers must
-// agree with, in some order in which nothing comes before what had ended when
-// it began.
+// registers is the model of the objects. A history is correct if the model gives the same
+// replies in some order of the operations in which no operation comes before one that had
+// ended when it began (linearizability).
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		of := map[string]int{}

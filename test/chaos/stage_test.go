@@ -12,9 +12,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// stage is a namespace with stageObjects objects, of which a cascade takes
-// three trees: one so wide that its edges are not read in one go, one of three
-// levels, and a small one; each with another propagation policy.
+// stage is a namespace with stageObjects objects. A cascade deletes three trees of them,
+// each with another propagation policy: one so wide that its edges are read in several
+// pages, one of three levels, and a small one.
 //
 //	keeper, which stays
 //	wide    ─► 17,000 pods                    every 50th of all pods
@@ -36,16 +36,16 @@ const (
 	batch        = 500
 )
 
-// planned is an object, and what is to become of it.
+// planned is an object with its expected state after the cascade.
 type planned struct {
 	name     string
 	resource client.Resource
 	owners   []*planned
-	policy   string // with which it is deleted, empty if it is not
+	policy   string // the propagation policy of its deletion, empty if it is not deleted
 	made     *coppicev1.Object
 }
 
-// newStage plans a stage. Which tree has which policy depends on its number.
+// newStage plans a stage. The policies of the trees depend on its number.
 func newStage(n int) *stage {
 	s := &stage{ns: fmt.Sprintf("stage-%d", n)}
 	policies := []string{"Background", "Foreground", "Orphan"}
@@ -81,8 +81,8 @@ func newStage(n int) *stage {
 	return s
 }
 
-// left are the owners that the object has when all is over; it stays if it had
-// none, or has some, or was parted from one. (A12.7, A12.9, A15)
+// left returns the owners that the object has after the cascade. The object stays if it had
+// no owners, still has some, or was orphaned. (A12.7, A12.9, A15)
 func (p *planned) left() (owners []string, stays bool) {
 	if len(p.owners) == 0 {
 		return nil, p.policy == ""
@@ -104,7 +104,7 @@ func (p *planned) object() *coppicev1.Object {
 	return o
 }
 
-// create makes the objects, owners first.
+// create creates the objects, owners first.
 func (s *stage) create(ctx context.Context, l *ledger) error {
 	for _, level := range s.all {
 		g, ctx := errgroup.WithContext(ctx)
@@ -142,13 +142,13 @@ func (s *stage) createBatch(ctx context.Context, l *ledger, part []*planned) err
 	return nil
 }
 
-// delete deletes a tree's root.
+// delete deletes the root of a tree.
 func (s *stage) delete(ctx context.Context, l *ledger, tree *planned) error {
 	_, err := l.do(ctx, deletion(tree.resource, s.ns, tree.policy, tree.name))
 	return err
 }
 
-// check compares what is there, as the API lists it, with what is to be left.
+// check compares the objects that the API lists with the expected ones.
 func (s *stage) check(ctx context.Context, c *client.Client) error {
 	want := map[string]string{}
 	for _, p := range slices.Concat(s.all...) {

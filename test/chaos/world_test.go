@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 )
 
-// world is a realm whose services are killed, and a client that does not mind.
+// world is a realm whose services are killed, with a client that retries.
 type world struct {
 	t      *testing.T
 	child  childConfig
@@ -27,9 +27,9 @@ type world struct {
 	rand   *rand.Rand
 	stages []*stage
 	first  int // the number of the first stage
-	// look has the auditor read the log while no process runs.
+	// look lets the auditor read the log while no process runs.
 	look func(context.Context)
-	// deleting are the deletions that may outlive a process.
+	// deleting counts the deletions that are retried after a process was killed.
 	deleting sync.WaitGroup
 }
 
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
 	}
 }
 
-// run kills the process a number of times, and then lets it end its work.
+// run kills the process a number of times, and then lets it complete its work.
 func (w *world) run(kills int) {
 	stopping, stop := context.WithCancel(w.t.Context())
 	loading, ctx := errgroup.WithContext(stopping)
@@ -76,9 +76,8 @@ func (w *world) run(kills int) {
 	}
 }
 
-// kill has the process work on a cascade and kill itself, and looks at what it
-// leaves. A kill that came when the cascade was over is made good by one that
-// comes when it has just begun.
+// kill lets the process work on a cascade and kill itself, and audits the log. If the
+// cascade was complete before the kill, it kills again at the beginning of a cascade.
 func (w *world) kill(t *testing.T, o order) {
 	t.Helper()
 	if w.killOnce(t, o, o.Step == propagator.FailScan || w.log.pending(w.namespace()) < stageObjects/3) > 0 {
@@ -90,8 +89,8 @@ func (w *world) kill(t *testing.T, o order) {
 	}
 }
 
-// killOnce kills the process in the cascade that is there or in a fresh one, and
-// returns how many objects still had pending work.
+// killOnce kills the process during the present cascade or a new one, and returns the
+// number of objects that still had pending work.
 func (w *world) killOnce(t *testing.T, o order, fresh bool) (pending int) {
 	t.Helper()
 	begun := time.Now()
@@ -110,7 +109,7 @@ func (w *world) killOnce(t *testing.T, o order, fresh bool) (pending int) {
 	return pending
 }
 
-// namespace is that of the last stage.
+// namespace returns the namespace of the last stage.
 func (w *world) namespace() string {
 	if len(w.stages) == 0 {
 		return ""
@@ -118,8 +117,8 @@ func (w *world) namespace() string {
 	return w.stages[len(w.stages)-1].ns
 }
 
-// cascade begins a cascade of a new stage, and arms the process: before it
-// where the step is in its very beginning.
+// cascade begins a cascade of a new stage, and arms the process. If the step is at the
+// beginning of a cascade, it arms the process first.
 func (w *world) cascade(t *testing.T, p *process, o order) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -139,8 +138,8 @@ func (w *world) cascade(t *testing.T, p *process, o order) {
 		trees = trees[1:]
 	}
 	p.arm(o)
-	// Also the deletions may be in the air when the process dies. They are
-	// repeated until they are answered: by the next one, if need be.
+	// The process may die before it has replied to a deletion. The client repeats it until
+	// there is a reply, which the next process may send.
 	w.deleting.Go(func() {
 		for _, tree := range trees {
 			if err := s.delete(w.t.Context(), w.ledger, tree); err != nil && w.t.Context().Err() == nil {
@@ -150,8 +149,8 @@ func (w *world) cascade(t *testing.T, p *process, o order) {
 	})
 }
 
-// verify compares the state with its log. What a kill has done wrong to the
-// state stays wrong, so that it is not asked for after each.
+// verify compares the state with its log. An error in the state persists, so the test need
+// not verify after each kill.
 func (w *world) verify(t *testing.T) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -164,8 +163,8 @@ func (w *world) verify(t *testing.T) {
 	}
 }
 
-// settle lets a process end all cascades, and compares what is left with what
-// was to be left.
+// settle lets a process complete all cascades, and compares the remaining objects with the
+// expected ones.
 func (w *world) settle() {
 	t := w.t
 	p := start(t, w.child)

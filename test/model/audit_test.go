@@ -11,31 +11,31 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// auditor folds the log into the model, and holds each event against what the
-// model says at the state just before. It is safe for concurrent use.
+// auditor folds the log into the model, and checks each event against the model's state
+// just before it. It is safe for concurrent use.
 type auditor struct {
 	mu       sync.Mutex
 	m        *model
 	sequence uint64
-	commands map[uuid.UUID]bool // all that had an effect
+	commands map[uuid.UUID]bool // commands that have an effect in the log
 	sent     map[uuid.UUID]*sent
 	scripts  map[string]*script         // by tag
 	of       map[string]map[string]bool // uids by tag
 	progress chan struct{}              // closed with each commit
-	broken   string                     // what no script is guilty of
+	broken   string                     // a violation outside of the objects of scripts
 	now      int64                      // the time of the commit
-	events   map[string]int             // how often there was what
+	events   map[string]int             // number of events by type
 }
 
-// sent is a command that a script has sent and that was not answered yet.
+// sent is a command that a script has sent and to which it has no reply yet.
 type sent struct {
 	*command
 	script *script
-	// logged is the outcome of each object at the commit that has the command,
-	// nil if it is in none.
+	// logged is the outcome of each object in the commit with the command, nil if no commit
+	// has it.
 	logged []outcome
-	// possible are the answers that were right at some time since it was sent,
-	// were it not to have an effect.
+	// possible has the replies that were correct at some time since the command was sent,
+	// if it has no effect.
 	possible map[string]bool
 }
 
@@ -46,7 +46,7 @@ func newAuditor() *auditor {
 	}
 }
 
-// tagOf is the script that an object belongs to, "" for none.
+// tagOf returns the tag of the script to which an object belongs, "" for none.
 func tagOf(o *object) string {
 	name := o.ns
 	switch {
@@ -113,7 +113,8 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 				}
 			}
 		}
-		// What has no effect may have been decided between any two of a commit.
+		// A command without an effect may have been decided between any two commands of a
+		// commit.
 		for _, s := range a.sent {
 			s.look(a.m, c.now)
 		}
@@ -123,7 +124,7 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 	}
 }
 
-// look notes what the answer to the command would be now.
+// look records the reply that the command would get now.
 func (s *sent) look(m *model, now int64) {
 	if len(s.items) != 1 {
 		return
@@ -132,7 +133,7 @@ func (s *sent) look(m *model, now int64) {
 	s.possible[out.answer(s.dry)] = true
 }
 
-// answer is an outcome as an answer that has no effect in the log.
+// answer returns an outcome as a reply without an effect in the log.
 func (o outcome) answer(dry bool) string {
 	switch {
 	case o.reason != "":
@@ -143,7 +144,7 @@ func (o outcome) answer(dry bool) string {
 	return fmt.Sprint(o.code)
 }
 
-// violation blames a script, or nobody.
+// violation records a violation for a script, or for the whole run if the tag is empty.
 func (a *auditor) violation(tag, format string, args ...any) {
 	text := fmt.Sprintf("sequence %d of the log: ", a.sequence) + fmt.Sprintf(format, args...)
 	if s := a.scripts[tag]; s != nil {
@@ -196,7 +197,7 @@ func cmpOr(a, b *object) *object {
 	return b
 }
 
-// breaks returns the safety property that a change breaks, "" if none.
+// breaks returns the safety property that a change violates, "" if none.
 func (a *auditor) breaks(before, after *object, e *step) string {
 	switch {
 	case before == nil:
@@ -243,7 +244,8 @@ func (a *auditor) breaks(before, after *object, e *step) string {
 	return ""
 }
 
-// same tells whether an event is an effect, apart from what only the server knows.
+// same reports whether an event is an effect, without comparing values that only the server
+// knows.
 func (a *auditor) same(e *step, want effect) string {
 	before := a.m.objects[e.uid]
 	if before == nil && e.what != "created" {
@@ -267,7 +269,8 @@ func (a *auditor) same(e *step, want effect) string {
 	return ""
 }
 
-// command holds the events of a script's command against what it was to do.
+// command checks the events of a script's command against the effects that the model
+// decides.
 func (a *auditor) command(s *sent, steps []step, now int64) {
 	if s.dry {
 		a.violation(s.script.tag, "S13: a dry run is in the log")
@@ -299,8 +302,8 @@ func (a *auditor) command(s *sent, steps []step, now int64) {
 	s.script.snapshot, s.script.snapped = a.project(s.script.tag), now
 }
 
-// collection holds the events of a deletecollection against its options. What
-// it deletes is what it found.
+// collection checks the events of a deletecollection against its options. The log does not
+// say which objects it has read.
 func (a *auditor) collection(actor string, steps []step, now int64) {
 	s := a.scripts[actor]
 	for i := range steps {
@@ -317,7 +320,7 @@ func (a *auditor) collection(actor string, steps []step, now int64) {
 	}
 }
 
-// expect objects unless the event is the one effect.
+// expect records a violation unless the event is the only effect.
 func (a *auditor) expect(e *step, want []effect, rule string) {
 	o := a.m.objects[e.uid]
 	if len(want) != 1 {

@@ -4,14 +4,14 @@ import (
 	"slices"
 )
 
-// effect is what becomes of an object: after is nil if it is removed. uid is
-// empty for an object that is to be created with a uid of the server's.
+// effect is a change of an object: after is nil if the object is removed. uid is empty if
+// the server generates it.
 type effect struct {
 	uid   string
 	after *object
 }
 
-// class is what a reference means for the object that has it (A12.6, A16).
+// class is the class of an owner reference (A12.6, A16).
 type class int
 
 const (
@@ -23,15 +23,16 @@ const (
 
 func (c class) String() string { return [...]string{"solid", "waiting", "dangling", "unknown"}[c] }
 
-// fits tells whether a reference is true of an owner: uid, group, kind, name,
-// and namespace or cluster scope.
+// fits reports whether a reference agrees with an owner in uid, group, kind, name, and
+// namespace or cluster scope.
 func fits(d *object, r ref, owner *object) bool {
 	return owner != nil && owner.uid == r.uid && owner.group == r.group && owner.kind == r.kind && owner.name == r.name &&
 		(owner.ns == d.ns || owner.ns == "")
 }
 
-// classify is the class of a reference; until is when an unknown owner is
-// absent, 0 if time does not tell; cause is the revision that decided.
+// classify returns the class of a reference. until is the time at which an unknown owner
+// becomes absent, 0 if time alone does not change the class. cause is the revision that
+// decided it.
 func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, until int64) {
 	owner := m.objects[r.uid]
 	if fits(d, r, owner) {
@@ -72,12 +73,13 @@ func (m *model) classify(d *object, r ref, now int64) (c class, cause uint64, un
 	return dangling, 0, 0
 }
 
-// sameOwner tells whether two references stand and fall together.
+// sameOwner reports whether two references name the same owner in the same way.
 func sameOwner(a, b ref) bool {
 	return a.uid == b.uid && a.group == b.group && a.kind == b.kind && a.name == b.name
 }
 
-// valid are the dependents with a valid reference, or a valid and blocking one.
+// valid returns the dependents with a valid reference, or with a valid reference that
+// blocks.
 func (m *model) valid(owner *object, blocking bool) (list []*object) {
 	for uid := range m.dependents[owner.uid] {
 		d := m.objects[uid]
@@ -88,9 +90,9 @@ func (m *model) valid(owner *object, blocking bool) (list []*object) {
 	return list
 }
 
-// evaluate is what the collector does with an object (A12): "collect",
-// "foreground", "strip", or "" for nothing. causes are the revisions that may
-// have made it so; until is when time alone may change the answer, 0 for never.
+// evaluate returns what the collector does with an object (A12): "collect", "foreground",
+// "strip", or "" for nothing. causes are the revisions that may have caused it. until is
+// the time at which time alone may change the result, 0 for never.
 func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64, until int64) {
 	if d.terminating() || len(d.owners) == 0 {
 		return "", nil, 0
@@ -117,8 +119,8 @@ func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64
 	return "collect", causes, 0
 }
 
-// deletion is what deleting an object does (A5). It is no effect where the
-// object is on that way already.
+// deletion returns the effect of deleting an object (A5). There is none if the object is
+// already being deleted in this way.
 func (m *model) deletion(o *object, policy, version string, asked *int64, now int64) []effect {
 	k := m.kindOf(o)
 	at, grace := now, int64(0)
@@ -164,7 +166,7 @@ func (m *model) deletion(o *object, policy, version string, asked *int64, now in
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// withPolicy is steps 1 and 2 of A5.
+// withPolicy implements steps 1 and 2 of A5.
 func withPolicy(o *object, policy, byDefault string) []string {
 	chosen := ""
 	switch {
@@ -202,7 +204,7 @@ func withPolicy(o *object, policy, byDefault string) []string {
 	return o.finalizers
 }
 
-// contents counts what is in a namespace, or of a kind.
+// contents counts the objects in a namespace, or of a kind.
 func (m *model) contents(c *object) (n int) {
 	if !isNamespace(c) && !isRegistration(c) {
 		return 0
@@ -229,7 +231,7 @@ func (m *model) contains(c, o *object) bool {
 	return false
 }
 
-// collect is the collector's DELETE (A12.8, A12.9).
+// collect returns the effect of the collector's DELETE (A12.8, A12.9).
 func (m *model) collect(o *object, foreground bool, now int64) []effect {
 	policy := "Background"
 	switch {
@@ -256,8 +258,8 @@ func (m *model) strip(o *object, now int64) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// parts tells whether an owner is to be parted from its dependents (A15), now that
-// all of them have come (R2).
+// parts reports whether the dependents of an owner must be orphaned (A15). It is false
+// while an import may still add dependents (R2).
 func (m *model) parts(owner *object, now int64) bool {
 	return owner.orphaning() && owner.acknowledged() && now >= m.expires(owner.session)
 }
@@ -274,7 +276,7 @@ func part(o, owner *object) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// finishable tells whether a built-in finalizer is done (A13, A15, A5.7).
+// finishable reports whether the work of a built-in finalizer is complete (A13, A15, A5.7).
 func (m *model) finishable(o *object, f string, now int64) bool {
 	switch {
 	case !o.terminating() || !o.has(f):
@@ -291,8 +293,8 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 	return false
 }
 
-// delaying are the dependents that an owner waits for in the foreground: those that
-// block, and those that the collector has still to collect or to strip (A13).
+// delaying returns the dependents for which an owner waits in the foreground: those that
+// block, and those that the collector must still collect or strip (A13).
 func (m *model) delaying(owner *object, now int64) []*object {
 	blocking := m.valid(owner, true)
 	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool {
@@ -301,12 +303,12 @@ func (m *model) delaying(owner *object, now int64) []*object {
 	})
 }
 
-// unmarked are the dependents with a valid reference that are not terminating.
+// unmarked returns the dependents with a valid reference that are not terminating.
 func (m *model) unmarked(owner *object) []*object {
 	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool { return d.terminating() })
 }
 
-// unfinalize removes a finalizer, and the object with the last (A2.10).
+// unfinalize removes a finalizer. With the last finalizer it removes the object (A2.10).
 func unfinalize(o *object, f string) []effect {
 	next := *o
 	next.finalizers = slices.DeleteFunc(slices.Clone(o.finalizers), func(is string) bool { return is == f })
@@ -319,7 +321,7 @@ func unfinalize(o *object, f string) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// unblock has the references of an object stop to block one owner (A14).
+// unblock makes the references of an object to one owner non-blocking (A14).
 func unblock(o, owner *object) []effect {
 	next := *o
 	next.owners = slices.Clone(o.owners)
@@ -331,12 +333,12 @@ func unblock(o, owner *object) []effect {
 	return []effect{{uid: o.uid, after: &next}}
 }
 
-// holds tells whether an object blocks another that waits.
+// holds reports whether an object blocks another that waits.
 func holds(o, owner *object) bool {
 	return owner != nil && owner.waiting() && slices.ContainsFunc(o.owners, func(r ref) bool { return r.blocking == "true" && fits(o, r, owner) })
 }
 
-// cycles are sets of objects that reach each other by an edge to owners.
+// cycles returns the sets of objects that reach each other by edges to owners.
 func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][]*object) {
 	reach := func(from *object) map[string]bool {
 		seen := map[string]bool{}
@@ -374,7 +376,7 @@ func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][
 	return list
 }
 
-// unreachable tells whether nothing but each other owns the objects of a cycle.
+// unreachable reports whether no object outside of a cycle owns an object in it.
 func (m *model) unreachable(cycle []*object, now int64) bool {
 	for _, o := range cycle {
 		if o.terminating() {

@@ -9,17 +9,17 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// command is a request of the object API, as the model takes it.
+// command is a request of the object API in the form that the model uses.
 type command struct {
 	verb     string
 	resource resource
 	ns       string
 	items    []item
 	dry      bool
-	session  string // of an import
+	session  string // session of an import
 }
 
-// item is what a command says of one object.
+// item has the part of a command that concerns one object.
 type item struct {
 	name      string // or empty, for generateName
 	generate  string
@@ -34,7 +34,7 @@ type item struct {
 	finalizer string
 }
 
-// outcome is what a command does to one object: an answer, and effects.
+// outcome is the result of a command for one object: a reply and effects.
 type outcome struct {
 	code    int
 	reason  string // of a refusal
@@ -43,7 +43,7 @@ type outcome struct {
 
 func refusal(reason string) outcome { return outcome{reason: reason} }
 
-// decide is what a command does to its i-th object, at a time.
+// decide returns the outcome of a command for its i-th object at a time.
 func (m *model) decide(c *command, i int, now int64) outcome {
 	k := m.byResource(c.resource)
 	if k == nil {
@@ -104,7 +104,7 @@ func (m *model) decide(c *command, i int, now int64) outcome {
 	return out
 }
 
-// policyOf is the policy in its newer spelling.
+// policyOf returns the propagation policy. It translates orphanDependents.
 func (it *item) policyOf() string {
 	switch {
 	case it.orphan == nil:
@@ -117,8 +117,8 @@ func (it *item) policyOf() string {
 
 var qualified = regexp.MustCompile(`^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 
-// invalid tells whether metadata cannot be (A1.5, A1.6, A1.7, A1.10). Equal
-// references were merged before.
+// invalid reports whether metadata is invalid (A1.5, A1.6, A1.7, A1.10). Equal references
+// were merged before.
 func invalid(o *object) bool {
 	controllers := 0
 	for _, r := range o.owners {
@@ -133,7 +133,7 @@ func invalid(o *object) bool {
 		slices.ContainsFunc(o.finalizers, func(f string) bool { return !qualified.MatchString(f) })
 }
 
-// merged has references that are equal in every field once (A1.9).
+// merged returns references without duplicates, which are equal in every field (A1.9).
 func merged(owners []ref) (list []ref) {
 	for _, r := range owners {
 		if !slices.Contains(list, r) {
@@ -143,7 +143,7 @@ func merged(owners []ref) (list []ref) {
 	return list
 }
 
-// closed is the refusal of what comes into a namespace or a kind that is being
+// closed returns the reason to refuse new objects in a namespace or of a kind that is being
 // deleted, "" if neither is (A5.7).
 func (m *model) closed(k *kind, ns string) string {
 	if o := m.objects[k.uid]; o != nil && o.terminating() {
@@ -180,14 +180,14 @@ func (m *model) create(k *kind, at place, it *item, now int64) outcome {
 	return outcome{code: 201, effects: []effect{{after: &next}}}
 }
 
-// taken tells whether a registration names what another has registered.
+// taken reports whether a registration names something that another has registered.
 func (m *model) taken(o *object) bool {
 	var k kind
 	_ = json.Unmarshal([]byte(o.spec), &k)
 	return m.kinds[[2]string{k.Group, k.Kind}] != nil || m.byResource(resource{k.Group, k.Plural}) != nil
 }
 
-// merge is a merge patch, or an apply, on an object (RFC 7386).
+// merge applies a merge patch (RFC 7386) or a manifest to an object.
 func merge(o *object, it *item) *object {
 	next := *o
 	if it.sets["owners"] {
@@ -217,7 +217,7 @@ func merge(o *object, it *item) *object {
 	return &next
 }
 
-// update replaces what of an object a client says (A2).
+// update replaces the parts of an object that a client may set (A2).
 func (m *model) update(k *kind, o, said *object, now int64) outcome {
 	next := *o
 	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), said.finalizers, said.labels, said.spec
@@ -256,7 +256,7 @@ func (m *model) update(k *kind, o, said *object, now int64) outcome {
 	return out
 }
 
-// imports brings an object as it is.
+// imports creates an object with its uid, timestamps and deletion state.
 func (m *model) imports(k *kind, at place, it *item, session string, now int64) outcome {
 	next := *it.object
 	next.owners = merged(next.owners)
@@ -295,8 +295,7 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 	return outcome{code: 201, effects: []effect{{uid: next.uid, after: &next}}}
 }
 
-// reimport brings an object that is there up to what is imported. Its deletion
-// is not taken back.
+// reimport changes an existing object to the imported one. It does not undo a deletion.
 func (m *model) reimport(k *kind, was, next *object) outcome {
 	next.created = was.created
 	if was.terminating() {
@@ -341,8 +340,8 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 	return outcome{code: 200, effects: []effect{{uid: was.uid, after: next}}}
 }
 
-// targets tells whether an object is one of a resource in a namespace, and matches a
-// label "k=v" or none.
+// targets reports whether an object is of a resource, in a namespace, and matches a label
+// "k=v", if there is one.
 func (m *model) targets(o *object, r resource, ns, label string) bool {
 	k := m.kindOf(o)
 	if k == nil || k.Group != r.group || k.Plural != r.plural || o.ns != ns {

@@ -8,8 +8,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// collector holds what the collector does against what it may, each event at the
-// state just before (S1, S2, S7, S8, S9).
+// collector checks that the collector may cause each event at the state just before it (S1,
+// S2, S7, S8, S9).
 func (a *auditor) collector(actor, verb string, steps []step, now int64) {
 	var cycle []*object
 	for _, e := range steps {
@@ -95,8 +95,8 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 	}
 }
 
-// finalized is the end of a finalizer: a built-in one, the served one, or that
-// of an agent.
+// finalized checks the removal of a finalizer: a built-in one, the served one, or that of
+// an agent.
 func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 	f := ""
 	if len(e.names) > 0 {
@@ -117,7 +117,7 @@ func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 	}
 }
 
-// waiting are the objects of a script that wait for their dependents.
+// waiting returns the objects of a script that wait for their dependents.
 func (a *auditor) waiting(tag string) (list []*object) {
 	for uid := range a.of[tag] {
 		if o := a.m.objects[uid]; o.waiting() {

@@ -4,16 +4,16 @@
 // a scanner on a real JetStream, while services are started, stopped and restarted.
 //
 //	script ──► commands ──► services ──► log ──► auditor: folds it into the model, and
-//	   │                                           │      holds each event against it
-//	   └── answers, and what is there at rest ─────┘
+//	   │                                           │      checks each event against it
+//	   └── replies, and the final objects ─────────┘
 //
 // The model takes the order of events from the log. It checks each event against the state
 // just before it.
 //
 //	a command       has exactly the effects and the reply that the model decides
-//	the collector   does what the model finds to be right at that state (S1, S2, S7, S8, S9)
-//	any event       keeps the properties that are always true (S3 to S6, S10, S14)
-//	nothing else    is in the log: no dry run, no no-op, nothing twice (S12, S13, S15)
+//	the collector   acts as the model allows at that state (S1, S2, S7, S8, S9)
+//	any event       preserves the properties that are always true (S3 to S6, S10, S14)
+//	the log         has no dry runs, no no-ops, and no command twice (S12, S13, S15)
 //
 // At the end of a script, and at its command "settle", the test waits until the model
 // finds no pending work (L1 to L5, L7, L8). Then it compares the API's objects, the classes
@@ -22,37 +22,37 @@
 // of work (R1). When all scripts have ended, all work must be acknowledged (L6), and the
 // state must equal the fold of its log.
 //
-// Scripts run concurrently, each in two namespaces of its own; a kind may be its own as
-// well. They share the cluster's kinds, the realm settings and the services: a script that
-// changes or stops these does so for all.
+// Scripts run concurrently, each in two namespaces of its own; a script may also have a kind
+// of its own. They share the other kinds, the realm settings and the services: a script that
+// changes or stops these does so for all scripts.
 //
-//	make model OPS=2000000                            for hours
-//	go test ./test/model -run TestScripts -script=f   a script that a failure printed
+//	make model OPS=2000000                            runs for hours
+//	go test ./test/model -run TestScripts -script=f   runs a script that a failure printed
 //
 // # What is drawn
 //
-// Commands of every verb, with owners that are right, wrong in each way, repeated, in
-// cycles or their own; finalizers, built-in, external, and one that is answered;
-// preconditions, old resourceVersions, dry runs, repeated commands, two commands at once;
-// initializers; grace periods, with and without an agent; kinds that observe generations,
-// that are registered and withdrawn; namespaces that are deleted; imports in any order;
-// realm settings; needless work messages and proposals; services that stop, start, and
-// rebuild their state.
+// Commands of every verb. Owners that are valid, invalid in each way, repeated, in cycles,
+// or the object itself. Finalizers that are built-in, external, and external with a program
+// that answers. Preconditions, old resourceVersions, dry runs, repeated commands, concurrent
+// commands. Initializers. Grace periods, with and without an agent. Kinds that observe
+// generations, and kinds that are registered and deleted. Namespaces that are deleted.
+// Imports in any order. Realm settings. Needless work messages and proposals. Services that
+// stop, start, and rebuild their state.
 //
-// # What is not
+// # What is not covered
 //
-//   - The model takes the answer's code or reason. Messages, warnings, and details
-//     of refusals are for the tests of lifecycle and api.
-//   - Batches of several objects, atomic ones, and those that take more than one
-//     commit; owners and objects by the thousand; watches. A plan is asked for, so
-//     that it is shown to change nothing; what it says is for the plan's own tests.
-//   - Names, labels and JSON that are invalid in themselves: a finalizer stands for all.
-//   - Processes that are killed, and a NATS that fails, are in test/chaos.
-//   - Settling may take the scanner, which walks several times a second here. What
-//     only it finds is counted, as "settled slowly", and is not an error.
-//   - Where an outcome depends on who is first, it has to be one to which the rules
-//     lead. Only where the orders that were drawn all agree is it one outcome. An
-//     outcome is not held against them if time or the realm settings came between.
-//   - R4, that only the last policy counts, has a script of its own; apart from that
-//     it is part of R1: what is left is done from the state of the last DELETE.
+//   - The model compares the code or reason of a reply. The tests of internal/lifecycle and
+//     test/api compare messages, warnings and details of refusals.
+//   - Batches of several objects, atomic batches, batches over several commits, thousands of
+//     owners or objects, and watches are tested elsewhere. Plans are requested only to show
+//     that they change nothing; the tests of services/graph/plan check their content.
+//   - Invalid names, labels and JSON: one invalid finalizer represents them.
+//   - Killed processes and failures of NATS: see test/chaos.
+//   - Settling may need the scanner, which walks several times a second here. Work that only
+//     the scanner finds is counted as "settled slowly", and is not an error.
+//   - If an outcome depends on the order of work, it must be one that the rules reach in some
+//     order. It must be a particular outcome only if all drawn orders agree. The outcome is
+//     not compared if a timer or a change of the realm settings may have changed it.
+//   - R4, that only the last policy counts, has a script of its own. Otherwise R1 covers it:
+//     the remaining work is done from the state after the last DELETE.
 package model

@@ -7,17 +7,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What scripts are drawn from. What is drawn is text, so that what a failure
-// prints can be replayed. A line that does not matter is shrunk to an empty one.
+// Scripts are drawn as text, so that a failed script can be printed and replayed. Shrinking
+// replaces lines that do not matter by empty ones.
 
-// drawnScript is a script of many lines.
+// drawnScript draws a script of many lines.
 var drawnScript = rapid.Custom(func(t *rapid.T) (lines []string) {
 	d := drawer{}
 	drawn := rapid.Custom(func(t *rapid.T) string {
 		d.T = t
 		line := d.line()
 		if verb, _, _ := strings.Cut(line, " "); d.one(8) && !alone[verb] && verb != "&" {
-			line = "& " + line // with the one after it
+			line = "& " + line // concurrently with the next line
 		}
 		return line
 	})
@@ -29,16 +29,16 @@ var drawnScript = rapid.Custom(func(t *rapid.T) (lines []string) {
 	return lines
 })
 
-// drawer draws lines one after the other.
+// drawer draws the lines of a script in order.
 type drawer struct {
 	*rapid.T
 	n    int      // the number of the line
 	late bool     // the kind Late may be registered
 	made []string // targets that were created, or may have been
-	next []string // lines of a story that was begun
+	next []string // remaining lines of a story
 }
 
-// pick draws evenly, and is shrunk towards the first.
+// pick draws with equal probabilities, and shrinks to the first.
 func pick[T any](d *drawer, from ...T) T {
 	n := 0
 	for range bits.Len(uint(len(from)-1)) + 3 {
@@ -69,7 +69,7 @@ func (d *drawer) fresh() string {
 	return at
 }
 
-// target draws something that may be there.
+// target draws an object that may exist.
 func (d *drawer) target() string {
 	if len(d.made) > 0 && !d.one(8) {
 		return pick(d, d.made...)
@@ -77,7 +77,7 @@ func (d *drawer) target() string {
 	return d.fresh()
 }
 
-// owner draws an owner that is most probably there.
+// owner draws an owner that probably exists.
 func (d *drawer) owner() string {
 	if len(d.made) > 0 && !d.one(20) {
 		return pick(d, d.made...)
@@ -142,7 +142,7 @@ func (d *drawer) precondition() string {
 	return d.rarely(6, "rv=now", "rv=stale", "uid=now", "uid=wrong")
 }
 
-// line draws an operation. The commoner ones are there more often.
+// line draws an operation. Common operations are listed several times.
 func (d *drawer) line() string {
 	if len(d.next) > 0 && !d.one(6) {
 		line := d.next[0]
@@ -154,7 +154,7 @@ func (d *drawer) line() string {
 		"delete", "delete", "delete", "delete", "delete", "delete", "update", "update", "update", "unfinalize", "unfinalize", "unfinalize", "import", "import",
 		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare", "story", "story")
 	if d.n < longest/4 && !d.one(6) {
-		verb = "create" // there has to be something
+		verb = "create" // the other verbs need an object
 	}
 	switch verb {
 	case "create", "generate":
@@ -218,28 +218,28 @@ func (d *drawer) line() string {
 	}
 }
 
-// story begins what single lines would hardly come to: shapes that matter.
+// story draws a sequence of lines that single draws would rarely result in.
 func (d *drawer) story() string {
 	kind := pick(d, "cm", "cm", "po", "wd", "no")
 	a, b, c := kind+"/e", kind+"/f", pick(d, "cm", "wd")+"/g"
 	d.made = append(d.made, a, b, c)
 	held := d.rarely(2, "fin=example.com/x")
 	d.next = append([]string{"create " + a + held, "create " + b + " owners=" + a + pick(d, "!", "!", "")}, pick(d,
-		[]string{ // a cycle that waits for itself, and somebody outside of it
+		[]string{ // a cycle whose members wait for each other, and an owner outside of it
 			"update " + a + " owners=" + b + "!", "create " + c + " owners=" + a + "!," + b + "!",
 			"delete " + a + " policy=Foreground", "delete " + b + d.policy(), "delete " + c + " policy=Foreground"},
-		[]string{ // a cycle that nothing else owns any more
+		[]string{ // a cycle that loses its last owner outside of it
 			"create cm/d", "update " + a + " owners=" + b + ",cm/d", "create " + c + " owners=" + b + "!", "delete cm/d" + d.policy()},
 		[]string{ // two owners, and two policies
 			"create cm/d fin=example.com/y", "create " + c + " owners=" + a + "!,cm/d!", "delete " + a + d.policy(), "delete cm/d" + d.policy(),
 			"create po/h owners=cm/d!", "unfinalize cm/d fin=example.com/y"},
-		[]string{ // three generations, and minds that are changed
+		[]string{ // three generations, with changes of the policy
 			"create " + c + " owners=" + b + "!" + d.finalizers(), "delete " + a + d.policy(), "& delete " + a + d.policy(), "delete " + a + d.policy(),
 			"create po/h owners=" + a + "!", "update " + b + " owners=-"},
-		[]string{ // an object under a name that another had
+		[]string{ // an object with the name of a removed one
 			"delete " + a + " policy=Background grace=0", "unfinalize " + a + " fin=example.com/x", "create " + a, "create " + c + " owners=" + a + "!~old," + a,
 			"import " + a + " uid=old", "delete " + a + d.policy()},
-		[]string{ // an agent that is hurried
+		[]string{ // an agent whose grace period is shortened
 			"create po/h spec=nodeName:n owners=" + a + "!" + held, "delete po/h grace=" + pick(d, "-1", "2", "9"), "delete po/h grace=" + pick(d, "-1", "1", "5", "60"),
 			"delete " + a + d.policy(), "unfinalize po/h fin=example.com/x", "delete po/h grace=" + pick(d, "-1", "0")},
 		[]string{ // an initialization that fails
@@ -247,7 +247,7 @@ func (d *drawer) story() string {
 		[]string{ // a kind that is registered, deleted and registered again
 			"create kind/late", "create lt/a owners=" + a + "!", "create " + c + " owners=lt/a!", "delete kind/late" + d.policy(), "create lt/b", "settle",
 			"create kind/late", "settle", "delete kind/late"},
-		[]string{ // a namespace that goes
+		[]string{ // a namespace that is deleted
 			"create ns/x", "create cm/a@x" + d.finalizers(), "create cm/b@x owners=cm/a@x!", "delete ns/x" + d.policy(), "create cm/c@x", "unfinalize cm/a@x fin=example.com/x"},
 	)...)
 	return "create cm/d"

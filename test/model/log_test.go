@@ -12,14 +12,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// step is an event at one object, as the log tells it.
+// step is an event for one object, as the log has it.
 type step struct {
 	command  int
 	reason   string
 	cause    uint64
 	revision uint64
 	uid      string
-	// after makes of the object before what it is after; nil is its removal.
+	// after returns the object after the event, given the object before it; nil for its
+	// removal.
 	after func(before *object) *object
 	what  string
 	names []string // finalizers that were removed
@@ -113,8 +114,8 @@ func decodeCommit(data []byte) (*commit, error) {
 	return c, nil
 }
 
-// read is the object that a node and a body say; without a body, what the
-// object before had of it.
+// read returns the object of a node and a body. Without a body, the parts in the body are
+// those of the object before.
 func read(n *coppicev1.Node, b *coppicev1.Body, before *object) *object {
 	group, version := split(n.GetApiVersion())
 	o := &object{

@@ -24,8 +24,8 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Each draws its own scripts until there were enough; a script that fails is
-	// printed, and needs no file.
+	// Each worker draws scripts until the limit of operations. A script that fails is
+	// printed, so rapid need not write a file.
 	for name, value := range map[string]string{"rapid.checks": fmt.Sprint(max(1, min(20, *ops/(workers*longest)))), "rapid.nofailfile": "true", "rapid.shrinktime": "60s"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// longest is how many operations a script has at the most, and workers how many
-// scripts run at once.
+// longest is the maximum number of operations of a script, and workers the number of
+// scripts that run at the same time.
 const (
 	longest = 40
 	workers = 8
@@ -105,7 +105,7 @@ func TestModel(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(events)) {
 		t.Logf("%7d %s", events[what], what)
 	}
-	// In so many operations everything was to happen.
+	// With this many operations, each of these must have happened at least once.
 	for _, what := range happens {
 		if *ops >= 4*perWorld && events[what] == 0 && !t.Failed() {
 			t.Errorf("nothing was %s", what)
@@ -113,7 +113,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// happens is what happens in scripts that are drawn: who does not come to it does not test it.
+// happens lists the events that drawn scripts must cause, because a test without them would
+// not test their rules.
 var happens = []string{
 	"created for REQUESTED", "updated for REQUESTED", "updated for CYCLE", "marked for REQUESTED", "marked for OWNER_ABSENT", "marked for OWNER_WAITING",
 	"marked for FINALIZED", "marked for CONTAINER", "marked for INITIALIZATION_FAILED", "deleted for REQUESTED", "deleted for OWNER_ABSENT", "deleted for OWNER_WAITING",
@@ -121,16 +122,16 @@ var happens = []string{
 	"create: Forbidden", "create: MethodNotAllowed", "create: UnknownKind", "import: Conflict", "import: AlreadyExists", "removefinalizer: 200", "updatestatus: 200",
 }
 
-// property is that a script that is drawn goes by the model.
+// property draws a script, and fails if the services do not behave as the model.
 func (w *world) property(t *rapid.T) {
 	lines := drawnScript.Draw(t, "script")
 	if err := w.run(w.tb.Context(), lines); err != nil {
 		tell := func(tb interface{ Logf(string, ...any) }) {
 			tb.Logf("%v\nthe script:\n\n%s\n", err, strings.Join(lines, "\n"))
 		}
-		w.first.Do(func() { tell(w.tb) }) // as it was; what follows is shrunk
+		w.first.Do(func() { tell(w.tb) }) // the script as it was drawn; later failures are shrunk scripts
 		tell(t)
-		t.Fatal("a script did not go by the model") // the same for all, so that what is shrunk is the same
+		t.Fatal("a script did not go by the model") // the same message for all failures, because rapid shrinks only while the message is the same
 	}
 }
 
@@ -164,7 +165,7 @@ func TestScripts(t *testing.T) {
 	w.atRest(t)
 }
 
-// readScript reads the lines of a file but empty ones and comments.
+// readScript reads the lines of a file without empty lines and comments.
 func readScript(t *testing.T, file string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -25,7 +25,7 @@ func TestOrderOfImports(t *testing.T) {
 		for i := range 8 {
 			at := pick(d, "cm", "po", "rc", "wd", "en") + fmt.Sprint("/", i)
 			line := "import " + at
-			if i > 0 { // what is wrong with an owner must not depend on the order
+			if i > 0 { // the invalid owners must not depend on the order
 				line += strings.NewReplacer("~uid", "~never", "~old", "~name").Replace(d.owners())
 			}
 			line += d.finalizers()
@@ -51,20 +51,20 @@ func TestOrderOfImports(t *testing.T) {
 	w.atRest(t)
 }
 
-// arrival is what came of an import.
+// arrival is the result of an import.
 type arrival struct {
 	tag   string
-	ended *model // when the session ended
+	ended *model // the state when the session ended
 	now   int64
-	final string // when all was done
-	left  string // without what tells the two imports apart, or is free
+	final string // the state when no work was left
+	left  string // without values that differ between the two imports, or that the rules leave open
 }
 
-// numbers are what differs from one run of a script to another.
+// numbers matches values that differ between runs of a script.
 var numbers = regexp.MustCompile(`\bs\d+\b`)
 
-// imported imports the lines in one session, with a place for every owner that
-// is named, to the end.
+// imported imports the lines in one session, in which every named owner has a place, and
+// waits until no work is left.
 func (w *world) imported(t *rapid.T, lines []string) (*arrival, error) {
 	s := w.begin()
 	defer s.end()
@@ -80,7 +80,7 @@ func (w *world) imported(t *rapid.T, lines []string) (*arrival, error) {
 	r := &arrival{tag: s.tag, ended: s.ended, now: s.a.now, final: m.final()}
 	for _, o := range m.objects {
 		if o.terminating() {
-			o.owners = nil // whether one was removed from it before it was deleted is free
+			o.owners = nil // whether an owner reference was removed before the object was deleted is left open
 		}
 	}
 	r.left = numbers.ReplaceAllString(m.final(), "s")

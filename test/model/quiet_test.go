@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// patience is how long a script may take to settle: liveness.
+	// patience is the time within which a script must settle (liveness).
 	patience = 20 * time.Second
-	// soon is how far away a timer is that is waited for.
+	// soon is the maximum time to a timer for which the test waits.
 	soon = time.Second
 )
 
@@ -46,7 +46,7 @@ func (s *script) settle(ctx context.Context) error {
 		if is.final() == m.final() && is.governed == m.governed {
 			return err
 		}
-		// Another script has changed the realm settings meanwhile.
+		// Another script has changed the realm settings in the meantime.
 	}
 	if time.Since(begun) > scanInterval {
 		s.w.slow.Add(1)
@@ -54,7 +54,7 @@ func (s *script) settle(ctx context.Context) error {
 	return nil
 }
 
-// quiet waits until there is nothing left to do.
+// quiet waits until no work is left.
 func (s *script) quiet(ctx context.Context) (*model, error) {
 	for {
 		s.a.mu.Lock()
@@ -83,8 +83,8 @@ func (s *script) quiet(ctx context.Context) (*model, error) {
 	}
 }
 
-// confluent holds the outcome against those to which the model comes from what
-// the last command left (R1).
+// confluent checks that the model reaches the outcome from the state after the last command
+// (R1).
 func (s *script) confluent(is *model) error {
 	s.a.mu.Lock()
 	start, now := s.snapshot, s.snapped
@@ -92,7 +92,7 @@ func (s *script) confluent(is *model) error {
 	if start == nil || start.governed != is.governed {
 		return nil
 	}
-	// What time alone decides is not for here.
+	// It ignores objects whose outcome depends on time.
 	if _, due := start.actions(now); due != 0 && due < time.Now().UnixMicro() {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (s *script) confluent(is *model) error {
 
 // told compares what the API returns of the script's objects with the model.
 func (s *script) told(ctx context.Context, m *model) error {
-	// The log is read sooner than the writer answers by it.
+	// The auditor may read a commit before the replica that replies has applied it.
 	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbList, Plural: "pods", Namespace: s.tag}
 	if err := poll.Until(ctx, func() (bool, error) {
 		var page coppicev1.ListReply
@@ -194,7 +194,7 @@ func (s *script) compareList(ctx context.Context, m *model, k *kind, ns string, 
 	return nil
 }
 
-// asReported is an object as get tells it.
+// asReported returns an object in the form in which get returns it.
 func asReported(p *coppicev1.Object) string {
 	m := p.GetMetadata()
 	var owners []ref
@@ -215,8 +215,9 @@ func asExpected(o *object) string {
 		o.owners, o.finalizers, " deleted ", o.deleted/1e6, o.grace, o.labels, o.spec, o.status, len(o.pending))
 }
 
-// resolved says what is wrong with the classes and counts of an object, and with
-// pending work: at rest that is only what others have to do, or what is not due.
+// resolved reports differences in the classes, counts and pending work of an object. When
+// no work is left for the services, only work of finalizers and agents and work that is not
+// due may be pending.
 func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	var wrong []string
 	say := func(what string, is, want any) {
@@ -257,9 +258,8 @@ func resolved(m *model, o *object, n *coppicev1.GraphNode, now int64) string {
 	return fmt.Sprintf("S11: of %v: %s; pending is %v\n", o, strings.Join(wrong, "; "), w)
 }
 
-// propose has the collector's own requests sent where nothing calls for them, as
-// a redelivered or stale message would (S1, S12, S14). A "work" is published to
-// the processors.
+// propose sends requests of the collector that no event calls for, as a redelivered or
+// stale message would (S1, S12, S14). The operation "work" is published to the processors.
 func (s *script) propose(ctx context.Context, words []string) error {
 	s.a.mu.Lock()
 	var uids, owners []uid.UID
@@ -283,7 +283,7 @@ func (s *script) propose(ctx context.Context, words []string) error {
 	return s.w.propose(ctx, words[0], packed, groups)
 }
 
-// plan asks what a deletion would do, and for explanations: that changes nothing (S13).
+// plan requests plans and explanations, which must change nothing (S13).
 func (s *script) plan(ctx context.Context, words []string) error {
 	s.a.mu.Lock()
 	t, err := s.target(words[1])

@@ -21,8 +21,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// script is a script that runs, in namespaces of its own: tag and tag-x. Its
-// fields from failures on belong to the auditor's lock.
+// script is a running script in namespaces of its own: tag and tag-x. The lock of the
+// auditor protects its fields from failures on.
 type script struct {
 	tag string
 	w   *world
@@ -31,9 +31,9 @@ type script struct {
 	failures   []string
 	blamed     bool
 	collecting *command // the deletecollection under way
-	importing  bool     // owners are meant as they will be imported
-	ended      *model   // as it was at the end of an import, if importing
-	snapshot   *model   // as the last command left it
+	importing  bool     // owners are named by the uids with which they will be imported
+	ended      *model   // the state at the end of an import, if importing
+	snapshot   *model   // the state after the last command
 	snapped    int64
 }
 
@@ -52,16 +52,16 @@ func (s *script) end() {
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	if !s.blamed {
-		delete(s.a.scripts, s.tag) // what comes of one that failed is still its own fault
+		delete(s.a.scripts, s.tag) // later violations of a failed script still belong to it
 	}
 }
 
-// run runs the lines of a script, and lets it settle. The error is what broke
-// the model's rules.
+// run runs the lines of a script, and waits until it has settled. The error is a violation
+// of the model's rules.
 func (w *world) run(ctx context.Context, lines []string) error {
 	s := w.begin()
 	defer s.end()
-	var beside chan error // of the line before, which is still at it
+	var beside chan error // result of the previous line, which still runs
 	for i, line := range append(slices.Clone(lines), "settle") {
 		w.operations.Add(1)
 		if rest, ok := strings.CutPrefix(line, "& "); ok && beside == nil {
@@ -89,7 +89,7 @@ func (w *world) run(ctx context.Context, lines []string) error {
 	return nil
 }
 
-// alone are the operations that wait for the one before.
+// alone are the operations that wait for the previous one.
 var alone = map[string]bool{"settle": true, "close": true, "deletecollection": true, "restart": true, "rebuild": true, "stop": true}
 
 func (s *script) failed() error {
@@ -105,7 +105,7 @@ func (s *script) failed() error {
 	return nil
 }
 
-// do does one line.
+// do runs one line.
 func (s *script) do(ctx context.Context, line string) error {
 	words := strings.Fields(line)
 	var err error
@@ -126,7 +126,7 @@ func (s *script) do(ctx context.Context, line string) error {
 	return errors.Join(err, s.failed())
 }
 
-// command1 does a line that is a command.
+// command1 runs a line that is a command.
 func (s *script) command1(ctx context.Context, words []string) error {
 	s.a.mu.Lock()
 	c, err := s.command(words)
@@ -137,7 +137,7 @@ func (s *script) command1(ctx context.Context, words []string) error {
 	return s.perform(ctx, c, slices.Contains(words, "twice"))
 }
 
-// perform sends a command, and holds the answer against the model.
+// perform sends a command, and checks the reply against the model.
 func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	s.a.mu.Lock()
 	k := &sent{command: c, script: s, possible: map[string]bool{}}
@@ -163,7 +163,7 @@ func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 		err = s.a.reaches(ctx, reply.GetRevision())
 	}
 	s.a.mu.Lock()
-	twice = twice && k.logged != nil // what has no effect is decided again
+	twice = twice && k.logged != nil // a command without an effect is decided again
 	s.a.mu.Unlock()
 	if twice {
 		again, err := s.send(ctx, id, c)
@@ -174,8 +174,8 @@ func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	return s.answered(ctx, k, reply, err)
 }
 
-// collected holds the answer to a deletecollection against the model: what it
-// was to delete is terminating, or gone.
+// collected checks the reply to a deletecollection: the objects that it had to delete are
+// terminating or removed.
 func (s *script) collected(ctx context.Context, c *command, reply *coppicev1.ObjectsReply, err error) error {
 	if err == nil {
 		err = s.a.reaches(ctx, reply.GetRevision())
@@ -193,7 +193,7 @@ func (s *script) collected(ctx context.Context, c *command, reply *coppicev1.Obj
 	return err
 }
 
-// answered holds an answer against the model.
+// answered checks a reply against the model.
 func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.ObjectsReply, err error) error {
 	var refused *lifecycle.Error
 	got := ""
@@ -219,7 +219,7 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	if right() {
 		return nil
 	}
-	// It may be an answer to what the log says and was not read yet.
+	// The reply may be based on a commit that the auditor has not read yet.
 	if err := s.w.sync(ctx); err != nil {
 		return err
 	}
@@ -243,8 +243,8 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	return fmt.Errorf("answered %s without an effect in the log; right were %v", got, k.possible)
 }
 
-// attempt is how long an attempt of a request waits for its answer: one that a
-// service did not come to before it was stopped is sent again.
+// attempt is the time for which an attempt of a request waits for the reply. A request that
+// a stopped service did not handle is sent again.
 const attempt = time.Second
 
 func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1.ObjectsReply, error) {
@@ -280,7 +280,7 @@ func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1
 	return &reply, err
 }
 
-// deleteCollection deletes page by page; the reply is the last page's.
+// deleteCollection deletes page by page, and returns the reply of the last page.
 func (s *script) deleteCollection(ctx context.Context, at bus.API, request *coppicev1.DeleteCollectionRequest) (*coppicev1.ObjectsReply, error) {
 	for {
 		var reply coppicev1.DeleteCollectionReply
@@ -318,7 +318,7 @@ func apiVersion(group, version string) string {
 	return group + "/" + version
 }
 
-// objectOf is an object as a client sends it.
+// objectOf returns an object as a client sends it.
 func objectOf(c *command, it *item) *coppicev1.Object {
 	o := it.object
 	m := &coppicev1.ObjectMeta{
@@ -350,7 +350,7 @@ func objectOf(c *command, it *item) *coppicev1.Object {
 	return p
 }
 
-// patchOf is a merge patch of what an item mentions.
+// patchOf returns a merge patch of the fields that an item mentions.
 func patchOf(group string, it *item) []byte {
 	meta, patch := map[string]any{}, map[string]any{}
 	if it.sets["labels"] {
@@ -413,12 +413,12 @@ func (s *script) close(ctx context.Context) error {
 	return s.a.await(ctx, "the end of the session in the log", func() bool { return s.a.m.sessions[s.tag].closed })
 }
 
-// reaches waits until the log was read up to a revision.
+// reaches waits until the auditor has read the log up to a revision.
 func (a *auditor) reaches(ctx context.Context, revision uint64) error {
 	return a.await(ctx, fmt.Sprintf("revision %d in the log", revision), func() bool { return a.m.revision >= revision || a.broken != "" })
 }
 
-// await waits until something holds, which is asked with each commit.
+// await waits until a condition is true. It checks the condition after each commit.
 func (a *auditor) await(ctx context.Context, what string, holds func() bool) error {
 	for {
 		a.mu.Lock()

@@ -24,7 +24,7 @@ import (
 // controller, and one of ~name ~kind ~uid ~never ~old ~version ~empty for what
 // is wrong with it.
 
-// alias is a kind as scripts call it.
+// alias maps the names of kinds in scripts to kinds.
 type alias struct {
 	resource
 	kind, version string
@@ -51,7 +51,7 @@ const (
 	served          = "served"
 )
 
-// target is a place that a script names.
+// target is the place of an object that a script names.
 type target struct {
 	alias
 	place
@@ -84,7 +84,7 @@ func (s *script) target(word string) (target, error) {
 	return t, nil
 }
 
-// owner reads an owner reference, by what the model knows now.
+// owner reads an owner reference, and takes the uid from the present state of the model.
 func (s *script) owner(word string) (ref, error) {
 	word, wrong, _ := strings.Cut(word, "~")
 	var r ref
@@ -140,10 +140,10 @@ func (s *script) owner(word string) (ref, error) {
 	return r, nil
 }
 
-// imported is the uid that an import gives an object.
+// imported returns the uid that an import gives an object.
 func (s *script) imported(t target) string { return "imp-" + s.tag + "-" + t.plural + "-" + t.name }
 
-// gone is the uid of an object that had a place, the one that was removed last.
+// gone returns the uid of the object that was removed last from a place.
 func (a *auditor) gone(p place) (uid string) {
 	last := uint64(0)
 	for u, r := range a.m.removed {
@@ -154,7 +154,7 @@ func (a *auditor) gone(p place) (uid string) {
 	return uid
 }
 
-// any is the uid of another object of the script.
+// any returns the uid of another object of the script.
 func (a *auditor) any(tag, but string) string {
 	list := []string{but}
 	for u := range a.of[tag] {
@@ -166,7 +166,7 @@ func (a *auditor) any(tag, but string) string {
 	return list[0]
 }
 
-// arguments are the words behind a target.
+// arguments has the words after a target.
 type arguments map[string]string
 
 func parseArguments(words []string) arguments {
@@ -183,12 +183,12 @@ func (args arguments) has(k string) bool {
 	return ok
 }
 
-// list is a list; "-" is the empty one.
+// list returns a list; "-" is the empty list.
 func (args arguments) list(k string) []string {
 	return strings.FieldsFunc(args[k], func(r rune) bool { return r == ',' || r == '-' && args[k] == "-" })
 }
 
-// jsonOf is a flat object, written as "a=1,b=x".
+// jsonOf returns a flat JSON object, which scripts write as "a=1,b=x".
 func jsonOf(words []string) string {
 	if len(words) == 0 {
 		return ""
@@ -208,7 +208,7 @@ func jsonOf(words []string) string {
 
 const lateSpec = `{"group":%q,"kind":"Late","plural":"lates","scope":"Namespaced","versions":[{"name":"v1"}]}`
 
-// object is what arguments say of an object, over what it is.
+// object returns an object with the fields that the arguments name changed.
 func (s *script) object(t target, args arguments, base *object) (*object, error) {
 	o := &object{version: t.version, grace: none, agent: none}
 	if base != nil {
@@ -312,7 +312,7 @@ func (s *script) command(words []string) (*command, error) {
 	case "patch", "apply":
 		it.sets = map[string]bool{}
 		for k, v := range args {
-			it.sets[k] = verb == "patch" || v != "" && v != "-" // a manifest does not mention what is empty
+			it.sets[k] = verb == "patch" || v != "" && v != "-" // a manifest leaves out empty fields
 		}
 	}
 	if is != nil {

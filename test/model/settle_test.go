@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// What is left to do by itself, and where it leads (L1 to L5, R1).
+// The work that is left without further commands, and its results (L1 to L5, R1).
 
-// action is something that the collector, a built-in finalizer, or one of those
-// who serve calls can do now.
+// action is a step that the collector, a built-in finalizer, an external finalizer or an
+// agent can take now.
 type action struct {
 	name    string
 	effects []effect
@@ -19,8 +19,8 @@ type action struct {
 
 func (a action) String() string { return a.name }
 
-// actions are all that can be done among the objects of a model. due is when the
-// next timer is, 0 if there is none.
+// actions returns all actions for the objects of a model. due is the time of the next
+// timer, 0 if there is none.
 func (m *model) actions(now int64) (list []action, due int64) {
 	add := func(name string, o *object, effects []effect) {
 		if len(effects) > 0 {
@@ -107,7 +107,7 @@ func (m *model) actions(now int64) (list []action, due int64) {
 	return list, due
 }
 
-// settle does what can be done, in an order that is drawn, to the end.
+// settle takes actions in a random order until there is none.
 func (m *model) settle(now int64, draw *rand.Rand) error {
 	for range 5000 {
 		list, _ := m.actions(now)
@@ -129,7 +129,7 @@ func (m *model) settle(now int64, draw *rand.Rand) error {
 	return fmt.Errorf("it does not come to an end")
 }
 
-// final prints the state without what depends on the order of work.
+// final prints the state without values that depend on the order of work.
 func (m *model) final() string {
 	var b strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
@@ -138,7 +138,7 @@ func (m *model) final() string {
 		o.owners = slices.Clone(o.owners)
 		for i := range o.owners {
 			if o.terminating() {
-				o.owners[i].blocking = "" // where a cycle is broken is free
+				o.owners[i].blocking = "" // the rules do not say which reference of a cycle is unblocked
 			}
 		}
 		fmt.Fprintf(&b, "  %s\n", o.text())
@@ -146,7 +146,7 @@ func (m *model) final() string {
 	return b.String()
 }
 
-// project is the model of what one script has.
+// project returns a model of the objects of one script.
 func (a *auditor) project(tag string) *model {
 	p := newModel()
 	p.kinds, p.sessions, p.options, p.governed, p.revision = maps.Clone(a.m.kinds), maps.Clone(a.m.sessions), a.m.options, a.m.governed, a.m.revision
@@ -167,12 +167,12 @@ func (a *auditor) project(tag string) *model {
 	return p
 }
 
-// orders is in how many orders what is left is done before an outcome that none
-// of them had is an error.
+// orders is the number of orders of work that are tried before an outcome that none of them
+// had is an error.
 const orders = 3000
 
-// reaches tells whether the outcome is one to which the model comes from start,
-// and whether it is the only one that was found.
+// reaches reports whether the model reaches the outcome from start, and whether it is the
+// only outcome that was found.
 func reaches(start *model, tag string, now int64, outcome string) (reached, only bool, example string) {
 	draw := rand.New(rand.NewPCG(1, uint64(len(outcome))))
 	auditor := &auditor{m: start, of: map[string]map[string]bool{tag: {}}}

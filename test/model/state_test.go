@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The reference model: what SEMANTICS says, over maps. Times are in
-// microseconds since 1970, revisions those of the realm.
+// The reference model: the rules of docs/semantics.md over maps. Times are in microseconds
+// since 1970; revisions are those of the realm.
 
 const (
 	orphanFinalizer     = "orphan"
@@ -33,11 +33,11 @@ func (r ref) String() string {
 	return s
 }
 
-// place is where an object is, or an owner is claimed to be.
+// place has the coordinates of an object, or those that a reference claims.
 type place struct{ group, kind, ns, name string }
 
-// object is an object. Slices in it are never modified. The number none stands
-// for a grace period that is absent.
+// object is an object. Its slices are never modified. The number none stands for an absent
+// grace period.
 type object struct {
 	uid, group, version, kind, ns, name string
 
@@ -51,7 +51,7 @@ type object struct {
 	session    string
 	agent      int64 // the grace period that a DELETE gives its agent, none: no agent
 	observed   int64 // status.observedGeneration
-	awaited    int64 // what that has to reach
+	awaited    int64 // the generation that observed must reach
 	pending    []string
 	failed     bool
 	labels     string // as "k=v,k=v", sorted
@@ -74,7 +74,7 @@ func (o *object) ending() bool        { return o.terminating() && o.grace > 0 }
 func (o *object) uninitialized() bool { return len(o.pending) > 0 || o.failed }
 func (o *object) String() string      { return strings.ToLower(o.kind) + " " + o.ns + "/" + o.name }
 
-// appeared is when it came to the realm.
+// appeared returns the time at which the object was created or imported.
 func (o *object) appeared() int64 {
 	if o.imported != 0 {
 		return o.imported
@@ -82,7 +82,7 @@ func (o *object) appeared() int64 {
 	return o.created
 }
 
-// text is all of the object but its revisions, for comparing and for people.
+// text prints the object without its revisions, for comparisons and messages.
 func (o *object) text() string {
 	if o == nil {
 		return "gone"
@@ -113,7 +113,7 @@ type removal struct {
 	revision uint64
 }
 
-// kind is what a registration says.
+// kind has the content of a registration.
 type kind struct {
 	uid                string
 	since              int64
@@ -142,7 +142,8 @@ func (k *kind) serves(version string) bool {
 	return false
 }
 
-// byDefault is the default policy of a version; of the first without one.
+// byDefault returns the default policy of a version, or of the first version if there is no
+// version.
 func (k *kind) byDefault(version string) string {
 	for _, v := range k.Versions {
 		if v.Name == version || version == "" {
@@ -152,7 +153,7 @@ func (k *kind) byDefault(version string) string {
 	return ""
 }
 
-// resource is as in a subject.
+// resource returns the resource as in a subject.
 type resource struct{ group, plural string }
 
 func (r resource) String() string {
@@ -193,7 +194,7 @@ func newModel() *model {
 		objects: map[string]*object{}, names: map[place]string{}, dependents: map[string]map[string]bool{}, removed: map[string]removal{},
 		kinds: map[[2]string]*kind{}, sessions: map[string]session{}, options: defaults(),
 	}
-	of := &kind{} // the kind of kinds, which nobody registers
+	of := &kind{} // the kind Kind needs no registration
 	if err := json.Unmarshal([]byte(`{"group":"coppice.dev","kind":"Kind","plural":"kinds","scope":"Cluster","versions":[{"name":"v1"}]}`), of); err != nil {
 		panic(err)
 	}
@@ -201,11 +202,10 @@ func newModel() *model {
 	return m
 }
 
-// at is the object with a name, nil if there is none.
+// at returns the object with a name, nil if there is none.
 func (m *model) at(p place) *object { return m.objects[m.names[p]] }
 
-// put makes the object with a uid what it is; nil is its removal. It has the
-// next revision.
+// put sets the object with a uid at the next revision; nil removes it.
 func (m *model) put(uid string, o *object) {
 	m.revision++
 	was := m.objects[uid]
@@ -239,7 +239,7 @@ func (m *model) put(uid string, o *object) {
 	m.govern(was, o)
 }
 
-// govern follows what the realm goes by: kinds and options.
+// govern applies changes of kinds and realm settings.
 func (m *model) govern(was, is *object) {
 	o := cmp.Or(is, was)
 	if o.group != "coppice.dev" || o.ns != "" || was != nil && is != nil && was.spec == is.spec {
@@ -289,7 +289,7 @@ func (m *model) byResource(r resource) *kind {
 	return nil
 }
 
-// expires is until when a session is open; 0 if it is not.
+// expires returns the time at which a session expires; 0 if it is not open.
 func (m *model) expires(id string) int64 {
 	s, ok := m.sessions[id]
 	if !ok || s.closed || id == "" {
@@ -298,7 +298,7 @@ func (m *model) expires(id string) int64 {
 	return s.last + m.options.importIdle.Microseconds()
 }
 
-// derive notes what a DELETE has to know of spec and status.
+// derive stores the parts of spec and status that a DELETE needs.
 func (k *kind) derive(o *object) {
 	o.agent, o.observed = none, 0
 	status := fields(o.status)
@@ -340,7 +340,7 @@ func fields(text string) map[string]any {
 	return v
 }
 
-// canonical is JSON in one spelling.
+// canonical returns JSON in canonical form.
 func canonical(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

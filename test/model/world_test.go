@@ -27,22 +27,21 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// scanInterval is how often the scanner walks and looks for pending work for
-// long. What only it finds (docs/semantics.md) takes about so long to settle.
+// scanInterval is the time between two walks of the scanner. Work that only the scanner
+// finds (docs/semantics.md) takes about this time to settle.
 const scanInterval = 300 * time.Millisecond
 
-// republishInterval is how often pending work is published again.
+// republishInterval is the time after which pending work is published again.
 const republishInterval = time.Second
 
-// world is a realm with all of its services, on a real JetStream, and the
-// auditor of its log. Scripts run in it one after the other, and alongside each
-// other.
+// world is a realm with all services on a real JetStream, and the auditor of its log.
+// Scripts run in it in sequence and concurrently.
 type world struct {
 	tb         testing.TB
 	server     *natsd.Server
 	dir        string
 	nc         *nats.Conn // of a client
-	processors *nats.Conn // as processors, for proposals
+	processors *nats.Conn // with the user of processors, for proposals
 	finalizers *nats.Conn
 	graphConn  *nats.Conn
 	log        jetstream.Stream
@@ -59,13 +58,13 @@ type world struct {
 	stopping sync.WaitGroup
 }
 
-// service is a service that runs.
+// service is a running service.
 type service struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	nc     *nats.Conn
 	graph  *graph.Service
-	// answers is the graph service's other connection.
+	// answers is the connection on which the graph service replies.
 	answers *nats.Conn
 	ready   func() error
 }
@@ -136,8 +135,7 @@ func (w *world) startGraph(ctx context.Context, i int) {
 	w.graphs[i].graph, w.graphs[i].answers = g, answers
 }
 
-// start starts one of the other services. A service that cannot be made is a
-// mistake of the test.
+// start starts one of the other services. If it cannot be created, the test is wrong.
 func (w *world) start(ctx context.Context, kind string) {
 	var run func(context.Context) error
 	var ready func() error
@@ -168,10 +166,10 @@ func (w *world) start(ctx context.Context, kind string) {
 	w.others[kind] = append(w.others[kind], w.run1(ctx, nc, run, ready))
 }
 
-// wanted is how many of the services there are when nobody disturbs them.
+// wanted is the number of services of each type before disturb stops any.
 var wanted = map[string]int{"processor": 2, "finalizers": 1, "scanner": 1}
 
-// disturb restarts, rebuilds or stops services, while whatever is under way goes on.
+// disturb restarts, rebuilds or stops services while scripts run.
 func (w *world) disturb(how, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +192,7 @@ func (w *world) disturb(how, what string) error {
 	}
 	list := w.others[what]
 	if len(list) > 0 {
-		w.stopping.Go(list[0].stop) // it may be at something
+		w.stopping.Go(list[0].stop) // it may be processing a message
 		w.others[what] = list[1:]
 	}
 	if how == "restart" {
@@ -205,7 +203,7 @@ func (w *world) disturb(how, what string) error {
 
 func (w *world) ctx() context.Context { return context.WithoutCancel(w.tb.Context()) }
 
-// restore starts what was stopped.
+// restore starts the stopped services.
 func (w *world) restore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +214,7 @@ func (w *world) restore() {
 	}
 }
 
-// stop ends the services, those that serve last.
+// stop ends the services, and the graph services last.
 func (w *world) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +232,7 @@ func (w *world) stop() {
 	wg.Wait()
 }
 
-// follow has the auditor read the log as it grows.
+// follow lets the auditor read commits as they are appended.
 func (w *world) follow(tb testing.TB, ctx context.Context) {
 	tb.Helper()
 	js, err := jetstream.New(w.graphConn)
@@ -266,7 +264,7 @@ func (w *world) follow(tb testing.TB, ctx context.Context) {
 	})
 }
 
-// sync waits until the auditor has read what the log has now.
+// sync waits until the auditor has read all present commits of the log.
 func (w *world) sync(ctx context.Context) error {
 	info, err := w.log.Info(ctx)
 	if err != nil {
@@ -320,7 +318,7 @@ func (w *world) kinds(tb testing.TB, ctx context.Context) {
 	}
 }
 
-// propose sends the collector's requests, or publishes them as work.
+// propose sends requests of the collector, or publishes them as work.
 func (w *world) propose(ctx context.Context, how string, packed []byte, groups []*coppicev1.DependentsOf) error {
 	if how == "work" {
 		js, err := jetstream.New(w.graphConn)
