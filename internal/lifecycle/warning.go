@@ -21,6 +21,12 @@ const (
 	// WarnSkipped: the realm's log has messages that are no commits of the realm.
 	// The warning is about the realm itself.
 	WarnSkipped = "MessagesSkipped"
+	// WarnDamaged: messages of the realm's log are missing or cannot be read. The warning
+	// is about the realm itself.
+	WarnDamaged = "LogDamaged"
+	// WarnRebuilt: the state of a graph service was damaged and is rebuilt from the log.
+	// The warning is about the realm itself.
+	WarnRebuilt = "StateRebuilt"
 )
 
 // Warning is the reason of the warning that a classification of the reference

@@ -69,6 +69,9 @@ type Config struct {
 	// start, each with the sequence of the last commit that Dir knows. Any other loss still
 	// does.
 	AcceptLoss map[string]uint64
+	// CheckLog is the time between two comparisons of a log's stream with what it must have.
+	// After each, up to 4 MiB of the log are read again; 5 s.
+	CheckLog time.Duration
 	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a streamed reply, after which the client
@@ -129,6 +132,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.CheckLog == 0 {
+		c.CheckLog = 5 * time.Second
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = watch.DefaultHeartbeat
@@ -268,6 +274,8 @@ func (s *Service) runRealm(ctx context.Context, r *realm) error {
 		}
 		if s.c.OutlastFullDisk && outOfSpace(err) {
 			full, pause = err, min(pause, longestFull)
+		} else if errors.Is(err, state.ErrDamaged) && r.unusable == nil {
+			pause = firstRetry // the next run rebuilds the state
 		} else if !s.works() {
 			return cmp.Or(full, err) // a state that could not be closed then cannot be opened
 		}

@@ -92,6 +92,7 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 	if ofState == nil {
 		return nil
 	}
+	r.unusable = nil // an empty state takes its place
 	return r.setAside()
 }
 

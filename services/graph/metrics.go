@@ -36,6 +36,8 @@ type allMetrics struct {
 	skipped   *prometheus.CounterVec
 	phase     *prometheus.GaugeVec
 	failures  *prometheus.CounterVec
+	damage    *prometheus.GaugeVec
+	rebuilds  *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -62,6 +64,8 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
 		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
 		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
+		damage:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
+		rebuilds:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
 		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
 	}
 }
@@ -84,6 +88,8 @@ func (m *allMetrics) of(realm string) *metrics {
 	m.refused.WithLabelValues(realm)
 	m.skipped.WithLabelValues(realm)
 	m.failures.WithLabelValues(realm)
+	m.damage.WithLabelValues(realm)
+	m.rebuilds.WithLabelValues(realm)
 	return &metrics{
 		all: m, realm: realm,
 		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),
@@ -179,6 +185,11 @@ func (m *metrics) queue(requests, bytes int) {
 	w := m.writing()
 	w.queued.Set(float64(requests))
 	w.queueSize.Set(float64(bytes))
+}
+
+// damaged sets how many messages of the log are missing or cannot be read.
+func (m *metrics) damaged(messages uint64) {
+	m.all.damage.WithLabelValues(m.realm).Set(float64(messages))
 }
 
 // working sets how many messages of work there are.

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -70,8 +71,8 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 	}
 }
 
-// openState opens the state. A state that cannot be read is deleted, because it can be
-// rebuilt from the log. A state whose rebuild was interrupted stays until CheckLog has
+// openState opens the state. A state that cannot be used is rebuilt from the log: see
+// rebuildState. A state whose rebuild was interrupted stays until CheckLog has
 // found that its log still exists; then run calls resetState.
 func (r *realm) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
@@ -81,9 +82,10 @@ func (r *realm) openState() error {
 		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
 		r.seen = unfinished.Checkpoint
 		return nil
-	case errors.Is(err, state.ErrSchema), errors.Is(err, pebble.ErrCorruption):
+	case errors.Is(err, state.ErrSchema), errors.Is(err, state.ErrDamaged):
 		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
-		return r.resetState()
+		r.unusable = err
+		return nil
 	case errors.Is(err, state.ErrLocked):
 		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
 	case err != nil:
@@ -106,11 +108,38 @@ func (r *realm) resetState() error {
 	return nil
 }
 
+// rebuildState replaces a state that cannot be used by a replay of the log. If the log
+// cannot be read to its end, the state stays as it is.
+func (r *realm) rebuildState(ctx context.Context) error {
+	why := r.unusable
+	r.enter(phaseCatching)
+	if errors.Is(why, state.ErrDamaged) {
+		r.metrics.all.rebuilds.WithLabelValues(r.name).Inc()
+	}
+	done, err := replay.Replace(ctx, r.events, r.c.Dir, r.c.State)
+	if errors.Is(err, state.ErrLocked) {
+		return fmt.Errorf("realm %s: %w, and must be rebuilt, but it is still in use: restart this process", r.name, why)
+	}
+	if err != nil {
+		return fmt.Errorf("realm %s: %w; it cannot be rebuilt: %w", r.name, why, err)
+	}
+	r.log.Warn("the state was rebuilt from the log", "reason", why, "events", done.Events, "revision", done.Revision)
+	s, err := state.Open(r.dir(), r.c.State)
+	if err != nil {
+		return r.failure(err)
+	}
+	r.state, r.seen, r.unusable = s, s.Checkpoint(), nil
+	if id, err := uuid.FromBytes(r.seen.GetRealmId()); err == nil && errors.Is(why, state.ErrDamaged) {
+		r.warner.Rebuilt(uid.FromUUID(id), fmt.Sprintf("the state of the graph service %s was rebuilt from the log: %v; check its disk", r.c.Instance, why))
+	}
+	return nil
+}
+
 // failure adds to an error of the state what to do about it.
 func (r *realm) failure(err error) error {
 	what := "free disk space or replace the disk, and start again"
-	if errors.Is(err, pebble.ErrCorruption) {
-		what = "stop this process, run `coppice rebuild`, and start again"
+	if errors.Is(err, state.ErrDamaged) {
+		what = "the next start rebuilds the state from it"
 	}
 	return fmt.Errorf("realm %s: %w; the log is unharmed: %s", r.name, err, what)
 }

@@ -39,13 +39,15 @@ type realm struct {
 	time    *clock.Realm
 
 	// seen is the checkpoint of the state when it was opened. state is nil until it is
-	// rebuilt, if its rebuild was interrupted.
-	seen   *coppicev1.Checkpoint
-	state  *state.State
-	events *eventlog.Log
-	hub    *watch.Hub
-	shown  atomic.Pointer[watch.Hub] // hub, for metrics
-	skips  replay.Skips
+	// rebuilt, if it is unusable or its rebuild was interrupted.
+	seen  *coppicev1.Checkpoint
+	state *state.State
+	// unusable is why the state must be rebuilt before it is opened; nil if it need not be.
+	unusable error
+	events   *eventlog.Log
+	hub      *watch.Hub
+	shown    atomic.Pointer[watch.Hub] // hub, for metrics
+	skips    replay.Skips
 
 	keys *eventlog.Keys
 	tail *tail.Keeper
@@ -65,7 +67,7 @@ func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 //	          └──────────── lease lost, or fenced ◄────────────────────────┘
 func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseWaiting)
-	r.state, r.seen, r.events, r.loss = nil, nil, nil, nil // of the run before
+	r.state, r.seen, r.events, r.loss, r.unusable = nil, nil, nil, nil, nil // of the run before
 	r.openTail()
 	if err := r.openState(); err != nil {
 		return err
@@ -86,20 +88,36 @@ func (r *realm) run(ctx context.Context) (err error) {
 	if err := r.checkLog(ctx, func() bool { return time.Since(begun) < r.events.MaxLag() }); err != nil {
 		return err
 	}
+	if err := r.checkExtent(ctx); err != nil {
+		return err
+	}
 	if r.state == nil {
 		stop()
-		if err := r.resetState(); err != nil {
-			stop = func() {}
+		stop = func() {}
+		reset := r.resetState
+		if r.unusable != nil {
+			reset = func() error { return r.rebuildState(ctx) }
+		}
+		if err := reset(); err != nil {
 			return err
 		}
 		stop = r.whenFailed(cancel)
 	}
-	keeping, stopKeeping := context.WithCancel(ctx)
-	var kept sync.WaitGroup
-	kept.Go(func() { r.keepTail(keeping) })
+	watching, stopWatching := context.WithCancel(ctx)
+	var watched sync.WaitGroup
+	var lost error
+	watched.Go(func() { r.keepTail(watching) })
+	watched.Go(func() {
+		if lost = r.checkLogs(watching); lost != nil {
+			cancel()
+		}
+	})
 	defer func() {
-		stopKeeping()
-		kept.Wait()
+		stopWatching()
+		watched.Wait()
+		if lost != nil {
+			err = lost
+		}
 		err = errors.Join(err, r.tail.Keep(r.state.Checkpoint()))
 	}()
 	r.appends.Store(r.events)

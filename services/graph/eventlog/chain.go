@@ -39,6 +39,7 @@ func ChainOf(c *coppicev1.Checkpoint) Chain {
 // contradicts the commits before it. Waiting does not help.
 type BrokenError struct {
 	Sequence uint64 // in the stream, of the message that does not fit
+	Last     uint64 // of the messages that are missing, if it is known; otherwise zero
 	What     string
 }
 

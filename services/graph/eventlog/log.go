@@ -88,15 +88,9 @@ var ErrGone = errors.New("the stream of the log was deleted or created again")
 
 // Last returns the sequence of the last message, and the first that is kept.
 func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
-	info, err := l.stream.Info(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return 0, 0, ErrGone
-	}
+	info, err := l.info(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("log of realm %s: %w", l.realm, err)
-	}
-	if info.Created.UnixNano() != l.created {
-		return 0, 0, ErrGone
+		return 0, 0, err
 	}
 	return info.State.LastSeq, info.State.FirstSeq, nil
 }

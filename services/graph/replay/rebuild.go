@@ -54,18 +54,29 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	if err := checkSecret(ctx, log, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
-	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
-	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt)); err != nil {
-		return r, err
-	}
 	mark, err := tail.Read(tail.File(dir, realm))
 	if err != nil && !errors.Is(err, tail.ErrDamaged) {
 		return r, err
 	}
-	if err := CheckTail(ctx, mark, log, realm, old, false); err != nil {
+	if err := CheckTail(ctx, mark, log, realm, filepath.Join(dir, realm), false); err != nil {
 		return r, err
 	}
-	if r, err = rebuild(ctx, rebuilt, log, last); err != nil {
+	return Replace(ctx, log, dir, state.Config{})
+}
+
+// Replace is Rebuild for a log that is open, and that was compared with what the graph
+// service knows of it.
+func Replace(ctx context.Context, log *eventlog.Log, dir string, c state.Config) (r Rebuilt, err error) {
+	realm := log.Realm()
+	last, _, err := log.Last(ctx)
+	if err != nil {
+		return r, err
+	}
+	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
+	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt)); err != nil {
+		return r, err
+	}
+	if r, err = rebuild(ctx, rebuilt, c, log, last); err != nil {
 		err = fmt.Errorf("realm %s: %w; the state in %s is unchanged", realm, err, old)
 		return Rebuilt{}, errors.Join(err, os.RemoveAll(rebuilt))
 	}
@@ -79,8 +90,8 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 }
 
 // rebuild replays the log up to a position into an empty state in a directory.
-func rebuild(ctx context.Context, dir string, log *eventlog.Log, last uint64) (r Rebuilt, err error) {
-	s, err := state.Open(dir, state.Config{})
+func rebuild(ctx context.Context, dir string, c state.Config, log *eventlog.Log, last uint64) (r Rebuilt, err error) {
+	s, err := state.Open(dir, c)
 	if err != nil {
 		return r, err
 	}

@@ -153,7 +153,7 @@ func (s *State) storedCommand(k CommandKey, id, until lifecycle.Time) (r Recorde
 	// Commands may be visible before their rows are written. The lock waits for the rows.
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	reader := reader{db: s.db}
+	reader := reader{db: s.db, failures: s.failures}
 	horizon := horizon(lifecycle.Time(s.checkpoint.GetTime()))
 	first := int64(spanOf(max(id, horizon)))
 	for span := int64(spanOf(max(id, until))); span >= first && !ok; span-- { // the newest span has the last part of the command

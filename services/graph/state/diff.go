@@ -24,6 +24,14 @@ func (d *Difference) String() string { return fmt.Sprintf("%s: %s, but %s", d.Ke
 
 // Diff compares two states key by key. It returns nil if they are the same.
 func Diff(a, b *Snapshot) (d *Difference, err error) {
+	err = protect(func() (err error) {
+		d, err = diff(a, b)
+		return err
+	})
+	return d, err
+}
+
+func diff(a, b *Snapshot) (d *Difference, err error) {
 	ia, err := a.snap.NewIter(nil)
 	if err != nil {
 		return nil, fmt.Errorf("state: diff: %w", err)
@@ -57,6 +65,7 @@ func Diff(a, b *Snapshot) (d *Difference, err error) {
 		}
 		va, err := ia.ValueAndErr()
 		if err != nil {
+			a.r.fail("state", err)
 			return nil, fmt.Errorf("state: diff: %w", err)
 		}
 		vb, err := ib.ValueAndErr()

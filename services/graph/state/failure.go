@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -18,8 +19,11 @@ import (
 type failures struct {
 	failed chan struct{} // closed after the first
 
-	mu    sync.Mutex
-	first error
+	mark func(why error) error // records that the state is damaged; nil for nothing
+
+	mu      sync.Mutex
+	first   error
+	damaged bool
 }
 
 var _ pebble.Logger = (*failures)(nil)
@@ -42,7 +46,25 @@ func (f *failures) err() error {
 }
 
 func (f *failures) corrupt(i pebble.DataCorruptionInfo) {
-	f.fail(fmt.Errorf("%w: %s", pebble.ErrCorruption, i))
+	f.damage(fmt.Errorf("%s", i))
+}
+
+// damage makes the state fail because a file of it is damaged, and records that for the
+// next Open.
+func (f *failures) damage(err error) {
+	f.mu.Lock()
+	first := !f.damaged
+	f.damaged = true
+	f.mu.Unlock()
+	if !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if first && f.mark != nil {
+		if fail := f.mark(err); fail != nil {
+			err = fmt.Errorf("%w (which cannot be recorded: %w)", err, fail)
+		}
+	}
+	f.fail(err)
 }
 
 // guard calls do, which may block for ever, and returns when do has returned or the state

@@ -37,14 +37,12 @@ func CheckUnlocked(dir string) error {
 	return lock.Close()
 }
 
-// lockDirectory locks the state in dir. The lock is nil if there is no state.
+// lockDirectory locks the state in dir. The lock is nil if there is no state. A damaged state
+// is one.
 func lockDirectory(dir string) (*pebble.Lock, error) {
 	db, err := pebble.Peek(dir, vfs.Default)
-	if err != nil || !db.Exists {
-		if errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-		return nil, err
+	if errors.Is(err, os.ErrNotExist) || err == nil && !db.Exists {
+		return nil, nil //nolint:nilnil // there is no state
 	}
 	lock, err := pebble.LockDirectory(dir, vfs.Default)
 	if err != nil {

@@ -33,7 +33,7 @@ const nameChunk = 256
 
 // NameReader returns a reader of the objects that Names visits.
 func (s *Snapshot) NameReader(k *lifecycle.Kind, namespace string, after NameCursor) *NameReader {
-	r := reader{db: s.r.db, idle: map[byte]*cursor{}, ctx: s.r.ctx}
+	r := reader{db: s.r.db, failures: s.r.failures, idle: map[byte]*cursor{}, ctx: s.r.ctx}
 	return &NameReader{s: s, r: r, kind: k, in: namespace, after: after}
 }
 

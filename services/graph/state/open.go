@@ -45,7 +45,8 @@ const memTables = 4
 // their keys. Only bodies are that large.
 const separateBodies = 180
 
-// Open opens the state in dir, or creates an empty one.
+// Open opens the state in dir, or creates an empty one. The error wraps ErrDamaged if the
+// state must be rebuilt.
 func Open(dir string, c Config) (*State, error) {
 	s, err := open(dir, c)
 	if err != nil {
@@ -67,7 +68,11 @@ func open(dir string, c Config) (*State, error) {
 	if err := c.FS.MkdirAll(dir, datadir.DirMode); err != nil {
 		return nil, err
 	}
+	if err := marked(c.FS, dir); err != nil {
+		return nil, err
+	}
 	failures := newFailures()
+	failures.mark = func(why error) error { return mark(c.FS, dir, why) }
 	ranges := &atomic.Int64{}
 	cache := c.Cache
 	if cache == nil {
@@ -117,15 +122,20 @@ func open(dir string, c Config) (*State, error) {
 	// runs: a walk does not read the deleted range again.
 	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	var db *pebble.DB
-	err := failures.guard(func() (err error) {
-		db, err = pebble.Open(dir, opts)
-		return err
+	err := failures.guard(func() error {
+		return protect(func() (err error) {
+			db, err = pebble.Open(dir, opts)
+			return err
+		})
 	})
 	if err != nil {
 		if strings.Contains(err.Error(), "resource temporarily unavailable") || strings.Contains(err.Error(), "lock held") {
 			return nil, ErrLocked
 		}
-		return nil, err
+		return nil, ofDamage(err)
+	}
+	if err := checkBlobs(c.FS, dir, db); err != nil {
+		return nil, errors.Join(err, protect(db.Close))
 	}
 	s := &State{
 		db: db, dir: dir, failures: failures,
@@ -137,14 +147,14 @@ func open(dir string, c Config) (*State, error) {
 		written: newWritten(2 * memTables * int(c.MemTableSize)),
 	}
 	if err := s.load(); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(ofDamage(err), protect(db.Close))
 	}
 	return s, nil
 }
 
 // load reads the rows that are kept in memory.
 func (s *State) load() error {
-	r := reader{db: s.db}
+	r := reader{db: s.db, failures: s.failures}
 	s.checkpoint = &coppicev1.Checkpoint{}
 	found := r.get("schema", keySchema, func(v []byte) error {
 		if string(v) != strconv.Itoa(schema) {

@@ -16,10 +16,11 @@ import (
 // reader reads tables. It remembers the first failure. After a failure its results are
 // meaningless: callers check err before they use them.
 type reader struct {
-	db      pebble.Reader
-	removed *window[uint64]
-	failure error
-	ctx     context.Context // ends reading, with a failure; nil for never
+	db       pebble.Reader
+	failures *failures // of the state; may be nil
+	removed  *window[uint64]
+	failure  error
+	ctx      context.Context // ends reading, with a failure; nil for never
 
 	key, end, room []byte // scratch
 	rows           []stored
@@ -68,6 +69,16 @@ func (r *reader) close() (err error) {
 func (r *reader) fail(what string, err error) {
 	if r.failure == nil {
 		r.failure = fmt.Errorf("state: read %s: %w", what, err)
+		if r.failures != nil && (errors.Is(err, ErrDamaged) || errors.Is(err, pebble.ErrCorruption)) {
+			r.failures.damage(r.failure)
+		}
+	}
+}
+
+// recover makes a panic of Pebble about a damaged file a failure. It must be deferred.
+func (r *reader) recover(what string) {
+	if p := recover(); p != nil {
+		r.fail(what, recovered(p))
 	}
 }
 
@@ -88,6 +99,7 @@ func (r *reader) get(what string, key []byte, visit func([]byte) error) (found b
 	if r.ended(what) {
 		return false
 	}
+	defer r.recover(what)
 	if r.idle != nil {
 		return r.seek(what, key, visit)
 	}
@@ -97,6 +109,7 @@ func (r *reader) get(what string, key []byte, visit func([]byte) error) (found b
 	}
 	if err == nil {
 		err = visit(value)
+		// If Pebble could not read the value, it is empty, and only Close returns the error.
 		err = errors.Join(err, closer.Close())
 	}
 	if err != nil {
@@ -214,6 +227,7 @@ func (r *reader) session(id string, o lifecycle.Settings) lifecycle.Session {
 // scan calls visit for the keys with the prefix, in order, from the key start
 // on if it is not nil, until visit returns false.
 func (r *reader) scan(what string, prefix, start []byte, visit func(key, value []byte) bool) {
+	defer r.recover(what)
 	if start == nil {
 		start = prefix
 	}

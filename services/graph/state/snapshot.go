@@ -46,7 +46,7 @@ func (s *State) Snapshot() *Snapshot {
 	defer s.mu.RUnlock()
 	snap := s.db.NewSnapshot()
 	return &Snapshot{
-		r:          reader{db: snap, removed: s.removed, idle: map[byte]*cursor{}, failure: s.failures.err()},
+		r:          reader{db: snap, failures: s.failures, removed: s.removed, idle: map[byte]*cursor{}, failure: s.failures.err()},
 		snap:       snap,
 		kinds:      s.kinds,
 		settings:   s.settings,
@@ -67,7 +67,9 @@ func (s *Snapshot) Until(ctx context.Context) *Snapshot {
 }
 
 // Close releases the snapshot.
-func (s *Snapshot) Close() error { return errors.Join(s.r.close(), s.snap.Close()) }
+func (s *Snapshot) Close() error {
+	return protect(func() error { return errors.Join(s.r.close(), s.snap.Close()) })
+}
 
 // Err returns the first failure of a read. If it is not nil, all results of the snapshot
 // must be discarded.

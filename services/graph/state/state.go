@@ -66,7 +66,7 @@ func (s *State) Sync() error {
 // directory is in use until the process ends.
 func (s *State) Close() error {
 	done := make(chan error, 1)
-	go func() { done <- s.db.Close() }()
+	go func() { done <- protect(s.db.Close) }()
 	var given <-chan time.Time
 	for failed := s.failures.failed; ; {
 		select {

@@ -103,7 +103,7 @@ func (s *State) Begin() *Tx {
 	if s.newest != nil {
 		return s.newest.Next()
 	}
-	tx := newTx(reader{db: s.db, removed: s.removed}, s.kinds, s.settings, s.checkpoint, 0)
+	tx := newTx(reader{db: s.db, failures: s.failures, removed: s.removed}, s.kinds, s.settings, s.checkpoint, 0)
 	tx.s = s
 	return tx
 }
@@ -118,7 +118,7 @@ func (tx *Tx) Next() *Tx {
 			break
 		}
 	}
-	next := newTx(reader{db: tx.s.db, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
+	next := newTx(reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
 	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
 	for t := tx; t != nil; t = t.under {
 		next.bornUnder = first(next.bornUnder, t.born)
@@ -149,7 +149,7 @@ func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *co
 // Begin starts a Tx on the snapshot, to compute the effect of commits without writing it.
 // The Tx must be dropped before the snapshot is closed, and cannot be flushed.
 func (s *Snapshot) Begin() *Tx {
-	return newTx(reader{db: s.snap, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
+	return newTx(reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
 }
 
 // Stored returns a view of the state without the changes of the Tx.

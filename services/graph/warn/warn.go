@@ -120,10 +120,24 @@ func (w *Warner) Say(v lifecycle.View, n *lifecycle.Node, reason string, message
 // at each call. The warning is about the realm itself: it names the resource of the
 // realm's settings, the realm, and the realm's id.
 func (w *Warner) Skipped(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnSkipped, message)
+}
+
+// Damaged is Skipped for a log of which messages are missing or cannot be read.
+func (w *Warner) Damaged(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnDamaged, message)
+}
+
+// Rebuilt is Skipped for a state that was damaged and was rebuilt from the log.
+func (w *Warner) Rebuilt(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnRebuilt, message)
+}
+
+func (w *Warner) ofRealm(realmID uid.UID, reason, message string) {
 	if w == nil {
 		return
 	}
-	about := bus.Warning{Realm: w.realm, Group: lifecycle.Group, Plural: "realms", UID: realmID.String(), Reason: lifecycle.WarnSkipped}
+	about := bus.Warning{Realm: w.realm, Group: lifecycle.Group, Plural: "realms", UID: realmID.String(), Reason: reason}
 	w.publish(about.Subject(), &coppicev1.Warning{
 		Resource: lifecycle.ResourceName(about.Group, about.Plural), Name: w.realm, Uid: about.UID,
 		Reason: about.Reason, Message: message, Time: w.now().UnixMicro(),

@@ -1,0 +1,100 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Extent is what the stream of a log has, according to the NATS server that leads it.
+type Extent struct {
+	First, Last uint64 // sequences; First is Last+1 if there is no message
+	Messages    uint64
+	Server      string // the name of the server; "" unless the stream is in a cluster
+	// Missing are the sequences between First and Last without a message, at most
+	// maxMissing of them, in order. Gaps is their number.
+	Missing []uint64
+	Gaps    uint64
+}
+
+// maxMissing is the maximum number of missing sequences that an Extent names.
+const maxMissing = 1000
+
+// Extent returns what the stream has now. The error is ErrGone if it is not the stream that
+// was opened.
+func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
+	info, err := l.info(ctx)
+	if err != nil {
+		return e, err
+	}
+	gaps := func(s *jetstream.StreamState) uint64 {
+		return max(uint64(s.NumDeleted), s.LastSeq+1-s.FirstSeq-s.Msgs)
+	}
+	if info.State.LastSeq > 0 && gaps(&info.State) > 0 {
+		if info, err = l.info(ctx, jetstream.WithDeletedDetails(true)); err != nil {
+			return e, err
+		}
+	}
+	s := &info.State
+	e = Extent{First: s.FirstSeq, Last: s.LastSeq, Messages: s.Msgs}
+	if info.Cluster != nil {
+		e.Server = info.Cluster.Leader
+	}
+	if s.LastSeq > 0 {
+		e.Gaps = gaps(s)
+	}
+	slices.Sort(s.Deleted)
+	e.Missing = s.Deleted[:min(len(s.Deleted), maxMissing)]
+	return e, nil
+}
+
+// Missed returns the number of messages that the stream lacks of those that it must have:
+// those from the sequence begins up to its end.
+func (e *Extent) Missed(begins uint64) uint64 {
+	if e.Last > 0 && e.First > begins {
+		return e.Gaps + e.First - begins
+	}
+	return e.Gaps
+}
+
+// Damage returns a BrokenError if the stream lacks messages that it must have: those from
+// the sequence begins up to its end. It returns nil for an empty stream.
+func (e *Extent) Damage(begins uint64) *BrokenError {
+	count := e.Missed(begins)
+	if count == 0 {
+		return nil
+	}
+	at, last := uint64(0), uint64(0)
+	if len(e.Missing) > 0 {
+		at, last = e.Missing[0], e.Missing[len(e.Missing)-1]
+	}
+	if e.First > begins {
+		at, last = begins, max(last, e.First-1)
+	}
+	where := ""
+	if e.Server != "" {
+		where = " on the NATS server " + e.Server
+	}
+	if last == 0 {
+		return &BrokenError{Sequence: e.First, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, e.First, e.Last, where)}
+	}
+	return &BrokenError{Sequence: at, Last: last, What: fmt.Sprintf("%d messages from sequence %d to %d are missing%s", count, at, last, where)}
+}
+
+// info returns the information about the stream that was opened, and otherwise ErrGone.
+func (l *Log) info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	info, err := l.stream.Info(ctx, opts...)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log of realm %s: %w", l.realm, err)
+	}
+	if info.Created.UnixNano() != l.created {
+		return nil, ErrGone
+	}
+	return info, nil
+}
