@@ -178,6 +178,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "manypods": manyPods, "foreign": foreign,
+			"segment": archiveSegment,
 		},
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/archive"
@@ -58,10 +59,14 @@ func open(ctx context.Context, js jetstream.JetStream, bucket string, objects je
 	if err == nil {
 		s.stream, err = js.Stream(ctx, streamOf(bucket))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("archive %s: %w", s, err)
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
+	// The server does not answer a request that it denies.
+	if denied := js.Conn().LastError(); errors.Is(err, context.DeadlineExceeded) && errors.Is(denied, nats.ErrPermissionViolation) {
+		err = fmt.Errorf("the NATS user may not use stream %s: %w", streamOf(bucket), denied)
+	}
+	return nil, fmt.Errorf("archive %s: %w", s, err)
 }
 
 // String returns the URL of the archive.

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
+)
+
+func (a *app) archiveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "archive",
+		GroupID: "operate",
+		Short:   "List, verify or copy archives of logs",
+		Long: `List, verify or copy an archive: segments of realms' logs, in a directory, a NATS object
+store, or a bucket of S3:
+
+  file:///dir
+  nats://bucket
+  s3://bucket/prefix?endpoint=https://host:port&region=name
+
+Credentials of S3 are in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
+An archive has the contents of deleted objects, secrets among them.`,
+		Args: unknownCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	for _, sub := range []*cobra.Command{
+		{
+			Use:   "ls URL",
+			Short: "List the entries of an archive",
+			Args:  cobra.ExactArgs(1),
+			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+				return o.list(ctx, args[0])
+			}),
+		},
+		{
+			Use:   "verify URL",
+			Short: "Read all segments of an archive, and check them",
+			Long: `Read all segments of an archive. Check every checksum, that the commits continue each
+other, and that no commit is missing between two segments. It exits with 1 if something
+is wrong. Nothing is changed. Authentication codes are not checked, because only
+graph services have the keys.`,
+			Args: cobra.ExactArgs(1),
+			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+				return o.verify(ctx, args[0])
+			}),
+		},
+		{
+			Use:   "copy SRC DST",
+			Short: "Copy the entries of an archive that another does not have",
+			Long: `Copy the entries of SRC that DST does not have, and verify each segment while it is
+copied: a damaged one is not stored, and ends the copy. Entries are never replaced. After
+a failure the same command continues. A directory or object store is created if there
+is none; a bucket of S3 must exist.`,
+			Args: cobra.ExactArgs(2),
+			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
+				return o.copy(ctx, args[0], args[1])
+			}),
+		},
+	} {
+		a.clientFlags(sub)
+		c.AddCommand(sub)
+	}
+	return c
+}
+
+// opened are the archives that a command has opened, with the connection to NATS of those
+// in object stores.
+type opened struct {
+	*app
+	nc *nats.Conn // nil until it is needed
+}
+
+// withArchives returns the RunE of a command on archives.
+func (a *app) withArchives(do func(ctx context.Context, o *opened, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		o := &opened{app: a}
+		err := do(c.Context(), o, args)
+		if o.nc != nil {
+			o.nc.Close()
+		}
+		var usage *usageError
+		if errors.As(err, &usage) && usage.command == "" {
+			return a.usage(c, usage.err)
+		}
+		return err
+	}
+}
+
+func (o *opened) opener() stores.Opener {
+	return stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) {
+		if o.nc == nil {
+			_, nc, err := o.client()
+			if err != nil {
+				return nil, err
+			}
+			nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // requests return the reason
+			o.nc = nc
+		}
+		return jetstream.New(o.nc)
+	}}
+}
+
+// open opens the archive at a URL, and returns its entries.
+func (o *opened) open(ctx context.Context, url string) (s archive.Store, entries []archive.Entry, err error) {
+	l, err := archive.ParseLocation(url)
+	if err != nil {
+		return nil, nil, wrong("%w", err)
+	}
+	if s, err = o.opener().Open(ctx, l); err != nil {
+		return nil, nil, err
+	}
+	for e, err := range s.List(ctx, "") {
+		if err != nil {
+			return nil, nil, err
+		}
+		entries = append(entries, e)
+	}
+	return s, entries, nil
+}
+
+func (o *opened) list(ctx context.Context, url string) error {
+	_, entries, err := o.open(ctx, url)
+	if err != nil {
+		return err
+	}
+	t := console.Table{W: o.stdout}
+	if err := t.Text("REALM ID", "KIND", "FIRST", "LAST", "SIZE", "NAME"); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		row := []string{"-", "unknown", "-", "-", console.Bytes(e.Size), e.Name}
+		if n, ok := archive.ParseName(e.Name); ok {
+			row[0], row[1] = fmt.Sprintf("%x", n.Realm), string(n.Kind)
+			row[2], row[3] = strconv.FormatUint(n.First, 10), strconv.FormatUint(n.Last, 10)
+		}
+		if err := t.Text(row...); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// bar returns a progress bar for entries, on a terminal.
+func (o *opened) bar(label string, entries []archive.Entry) *console.Bar {
+	b := &console.Bar{Label: label, Now: o.now}
+	for _, e := range entries {
+		b.Total += e.Size
+	}
+	if isTerminal(o.stderr) {
+		b.W = o.stderr
+	}
+	return b
+}
+
+func (o *opened) verify(ctx context.Context, url string) error {
+	s, entries, err := o.open(ctx, url)
+	if err != nil {
+		return err
+	}
+	bar := o.bar("verifying", entries)
+	reports, err := archive.Verify(ctx, s, entries, bar.Add)
+	bar.Clear()
+	if err != nil {
+		return err
+	}
+	problems := 0
+	for _, r := range reports {
+		what := "it has no commit that can be read"
+		if r.First > 0 {
+			what = fmt.Sprintf("commits %d to %d, up to revision %d", r.First, r.Last.Sequence, r.Last.Revision)
+		}
+		if _, err := fmt.Fprintf(o.stdout, "realm id %x: %s, %s, %s: %s\n", r.Realm,
+			console.Count(r.Segments, "segment"), console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
+			return err
+		}
+		for _, p := range r.Problems {
+			_, _ = fmt.Fprintf(o.stderr, "coppice: %s: %v\n", p.Name, p.Err)
+		}
+		problems += len(r.Problems)
+	}
+	switch {
+	case problems > 0:
+		return fmt.Errorf("archive %s: %s; copy the segments from another archive, or from the log while it has them", s, console.Count(problems, "problem"))
+	case len(reports) == 0:
+		_, err = fmt.Fprintf(o.stdout, "archive %s: no segments\n", s)
+	}
+	return err
+}
+
+func (o *opened) copy(ctx context.Context, from, to string) error {
+	l, err := archive.ParseLocation(to)
+	if err != nil {
+		return wrong("%w", err)
+	}
+	src, entries, err := o.open(ctx, from)
+	if err != nil {
+		return err
+	}
+	dst, err := o.opener().Create(ctx, l)
+	if err != nil {
+		return err
+	}
+	if src.String() == dst.String() {
+		return wrong("%s cannot be copied to itself", src)
+	}
+	bar := o.bar("copying", entries)
+	done, err := archive.Copy(ctx, dst, src, entries, bar.Add)
+	bar.Clear()
+	if err != nil {
+		return fmt.Errorf("%w; %s copied, repeat the command to continue", err, console.Count(done.Copied, "entry"))
+	}
+	_, err = fmt.Fprintf(o.stdout, "%s copied, %s; %d were there already\n", console.Count(done.Copied, "entry"), console.Bytes(done.Bytes), done.Present)
+	return err
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+)
+
+// archiveSegment puts a segment with commits of a log into an archive in a directory:
+// segment dir first last. The variable SEGMENT is then the path of its file.
+func archiveSegment(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: segment dir first last")
+	}
+	first, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	last, err := strconv.ParseUint(args[2], 10, 64)
+	ts.Check(err)
+	var b bytes.Buffer
+	w, err := segment.NewWriter(&b)
+	ts.Check(err)
+	for _, m := range segmenttest.New(int(last)).Messages[first-1:] {
+		ts.Check(w.Add(m.Position, m.Data))
+	}
+	info, err := w.Close()
+	ts.Check(err)
+	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: first, Last: last}.String()
+	dir := ts.MkAbs(args[0])
+	s, err := dirstore.Create(dir)
+	ts.Check(err)
+	ts.Check(s.Put(context.Background(), name, &b, int64(b.Len())))
+	ts.Setenv("SEGMENT", dir+"/"+name)
+}

@@ -1,0 +1,168 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/coppice-gc/coppice/internal/segment"
+)
+
+// RealmReport is what Verify has found of the segments of a realm.
+type RealmReport struct {
+	Realm    [16]byte
+	Segments int
+	Size     int64 // in bytes
+	// First is the sequence of the first commit, 0 if no commit can be read.
+	First uint64
+	// Last is the last commit that can be read.
+	Last segment.Point
+	// Problems are what is wrong, in the order of the segments.
+	Problems []Problem
+}
+
+// Problem is something that is wrong with an archive.
+type Problem struct {
+	Name string // of the entry at which it was found
+	Err  error
+}
+
+// GapError says that commits are in no segment that can be read.
+type GapError struct {
+	First, Last uint64 // sequences
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("commits %d to %d before it are in no segment that can be read", e.First, e.Last)
+}
+
+// Verify reads all segments of a list that Store.List has returned, and checks each by
+// itself, and that the segments of a realm continue each other without a gap. Overlapping segments must
+// have the same commits. progress is called with the bytes that were read since its last
+// call. The error is a failure of the store; what is wrong with the segments is in the reports.
+func Verify(ctx context.Context, store Store, entries []Entry, progress func(bytes int64)) (reports []RealmReport, err error) {
+	var v *verifier
+	for _, e := range entries {
+		name, ok := ParseName(e.Name)
+		if !ok {
+			continue
+		}
+		if v == nil || v.report.Realm != name.Realm {
+			reports = append(reports, RealmReport{Realm: name.Realm})
+			v = newVerifier(name.Realm, entries)
+		}
+		if err := v.segment(ctx, store, e, name, progress); err != nil {
+			return reports, err
+		}
+		reports[len(reports)-1] = v.report
+	}
+	return reports, nil
+}
+
+// verifier verifies the segments of one realm.
+type verifier struct {
+	report RealmReport
+	// points are those at which segments begin and end: there, all segments with the
+	// commit must agree. A zero value: no segment with the commit was read.
+	points map[uint64]segment.Point
+}
+
+func newVerifier(realm [16]byte, entries []Entry) *verifier {
+	v := &verifier{report: RealmReport{Realm: realm}, points: map[uint64]segment.Point{}}
+	for _, e := range entries {
+		if n, ok := ParseName(e.Name); ok && n.Realm == realm {
+			v.points[n.First-1], v.points[n.Last] = segment.Point{}, segment.Point{}
+		}
+	}
+	return v
+}
+
+func (v *verifier) problem(name string, err error) {
+	v.report.Problems = append(v.report.Problems, Problem{Name: name, Err: err})
+}
+
+// segment verifies a segment.
+func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name, progress func(int64)) error {
+	r := &v.report
+	r.Segments++
+	r.Size += e.Size
+	if expected := r.Last.Sequence + 1; r.First > 0 && name.First > expected {
+		v.problem(e.Name, &GapError{First: expected, Last: name.First - 1})
+	}
+	in, err := store.Open(ctx, e.Name, 0, e.Size)
+	if errors.Is(err, ErrNotFound) {
+		v.problem(e.Name, err) // deleted meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	scanner := segment.NewScanner(&counted{in: in, progress: progress})
+	var first *segment.Commit
+	for c, err := range scanner.Commits() {
+		if err != nil {
+			if !damaged(err) {
+				return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
+			}
+			v.problem(e.Name, err)
+			break
+		}
+		if first == nil {
+			first = &c
+			v.agree(e.Name, segment.Point{Sequence: c.Sequence - 1, Revision: c.FirstRevision - 1, Checksum: c.Previous})
+		}
+		v.agree(e.Name, c.Point())
+		if c.Sequence > r.Last.Sequence {
+			r.Last = c.Point()
+		}
+	}
+	if first != nil && r.First == 0 {
+		r.First = first.Sequence
+	}
+	if info := scanner.Info(); info.Commits > 0 {
+		if err := name.check(info); err != nil {
+			v.problem(e.Name, err)
+		}
+	}
+	return in.Close()
+}
+
+// damaged reports whether an error is due to the content of a segment.
+func damaged(err error) bool {
+	var d *segment.DamagedError
+	var version *segment.VersionError
+	return errors.As(err, &d) || errors.As(err, &version)
+}
+
+// agree compares a point with that of another segment.
+func (v *verifier) agree(name string, p segment.Point) {
+	switch known, compared := v.points[p.Sequence]; {
+	case !compared:
+	case known == segment.Point{}:
+		v.points[p.Sequence] = p
+	case known.Checksum != p.Checksum || known.Revision != p.Revision:
+		v.problem(name, fmt.Errorf("commit %d has checksum %016x and revision %d, and in another segment %016x and %d: they are of different histories",
+			p.Sequence, p.Checksum, p.Revision, known.Checksum, known.Revision))
+	}
+}
+
+// check returns an error unless the name is that of a segment.
+func (n Name) check(info segment.Info) error {
+	if is := (Name{Realm: info.RealmID, Kind: Segment, First: info.First.Sequence, Last: info.Last.Sequence}); is != n {
+		return fmt.Errorf("its content is that of entry %s", is)
+	}
+	return nil
+}
+
+// counted reports how much is read.
+type counted struct {
+	in       io.Reader
+	progress func(int64)
+}
+
+func (c *counted) Read(b []byte) (n int, err error) {
+	n, err = c.in.Read(b)
+	c.progress(int64(n))
+	return n, err
+}
