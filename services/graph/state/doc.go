@@ -12,7 +12,8 @@
 //   - A Snapshot is the fold of the log up to one commit.
 //   - The stored keys and values are a function of the log alone: folding the same
 //     commits in batches of any size gives the same result. Diff and `coppice verify`
-//     rely on it.
+//     rely on it, and so do snapshots in files (package snapshot): replicas have equal
+//     content hashes at the same commit.
 //   - After a crash the state is the fold of a prefix of the log; its checkpoint says
 //     which. Writes to Pebble are neither synced nor logged, because the realm's log can
 //     be replayed.

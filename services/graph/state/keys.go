@@ -39,6 +39,9 @@ var (
 // from the log.
 const schema = 5
 
+// Schema is the version of the layout of keys and values, for messages.
+const Schema = schema
+
 const nul = 0
 
 func keyOfUID(table byte, u uid.UID) []byte {

@@ -138,7 +138,7 @@ func open(dir string, c Config) (*State, error) {
 		return nil, errors.Join(err, protect(db.Close))
 	}
 	s := &State{
-		db: db, dir: dir, failures: failures,
+		db: db, dir: dir, fs: c.FS, options: opts, failures: failures,
 		removed:  newWindow[uint64](keptRemovals),
 		commands: newCommands(commandMemory),
 		recent:   newRecent(),

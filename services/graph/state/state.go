@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -17,6 +18,8 @@ import (
 type State struct {
 	db       *pebble.DB
 	dir      string
+	fs       vfs.FS
+	options  *pebble.Options
 	failures *failures
 
 	removed  *window[uint64] // by uidHash

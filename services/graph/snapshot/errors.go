@@ -1,0 +1,44 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrForeign is wrapped by the error for a file that is not a snapshot, and for a snapshot of
+// another realm.
+var ErrForeign = errors.New("it is foreign")
+
+// errTruncated is what is wrong with a file that ends too early. It wraps
+// io.ErrUnexpectedEOF.
+var errTruncated = fmt.Errorf("the file ends here, before the end of the snapshot: %w", io.ErrUnexpectedEOF)
+
+// DamagedError is returned for a file that cannot be used: it is truncated (then the error
+// wraps io.ErrUnexpectedEOF), changed, or no snapshot at all (then it wraps ErrForeign).
+type DamagedError struct {
+	// Offset in bytes is where the first part begins that cannot be used: the header, a
+	// chunk, the footer, or what follows it. If the file is truncated, it is where the file
+	// ends.
+	Offset int64
+	Err    error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("damaged snapshot: byte %d: %v; use another snapshot, or replay the log", e.Offset, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// VersionError is returned for a snapshot of a format or layout of another version. Nothing
+// was read.
+type VersionError struct {
+	What         string // "format" or "layout"
+	Version, Own uint32
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the snapshot has version %d of the %s, and this program reads version %d: use the version of Coppice that wrote it, or replay the log",
+		e.Version, e.What, e.Own)
+}

@@ -1,0 +1,75 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Stream is the stream of the log that a loaded state is to follow.
+type Stream struct {
+	// RealmID is the realm whose snapshot is expected; nil for any.
+	RealmID []byte
+	// Created is when the stream was created, Unix nanoseconds.
+	Created int64
+}
+
+// Load replaces the state in dir, which must not be open, by that of a snapshot. It builds the
+// state in a second directory, and replaces the first one only when the whole snapshot
+// has been read and is good; otherwise dir stays as it was. The caller compares the state
+// with its log before it follows it (replay.CheckLog), as after every start. The error
+// is a DamagedError or a VersionError, or wraps ErrForeign if the snapshot cannot be used, and
+// wraps state.ErrLocked if the state is in use. Load works on the file system of the operating
+// system only: c.FS must be nil.
+func Load(ctx context.Context, in io.Reader, dir string, s Stream, c state.Config) (Info, error) {
+	loading := filepath.Join(filepath.Dir(dir), ".load-"+filepath.Base(dir))
+	if err := errors.Join(state.CheckUnlocked(dir), state.Remove(loading), os.RemoveAll(loading)); err != nil {
+		return Info{}, err
+	}
+	info, err := Build(ctx, in, loading, s, c)
+	if err != nil {
+		return Info{}, errors.Join(err, os.RemoveAll(loading))
+	}
+	if err := state.Remove(dir); err != nil {
+		return Info{}, err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return Info{}, err
+	}
+	return info, os.Rename(loading, dir)
+}
+
+// Build is Load into an empty directory. If it fails, the directory has an empty state,
+// or files that belong to none, and should be removed.
+func Build(ctx context.Context, in io.Reader, dir string, s Stream, c state.Config) (Info, error) {
+	r, err := newReader(in)
+	if err != nil {
+		return Info{}, err
+	}
+	if s.RealmID != nil && string(s.RealmID) != string(r.cp.GetRealmId()) {
+		return Info{}, fmt.Errorf("snapshot: %w: byte %d: it is of realm %x, and %x is expected; use a snapshot of this realm",
+			ErrForeign, realmOffset, r.cp.GetRealmId(), s.RealmID)
+	}
+	l, err := state.NewLoader(dir, c)
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := r.each(ctx, l.Add)
+	if err != nil {
+		return Info{}, errors.Join(err, l.Abort())
+	}
+	cp := proto.Clone(info.Checkpoint).(*coppicev1.Checkpoint)
+	cp.StreamCreated = s.Created
+	return info, l.Finish(ctx, cp)
+}
+
+// realmOffset is the offset of the realm id in the file.
+const realmOffset = len(magic) + 4 + 4
