@@ -69,7 +69,7 @@ func (r *reader) close() (err error) {
 func (r *reader) fail(what string, err error) {
 	if r.failure == nil {
 		r.failure = fmt.Errorf("state: read %s: %w", what, err)
-		if r.failures != nil && (errors.Is(err, ErrDamaged) || errors.Is(err, pebble.ErrCorruption)) {
+		if r.failures != nil && (errors.Is(err, ErrDamaged) || pebble.IsCorruptionError(err)) {
 			r.failures.damage(r.failure)
 		}
 	}
