@@ -1,0 +1,75 @@
+package graph_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// snapshotOf returns a snapshot of the state in a directory.
+func snapshotOf(t *testing.T, dir string) ([]byte, snapshot.Info) {
+	t.Helper()
+	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	snap := s.Snapshot()
+	defer snap.Close()
+	var b bytes.Buffer
+	info, err := snapshot.Write(t.Context(), &b, snap, snapshot.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), info
+}
+
+// The state of a live writer and one that is replayed from the log have the same snapshot,
+// byte for byte. A graph service whose state was loaded from it follows the log from there,
+// writes, and its state is the fold of the log.
+func TestStartFromSnapshot(t *testing.T) {
+	t.Parallel()
+	server, dir, other := t.TempDir(), t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one", "two", "three"))
+	created := checkpoint(t, dir).GetStreamCreated()
+	live, info := snapshotOf(t, dir)
+
+	func() {
+		n := testkit.StartNATS(t, natsd.Config{Dir: server})
+		js := testkit.JetStream(t, n, bus.RoleGraph)
+		if _, err := replay.Rebuild(testkit.Context(t), js.Conn(), realm, dir, testkit.Secrets()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Shutdown(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	if replayed, _ := snapshotOf(t, dir); !bytes.Equal(replayed, live) {
+		t.Error("the snapshot of the replayed state is not that of the live one")
+	}
+	run(t, server, dir, creating(t, "four"))
+
+	stream := snapshot.Stream{RealmID: info.Checkpoint.GetRealmId(), Created: created}
+	if _, err := snapshot.Load(testkit.Context(t), bytes.NewReader(live), filepath.Join(other, realm), stream, state.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, server, other, func(n *natsd.Server) {
+		ctx := testkit.Context(t)
+		c := application(t, n)
+		create(ctx, t, c, "five")
+		has(ctx, t, c, "five", "four", "one", "three", "two")
+		if v := verify(ctx, t, n); v.GetDifference() != "" || v.GetEvents() == 0 {
+			t.Errorf("verified: %v", v)
+		}
+	})
+	if got, before := checkpoint(t, other), checkpoint(t, dir); got.GetRevision() != before.GetRevision()+1 {
+		t.Errorf("the state is at revision %d, and the log was at %d before the last object", got.GetRevision(), before.GetRevision())
+	}
+}
