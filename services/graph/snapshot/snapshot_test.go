@@ -178,9 +178,10 @@ func TestLoadReplacesOnlyByAGoodSnapshot(t *testing.T) {
 			io.MultiReader(bytes.NewReader(second[:len(second)/2]), iotest.ErrReader(failure)), nil,
 			func(err error) bool { return errors.Is(err, failure) && !errors.As(err, &damaged) },
 		},
+		"newer format": {bytes.NewReader(newer(second, 8, snapshot.Version+1)), nil, func(err error) bool { return errors.As(err, &version) }},
 		"newer layout": {bytes.NewReader(newer(second, 12, state.Schema+1)), nil, func(err error) bool { return errors.As(err, &version) }},
 	} {
-		damaged = nil
+		damaged, version = nil, nil
 		if err := load(c.in, snapshot.Stream{RealmID: c.realm}); err == nil || !c.is(err) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -224,5 +225,22 @@ func TestPace(t *testing.T) {
 	refuse = errors.New("enough")
 	if _, err := snapshot.Write(t.Context(), io.Discard, snap, o); !errors.Is(err, refuse) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A content of several chunks is written and read.
+func TestManyChunks(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	for i := range 40 {
+		r.Create(fmt.Sprintf("configmaps/c-%03d", i), &coppicev1.ObjectMeta{Annotations: map[string]string{"text": strings.Repeat("x", 100_000)}})
+	}
+	b, wrote := write(t, r.State)
+	if n := bytes.Count(b, []byte("CROW")); n < 3 {
+		t.Fatalf("%d chunks", n)
+	}
+	read, err := snapshot.Verify(t.Context(), bytes.NewReader(b))
+	if err != nil || read.Hash != wrote.Hash || read.Content != wrote.Content || !slices.Equal(read.Counts, wrote.Counts) {
+		t.Errorf("read %+v, wrote %+v: %v", read, wrote, err)
 	}
 }

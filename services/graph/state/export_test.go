@@ -33,3 +33,6 @@ func (s *State) ForgetCommands() {
 	s.commands = newCommands(commandMemory)
 	s.commands.load(s.Checkpoint())
 }
+
+// SetTable has a Loader begin another of Pebble's tables after so many bytes.
+func (l *Loader) SetTable(bytes int) { l.most = bytes }

@@ -26,6 +26,7 @@ type Loader struct {
 	paths  []string
 	w      *sstable.Writer // nil between two tables
 	fill   int             // bytes in w
+	most   int             // of fill, before the next of Pebble's tables begins
 	format sstable.WriterOptions
 	rows   map[byte]bool // tables that are complete, or begun
 }
@@ -40,7 +41,7 @@ func NewLoader(dir string, c Config) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{s: s, fs: s.fs, rows: map[byte]bool{}}
+	l := &Loader{s: s, fs: s.fs, most: loadedTable, rows: map[byte]bool{}}
 	if s.Checkpoint().GetSequence() != 0 {
 		return nil, errors.Join(fmt.Errorf("state: load into %s: there is a state already, at commit %d", dir, s.Checkpoint().GetSequence()), s.Close())
 	}
@@ -69,7 +70,7 @@ func (l *Loader) Add(key, value []byte) error {
 }
 
 func (l *Loader) add(key, value []byte) error {
-	if l.w != nil && (l.fill >= loadedTable || l.last[0] != key[0]) {
+	if l.w != nil && (l.fill >= l.most || l.last[0] != key[0]) {
 		if err := l.end(); err != nil {
 			return err
 		}
