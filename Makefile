@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches odd demo up ci
+.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches odd injuries demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -68,6 +68,12 @@ watches:
 ODD ?= 1000000
 odd:
 	go test ./test/trust -count=1 -timeout 0 -v -run TestOddRequests -odd=$(ODD)
+
+# Damages files of installations at random: each is survived, or refused with its name.
+INJURIES ?= 200
+SEED ?= 1
+injuries:
+	go test ./test/injury -count=1 -timeout 0 -v -run TestInjuries -injuries=$(INJURIES) -seed=$(SEED)
 
 demo:
 	go run ./cmd/coppice demo
