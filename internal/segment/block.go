@@ -44,7 +44,7 @@ func (h *blockHeader) open(stored []byte) (raw []byte, err error) {
 // visit calls yield for the commits of an opened block until yield returns false, and
 // moves the chain behind those that it has visited.
 func (h *blockHeader) visit(c *chain, raw []byte, yield func(Commit) bool) (more bool, err error) {
-	if h.sequence != c.last.Sequence+1 || h.revision != c.last.Revision {
+	if h.sequence != c.last.Sequence+1 || h.revision != c.last.Revision && (c.epoch == 0 || h.revision < c.last.Revision) {
 		return false, fmt.Errorf("the block begins with sequence %d after revision %d, and sequence %d after revision %d comes next",
 			h.sequence, h.revision, c.last.Sequence+1, c.last.Revision)
 	}
@@ -60,6 +60,9 @@ func (h *blockHeader) visit(c *chain, raw []byte, yield func(Commit) bool) (more
 		commit, err := c.open(position, raw[:size:size])
 		if err != nil {
 			return false, fmt.Errorf("commit %d of the block: %w", n+1, err)
+		}
+		if n == 0 && commit.FirstRevision-1 != h.revision {
+			return false, fmt.Errorf("the first revision of the block is %d, and its header says that it follows %d", commit.FirstRevision, h.revision)
 		}
 		raw = raw[size:]
 		c.follow(&commit)

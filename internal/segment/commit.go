@@ -40,7 +40,7 @@ type chain struct {
 	// anyChecksum: the checksum of the commit before is not known.
 	anyChecksum bool
 	realm       [16]byte
-	epoch       uint64
+	epoch       uint64 // of the last commit; 0 if unknown
 	last        Point
 	room        []byte // for the content of commits
 }
@@ -81,7 +81,7 @@ func (c *chain) check(position uint64, h *commitcodec.Header) error {
 		return fmt.Errorf("it is commit %d of the realm, after commit %d", h.Sequence, c.last.Sequence)
 	case position <= c.last.Position:
 		return fmt.Errorf("its position %d in the stream is not after %d", position, c.last.Position)
-	case h.FirstRevision != c.last.Revision+1:
+	case h.FirstRevision != c.last.Revision+1 && !c.leaps(h):
 		return fmt.Errorf("its first revision is %d, after %d", h.FirstRevision, c.last.Revision)
 	case h.Previous != c.last.Checksum && !c.anyChecksum:
 		return fmt.Errorf("it names %016x as the checksum of the commit before it, which has %016x", h.Previous, c.last.Checksum)
@@ -91,6 +91,12 @@ func (c *chain) check(position uint64, h *commitcodec.Header) error {
 		return fmt.Errorf("its time is %d, after %d", h.Time, c.last.Time)
 	}
 	return nil
+}
+
+// leaps reports whether a commit leaves out revisions. The first commit of an epoch may:
+// it records that commits before it were lost, whose revisions are not used again.
+func (c *chain) leaps(h *commitcodec.Header) bool {
+	return c.epoch > 0 && h.Epoch > c.epoch && h.FirstRevision > c.last.Revision+1
 }
 
 // follow moves the chain behind a commit that open has returned.

@@ -206,12 +206,16 @@ func (r *Reader) AtRevision(revision uint64) (sequence uint64, err error) {
 		return 0, fmt.Errorf("revision %d: %w: it has the revisions after %d up to %d", revision, ErrOutside, r.header.revision, r.footer.last.Revision)
 	}
 	block := r.search(func(e entry) int { return cmp.Compare(e.revision, revision-1) })
+	lost := false
 	err = r.visit(block, func(c Commit) bool {
-		sequence = c.Sequence
+		sequence, lost = c.Sequence, revision < c.FirstRevision
 		return c.Revision < revision
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, r.diagnose(err)
+	case lost:
+		return 0, fmt.Errorf("revision %d: %w: commit %d leaves it out, because commits before it were lost", revision, ErrOutside, sequence)
 	}
 	return sequence, nil
 }

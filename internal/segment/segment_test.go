@@ -163,6 +163,43 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// The commit that records a loss leaves out revisions, in the middle of a block and at the
+// beginning of one. Without a new epoch none may.
+func TestRevisionsLeftOut(t *testing.T) {
+	t.Parallel()
+	log := segmenttest.New(12)
+	before := log.Last
+	log.Lose(1 << 24)
+	for range 5 {
+		log.Add(2, "{}")
+	}
+	for _, flush := range []int{0, 1, 3, 12} {
+		b, info := segmenttest.Write(t, log.Messages, flush)
+		if info.Last != log.Last {
+			t.Errorf("flush %d: it ends with %+v, want %+v", flush, info.Last, log.Last)
+		}
+		r := open(t, b)
+		for _, from := range []uint64{0, before.Sequence, before.Sequence + 1, before.Sequence + 2} {
+			got, err := collect(r.Commits(from))
+			if err != nil {
+				t.Fatalf("flush %d: from %d: %v", flush, from, err)
+			}
+			expect(t, got, log.Messages[max(from, 1)-1:])
+		}
+		if _, err := segment.Verify(bytes.NewReader(b)); err != nil {
+			t.Errorf("flush %d: %v", flush, err)
+		}
+		if got, err := r.AtRevision(before.Revision + 1<<24 + 1); err != nil || got != before.Sequence+1 {
+			t.Errorf("flush %d: the revision after the loss is in commit %d, %v", flush, got, err)
+		}
+		for _, lost := range []uint64{before.Revision + 1, before.Revision + 1<<24} {
+			if got, err := r.AtRevision(lost); !errors.Is(err, segment.ErrOutside) {
+				t.Errorf("flush %d: a lost revision is in commit %d, %v", flush, got, err)
+			}
+		}
+	}
+}
+
 // The bytes are determined by the messages, and the hash also without the blocks.
 func TestDeterministic(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,7 @@ type Message struct {
 type Log struct {
 	Messages []Message
 	Last     segment.Point
+	epochs   uint64 // that Lose has begun
 }
 
 // New returns a log of n commits: the i-th has i%4 objects, and every fifth a gap before it
@@ -46,11 +47,18 @@ func New(n int) *Log {
 	return l
 }
 
+// Lose has the next commit begin an epoch and leave out revisions, as after a loss of
+// commits.
+func (l *Log) Lose(revisions uint64) {
+	l.epochs++
+	l.Last.Revision += revisions
+}
+
 // Add adds a commit of a number of objects with a spec: half are created, the others removed
 // together.
 func (l *Log) Add(objects int, spec string) {
 	h := commitcodec.Header{
-		RealmID: Realm, Previous: l.Last.Checksum, Epoch: 1 + l.Last.Sequence/10, Time: lifecycle.Time(1_700_000_000_000_000 + 1000*l.Last.Sequence),
+		RealmID: Realm, Previous: l.Last.Checksum, Epoch: 1 + l.epochs + l.Last.Sequence/10, Time: lifecycle.Time(1_700_000_000_000_000 + 1000*l.Last.Sequence),
 		Sequence: l.Last.Sequence + 1, Key: 1, FirstRevision: l.Last.Revision + 1,
 	}
 	binary.BigEndian.PutUint64(h.ID[:], h.Sequence)
