@@ -103,7 +103,7 @@ func complete(all []section) error {
 	return errors.Join(wrong...)
 }
 
-// ids are all ids of behaviours (A), scenarios (C, X) and properties (S, L, R).
+// ids returns all ids of behaviours (A), scenarios (C, X) and properties (S, L, R).
 func ids() []string {
 	var all []string
 	many := func(format string, n int) {

@@ -15,8 +15,8 @@ type citation struct {
 	Says string // one sentence
 	File string // relative to the module
 	Line int
-	// Package is the directory of the test, and Test its name, with that of
-	// the script that it plays: TestScripts/create.
+	// Package is the directory of the test, and Test its name, which includes the script
+	// that it plays: TestScripts/create.
 	Package, Test string
 }
 
@@ -30,14 +30,14 @@ var (
 	mistaken = regexp.MustCompile(`^` + idPattern + `(?:` + separators + idPattern + `)*` + separators + `?[^.:]{0,12}:( |$)`)
 )
 
-// mention is a citation before it is known which test it is in.
+// mention is a citation whose test is not known yet.
 type mention struct {
 	ids  []string
 	says string
-	line int // in the block, from 0
+	line int // line in the comment; the first is 0
 }
 
-// mentions reads a comment, line by line without what marks it as one.
+// mentions reads the lines of a comment without their comment markers.
 func mentions(block []string) ([]mention, error) {
 	var all []mention
 	for i, line := range block {
@@ -77,7 +77,7 @@ func sentence(text string) string {
 	return strings.TrimRight(text, " .,:")
 }
 
-// collect finds all citations of a module, in the order of files and lines.
+// collect returns all citations of a module, ordered by file and line.
 func collect(module fs.FS) ([]citation, error) {
 	var all []citation
 	players := map[string]player{}

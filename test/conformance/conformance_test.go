@@ -105,7 +105,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// The page refuses to be written where the catalogue and the tests disagree.
+// The page is not written if the catalogue and the tests contradict each other.
 func TestDisagreement(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -161,7 +161,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// What is cited has to be there, and to pass.
+// A cited test must exist and pass.
 func TestRunCited(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()
@@ -177,7 +177,7 @@ func TestRunCited(t *testing.T) {
 	}
 }
 
-// The results of a run of all tests are read, and what fails there is printed.
+// readResults reads the results of a run of all tests and prints the failed ones.
 func TestReadResults(t *testing.T) {
 	t.Parallel()
 	const pass = `{"Action":"output","Package":"github.com/coppice-gc/coppice/a","Test":"TestX","Output":"fine\n"}

@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// player is a test that plays scripts: those in a directory, or one.
+// player is a test that plays one script, or all scripts in a directory.
 type player struct {
 	of, pkg, test string
 }
 
-// readGo finds what the tests of a file say that they show, and the scripts
-// that they play.
+// readGo finds the citations in the tests of a file, and the scripts that they play.
 func readGo(module fs.FS, name string) ([]citation, []player, error) {
 	src, err := fs.ReadFile(module, name)
 	if err != nil {
@@ -78,7 +77,7 @@ func isTest(fn *ast.FuncDecl) bool {
 		(strings.HasPrefix(fn.Name.Name, "Test") || strings.HasPrefix(fn.Name.Name, "Fuzz"))
 }
 
-// above reports whether code begins on the line below.
+// above reports whether code begins on the next line.
 func above(body *ast.BlockStmt, line func(token.Pos) int, comment int) (is bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n.(type) {

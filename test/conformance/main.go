@@ -5,22 +5,21 @@
 //	go run ./test/conformance           runs the tests that are named, and writes the page
 //	go run ./test/conformance -check    runs them, and fails if the page is another
 //
-// With -results FILE it runs nothing, and takes the results from the output of
-// go test -json ./... instead; it prints what failed there.
+// With -results FILE it runs no tests, but takes the results from a file with the output of
+// go test -json ./..., and prints the failed tests.
 //
-// A test says itself what it shows, by a comment of its own that begins with
-// ids and a colon:
+// A comment in a test says what the test shows. It begins with ids and a colon:
 //
 //	# A5.2, C070: Foreground, then Background: removed at once.
 //
-// In a script (testdata) it stands above a case, and the case has to expect
-// something; in Go above a statement of a test, or in the test's own comment.
-// What follows, up to the end of the sentence, is what the page says. An id in
-// the middle of a comment is prose. Cite a behaviour only where the test would
-// fail without it, and each one at an assertion of its own.
+// In a script (testdata) the comment is above a case, and the case must have an expected
+// output. In Go it is above a statement of a test, or in the doc comment of the test. The
+// page quotes the comment up to the end of its first sentence. Ids in the middle of a
+// comment do not count. Cite a behaviour only where the test fails without it, and each one
+// at an assertion of its own.
 //
-// catalogue.txt has all ids, and what is to be said of those that no test
-// shows. The page has no line numbers: it changes when what is shown does.
+// catalogue.txt has all ids, and a remark for each id that no test shows. The page has no
+// line numbers, so that it changes only with its content.
 package main
 
 import (
@@ -84,7 +83,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return compare(path, page)
 }
 
-// build reads the tests of the module, and makes the page of them.
+// build reads the tests of the module and returns the page.
 func build(root string) (page []byte, citations []citation, err error) {
 	catalogue, err := parseCatalogue(catalogueText)
 	if err != nil {

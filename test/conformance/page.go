@@ -37,7 +37,8 @@ func nameOf(remark string) string {
 	return remark
 }
 
-// render writes the page, or says what the catalogue and the tests disagree about.
+// render writes the page, or returns the contradictions between the catalogue and the
+// tests.
 func render(catalogue []section, citations []citation) ([]byte, error) {
 	shown := map[string][]citation{}
 	for _, c := range citations {
@@ -82,7 +83,7 @@ func render(catalogue []section, citations []citation) ([]byte, error) {
 	return []byte(page.String()), nil
 }
 
-// check: what is shown needs no excuse, and what is not needs one.
+// check returns an error for an id that has both a test and a remark, or neither.
 func (it item) check(tests []citation) error {
 	if len(tests) == 0 {
 		if it.remark == "" || it.remark == partly {
@@ -105,8 +106,8 @@ func row(w *strings.Builder, name string, counts map[string]int) {
 	w.WriteString("\n")
 }
 
-// write writes an item: its rule, and a list with a point for each script or test
-// function.
+// write writes an item: its rule, and a list of the scripts and test functions that show
+// it.
 func (it item) write(w *strings.Builder, tests []citation) {
 	w.WriteString("\n" + wrapped(fmt.Sprintf("**%s** (%s). %s", it.id, nameOf(it.remark), escaped(it.title)), "") + "\n")
 	if len(tests) > 0 || it.also != "" || it.why != "" {
@@ -128,10 +129,10 @@ func (it item) write(w *strings.Builder, tests []citation) {
 	}
 }
 
-// width is the longest line that wrapped writes, unless a word is longer.
+// width is the maximum length of lines that wrapped writes, unless a word is longer.
 const width = 140
 
-// wrapped breaks text into lines, each but the first after indent.
+// wrapped breaks text into lines, and indents all but the first.
 func wrapped(text, indent string) string {
 	var b strings.Builder
 	length := 0
@@ -151,7 +152,7 @@ func wrapped(text, indent string) string {
 	return b.String()
 }
 
-// anchor is the anchor of a heading, as GitHub makes it.
+// anchor returns the anchor that GitHub gives a heading.
 func anchor(title string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-// runCited runs the tests that are cited, or takes their results from those of a run of all
-// tests unless that is nil. It reports those that are not there, or did not pass.
+// runCited runs the cited tests. If results is not nil, it takes their results from there
+// instead. It reports cited tests that do not exist or did not pass.
 func runCited(ctx context.Context, root string, citations []citation, ran map[string]map[string]string, out io.Writer) error {
 	wanted := map[string]map[string]bool{} // tests by package
 	for _, c := range citations {
@@ -61,14 +61,14 @@ func runCited(ctx context.Context, root string, citations []citation, ran map[st
 	return nil
 }
 
-// runTests runs tests of a package, and returns what became of each.
+// runTests runs tests of a package, and returns the result of each.
 func runTests(ctx context.Context, root, pkg string, tests []string) (results map[string]string, output []byte, err error) {
 	//nolint:gosec // the names are those of Go's own functions and directories
 	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-run", "^("+strings.Join(tests, "|")+")$", "./"+pkg)
 	cmd.Dir = root
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	fail := cmd.Run() // it fails if a test does: see below
+	fail := cmd.Run() // it also fails if a test fails: see below
 	results = map[string]string{}
 	lines := bufio.NewScanner(&stdout)
 	lines.Buffer(nil, 16<<20)
@@ -130,7 +130,7 @@ func readResults(in io.Reader, out io.Writer) (map[string]map[string]string, err
 				failed++
 				_, _ = out.Write(outputs[pkg])
 			}
-			if event.Action != "skip" { // without tests
+			if event.Action != "skip" { // the package has no tests
 				_, _ = fmt.Fprintf(out, "%-4s %-32s %7.1fs\n", event.Action, pkg, event.Elapsed)
 			}
 			delete(outputs, pkg)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// readScript finds what the cases of a script say that they show.
+// readScript returns the citations in the cases of a script.
 func readScript(module fs.FS, name string, players map[string]player) ([]citation, error) {
 	src, err := fs.ReadFile(module, name)
 	if err != nil {
@@ -51,12 +51,11 @@ func readScript(module fs.FS, name string, players map[string]player) ([]citatio
 type scriptCase struct {
 	comment []string
 	line    int
-	expects bool // something of the commands
+	expects bool // a command has an expected output
 }
 
-// datadrivenCases reads the format of package datadriven: comments, commands,
-// and behind "----" what each prints, up to an empty line; behind two of
-// those lines up to two others.
+// datadrivenCases reads the format of package datadriven: comments, and commands with their
+// output after "----" up to an empty line, or after two such lines up to two others.
 func datadrivenCases(lines []string) ([]scriptCase, error) {
 	cases := []scriptCase{{}}
 	for i := 0; i < len(lines); i++ {
@@ -89,7 +88,7 @@ func datadrivenCases(lines []string) ([]scriptCase, error) {
 	return cases, nil
 }
 
-// testscriptCases reads the script of a txtar archive.
+// testscriptCases returns the cases of the script in a txtar archive.
 func testscriptCases(lines []string) ([]scriptCase, error) {
 	cases := []scriptCase{{}}
 	for i, line := range lines {

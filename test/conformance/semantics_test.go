@@ -20,7 +20,7 @@ var (
 	reference  = regexp.MustCompile("\\[`([\\w.]+)`\\](?:[^:(]|$)")
 )
 
-// docs/semantics.md names the functions that decide: they are where it says.
+// The functions that docs/semantics.md names exist in the files that it names.
 func TestDecidingFunctions(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()

@@ -68,8 +68,8 @@ func startCollected(t *testing.T) *collected {
 	return k
 }
 
-// groups answers what groups there are. In a cluster the aggregator does, in
-// front of the API servers; all else of discovery is theirs.
+// groups serves the list of API groups, as the aggregator of a cluster does. The API server
+// serves the rest of the discovery.
 type groups struct{ next http.RoundTripper }
 
 func (g groups) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -96,17 +96,17 @@ func (g groups) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 const (
-	// looks is how often nothing must have changed until the collector is
-	// believed to be at an end. Between two looks it has worked off what its
-	// queues had at the first, but for what it tries again later.
+	// looks is the number of times that nothing must have changed before Settle assumes
+	// that the collector is idle. Between two looks the collector handles everything that
+	// was in its queues, except retries.
 	looks = 3
-	// pause lets a second attempt, which follows after milliseconds, come between.
+	// pause is long enough for a first retry, which follows after milliseconds.
 	pause = 300 * time.Millisecond
 )
 
-// Settle implements oracle.Settler. What the collector does not get done it tries
-// again for ever, more and more seldom: there is no end of it to be seen. So
-// this waits until the objects stay as they are.
+// Settle implements oracle.Settler. The collector retries failed objects for ever, at
+// growing intervals, and does not report when it is idle. So Settle waits until the objects
+// do not change any more.
 func (k *collected) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -131,11 +131,11 @@ func (k *collected) Settle(ctx context.Context) error {
 	return nil
 }
 
-// canary is the namespace of what Settle itself creates.
+// canary is the namespace of the objects that Settle creates.
 const canary = "canary"
 
-// sing returns when the collector has seen all objects that there are, of each
-// kind: when it has collected one that is garbage from the start.
+// sing returns when the collector has seen all existing objects of each kind. For each kind
+// it creates an object that is garbage, and waits until the collector has deleted it.
 func (k *collected) sing(ctx context.Context) error {
 	for _, kind := range oracle.Kinds() {
 		k.canaries++
@@ -162,7 +162,7 @@ func (k *collected) sing(ctx context.Context) error {
 	return nil
 }
 
-// revisions are those of all objects.
+// revisions returns the resource versions of all objects.
 func (k *collected) revisions(ctx context.Context) (string, error) {
 	var all []string
 	for _, kind := range oracle.Kinds() {

@@ -1,21 +1,19 @@
-// Package oracle asks Kubernetes itself. Its test plays the scripts of
-// internal/oracle/testdata against the API server that serves custom resources,
-// with an etcd, both in this process and on the loopback device, and compares the
-// recordings with its replies:
+// Package oracle compares the recordings of internal/oracle/testdata with Kubernetes. Its
+// tests play the scripts against the API server for custom resources and an etcd, both in
+// this process and on the loopback device:
 //
 //	go test .            are the recordings what Kubernetes answers?
 //	go test . -rewrite   record what it answers ("make oracle")
 //
-// For the scripts of testdata/collector Kubernetes' garbage collector runs as well.
-// It does not report when it is idle; collector_test.go describes how the test finds
-// out. It takes about four minutes.
+// For the scripts of testdata/collector Kubernetes' garbage collector runs as well. It does
+// not report when it is idle; collector_test.go describes how the tests detect it. They
+// take about four minutes.
 //
-// The product does not need Kubernetes for its own tests: they replay the
-// recordings. So this is a module of its own, and its dependencies are not the
-// product's.
+// Coppice's own tests replay the recordings and do not need Kubernetes. So this is a
+// separate module, and its dependencies are not those of Coppice.
 //
-// Custom resources have no graceful deletion, and their kinds delete dependents
-// by default. What only built-in kinds show cannot be recorded here: the grace
-// periods of Pods (C091), kinds that orphan by default, the kind Event that
-// takes no part. The scripts of internal/lifecycle have those tables.
+// Custom resources have no graceful deletion, and their dependents are deleted by default.
+// The behaviour of built-in kinds cannot be recorded here: grace periods of Pods (C091),
+// kinds that orphan by default, and the kind Event, which the collector ignores. The
+// scripts of internal/lifecycle have tables of these.
 package oracle

@@ -26,7 +26,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// kubernetes is an API server of custom resources. It is an oracle.Server.
+// kubernetes is an API server for custom resources. It implements oracle.Server.
 type kubernetes struct {
 	client *http.Client
 	host   string
@@ -38,7 +38,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 	t.Helper()
 	klog.LogToStderr(testing.Verbose())
 	klog.SetOutput(io.Discard)
-	// Nobody is asked who a client is: it has the token of the loopback client.
+	// Clients use the token of the loopback client, so no authentication is configured.
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(config, []byte(nobody), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 		"--authentication-skip-lookup",
 		"--authentication-kubeconfig", config, "--authorization-kubeconfig", config, "--kubeconfig", config,
 		"--enable-priority-and-fairness=false",
-		// These would ask the core API server, which is not there.
+		// These admission plugins need the core API server, which does not run here.
 		"--disable-admission-plugins", "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
 	}, nil)
 	t.Cleanup(server.TearDownFn)
@@ -76,8 +76,8 @@ func startEtcd(t *testing.T) string {
 	loopback := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	config := embed.NewConfig()
 	config.Dir = t.TempDir()
-	config.LogLevel = "fatal"   // it calls its own end an error
-	config.UnsafeNoFsync = true // it need not survive anything
+	config.LogLevel = "fatal"   // etcd logs its shutdown as an error
+	config.UnsafeNoFsync = true // the data need not survive a crash
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{loopback}, []url.URL{loopback}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{loopback}, []url.URL{loopback}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
@@ -168,7 +168,7 @@ func (k *kubernetes) Do(ctx context.Context, q oracle.Request) (*oracle.Reply, e
 		Details         struct{ Causes []oracle.Cause }
 	}
 	if json.Unmarshal(body, &status) != nil {
-		reply.Message = string(body) // of a path that is not served
+		reply.Message = string(body) // the reply to a path that is not served has no Status
 		return reply, nil
 	}
 	if status.Kind != "Status" {

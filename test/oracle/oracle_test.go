@@ -11,15 +11,15 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// TestKubernetes plays the scripts of requests. With -rewrite their outputs are
-// recorded.
+// TestKubernetes plays the scripts of requests. With -rewrite it records their outputs.
 func TestKubernetes(t *testing.T) {
 	k := startKubernetes(t)
 	play(t, "requests", version(t, "k8s.io/apiextensions-apiserver"), func(*testing.T) oracle.Server { return k })
 }
 
-// TestCollector plays those of the garbage collector. Each has a collector of its
-// own: what one tries again for ever is in the way of what it tries a second time.
+// TestCollector plays the scripts of the garbage collector. Each script has a collector of
+// its own, because a collector retries failed objects for ever, and this delays the objects
+// of later scripts.
 func TestCollector(t *testing.T) {
 	play(t, "collector", version(t, "k8s.io/kubernetes"), func(t *testing.T) oracle.Server {
 		t.Helper()
@@ -47,7 +47,7 @@ func play(t *testing.T, scripts, version string, serve func(*testing.T) oracle.S
 	})
 }
 
-// version is that of a module. (The build info of a test has no modules.)
+// version returns the version of a module. (The build info of a test has no modules.)
 func version(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Path}} {{.Version}}", module).Output()

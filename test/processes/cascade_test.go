@@ -16,8 +16,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Three processors share the cascade of 10,000 objects. Each holds a part of it
-// when one of them is killed; the others get its part, and the cascade ends.
+// Three processors share a cascade of 10,000 objects. One of them is killed while each has
+// a part of it. The others receive its part, and the cascade completes.
 func TestProcessesCascade(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -34,8 +34,8 @@ func TestProcessesCascade(t *testing.T) {
 	}
 	tr.held()
 
-	// With one request for work each, no processor can take two chunks while
-	// it is stopped, and there are three.
+	// There are three chunks, and each processor has one pull request, so a stopped
+	// processor cannot receive two chunks.
 	var processors []*service
 	for _, name := range []string{"processor-1", "processor-2", "processor-3"} {
 		processors = append(processors, d.instance(name, bus.RoleProcessor, "--concurrency", "1"))
@@ -89,11 +89,11 @@ func (tr *tree) held() {
 	}
 }
 
-// measured holds the graph service's metrics against what has happened.
+// measured checks the metrics of the graph service.
 func (tr *tree) measured(graph *service) {
 	t := tr.d.t
 	t.Helper()
-	// A proposal that does not hold: the keeper has no owner that is gone.
+	// A proposal that is refused: the keeper has no absent owner.
 	var refused coppicev1.ProposeReply
 	processor := tr.d.conn(bus.RoleProcessor, nil)
 	u, err := uid.Parse(tr.keeper.GetMetadata().GetUid())

@@ -15,9 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// What `coppice nats-config` prints is the configuration of a deployment: the
-// benchmark runs against it as the user of --bench, and an actor is added while
-// everything runs, by two reloads.
+// The output of `coppice nats-config` is a complete configuration. A benchmark runs against
+// it with the user of --bench, and two reloads add an actor while all services run.
 func TestProcessesConfig(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -34,7 +33,7 @@ func TestProcessesConfig(t *testing.T) {
 		t.Errorf("the benchmark ended with exit code %d: %s", code, p.output())
 	}
 
-	// The environment of a server that runs does not change: a file has the password.
+	// The environment of a running server does not change, so a file has the password.
 	const shop = "shop"
 	secrets := natsconf.PasswordVariable(shop) + ": \"" + password(shop) + "\"\n"
 	if err := os.WriteFile(filepath.Join(d.dir, "passwords.conf"), []byte(secrets), 0o600); err != nil {
@@ -56,8 +55,7 @@ func TestProcessesConfig(t *testing.T) {
 	server.terminate()
 }
 
-// configure writes the configuration that nats-config prints with these flags, after
-// other text.
+// configure writes some text and the output of nats-config with these flags to a file.
 func (d *deployment) configure(before string, flags ...string) {
 	d.t.Helper()
 	p := start(d.t, d.ctx, d.dir, "nats-config", []string{"HOME=" + d.dir}, program("coppice"), append([]string{"nats-config"}, flags...)...)

@@ -20,9 +20,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// Where the log's stream has as many consumers as the NATS server allows, a standby
-// follows the log all the same, and takes over as soon as the lease has expired; all
-// the while the log is read, by explains of a removed object, each of which succeeds.
+// If the log's stream has as many consumers as the NATS server allows, a standby still
+// follows the log, and takes over as soon as the lease has expired. Meanwhile `coppice
+// explain` reads the log for a removed object, and succeeds each time.
 func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -55,7 +55,7 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 		return func() bool { return standby.metrics()[name] == 1 }
 	}
 	testkit.WaitFor(t, d.ctx, "the standby to have caught up", phase("standing by"))
-	standby.says("maximum consumers limit reached") // the reason why it polls
+	standby.says("maximum consumers limit reached") // therefore it polls
 
 	reading, stop := context.WithCancel(d.ctx)
 	defer stop()
@@ -74,7 +74,7 @@ func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 	}
 	testkit.Receive(t, d.ctx, "an explanation", explained)
 	writer.kill()
-	prompt, cancel := context.WithTimeout(d.ctx, lease+20*time.Second) // a busy machine; without the fix it took five minutes
+	prompt, cancel := context.WithTimeout(d.ctx, lease+20*time.Second) // for a busy machine; the error that this test found took five minutes
 	defer cancel()
 	testkit.WaitFor(t, prompt, "the standby to have taken over", phase("writer"))
 	for len(explained) > 0 {
@@ -114,7 +114,7 @@ func (d *deployment) useUpConsumers() {
 	d.t.Fatal("the server allows more than 2,000 consumers for a stream")
 }
 
-// explain runs `coppice explain` as a reader.
+// explain runs `coppice explain` with the user of a reader.
 func (d *deployment) explain(ctx context.Context, name string) error {
 	c := exec.CommandContext(ctx, program("coppice"), "explain", "cm/"+name, "-n", "shop", "--timeout", "30s", "--server", d.url(), "--user", bus.RoleReader)
 	c.Env = []string{"HOME=" + d.dir, "NATS_PASSWORD=" + password(bus.RoleReader)}

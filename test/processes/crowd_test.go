@@ -31,13 +31,13 @@ var (
 	crowdMiB     = flag.Int("watched", 8, "how many MiB of objects TestWatchesBeginAtOnce watches")
 )
 
-// crowdMemory is how much memory the graph service may take in all, in MiB: 256 of it is
-// garbage, and 256 Pebble's. 1,000 watches on 16 MiB took 11,800.
+// crowdMemory is the maximum memory of the graph service in MiB: 256 of it are garbage, and
+// 256 belong to Pebble. Without limits, 1,000 watches on 16 MiB took 11,800.
 const crowdMemory = 768
 
-// Of many watches that begin at once with the objects as they are, and that are refused and
-// begin again where they are too many, each gets all objects, and the memory of the graph
-// service is bounded.
+// Many watches begin at the same time with the present objects. Those beyond the limit are
+// refused and begin again. Each receives all objects, and the memory of the graph service
+// is bounded.
 func TestWatchesBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -96,9 +96,9 @@ func TestWatchesBeginAtOnce(t *testing.T) {
 	}
 }
 
-// watchAll begins a watch with the objects as they are, again where it is refused as one
-// too many, and returns when it has got as many objects as there are. The watch is left
-// open, as those of controllers are.
+// watchAll begins a watch with the present objects. If it is refused as one too many, it
+// begins again. It returns when it has received all objects, and leaves the watch open, as
+// controllers do.
 func watchAll(ctx context.Context, nc *nats.Conn, role string, count int) (refusals int, err error) {
 	at := bus.API{Realm: bus.DefaultRealm, Actor: role, Verb: bus.VerbWatch, Plural: configMaps.Plural, Namespace: "shop"}.Subject()
 	request, err := rpc.Encode(&coppicev1.WatchRequest{})
@@ -123,8 +123,8 @@ func watchAll(ctx context.Context, nc *nats.Conn, role string, count int) (refus
 	}
 }
 
-// watchOnce begins a watch, and counts the objects that it sends before it tells changes.
-// retry is after what time to begin again, if it was refused for a while.
+// watchOnce begins a watch, and counts the objects that it sends before the first change.
+// If the watch was refused, retry is the time after which to begin again.
 func watchOnce(ctx context.Context, nc *nats.Conn, m *nats.Msg) (got int, retry time.Duration, err error) {
 	m.Reply = nc.NewInbox()
 	sub, err := nc.SubscribeSync(m.Reply)

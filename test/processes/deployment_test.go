@@ -19,8 +19,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// deployment is a NATS server with deploy/nats, or with another configuration, and
-// what runs on it.
+// deployment is a NATS server with the configuration of deploy/nats or another one, and the
+// processes that use it.
 type deployment struct {
 	t    *testing.T
 	ctx  context.Context
@@ -31,8 +31,8 @@ type deployment struct {
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
-	buildOnce(t) // takes its time, of which the context has none to spare
-	// The services have to know where NATS will be before it is there.
+	buildOnce(t) // building takes long, and must not use up the time of the context
+	// The services start before NATS and need its port.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func newDeployment(t *testing.T) *deployment {
 	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port, conf: filepath.Join(module, "deploy/nats/coppice.conf")}
 }
 
-// in is the deployment as a subtest sees it.
+// in returns the deployment for a subtest.
 func (d *deployment) in(t *testing.T) *deployment {
 	t.Helper()
 	return &deployment{t: t, ctx: d.ctx, dir: d.dir, port: d.port, conf: d.conf}
@@ -54,8 +54,8 @@ func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.
 
 func password(role string) string { return "secret-of-" + role }
 
-// nats starts the server, and waits until it takes connections. The environment has
-// the passwords of deploy/nats and of other roles.
+// nats starts the server, and waits until it accepts connections. The environment has the
+// passwords of deploy/nats and of other roles.
 func (d *deployment) nats(others ...bus.Role) *process {
 	d.t.Helper()
 	conf, err := filepath.Abs(d.conf)
@@ -67,12 +67,12 @@ func (d *deployment) nats(others ...bus.Role) *process {
 		env = append(env, natsconf.PasswordVariable(r.Name)+"="+password(r.Name))
 	}
 	p := start(d.t, d.ctx, d.dir, "nats-server", env, program("nats-server"),
-		"--config", conf, "--port", strconv.Itoa(d.port)) // it stores below its working directory
+		"--config", conf, "--port", strconv.Itoa(d.port)) // the configuration has a relative store directory
 	p.says("Server is ready")
 	return p
 }
 
-// command starts a command of coppice, under a role.
+// command starts a command of coppice with the user of a role.
 func (d *deployment) command(name, role, secret string, args ...string) *process {
 	d.t.Helper()
 	env := []string{
@@ -83,7 +83,7 @@ func (d *deployment) command(name, role, secret string, args ...string) *process
 	return start(d.t, d.ctx, d.dir, name, env, program("coppice"), append(args, "--server", d.url(), "--user", role)...)
 }
 
-// service starts a service under its role, which has its name.
+// service starts a service with the user of its role, which has the name of the service.
 func (d *deployment) service(role string, args ...string) *service {
 	d.t.Helper()
 	return d.instance(role, role, args...)
@@ -100,7 +100,7 @@ func (d *deployment) graph() *service {
 	return d.service(bus.RoleGraph, "--data", filepath.Join(d.dir, "graph"))
 }
 
-// conn connects with a role. handle gets what the server does not permit.
+// conn connects with the user of a role. handle is called with permission errors.
 func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
 	d.t.Helper()
 	if handle == nil {
@@ -115,20 +115,20 @@ func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
 	return nc
 }
 
-// application is a client that makes and deletes objects.
+// application returns a client that may create and delete objects.
 func (d *deployment) application() *client.Client {
 	d.t.Helper()
 	return client.New(d.conn(bus.RoleApplication, nil), client.WithActor(bus.RoleApplication))
 }
 
-// operator is a client that may use every verb.
+// operator returns a client that may use every verb.
 func (d *deployment) operator() *client.Client {
 	d.t.Helper()
 	return client.New(d.conn(bus.RoleOperator, nil), client.WithActor(bus.RoleOperator))
 }
 
-// queue is how the processors' queue stands, as the administrator sees it: no other
-// user but the graph service may ask JetStream.
+// queue returns the state of the processors' queue. It uses the administrator, because only
+// the administrator and the graph service may use JetStream's API.
 func (d *deployment) queue() func() *jetstream.ConsumerInfo {
 	d.t.Helper()
 	js, err := jetstream.New(d.conn(bus.RoleAdmin, nil))
@@ -145,7 +145,7 @@ func (d *deployment) queue() func() *jetstream.ConsumerInfo {
 	}
 }
 
-// operate runs a command of an operator to its end, which must be a good one.
+// operate runs a command of an operator. The command must succeed.
 func (d *deployment) operate(args ...string) string {
 	d.t.Helper()
 	p := d.command(strings.Join(args, "-"), bus.RoleOperator, password(bus.RoleOperator), args...)

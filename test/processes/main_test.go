@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package processes_test runs Coppice as it is deployed: a NATS server with
-// deploy/nats, and the services as processes of their own, each under its role.
+// Package processes_test runs Coppice as it is deployed: a NATS server with the
+// configuration in deploy/nats, and each service as a process with the user of its role.
 package processes_test
 
 import (
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// buildOnce has the programs be there.
+// buildOnce builds the programs once for all tests.
 func buildOnce(t *testing.T) {
 	t.Helper()
 	if err := build(); err != nil {
@@ -81,8 +81,8 @@ func goBuild(args ...string) error {
 	return nil
 }
 
-// lookAtSources has `go test` know what the programs are made of: it takes a
-// result from its cache unless a file has changed that the test looked at.
+// lookAtSources reads the sources of the programs, because `go test` reuses a cached result
+// unless a file that the test has read was changed.
 func lookAtSources() error {
 	for _, dir := range []string{"client", "cmd", "deploy", "internal", "proto", "services", "go.mod"} {
 		err := filepath.WalkDir(filepath.Join(module, dir), func(path string, _ fs.DirEntry, err error) error {

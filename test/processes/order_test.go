@@ -53,20 +53,21 @@ func TestProcessesAnyOrder(t *testing.T) {
 		{scanner, `coppice_scanner_walk_seconds{realm="default"}`, 60},
 		{scanner, `coppice_scanner_unknown_objects{realm="default"}`, 0},
 	} {
-		testkit.WaitFor(t, d.ctx, m.name, func() bool { // the scanner's come with its first walk
+		testkit.WaitFor(t, d.ctx, m.name, func() bool { // the scanner has metrics after its first walk
 			v, ok := m.s.metrics()[m.name]
 			return ok && v <= m.most && (v > 0) == (m.most > 0)
 		})
 	}
 
-	// NATS is the first to go: nobody waits for it to end.
+	// NATS ends first: the services must not wait for it when they stop.
 	server.terminate()
 	for _, s := range []*service{graph, scanner, processor, finalizers} {
 		s.terminate()
 	}
 }
 
-// What waiting does not cure ends a service; what it may cure is said.
+// An error that waiting cannot resolve ends a service. Otherwise the service reports what
+// it waits for.
 func TestProcessesRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// process is a process that was started, and what it wrote.
+// process is a started process with its output.
 type process struct {
 	t     *testing.T
 	ctx   context.Context
@@ -30,7 +30,7 @@ type process struct {
 	ended chan struct{}
 }
 
-// start starts a process. It is killed with the test, if it has not ended.
+// start starts a process. If it still runs at the end of the test, it is killed.
 func start(t *testing.T, ctx context.Context, dir, name string, env []string, path string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, ctx: ctx, name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
@@ -43,10 +43,10 @@ func start(t *testing.T, ctx context.Context, dir, name string, env []string, pa
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = out.Close() // the process has its own
+	_ = out.Close() // the process has a descriptor of its own
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // ProcessState has what is to be known
+		_ = p.cmd.Wait() // ProcessState has the exit code
 	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
@@ -65,14 +65,14 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// kill kills the process, which has no chance to say anything.
+// kill kills the process with SIGKILL.
 func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
 	testkit.Receive(p.t, p.ctx, p.name+" to be dead", p.ended)
 }
 
-// terminate asks the process to end, which it has to do without an error.
+// terminate sends SIGTERM. The process must end without an error.
 func (p *process) terminate() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
@@ -97,7 +97,7 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// output is what the process has written so far.
+// output returns the present output of the process.
 func (p *process) output() string {
 	p.t.Helper()
 	b, err := os.ReadFile(p.log)
@@ -111,7 +111,7 @@ func (p *process) output() string {
 func (p *process) says(text string) {
 	p.t.Helper()
 	testkit.WaitFor(p.t, p.ctx, fmt.Sprintf("%s to say %q", p.name, text), func() bool {
-		ended := p.hasEnded() // before it is read what it said last
+		ended := p.hasEnded() // check this before reading the output, so that the last output is not missed
 		said := strings.Contains(p.output(), text)
 		if ended && !said {
 			p.t.Fatalf("%s has ended, and did not say %q: %v", p.name, text, p.cmd.ProcessState)
@@ -120,7 +120,7 @@ func (p *process) says(text string) {
 	})
 }
 
-// service is a process that serves its health and its metrics.
+// service is a process that serves its health and metrics.
 type service struct {
 	*process
 	url string
@@ -128,7 +128,7 @@ type service struct {
 
 var metricsURL = regexp.MustCompile(`url=(http://127\.0\.0\.1:\d+)/metrics`)
 
-// serving waits until the process says where it serves.
+// serving waits until the process has logged the address at which it serves.
 func (p *process) serving() *service {
 	p.t.Helper()
 	p.says("health and metrics")
@@ -136,7 +136,7 @@ func (p *process) serving() *service {
 	return &service{process: p, url: metricsURL.FindStringSubmatch(p.output())[1]}
 }
 
-// get is what the service answers to a request.
+// get returns the reply of the service to an HTTP request.
 func (s *service) get(path string) (status int, body string) {
 	s.t.Helper()
 	if s.hasEnded() {
@@ -158,7 +158,7 @@ func (s *service) get(path string) (status int, body string) {
 	return reply.StatusCode, string(b)
 }
 
-// waiting waits until the service, which is alive and not ready, says what for.
+// waiting waits until the service is alive, not ready, and reports what it waits for.
 func (s *service) waiting(what string) {
 	s.t.Helper()
 	s.alive()
@@ -188,7 +188,7 @@ func (s *service) alive() {
 	}
 }
 
-// metrics are values by name and labels, as Prometheus' text format spells them.
+// metrics returns values by name and labels in the spelling of Prometheus' text format.
 type metrics map[string]float64
 
 func (s *service) metrics() metrics {
@@ -213,7 +213,7 @@ func (s *service) metrics() metrics {
 	return m
 }
 
-// metric is one metric, which must be there.
+// metric returns a metric that must exist.
 func (s *service) metric(name string) float64 {
 	s.t.Helper()
 	v, ok := s.metrics()[name]

@@ -16,24 +16,23 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A cascade is brought to a stand, its work is purged while it waits, and then
-// everybody is there again who could do it. Work that is younger is done. What
-// was lost comes back with the scanner, and by nobody else.
+// A cascade is stopped, its work messages are purged, and then all services run again. Work
+// that is published afterwards is done. Only the scanner publishes the lost work again.
 func TestProcessesPurge(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		// outstanding leaves work behind that is begun, and that nobody takes.
+		// outstanding creates pending work whose messages no service receives.
 		outstanding func(p *purge)
-		// again starts who could do it.
+		// again starts the services that do the work.
 		again func(p *purge)
-		// younger makes and deletes what needs the same work: "younger".
+		// younger creates and deletes an object named "younger" that needs the same work.
 		younger func(p *purge)
-		// scanner are the scanner's flags.
+		// scanner has the flags of the scanner.
 		scanner []string
-		// walked: the walk enqueues the work, not the republish.
+		// walked: the walk publishes the work, and not the republishing of old rows.
 		walked bool
-		// kept is how many objects are left.
+		// kept is the number of objects that remain.
 		kept int
 	}{
 		{
@@ -74,8 +73,8 @@ func TestProcessesPurge(t *testing.T) {
 
 var republish = []string{"--republish-age", "50ms", "--republish-interval", "50ms"}
 
-// purge is a realm whose work is purged. Names say what objects are for:
-// "last" and what begins so has to go in the end, "kept" is not to go.
+// purge is a realm whose work is purged. Objects whose names begin with "last" must be
+// removed in the end; those with "kept" must remain.
 type purge struct {
 	d       *deployment
 	client  *client.Client
@@ -102,8 +101,7 @@ func newPurge(t *testing.T) *purge {
 	return p
 }
 
-// queued waits until so many messages wait on these subjects, or are with a
-// worker.
+// queued waits until this many messages with these subjects wait or are being processed.
 func (p *purge) queued(subjects string, want int) {
 	p.d.t.Helper()
 	testkit.WaitFor(p.d.t, p.d.ctx, fmt.Sprintf("%d messages on %s", want, subjects), func() bool {
@@ -131,13 +129,13 @@ func (p *purge) purge() {
 	p.queued("coppice.default.>", 0)
 }
 
-// left are the names of what there is that begin so.
+// left returns the names of the existing objects with a prefix.
 func (p *purge) left(prefix string) (names []string) {
 	p.d.t.Helper()
 	for _, r := range []client.Resource{deployments, replicasets, pods} {
 		for o, err := range p.client.Resource(r, namespace).List(p.d.ctx) {
 			if errors.Is(err, client.ErrUnknownKind) {
-				break // it was withdrawn, after its last object
+				break // the kind was deleted after its last object
 			}
 			if err != nil {
 				p.d.t.Fatal(err)
@@ -165,7 +163,7 @@ func (p *purge) remove(r client.Resource, name, policy string) {
 	p.d.remove(p.client, r, name, policy)
 }
 
-// dependents are a hundred Pods.
+// dependents returns a hundred Pods.
 func dependents(prefix string, owner *coppicev1.Object) (list []*coppicev1.Object) {
 	for i := range 100 {
 		list = append(list, object(fmt.Sprintf("%s-%d", prefix, i), owner))

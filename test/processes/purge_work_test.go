@@ -9,11 +9,11 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// The sorts of work: how each is left outstanding, who does it, and how there
-// is more of it.
+// The types of work: how the test leaves each outstanding, which services do it, and how
+// the test creates more of it.
 
 // halfCollected is a background cascade that stops half-way: a finalizer blocks a
-// ReplicaSet, which is removed when no processor runs.
+// ReplicaSet, and is removed while no processor runs.
 func (p *purge) halfCollected() {
 	processor := p.d.service(bus.RoleProcessor)
 	root := p.create(deployments, object("web"))[0]
@@ -57,8 +57,8 @@ func (p *purge) youngerOrphan() {
 	p.remove(deployments, "younger", "Orphan")
 }
 
-// toBeFinished is a cascade in the foreground that has got down to the Pods,
-// and has now to get up again.
+// toBeFinished is a foreground cascade that has reached the Pods. Now the owners must be
+// removed, from the bottom to the top.
 func (p *purge) toBeFinished() {
 	processor := p.d.service(bus.RoleProcessor)
 	root := p.create(deployments, object("last"))[0]
@@ -76,7 +76,7 @@ func (p *purge) youngerForeground() {
 	p.remove(deployments, "younger", "Foreground")
 }
 
-// toBeDrained is a kind that is withdrawn, and waits until its objects are gone.
+// toBeDrained is a kind that is being deleted and waits until its objects are removed.
 func (p *purge) toBeDrained() {
 	p.create(pods, object("last-1"), object("last-2"))
 	p.withdraw("pods")
@@ -88,7 +88,7 @@ func (p *purge) youngerKind() {
 	p.withdraw("replicasets.apps")
 }
 
-// withdraw deletes a kind, which an application may not.
+// withdraw deletes a kind with the user of an operator, because an application may not.
 func (p *purge) withdraw(kind string) {
 	p.d.t.Helper()
 	if _, err := p.d.operator().Resource(client.KindsResource, "").Delete(p.d.ctx, kind); err != nil {
@@ -96,7 +96,7 @@ func (p *purge) withdraw(kind string) {
 	}
 }
 
-// toBeFinalized is an object that its external finalizer is called for.
+// toBeFinalized is an object for which an external finalizer must be called.
 func (p *purge) toBeFinalized() {
 	p.create(pods, heldObject("last"))
 	p.remove(pods, "last", "Background")

@@ -28,7 +28,7 @@ const (
 	operator    = bus.RoleOperator // the administrator may do anything in the core account
 )
 
-// only are the roles that may use a subject; all others are refused.
+// only lists the roles that may use a subject; all others are refused.
 type only []string
 
 var (
@@ -39,21 +39,21 @@ var (
 	other = bus.FinalizerDurable("example.com/other")
 )
 
-// mayPublish says who may publish what: spelled out, so that it does not say
-// what internal/bus says only because that does.
+// mayPublish lists which roles may publish to a subject. It is written by hand, and not
+// derived from internal/bus, so that it can find mistakes there.
 var mayPublish = map[string]only{
-	// The log is the graph service's alone, and so are leases.
+	// Only the graph service may use the log and leases.
 	"coppice.default.log":               {graph},
 	"$KV.coppice-leases.default.writer": {graph},
 
-	// Roles are for every realm, also for one that is created later. A verb's subject
-	// has a namespace.
+	// A role applies to every realm, also to one that is created later. The subject of a
+	// verb has a namespace.
 	"coppice.other.log":                             {graph},
 	"coppice.other.api.application.get._.pods.shop": {application},
 	"coppice.other.api.reader.get._.pods.shop":      {reader},
 	"coppice.other.api.application.get._.pods":      nobody,
 
-	// Work, and what is asked about it.
+	// Work, and requests of workers.
 	"coppice.default.work.dirty":         {graph, scanner},
 	"coppice.default.work.orphan":        {graph},
 	"coppice.default.work.finish":        {graph},
@@ -67,7 +67,7 @@ var mayPublish = map[string]only{
 	"coppice.default.internal.republish": {scanner},
 	"coppice.default.internal.cycles":    {scanner},
 
-	// So have agents. Warnings come from the graph service alone.
+	// Agents have their own calls, too. Only the graph service publishes warnings.
 	"coppice.default.terminate._.pods.u":                                  {graph},
 	"coppice.default.api.agent.delete._.pods.shop":                        {agent},
 	"coppice.default.api.agent.delete._.configmaps.shop":                  nobody,
@@ -81,7 +81,7 @@ var mayPublish = map[string]only{
 	"coppice.default.api.operator.verify._._._":                           {operator},
 	"coppice.default.api.reader.verify._._._":                             nobody,
 
-	// External finalizers have their own calls, and those of no other.
+	// An external finalizer has only its own calls.
 	"coppice.default.finalize._.pods.u.example.com/bucket":                                                                 {graph},
 	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/bucket":                                         {finalizer},
 	"coppice.default.api.finalizer.removefinalizer._.pods.shop.example.com/other":                                          nobody,
@@ -96,7 +96,7 @@ var mayPublish = map[string]only{
 	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + own + "." + bus.FinalizeFilter("default", "example.com/other"):   {graph},
 	"$JS.API.CONSUMER.CREATE.coppice-default-finalize." + other + "." + bus.FinalizeFilter("default", "example.com/other"): {graph},
 
-	// Actors are pinned, and verbs to roles.
+	// A role is bound to its actor and its verbs.
 	"coppice.default.api.application.create._.pods.shop":                         {application},
 	"coppice.default.api.application.delete._.pods.shop":                         {application},
 	"coppice.default.api.application.import._.pods.shop":                         nobody,
@@ -114,7 +114,7 @@ var mayPublish = map[string]only{
 	"coppice.default.api.graph.delete._.pods.shop":                               nobody,
 	"coppice.default.api.ana.get._.pods.shop":                                    nobody,
 
-	// Workers take from their own queues, and park what was theirs.
+	// Workers pull from their own queues, and park their own work.
 	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.processors": {graph, processor},
 	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.orphan":     {graph, finalizers},
 	"$JS.API.CONSUMER.MSG.NEXT.coppice-default-work.finish":     {graph, finalizers},
@@ -128,7 +128,7 @@ var mayPublish = map[string]only{
 	"coppice.default.parked.work.finish.1":                      {finalizers},
 	"coppice.default.parked.work.drain.1":                       {finalizers},
 
-	// Streams and consumers are the graph service's.
+	// Only the graph service manages streams and consumers.
 	"$JS.API.STREAM.NAMES":                                                      {graph},
 	"$JS.API.DIRECT.GET.coppice-default-log":                                    {graph},
 	"$JS.API.CONSUMER.INFO.coppice-default-work.x":                              {graph},
@@ -150,7 +150,7 @@ var mayPublish = map[string]only{
 	"$JS.API.STREAM.RESTORE.coppice-default-log":                                {graph},
 	"$JS.API.STREAM.SNAPSHOT.coppice-default-log":                               {graph},
 
-	// Nobody answers in another's name, or speaks to the server itself.
+	// No role may reply in the name of another, or use the system API of the server.
 	"_INBOX.processor.x":     {answers},
 	"_INBOX.application.x":   {answers},
 	"_R_.x.y":                {answers},
@@ -159,7 +159,7 @@ var mayPublish = map[string]only{
 	"$JS.FC.coppice-default": {graph},
 }
 
-// maySubscribe says who may subscribe to what.
+// maySubscribe lists which roles may subscribe to a subject.
 var maySubscribe = map[string]only{
 	">":                                 nobody,
 	"coppice.>":                         nobody,
@@ -180,8 +180,8 @@ var maySubscribe = map[string]only{
 	"_INBOX.>":                          nobody,
 }
 
-// Every role is refused on subjects that are not its own, and on no other, by
-// a server that runs with deploy/nats.
+// A server with the configuration in deploy/nats refuses each role exactly the subjects
+// that it may not use.
 func TestProcessesRoles(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -216,7 +216,7 @@ func compare(t *testing.T, what, role string, table map[string]only, refused map
 
 var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscription) to "([^"]+)"`)
 
-// try publishes and subscribes under a role, and returns what was refused.
+// try publishes and subscribes with the user of a role, and returns the refused subjects.
 func (d *deployment) try(role string, publish, subscribe []string) (publishing, subscribing map[string]bool) {
 	d.t.Helper()
 	// No role may publish this: when it is refused, all earlier refusals have arrived.

@@ -25,14 +25,14 @@ type tree struct {
 	client *client.Client
 	root   *coppicev1.Object
 	keeper *coppicev1.Object
-	// objects is how many there are, with the root and without what is kept.
+	// objects is the number of objects, including the root and without those that are kept.
 	objects int
 	kept    int
 }
 
-// plant makes a tree of so many ReplicaSets, of so many Pods each, under the
-// Deployment "web", and a Pod alongside each of the first kept ReplicaSets that
-// "keeper" owns as well.
+// plant creates a tree under the Deployment "web" with a number of ReplicaSets of a number
+// of Pods each. Each of the first kept ReplicaSets has one more Pod, which "keeper" owns as
+// well.
 func (d *deployment) plant(sets, podsEach, kept int) *tree {
 	d.t.Helper()
 	tr := &tree{d: d, client: d.application(), objects: 1 + sets + sets*podsEach, kept: kept}
@@ -107,8 +107,8 @@ func (tr *tree) fell() {
 	tr.d.remove(tr.client, deployments, "web", "Background")
 }
 
-// gone waits until nothing is left of the tree but what is kept, and that
-// without its references to what is gone.
+// gone waits until only the kept objects of the tree exist, without references to removed
+// objects.
 func (tr *tree) gone() {
 	tr.d.t.Helper()
 	testkit.WaitFor(tr.d.t, tr.d.ctx, "the end of the cascade", func() bool {
@@ -121,7 +121,7 @@ func (tr *tree) gone() {
 	}
 }
 
-// references are all references of Pods that are left.
+// references returns all owner references of the remaining Pods.
 func (tr *tree) references() (all []*coppicev1.OwnerReference) {
 	tr.d.t.Helper()
 	for _, o := range tr.left(pods, tr.kept) {
@@ -130,7 +130,7 @@ func (tr *tree) references() (all []*coppicev1.OwnerReference) {
 	return all
 }
 
-// left are the objects of a resource, limit of them at the most.
+// left returns the objects of a resource, at most limit of them.
 func (tr *tree) left(r client.Resource, limit int) []*coppicev1.Object {
 	tr.d.t.Helper()
 	page, err := tr.client.Resource(r, namespace).ListPage(tr.d.ctx, client.Limit(limit))

@@ -31,7 +31,7 @@ type informer struct {
 	events  int
 	pauseAt int           // the event after which it stops
 	paused  chan struct{} // closed when it has stopped
-	resume  chan struct{} // closed when it may go on
+	resume  chan struct{} // closed when it may continue
 }
 
 func newInformer(t *testing.T) *informer {
@@ -39,8 +39,8 @@ func newInformer(t *testing.T) *informer {
 	return &informer{t: t, cache: map[string]string{}}
 }
 
-// pause has the informer stop after so many events more, until resume is called.
-// paused is closed when it has stopped.
+// pause stops the informer after a number of further events, until resume is called. paused
+// is closed when it has stopped.
 func (i *informer) pause(after int) (paused <-chan struct{}, resume func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -67,8 +67,8 @@ func (i *informer) run(ctx context.Context, objects client.ResourceClient) {
 	}
 }
 
-// apply applies an event to the cache. It knows what each type means for a cache that
-// is right so far. It returns what to wait for, if anything.
+// apply applies an event to the cache. It fails the test if the event does not fit the
+// cache. It returns a channel to wait for, or nil.
 func (i *informer) apply(e client.WatchEvent) (resume <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -121,9 +121,9 @@ func (i *informer) agrees(ctx context.Context, objects client.ResourceClient) bo
 	return i.synced && maps.Equal(list, i.cache)
 }
 
-// Whatever happens to the graph service while a watch reads the objects, or follows
-// their changes, and however slow its consumer is: a cache of what it delivers is in
-// the end what a list returns, without what was deleted meanwhile.
+// The graph service is killed while a watch reads the objects or follows their changes, and
+// the consumer may be slow. In the end a cache of the delivered events equals the result of
+// a list, without the objects that were deleted meanwhile.
 func TestProcessesWatch(t *testing.T) {
 	t.Parallel()
 	const (
@@ -188,7 +188,8 @@ func TestProcessesWatch(t *testing.T) {
 		i := newInformer(t)
 		watching, stop := context.WithCancel(ctx)
 		done := make(chan struct{})
-		// The first is killed while the objects are read, the consumer paused.
+		// The first graph service is killed while the watch reads the objects and the
+		// consumer is paused.
 		paused, resume := i.pause(1 + random.IntN(objects-500))
 		go func() {
 			defer close(done)
@@ -211,7 +212,7 @@ func TestProcessesWatch(t *testing.T) {
 				return i.agrees(ctx, app)
 			}
 		})
-		graph.kill() // while the watch reads, or follows
+		graph.kill() // while the watch reads objects or follows changes
 		graph = begin()
 		change(ctx)
 		resume()

@@ -67,7 +67,7 @@ func patched(t *testing.T, doc, patch []byte) (ours, theirs any) {
 	return ours, theirs
 }
 
-// TestPatches: without null in objects in arrays, patches do the same.
+// Patches without null in objects in arrays have the same result as in Kubernetes.
 func TestPatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

@@ -1,5 +1,5 @@
-// Package selectors_test compares label selectors with those of Kubernetes. It is
-// apart from the oracle so that it can be built without an API server.
+// Package selectors_test compares label selectors with those of Kubernetes. It is separate
+// from package oracle, so that it can be built without an API server.
 package selectors_test
 
 import (
@@ -14,8 +14,8 @@ import (
 
 const draws = 20_000
 
-// parts are what selectors are drawn from: tokens, spaces, keys and values that
-// are valid and that are not.
+// parts are the parts of drawn selectors: tokens, spaces, and valid and invalid keys and
+// values.
 var parts = []string{
 	"=", "==", "!=", "!", "(", ")", ",", ">", "<", " ", "\t", "\n", "in", "notin", "in (", "notin (", ") ,", "(a,b)", "()", "(,)", ",,",
 	"a", "b", "app", "example.com/x", "Example.com/x", "/x", "x/", "a/b/c", "1", "5", "-5", "+5", "5.0", "9223372036854775807", "9223372036854775808",
@@ -70,8 +70,8 @@ func draw(r *rand.Rand) string {
 	return text
 }
 
-// TestSelectors: a selector is accepted if Kubernetes accepts it, and then matches
-// what it matches in Kubernetes.
+// A selector is accepted if and only if Kubernetes accepts it, and then matches the same
+// labels.
 func TestSelectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	accepted := 0
