@@ -1,6 +1,6 @@
 // Package segment reads and writes segments: files with consecutive commits of one
-// realm's log, byte for byte as they are in its stream. Archives consist of segments, and
-// a recorded log is one. docs/formats.md specifies the format.
+// realm's log, byte for byte as they are in its stream. Archives consist of segments.
+// docs/formats.md specifies the format.
 //
 //	header   format version, realm id, what precedes the first commit
 //	block    about 1 MiB of messages, compressed with zstd; CRC-32   (block.go)
