@@ -23,7 +23,7 @@ func python(t *testing.T) string {
 		}
 	}
 	const missing = "no python3 with a module for zstd: install python3-zstandard"
-	if os.Getenv("CI") != "" {
+	if os.Getenv("CI") == "true" {
 		t.Fatal(missing)
 	}
 	t.Skip(missing)

@@ -29,6 +29,9 @@ func TestBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := exec.LookPath("git"); err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%v: CI must install git; see .ci/run", err)
+	}
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err

@@ -61,25 +61,25 @@ func (s *script) end() {
 func (w *world) run(ctx context.Context, lines []string) error {
 	s := w.begin()
 	defer s.end()
-	var beside chan error // result of the previous line, which still runs
+	var alongside chan error // result of the previous line, which still runs
 	for i, line := range append(slices.Clone(lines), "settle") {
 		w.operations.Add(1)
-		if rest, ok := strings.CutPrefix(line, "& "); ok && beside == nil {
-			beside = make(chan error, 1)
-			go func() { beside <- s.do(ctx, rest) }()
+		if rest, ok := strings.CutPrefix(line, "& "); ok && alongside == nil {
+			alongside = make(chan error, 1)
+			go func() { alongside <- s.do(ctx, rest) }()
 			continue
 		}
 		var err error
-		if beside != nil && !alone[strings.Fields(line)[0]] {
+		if alongside != nil && !alone[strings.Fields(line)[0]] {
 			err = s.do(ctx, strings.TrimPrefix(line, "& "))
-			err = errors.Join(err, <-beside)
+			err = errors.Join(err, <-alongside)
 		} else {
-			if beside != nil {
-				err = <-beside
+			if alongside != nil {
+				err = <-alongside
 			}
 			err = errors.Join(err, s.do(ctx, strings.TrimPrefix(line, "& ")))
 		}
-		if beside = nil; err != nil {
+		if alongside = nil; err != nil {
 			s.a.mu.Lock()
 			s.blamed = true
 			s.a.mu.Unlock()

@@ -135,16 +135,22 @@ func (a *action) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
+// stored returns a store in which the entry a/b has several chunks, and its content.
+func stored(t *testing.T) (js jetstream.JetStream, s *natsstore.Store, want []byte) {
+	t.Helper()
+	js = connect(t)()
+	s, want = create(t, js, "archive"), random(500<<10)
+	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
+		t.Fatal(err)
+	}
+	return js, s, want
+}
+
 // An entry whose metadata do not name the sequences of its chunks, as after the stream was
 // copied, is read all the same.
 func TestOtherSequences(t *testing.T) {
 	t.Parallel()
-	js := connect(t)()
-	s := create(t, js, "archive")
-	want := random(500 << 10)
-	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	js, s, want := stored(t)
 	objects, err := js.ObjectStore(t.Context(), "archive")
 	if err != nil {
 		t.Fatal(err)
@@ -181,12 +187,7 @@ func TestOtherSequences(t *testing.T) {
 // A chunk that is missing is an error.
 func TestMissingChunk(t *testing.T) {
 	t.Parallel()
-	js := connect(t)()
-	s := create(t, js, "archive")
-	want := random(500 << 10)
-	if err := s.Put(t.Context(), "a/b", bytes.NewReader(want), int64(len(want))); err != nil {
-		t.Fatal(err)
-	}
+	js, s, want := stored(t)
 	stream, err := js.Stream(t.Context(), "OBJ_archive")
 	if err != nil {
 		t.Fatal(err)
