@@ -158,6 +158,10 @@ type OperationsClient interface {
 	// is carrying out; if that began before a revision that this client has seen, it waits
 	// for another run. The actor needs the verb verify.
 	Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error)
+	// Resume ends the pause of a realm that was restored from an archive or replayed from a
+	// file: from then on its collector, finalizers and clients act. It reports whether the
+	// realm was paused. The actor needs the verb resume.
+	Resume(ctx context.Context) (resumed bool, err error)
 }
 
 var (

@@ -67,6 +67,14 @@ func (p *operationsClient) eachParked(ctx context.Context, verb string, ids []ui
 	return failed, nil
 }
 
+func (p *operationsClient) Resume(ctx context.Context) (resumed bool, err error) {
+	var reply coppicev1.ResumeReply
+	if err := p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbResume), true, &coppicev1.ResumeRequest{}, &reply); err != nil {
+		return false, err
+	}
+	return reply.GetResumed(), nil
+}
+
 func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error) {
 	o := collect(opts, VerifyOption.ApplyToVerify)
 	var result *VerifyResult

@@ -85,3 +85,5 @@ func (noOperations) DropParked(context.Context, []uint64) ([]error, error) {
 func (noOperations) Verify(context.Context, ...client.VerifyOption) (*client.VerifyResult, error) {
 	return nil, unsupported("replicas")
 }
+
+func (noOperations) Resume(context.Context) (bool, error) { return false, unsupported("pause") }

@@ -71,6 +71,7 @@ func roleCommands(dir string) []roleCommand {
 		{args: "get cm ROLE-web -w", stdout: "ROLE-web", allowed: all, endless: true},
 		{args: "parked", allowed: viewers},
 		{args: "verify", stdout: "state equals the log", allowed: only},
+		{args: "realm resume default", stdout: "was not paused", allowed: only},
 		{args: "apply -f " + filepath.Join(dir, "apply-ROLE.yaml"), stdout: "applied-ROLE", allowed: writers},
 		{args: "import -f " + filepath.Join(dir, "import-ROLE.yaml"), stdout: "1 object", allowed: only},
 		{args: "finalizer remove cm/ROLE-held example.com/hold --reason test", stdout: "the object is gone", allowed: only},

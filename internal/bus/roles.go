@@ -170,7 +170,7 @@ func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
-			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify)...)
+			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume)...)
 		of := func(verb, plural string) string {
 			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()
 		}

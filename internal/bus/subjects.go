@@ -40,6 +40,7 @@ const (
 	VerbRetryParked      = "retryparked"
 	VerbDropParked       = "dropparked"
 	VerbVerify           = "verify"
+	VerbResume           = "resume" // ends the pause of a restored realm
 )
 
 // Verbs returns all verbs of the object API.
@@ -49,7 +50,7 @@ func Verbs() []string {
 		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
 		VerbStatus,
 		VerbConsumeFinalizer, VerbConsumeAgent, VerbReadLog, VerbReadWarnings, VerbListConsumers,
-		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify,
+		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume,
 	}
 }
 

@@ -2,6 +2,8 @@ package graph
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/oklog/run"
@@ -26,7 +28,12 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		stopper  api.Stopper
 		ready    = make(chan struct{})
 		loss     = r.loss
+		resumed  = make(chan struct{}) // closed while the realm is not paused
+		paused   = r.state.Realm().Paused
 	)
+	if !paused {
+		close(resumed)
+	}
 	var w *writer.Writer
 	w = writer.New(writer.Config{
 		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Loss: loss, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
@@ -42,6 +49,11 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 			prop.Notify(c.Pending)
 			if c.SessionClosed {
 				prop.SessionClosed()
+			}
+			if paused && !r.state.Realm().Paused {
+				paused = false
+				close(resumed)
+				r.log.Info("the realm is resumed")
 			}
 			if k, o := r.state.Kinds(), r.state.Settings(); k != kinds || o != settings {
 				kinds, settings = k, o
@@ -59,10 +71,12 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 
 	propagating, stopPropagating := context.WithCancel(ctx)
 	g.Add(func() error {
-		select {
-		case <-ready:
-		case <-propagating.Done():
-			return nil
+		for _, begun := range []chan struct{}{ready, resumed} {
+			select {
+			case <-begun:
+			case <-propagating.Done():
+				return nil
+			}
 		}
 		return prop.Run(propagating)
 	}, func(error) { stopPropagating() })
@@ -115,9 +129,13 @@ type located struct {
 	state *state.State
 }
 
-// Get returns the commit of a sequence.
+// Get returns the commit of a sequence. The error wraps eventlog.ErrCut for a commit of the log
+// that this realm continues.
 func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	position, err := l.state.Position(sequence)
+	if errors.Is(err, state.ErrNoPosition) {
+		return nil, fmt.Errorf("commit %d: %w: %w", sequence, eventlog.ErrCut, err)
+	}
 	if err != nil {
 		return nil, err
 	}

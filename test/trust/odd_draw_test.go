@@ -25,7 +25,7 @@ var requests = map[string]proto.Message{
 	bus.VerbRemoveFinalizer: &coppicev1.RemoveFinalizerRequest{}, bus.VerbResolve: &coppicev1.ResolveObjectsRequest{}, bus.VerbPlan: &coppicev1.PlanRequest{}, bus.VerbStatus: &coppicev1.StatusRequest{},
 	bus.VerbConsumeFinalizer: &coppicev1.ConsumeRequest{}, bus.VerbConsumeAgent: &coppicev1.ConsumeRequest{}, bus.VerbReadLog: &coppicev1.ReadLogRequest{},
 	bus.VerbReadWarnings: &coppicev1.ReadWarningsRequest{}, bus.VerbListConsumers: &coppicev1.ListConsumersRequest{}, bus.VerbListParked: &coppicev1.ListParkedRequest{},
-	bus.VerbRetryParked: &coppicev1.ParkedRequest{}, bus.VerbDropParked: &coppicev1.ParkedRequest{}, bus.VerbVerify: &coppicev1.VerifyRequest{},
+	bus.VerbRetryParked: &coppicev1.ParkedRequest{}, bus.VerbDropParked: &coppicev1.ParkedRequest{}, bus.VerbVerify: &coppicev1.VerifyRequest{}, bus.VerbResume: &coppicev1.ResumeRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
 	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
@@ -186,7 +186,7 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify:
+	case bus.VerbConsumeFinalizer, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume:
 		return true
 	}
 	return false

@@ -2760,7 +2760,10 @@ type StatusReply struct {
 	// only unknown owners keep do not count.
 	Idle bool `protobuf:"varint,2,opt,name=idle,proto3" json:"idle,omitempty"`
 	// The pending work by type; types without rows are left out.
-	Pending       []*PendingWork `protobuf:"bytes,3,rep,name=pending,proto3" json:"pending,omitempty"`
+	Pending []*PendingWork `protobuf:"bytes,3,rep,name=pending,proto3" json:"pending,omitempty"`
+	// If true, the realm is paused: commands are refused, and pending work waits, until the
+	// verb resume.
+	Paused        bool `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2814,6 +2817,13 @@ func (x *StatusReply) GetPending() []*PendingWork {
 		return x.Pending
 	}
 	return nil
+}
+
+func (x *StatusReply) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
 }
 
 // PendingWork counts the pending work of one type.
@@ -3102,11 +3112,12 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\rTYPE_CONTENTS\x10\x06\x12\x13\n" +
 	"\x0fTYPE_UNEXAMINED\x10\a\"+\n" +
 	"\rStatusRequest\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"p\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x88\x01\n" +
 	"\vStatusReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
-	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\"M\n" +
+	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused\"M\n" +
 	"\vPendingWork\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +

@@ -478,6 +478,7 @@ type Event struct {
 	//	*Event_FinalizerRemoved
 	//	*Event_Deleted
 	//	*Event_ImportSession
+	//	*Event_Realm
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,6 +605,15 @@ func (x *Event) GetImportSession() *ImportSessionChanged {
 	return nil
 }
 
+func (x *Event) GetRealm() *RealmChanged {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Realm); ok {
+			return x.Realm
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -643,6 +653,11 @@ type Event_ImportSession struct {
 	ImportSession *ImportSessionChanged `protobuf:"bytes,10,opt,name=import_session,json=importSession,proto3,oneof"`
 }
 
+type Event_Realm struct {
+	// The realm itself was changed.
+	Realm *RealmChanged `protobuf:"bytes,11,opt,name=realm,proto3,oneof"`
+}
+
 func (*Event_Created) isEvent_Event() {}
 
 func (*Event_Updated) isEvent_Event() {}
@@ -656,6 +671,8 @@ func (*Event_FinalizerRemoved) isEvent_Event() {}
 func (*Event_Deleted) isEvent_Event() {}
 
 func (*Event_ImportSession) isEvent_Event() {}
+
+func (*Event_Realm) isEvent_Event() {}
 
 // ObjectCreated: an object was created.
 type ObjectCreated struct {
@@ -1108,6 +1125,119 @@ func (x *Identities) GetCauses() []int64 {
 	return nil
 }
 
+// RealmChanged: the realm begins as the continuation of another log, was paused, or was
+// resumed. The event has no revision.
+type RealmChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The log that the realm continues. Set in the first commit of such a realm only.
+	Origin *Origin `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	// True if the realm is paused from now on: until it is resumed, no command changes
+	// objects, and no work is published.
+	Paused        bool `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RealmChanged) Reset() {
+	*x = RealmChanged{}
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RealmChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RealmChanged) ProtoMessage() {}
+
+func (x *RealmChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RealmChanged.ProtoReflect.Descriptor instead.
+func (*RealmChanged) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RealmChanged) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *RealmChanged) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+// Origin names the log that a realm continues.
+type Origin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the realm whose log it is, 16 bytes.
+	RealmId []byte `protobuf:"bytes,1,opt,name=realm_id,json=realmId,proto3" json:"realm_id,omitempty"`
+	// The last commit of that log which the realm has. The first commit of the realm has the
+	// sequence after it, and names its checksum.
+	Sequence      uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Origin) GetRealmId() []byte {
+	if x != nil {
+		return x.RealmId
+	}
+	return nil
+}
+
+func (x *Origin) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // ImportSessionChanged: an import session created objects, or was closed. The event has
 // no revision.
 type ImportSessionChanged struct {
@@ -1122,7 +1252,7 @@ type ImportSessionChanged struct {
 
 func (x *ImportSessionChanged) Reset() {
 	*x = ImportSessionChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1264,7 @@ func (x *ImportSessionChanged) String() string {
 func (*ImportSessionChanged) ProtoMessage() {}
 
 func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[11]
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1277,7 @@ func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionChanged.ProtoReflect.Descriptor instead.
 func (*ImportSessionChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImportSessionChanged) GetId() string {
@@ -1204,7 +1334,7 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\rprevious_part\x18\x06 \x01(\x04R\fpreviousPart\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\a \x01(\bR\n" +
-	"unfinished\"\xd1\x04\n" +
+	"unfinished\"\x83\x05\n" +
 	"\x05Event\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\rR\acommand\x12*\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x14\n" +
@@ -1216,7 +1346,8 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x11finalizer_removed\x18\b \x01(\v2\x1c.coppice.v1.FinalizerRemovedH\x00R\x10finalizerRemoved\x126\n" +
 	"\adeleted\x18\t \x01(\v2\x1a.coppice.v1.ObjectsDeletedH\x00R\adeleted\x12I\n" +
 	"\x0eimport_session\x18\n" +
-	" \x01(\v2 .coppice.v1.ImportSessionChangedH\x00R\rimportSessionB\a\n" +
+	" \x01(\v2 .coppice.v1.ImportSessionChangedH\x00R\rimportSession\x120\n" +
+	"\x05realm\x18\v \x01(\v2\x18.coppice.v1.RealmChangedH\x00R\x05realmB\a\n" +
 	"\x05event\"[\n" +
 	"\rObjectCreated\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.coppice.v1.NodeR\x04node\x12$\n" +
@@ -1257,7 +1388,13 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"namespaces\x18\x03 \x03(\rR\n" +
 	"namespaces\x12\x14\n" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x16\n" +
-	"\x06causes\x18\x05 \x03(\x12R\x06causes\">\n" +
+	"\x06causes\x18\x05 \x03(\x12R\x06causes\"R\n" +
+	"\fRealmChanged\x12*\n" +
+	"\x06origin\x18\x01 \x01(\v2\x12.coppice.v1.OriginR\x06origin\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"?\n" +
+	"\x06Origin\x12\x19\n" +
+	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\">\n" +
 	"\x14ImportSessionChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06closed\x18\x02 \x01(\bR\x06closed*\x9b\x02\n" +
@@ -1288,7 +1425,7 @@ func file_coppice_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_coppice_v1_log_proto_goTypes = []any{
 	(Reason)(0),                    // 0: coppice.v1.Reason
 	(*Commit)(nil),                 // 1: coppice.v1.Commit
@@ -1302,10 +1439,12 @@ var file_coppice_v1_log_proto_goTypes = []any{
 	(*FinalizerRemoved)(nil),       // 9: coppice.v1.FinalizerRemoved
 	(*ObjectsDeleted)(nil),         // 10: coppice.v1.ObjectsDeleted
 	(*Identities)(nil),             // 11: coppice.v1.Identities
-	(*ImportSessionChanged)(nil),   // 12: coppice.v1.ImportSessionChanged
-	(*Node)(nil),                   // 13: coppice.v1.Node
-	(*Body)(nil),                   // 14: coppice.v1.Body
-	(*NodeOwner)(nil),              // 15: coppice.v1.NodeOwner
+	(*RealmChanged)(nil),           // 12: coppice.v1.RealmChanged
+	(*Origin)(nil),                 // 13: coppice.v1.Origin
+	(*ImportSessionChanged)(nil),   // 14: coppice.v1.ImportSessionChanged
+	(*Node)(nil),                   // 15: coppice.v1.Node
+	(*Body)(nil),                   // 16: coppice.v1.Body
+	(*NodeOwner)(nil),              // 17: coppice.v1.NodeOwner
 }
 var file_coppice_v1_log_proto_depIdxs = []int32{
 	3,  // 0: coppice.v1.Commit.commands:type_name -> coppice.v1.Command
@@ -1318,21 +1457,23 @@ var file_coppice_v1_log_proto_depIdxs = []int32{
 	8,  // 7: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
 	9,  // 8: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
 	10, // 9: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
-	12, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
-	13, // 11: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
-	14, // 12: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
-	13, // 13: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
-	14, // 14: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
-	11, // 15: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
-	11, // 16: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
-	15, // 17: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
-	11, // 18: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
-	11, // 19: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	14, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
+	12, // 11: coppice.v1.Event.realm:type_name -> coppice.v1.RealmChanged
+	15, // 12: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
+	16, // 13: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
+	15, // 14: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
+	16, // 15: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
+	11, // 16: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
+	11, // 17: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
+	17, // 18: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
+	11, // 19: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
+	11, // 20: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
+	13, // 21: coppice.v1.RealmChanged.origin:type_name -> coppice.v1.Origin
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_log_proto_init() }
@@ -1349,6 +1490,7 @@ func file_coppice_v1_log_proto_init() {
 		(*Event_FinalizerRemoved)(nil),
 		(*Event_Deleted)(nil),
 		(*Event_ImportSession)(nil),
+		(*Event_Realm)(nil),
 	}
 	file_coppice_v1_log_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
@@ -1357,7 +1499,7 @@ func file_coppice_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_log_proto_rawDesc), len(file_coppice_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1384,6 +1384,108 @@ func (x *VerifyBatch) GetError() *Status {
 	return nil
 }
 
+// ResumeRequest is the request of resume: it ends the pause of a realm that was restored
+// from an archive or replayed from a file.
+type ResumeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRequest) ProtoMessage() {}
+
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumeRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ResumeReply is the reply to resume.
+type ResumeReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// False if the realm was not paused.
+	Resumed       bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeReply) Reset() {
+	*x = ResumeReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeReply) ProtoMessage() {}
+
+func (x *ResumeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeReply.ProtoReflect.Descriptor instead.
+func (*ResumeReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResumeReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ResumeReply) GetResumed() bool {
+	if x != nil {
+		return x.Resumed
+	}
+	return false
+}
+
 var File_coppice_v1_operate_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_operate_proto_rawDesc = "" +
@@ -1491,7 +1593,12 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\x12/\n" +
 	"\x06result\x18\x03 \x01(\v2\x17.coppice.v1.VerifyReplyR\x06result\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05errorB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"+\n" +
+	"\rResumeRequest\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"C\n" +
+	"\vResumeReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
+	"\aresumed\x18\x02 \x01(\bR\aresumedB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_operate_proto_rawDescOnce sync.Once
@@ -1505,7 +1612,7 @@ func file_coppice_v1_operate_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_operate_proto_rawDescData
 }
 
-var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_coppice_v1_operate_proto_goTypes = []any{
 	(*ConsumeRequest)(nil),       // 0: coppice.v1.ConsumeRequest
 	(*ConsumeReply)(nil),         // 1: coppice.v1.ConsumeReply
@@ -1525,25 +1632,27 @@ var file_coppice_v1_operate_proto_goTypes = []any{
 	(*ParkedResult)(nil),         // 15: coppice.v1.ParkedResult
 	(*VerifyRequest)(nil),        // 16: coppice.v1.VerifyRequest
 	(*VerifyBatch)(nil),          // 17: coppice.v1.VerifyBatch
-	(*Status)(nil),               // 18: coppice.v1.Status
-	(*Commit)(nil),               // 19: coppice.v1.Commit
-	(*Warning)(nil),              // 20: coppice.v1.Warning
-	(*Parked)(nil),               // 21: coppice.v1.Parked
-	(*VerifyReply)(nil),          // 22: coppice.v1.VerifyReply
+	(*ResumeRequest)(nil),        // 18: coppice.v1.ResumeRequest
+	(*ResumeReply)(nil),          // 19: coppice.v1.ResumeReply
+	(*Status)(nil),               // 20: coppice.v1.Status
+	(*Commit)(nil),               // 21: coppice.v1.Commit
+	(*Warning)(nil),              // 22: coppice.v1.Warning
+	(*Parked)(nil),               // 23: coppice.v1.Parked
+	(*VerifyReply)(nil),          // 24: coppice.v1.VerifyReply
 }
 var file_coppice_v1_operate_proto_depIdxs = []int32{
 	4,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
-	18, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
-	19, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
-	20, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
-	18, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
+	20, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
+	21, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
+	22, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
+	20, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
 	9,  // 5: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
 	12, // 6: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
-	21, // 7: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
+	23, // 7: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
 	15, // 8: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
-	18, // 9: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
-	22, // 10: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
-	18, // 11: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
+	20, // 9: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
+	24, // 10: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
+	20, // 11: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
 	12, // [12:12] is the sub-list for method output_type
 	12, // [12:12] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
@@ -1565,7 +1674,7 @@ func file_coppice_v1_operate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_operate_proto_rawDesc), len(file_coppice_v1_operate_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

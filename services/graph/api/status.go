@@ -27,6 +27,7 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		case !s.w.Lease.Holds():
 			return nil, s.notWriter()
 		}
+		reply.Paused = s.State.Realm().Paused
 		return reply, nil
 	})
 	return nil

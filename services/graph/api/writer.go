@@ -59,6 +59,7 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbGet, s.get},
 		{bus.VerbList, s.list},
 		{bus.VerbStatus, s.status},
+		{bus.VerbResume, s.resume},
 	} {
 		err := s.add(s.verb(e.verb), func(q *request) {
 			at, err := s.target(q)

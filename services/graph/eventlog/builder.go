@@ -164,6 +164,21 @@ func (b *Builder) Session(id string, closed bool) {
 	b.close(event, content)
 }
 
+// Realm records that the realm itself was changed.
+func (b *Builder) Realm(r lifecycle.Realm) {
+	b.flush()
+	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventRealm)
+	if r.Origin != (lifecycle.Origin{}) {
+		var origin int
+		b.b, origin = wire.Open(b.b, realmOrigin)
+		b.b = wire.AppendBytes(b.b, originRealmID, r.Origin.RealmID[:])
+		b.b = wire.AppendVarint(b.b, originSequence, r.Origin.Sequence)
+		b.b = wire.Close(b.b, origin)
+	}
+	b.b = wire.AppendVarint(b.b, realmPaused, protowire.EncodeBool(r.Paused))
+	b.close(event, content)
+}
+
 // open starts an event. The bytes that are appended until close are its content.
 func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
 	if size := len(b.b); size > cap(b.b)-cap(b.b)/8 {

@@ -99,6 +99,10 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 			t.Fatalf("revision %d after Reset, want %d", b.Revision(), revision)
 		}
 		b.Session("s", true)
+		realms := []lifecycle.Realm{{Origin: lifecycle.Origin{RealmID: [16]byte{1}, Sequence: 8}, Paused: true}, {}}
+		for _, r := range realms {
+			b.Realm(r)
+		}
 		size := b.Size()
 		enc := b.Bytes()
 		if len(enc) > size {
@@ -127,6 +131,9 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		}
 		if !reflect.DeepEqual(c.Sessions, []eventlog.Session{{ID: "s", Closed: true}}) {
 			t.Fatalf("sessions %v", c.Sessions)
+		}
+		if !reflect.DeepEqual(c.Realm, realms) {
+			t.Fatalf("changes of the realm %v", c.Realm)
 		}
 		var got []string
 		if err := c.Each(func(e *eventlog.Entry) error {

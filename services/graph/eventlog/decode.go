@@ -18,6 +18,8 @@ type Decoded struct {
 	// NewKey is the key of the following commits if this one changes it; otherwise zero.
 	NewKey   KeyID
 	Sessions []Session
+	// Realm has the changes of the realm itself.
+	Realm    []lifecycle.Realm
 	commands [][]byte
 	events   [][]byte
 	runs     []run // of events, set by Unpack
@@ -69,11 +71,8 @@ func Decode(b []byte) (*Decoded, error) {
 			return err
 		case commitEvents:
 			e := f.Bytes(b)
-			if session, ok, err := decodeSession(e); err != nil {
+			if other, err := c.decodeOther(e); err != nil || other {
 				return err
-			} else if ok {
-				c.Sessions = append(c.Sessions, session)
-				return nil
 			}
 			c.events = append(c.events, e)
 		default:
@@ -111,24 +110,59 @@ func decodeCommand(b []byte, actor string) (r CommandRef, err error) {
 	return r, err
 }
 
-func decodeSession(e []byte) (s Session, ok bool, err error) {
+// decodeOther decodes an event that is about no object, and reports whether it is one.
+func (c *Decoded) decodeOther(e []byte) (other bool, err error) {
 	err = wire.Fields(e, func(f wire.Field) error {
-		if f.Number != eventSession {
-			return nil
+		switch f.Number {
+		case eventSession:
+			other = true
+			s, err := decodeSession(f.Bytes(e))
+			c.Sessions = append(c.Sessions, s)
+			return err
+		case eventRealm:
+			other = true
+			r, err := decodeRealm(f.Bytes(e))
+			c.Realm = append(c.Realm, r)
+			return err
 		}
-		ok = true
-		b := f.Bytes(e)
-		return wire.Fields(b, func(f wire.Field) error {
-			switch f.Number {
-			case sessionID:
-				s.ID = string(f.Bytes(b))
-			case sessionClosed:
-				s.Closed = f.Value != 0
-			}
-			return nil
-		})
+		return nil
 	})
-	return s, ok, err
+	return other, err
+}
+
+func decodeSession(b []byte) (s Session, err error) {
+	err = wire.Fields(b, func(f wire.Field) error {
+		switch f.Number {
+		case sessionID:
+			s.ID = string(f.Bytes(b))
+		case sessionClosed:
+			s.Closed = f.Value != 0
+		}
+		return nil
+	})
+	return s, err
+}
+
+func decodeRealm(b []byte) (r lifecycle.Realm, err error) {
+	err = wire.Fields(b, func(f wire.Field) error {
+		switch f.Number {
+		case realmOrigin:
+			origin := f.Bytes(b)
+			return wire.Fields(origin, func(f wire.Field) error {
+				switch f.Number {
+				case originRealmID:
+					return commitcodec.CopyID(&r.Origin.RealmID, f.Bytes(origin))
+				case originSequence:
+					r.Origin.Sequence = f.Value
+				}
+				return nil
+			})
+		case realmPaused:
+			r.Paused = f.Value != 0
+		}
+		return nil
+	})
+	return r, err
 }
 
 // Reply returns the reply that is stored with the i-th command, or with this part of it.

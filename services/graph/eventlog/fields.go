@@ -40,6 +40,7 @@ const (
 	eventFinalizerRemoved = commitcodec.EventFinalizerRemoved
 	eventDeleted          = commitcodec.EventDeleted
 	eventSession          = 10
+	eventRealm            = 11
 
 	objectNode = 1
 	objectBody = 2
@@ -60,4 +61,9 @@ const (
 	idCauses      = 5
 	sessionID     = 1
 	sessionClosed = 2
+
+	realmOrigin    = 1
+	realmPaused    = 2
+	originRealmID  = 1
+	originSequence = 2
 )

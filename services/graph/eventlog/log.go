@@ -98,6 +98,10 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 // ErrNotFound is returned by Get for a sequence at which there is no message.
 var ErrNotFound = errors.New("no such message in the log")
 
+// ErrCut is wrapped, with ErrNotFound, by the error for a commit that was cut from the stream and
+// that the archive does not have: see package archived.
+var ErrCut = errors.New("the commit was cut from the stream of the log")
+
 // ErrForeign is returned by Get for a sequence at which there is a message that is no
 // commit of the realm: see Keys.Check.
 var ErrForeign = errors.New("the message is no commit of the realm")

@@ -153,6 +153,9 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 	for _, s := range c.Sessions {
 		f.tx.TouchSession(s.ID, c.Time, s.Closed)
 	}
+	for _, r := range c.Realm {
+		f.tx.ChangeRealm(r)
+	}
 	return c.Each(func(e *eventlog.Entry) error {
 		f.events++
 		f.total++

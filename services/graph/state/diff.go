@@ -112,6 +112,8 @@ func describeKey(key []byte) string {
 		return withUID("pending")
 	case tableSession:
 		return "import session " + string(rest)
+	case tableRealm:
+		return "realm " + string(rest)
 	case tableMeta:
 		return "meta " + string(rest)
 	case tableCommands:

@@ -41,6 +41,7 @@
 //	r command  span of time, id, actor      -> sequence and time of the commit, whether more is to come
 //	i index    revision                     -> sequence
 //	s session  id                           -> last command of an import session
+//	g realm    what the log records of the realm itself: its origin, whether it is paused
 //	m meta     checkpoint, schema
 //	p position by sequence: where commits are in the stream that follow skipped messages
 package state

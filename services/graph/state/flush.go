@@ -67,6 +67,7 @@ func (tx *Tx) Prepare() error {
 	tx.writeAbsent(w)
 	p.pending = tx.writePending(w)
 	tx.writeSessions(w)
+	tx.writeRealm(w)
 	tx.writeCommands(w)
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
@@ -105,7 +106,7 @@ func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.commands.update(tx.commands, lifecycle.Time(tx.checkpoint.GetTime()))
-	s.kinds, s.settings, s.checkpoint = tx.kinds, tx.settings, checkpoint
+	s.kinds, s.settings, s.realm, s.checkpoint = tx.kinds, tx.settings, tx.realm, checkpoint
 	notify()
 	written := p.w.b.Len()
 	s.written.add(p.names, written)

@@ -19,6 +19,7 @@ const (
 	tableBody      = 'b'
 	tableClaim     = 'c'
 	tableEdge      = 'e'
+	tableRealm     = 'g'
 	tableIndex     = 'i'
 	tableMeta      = 'm'
 	tableName      = 'n'
@@ -33,11 +34,14 @@ const (
 var (
 	keyCheckpoint = []byte{tableMeta, 'c'}
 	keySchema     = []byte{tableMeta, 's'}
+
+	keyOrigin = []byte{tableRealm, 'o'}
+	keyPaused = []byte{tableRealm, 'p'}
 )
 
 // schema is the version of this layout. A state with another schema is deleted and rebuilt
 // from the log.
-const schema = 5
+const schema = 6
 
 // Schema is the version of the layout of keys and values, for messages.
 const Schema = schema

@@ -176,6 +176,7 @@ func (s *State) load() error {
 	})
 	s.loadKinds(&r)
 	s.loadSettings(&r)
+	s.loadRealm(&r)
 	var removed []windowRow[uint64]
 	r.scan("removed", []byte{tableRemoved}, nil, func(key, value []byte) bool {
 		row := windowRow[uint64]{sequence: numberOfKey(key)}

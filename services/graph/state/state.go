@@ -31,6 +31,7 @@ type State struct {
 	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of notify on
 	kinds      *lifecycle.Kinds
 	settings   lifecycle.Settings
+	realm      lifecycle.Realm
 	checkpoint *coppicev1.Checkpoint
 	newest     *Tx // the Tx that was flushed last; nil if it was large
 }

@@ -26,6 +26,8 @@ type Tx struct {
 	flushed    atomic.Bool      // its effects are in the state
 	was, kinds *lifecycle.Kinds // before this Tx and now
 	settings   lifecycle.Settings
+	realm      lifecycle.Realm
+	realmDirty bool // realm was changed by this Tx
 	checkpoint *coppicev1.Checkpoint
 
 	objects  map[uid.UID]*object
@@ -104,7 +106,7 @@ func (s *State) Begin() *Tx {
 		return s.newest.Next()
 	}
 	tx := newTx(reader{db: s.db, failures: s.failures, removed: s.removed}, s.kinds, s.settings, s.checkpoint, 0)
-	tx.s = s
+	tx.s, tx.realm = s, s.realm
 	return tx
 }
 
@@ -119,7 +121,7 @@ func (tx *Tx) Next() *Tx {
 		}
 	}
 	next := newTx(reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
-	next.s, next.under, next.removedSince = tx.s, tx, tx.removedSince
+	next.s, next.under, next.removedSince, next.realm = tx.s, tx, tx.removedSince, tx.realm
 	for t := tx; t != nil; t = t.under {
 		next.bornUnder = first(next.bornUnder, t.born)
 	}
@@ -149,7 +151,9 @@ func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *co
 // Begin starts a Tx on the snapshot, to compute the effect of commits without writing it.
 // The Tx must be dropped before the snapshot is closed, and cannot be flushed.
 func (s *Snapshot) Begin() *Tx {
-	return newTx(reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
+	tx := newTx(reader{db: s.snap, failures: s.r.failures, removed: s.r.removed}, s.kinds, s.settings, s.checkpoint, 0)
+	tx.realm = s.realm
+	return tx
 }
 
 // Stored returns a view of the state without the changes of the Tx.

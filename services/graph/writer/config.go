@@ -17,7 +17,8 @@ type Log interface {
 	// and no other commit is sent. expected is the position of the last message before the
 	// commit.
 	Send(expected uint64, id [16]byte, commit []byte) (settle func(context.Context) (position uint64, err error))
-	// Get returns the commit at a sequence of the stream.
+	// Get returns the commit of a sequence. The error wraps eventlog.ErrCut if it is known
+	// that the log never had it or has it no more.
 	Get(ctx context.Context, sequence uint64) ([]byte, error)
 	Created() int64
 }
@@ -43,6 +44,10 @@ type Config struct {
 	// Loss is set if commits of the log are lost, and an operator has accepted that. The
 	// writer's first commit records it. May be nil.
 	Loss *Loss
+	// Origin is set to begin a realm that continues the log of another one, whose state is
+	// State. The writer's first commit is then the first of a realm with a new id: it records
+	// the origin, and pauses the realm. May be nil.
+	Origin *lifecycle.Origin
 	// MaxPayload is the maximum size of a message of the NATS server, in bytes.
 	MaxPayload int
 	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
@@ -76,6 +81,9 @@ type Loss struct {
 	// so that no revision that a client knows names another event.
 	Revision uint64
 }
+
+// VerbOrigin is the verb of the command in the first commit of a realm with an Origin.
+const VerbOrigin = "origin"
 
 // VerbAcceptLoss is the verb of the command that records a Loss. It has no events.
 const VerbAcceptLoss = "accept-loss"

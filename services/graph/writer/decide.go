@@ -73,6 +73,9 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		}
 		c := w.open
 		refusal := w.checkID(r)
+		if refusal == nil {
+			refusal = w.checkPaused(c.d, r)
+		}
 		if refusal == nil && w.ahead(r) {
 			c.full = true
 		}

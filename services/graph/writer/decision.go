@@ -157,6 +157,13 @@ func (d *Decision) Session(id string, closed bool) {
 	d.sessionClosed = d.sessionClosed || closed
 }
 
+// ChangeRealm records that the realm itself was changed.
+func (d *Decision) ChangeRealm(event lifecycle.Realm) {
+	d.beginCommand()
+	d.b.Realm(event)
+	d.Tx.ChangeRealm(event)
+}
+
 // Examine takes a number of dependents from the lifecycle.MaxExamined that a commit may
 // examine to complete deletions in the foreground. It returns false, and does nothing, if
 // too few are left.

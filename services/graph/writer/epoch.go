@@ -11,23 +11,28 @@ import (
 )
 
 // beginEpoch appends the commit that begins the epoch of this writer. In a new realm it is
-// the first commit, and registers the built-in kinds.
+// the first commit, and registers the built-in kinds; in a realm that continues another one,
+// it records the origin.
 func (w *Writer) beginEpoch(ctx context.Context) error {
 	w.chain.Epoch++
 	verb := "epoch"
-	if w.chain.RealmID == ([16]byte{}) {
+	switch {
+	case w.c.Origin != nil:
+		verb = VerbOrigin
+	case w.chain.RealmID == ([16]byte{}):
 		verb = "genesis"
-		if _, err := rand.Read(w.chain.RealmID[:]); err != nil {
-			return err
-		}
+	}
+	begins := verb != "epoch"
+	if begins {
+		_, _ = rand.Read(w.chain.RealmID[:]) // never fails
 	}
 	if w.c.Loss != nil {
 		w.chain.Revision = max(w.chain.Revision, w.c.Loss.Revision)
 	}
 	key := w.chain.Key
 	newest := w.c.NewestKey(w.chain.RealmID)
-	if verb == "genesis" {
-		w.chain.Key = newest // the first commit both announces this key and is authenticated with it
+	if begins { // the first commit both announces this key and is authenticated with it
+		key, w.chain.Key = eventlog.KeyID{}, newest
 	}
 	c, err := w.begin()
 	if err != nil {
@@ -47,6 +52,9 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	}
 	d.begin(eventlog.Command{Actor: "graph", Verb: verb})
 	d.beginCommand()
+	if w.c.Origin != nil {
+		d.ChangeRealm(lifecycle.Realm{Origin: *w.c.Origin, Paused: true})
+	}
 	if verb == "genesis" {
 		kind := d.Ctx.Kinds().Of(lifecycle.Group, "Kind")
 		for _, spec := range lifecycle.BuiltinKinds() {

@@ -37,12 +37,13 @@ type log struct {
 	hold    chan struct{} // appends wait until it is closed
 	arrived chan struct{} // gets a token when an append begins
 	lost    bool          // Get fails
+	begins  uint64        // the sequence of the first commit
 	reading chan struct{} // unless nil, Get sends to it, and then waits until its context ends
 	read    atomic.Int64  // how often Get has returned
 	room    int           // how many commits there may be before another writer has appended; 0 for any number
 }
 
-func newLog() *log { return &log{maxPayload: 1 << 20, arrived: make(chan struct{}, 1<<16)} }
+func newLog() *log { return &log{maxPayload: 1 << 20, begins: 1, arrived: make(chan struct{}, 1<<16)} }
 
 func (l *log) Created() int64 { return 1 }
 
@@ -88,10 +89,13 @@ func (l *log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 		l.mu.Lock()
 		return nil, ctx.Err()
 	}
-	if l.lost || sequence == 0 || sequence > uint64(len(l.commits)) {
+	if sequence < l.begins {
+		return nil, fmt.Errorf("%w: %w", eventlog.ErrCut, eventlog.ErrNotFound)
+	}
+	if l.lost || sequence >= l.begins+uint64(len(l.commits)) {
 		return nil, eventlog.ErrNotFound
 	}
-	return l.commits[sequence-1], nil
+	return l.commits[sequence-l.begins], nil
 }
 
 func (l *log) set(change func(*log)) {

@@ -73,6 +73,16 @@ func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 	}
 }
 
+// notInLog returns the error for a command that was begun or carried out by a commit which the
+// stream does not have. To try again cannot help.
+func (w *Writer) notInLog(sequence uint64) *lifecycle.Error {
+	return &lifecycle.Error{
+		Reason: lifecycle.ReasonOutcomeUnknown,
+		Message: fmt.Sprintf("the command was begun or carried out before, and its outcome is not known: commit %d, which has it, is not in the log of realm %s, "+
+			"which was restored or truncated; read what became of it", sequence, w.c.Realm),
+	}
+}
+
 func newID() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id

@@ -54,6 +54,9 @@ func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	case errors.Is(err, errAnother):
 		r.done(nil, unknown(r, lifecycle.TimeOf(w.c.Now())))
 		return
+	case errors.Is(err, eventlog.ErrCut):
+		r.done(nil, w.notInLog(at.Sequence))
+		return
 	case err == nil && at.Unfinished:
 		w.resume(r, reply)
 		return

@@ -72,6 +72,14 @@ type ObjectsWork interface {
 	Brief() bool
 }
 
+// PausedWork is a Work that is decided also while the realm is paused.
+type PausedWork interface {
+	Work
+
+	// WhilePaused does nothing.
+	WhilePaused()
+}
+
 // Partial is a Work whose parts in several commits have outcomes of their own, so that
 // another writer can continue it after any commit.
 type Partial interface {

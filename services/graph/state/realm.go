@@ -1,0 +1,55 @@
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// ChangeRealm applies an event about the realm itself.
+func (tx *Tx) ChangeRealm(event lifecycle.Realm) {
+	was, dirty := tx.realm, tx.realmDirty
+	tx.onRollback(func() { tx.realm, tx.realmDirty = was, dirty })
+	tx.realm, tx.realmDirty = tx.realm.After(event), true
+}
+
+// Realm returns what the log records about the realm itself.
+func (tx *Tx) Realm() lifecycle.Realm { return tx.realm }
+
+// Realm returns what the log records about the realm itself.
+func (s *State) Realm() lifecycle.Realm {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.realm
+}
+
+// Realm returns what the log records about the realm itself.
+func (s *Snapshot) Realm() lifecycle.Realm { return s.realm }
+
+// writeRealm writes the rows of the realm, if this Tx has changed it. A realm that began
+// empty and was never paused has none.
+func (tx *Tx) writeRealm(w *writer) {
+	if !tx.realmDirty {
+		return
+	}
+	if o := tx.realm.Origin; o != (lifecycle.Origin{}) {
+		w.put(keyOrigin, binary.AppendUvarint(o.RealmID[:], o.Sequence))
+	}
+	if tx.realm.Paused {
+		w.put(keyPaused, nil)
+	} else {
+		w.delete(keyPaused)
+	}
+}
+
+func (s *State) loadRealm(r *reader) {
+	s.realm = lifecycle.Realm{}
+	r.get("origin", keyOrigin, func(v []byte) error {
+		if len(v) < len(s.realm.Origin.RealmID) {
+			return errCorrupt
+		}
+		n := copy(s.realm.Origin.RealmID[:], v)
+		return decodeUvarints(v[n:], &s.realm.Origin.Sequence)
+	})
+	s.realm.Paused = r.get("paused", keyPaused, func([]byte) error { return nil })
+}

@@ -1,0 +1,121 @@
+package writer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// continued ends the writer of a realm with an object, and begins a realm that continues its
+// log on another one. It returns the chain at the end of the first.
+func continued(t *testing.T) (b *bench, before eventlog.Chain) {
+	t.Helper()
+	b = start(t, nil)
+	b.do(withID(1, create("one"))).objects(t)
+	if err := b.end(); err != nil {
+		t.Fatal(err)
+	}
+	before = eventlog.ChainOf(b.state.Checkpoint())
+	if err := b.state.LeaveStream(); err != nil {
+		t.Fatal(err)
+	}
+	b.log = newLog()
+	b.log.begins = before.Sequence + 1
+	b.restartWith(func(c *writer.Config) {
+		c.Origin = &lifecycle.Origin{RealmID: before.RealmID, Sequence: before.Sequence}
+		c.NewestKey = func([16]byte) eventlog.KeyID { return eventlog.KeyID{Number: 1, Fingerprint: [8]byte{7}} }
+	})
+	return b, before
+}
+
+// A realm that continues another one has a new id and key, and its first commit continues the
+// other's chain: sequence, checksum, revision. It is the first message of the stream.
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	b, before := continued(t)
+	if n := b.log.length(); n != 1 {
+		t.Fatalf("the log has %d commits", n)
+	}
+	c, err := eventlog.Decode(b.log.commits[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := lifecycle.Origin{RealmID: before.RealmID, Sequence: before.Sequence}
+	if c.RealmID == before.RealmID || c.RealmID == ([16]byte{}) || c.NewKey.Fingerprint[0] != 7 {
+		t.Errorf("the realm has id %x, and had %x; its key is %v", c.RealmID, before.RealmID, c.NewKey)
+	}
+	if c.Sequence != before.Sequence+1 || c.Previous != before.Checksum || c.Epoch != before.Epoch+1 || c.FirstRevision != before.Revision+1 {
+		t.Errorf("the first commit is %+v, after %+v", c.Header, before)
+	}
+	if len(c.Realm) != 1 || c.Realm[0] != (lifecycle.Realm{Origin: origin, Paused: true}) {
+		t.Errorf("the first commit records %+v", c.Realm)
+	}
+	cp := b.state.Checkpoint()
+	if cp.GetPosition() != 1 || b.state.Realm() != (lifecycle.Realm{Origin: origin, Paused: true}) || !b.there()["one"] {
+		t.Errorf("the state is at %v, the realm is %+v, and has %v", cp, b.state.Realm(), b.there())
+	}
+	for sequence, want := range map[uint64]uint64{before.Sequence + 1: 1, before.Sequence + 2: 2} {
+		if at, err := b.state.Position(sequence); at != want || err != nil {
+			t.Errorf("commit %d is at %d, %v; want %d", sequence, at, err, want)
+		}
+	}
+}
+
+// While a realm is paused, every command but resume is refused, and can be retried. The pause
+// outlasts the writer, and resume ends it for all later ones.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	b, _ := continued(t)
+	refused := func(r *writer.Request) {
+		t.Helper()
+		a := b.do(r)
+		if a.err == nil || a.err.Reason != lifecycle.ReasonServiceUnavailable || a.err.RetryAfter == 0 || !strings.Contains(a.err.Message, "coppice realm resume test") {
+			t.Errorf("got %v, %v", a.reply, a.err)
+		}
+	}
+	refused(create("two"))
+	refused(withID(2, create("two")))
+	refused(remove("one"))
+	b.restart()
+	refused(create("two"))
+	resume := func(resumed bool) {
+		t.Helper()
+		a := b.do(withID(3, &writer.Request{Work: &command.Resume{}}))
+		if a.err != nil || a.reply.(*coppicev1.ResumeReply).GetResumed() != resumed {
+			t.Errorf("got %v, %v", a.reply, a.err)
+		}
+	}
+	at := b.revision()
+	resume(true)
+	resume(true) // the same command: the same outcome
+	if b.revision() != at {
+		t.Error("the end of the pause has a revision")
+	}
+	if a := b.do(&writer.Request{Work: &command.Resume{}}); a.err != nil || a.reply.(*coppicev1.ResumeReply).GetResumed() {
+		t.Errorf("another resume: %v, %v", a.reply, a.err)
+	}
+	b.do(create("two")).objects(t)
+	b.restart()
+	b.do(create("three")).objects(t)
+	if there := b.there(); len(there) != 3 {
+		t.Errorf("there are %v", there)
+	}
+	if r := b.state.Realm(); r.Paused || r.Origin.Sequence == 0 {
+		t.Errorf("the realm is %+v", r)
+	}
+}
+
+// A repeated command whose commit is not in the stream has an unknown outcome: it was carried
+// out in the realm that this one continues.
+func TestCommandOfOrigin(t *testing.T) {
+	t.Parallel()
+	b, _ := continued(t)
+	if a := b.do(withID(1, create("one"))); a.err == nil || a.err.Reason != lifecycle.ReasonOutcomeUnknown {
+		t.Errorf("got %v, %v", a.reply, a.err)
+	}
+}
