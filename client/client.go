@@ -111,7 +111,11 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 // send is call for a request that is encoded. It calls failed, if it is not nil,
 // with the error of each failed attempt.
 func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message, failed func(error)) error {
-	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
+	err := bus.CheckActor(a.Actor)
+	if a.Realm != bus.SystemRealm {
+		err = errors.Join(bus.CheckRealm(a.Realm), err)
+	}
+	if err != nil {
 		return &Error{Reason: ErrBadRequest, Message: err.Error()}
 	}
 	ctx, cancel := c.withRetryTimeout(ctx)
@@ -132,10 +136,8 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 	if command {
 		retry = func() error { return c.commands.Retry(ctx, c.timeout, attempt) }
 	}
-	err := retry()
-	if err == nil {
+	if err = retry(); err == nil {
 		c.saw(reply)
-		return nil
 	}
 	return err
 }

@@ -138,7 +138,8 @@ type LogClient interface {
 	Last(ctx context.Context) (uint64, error)
 }
 
-// OperationsClient is for operators: consumers, parked work and verification.
+// OperationsClient is for operators: consumers, parked work, verification and the list of
+// realms.
 // All methods are safe for concurrent use.
 type OperationsClient interface {
 	// Consumers returns the consumers that OfFinalizers and OfAgents name, in this order. If
@@ -153,6 +154,17 @@ type OperationsClient interface {
 	// DropParked deletes parked work. The pending work that it stood for remains, and is
 	// published again after some time. The actor needs the verb dropparked.
 	DropParked(ctx context.Context, ids []uint64) ([]error, error)
+	// ListRealms returns the realms, ordered by name. The actor needs the verb listrealms.
+	ListRealms(ctx context.Context, opts ...RealmsOption) ([]*Realm, error)
+	// CreateRealm creates a realm. It returns when the realm is in the list of realms; a
+	// client of the realm gets replies when its writer has started, within seconds. The
+	// actor needs the verb createrealm in the realm.
+	CreateRealm(ctx context.Context, name string) (*Realm, error)
+	// DeleteRealm deletes a realm, its log and all that is derived from it. It returns when
+	// the deletion is recorded. Graph services then carry it out, also after a crash, and
+	// the realm is in the list until that is done. The actor needs the verb deleterealm in
+	// the realm.
+	DeleteRealm(ctx context.Context, name string, opts ...DeleteRealmOption) (*Realm, error)
 	// Verify compares the state of a replica with a fold of the whole log. It takes as
 	// long as a rebuild of the state, and shares the run of another client that the replica
 	// is carrying out; if that began before a revision that this client has seen, it waits

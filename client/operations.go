@@ -75,6 +75,38 @@ func (p *operationsClient) Resume(ctx context.Context) (resumed bool, err error)
 	return reply.GetResumed(), nil
 }
 
+func (p *operationsClient) ListRealms(ctx context.Context, opts ...RealmsOption) ([]*Realm, error) {
+	o := collect(opts, RealmsOption.ApplyToRealms)
+	var reply coppicev1.ListRealmsReply
+	if err := p.c.call(ctx, bus.RealmsAPI("", p.c.actor, bus.VerbListRealms), false, &coppicev1.ListRealmsRequest{Names: o.Names, Deleted: o.Deleted}, &reply); err != nil {
+		return nil, err
+	}
+	return reply.GetRealms(), nil
+}
+
+func (p *operationsClient) CreateRealm(ctx context.Context, name string) (*Realm, error) {
+	if err := bus.CheckRealm(name); err != nil {
+		return nil, &Error{Reason: ErrInvalid, Message: err.Error()}
+	}
+	var reply coppicev1.CreateRealmReply
+	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbCreateRealm), false, &coppicev1.CreateRealmRequest{}, &reply); err != nil {
+		return nil, err
+	}
+	return reply.GetRealm(), nil
+}
+
+func (p *operationsClient) DeleteRealm(ctx context.Context, name string, opts ...DeleteRealmOption) (*Realm, error) {
+	if err := bus.CheckRealm(name); err != nil {
+		return nil, &Error{Reason: ErrInvalid, Message: err.Error()}
+	}
+	o := collect(opts, DeleteRealmOption.ApplyToDeleteRealm)
+	var reply coppicev1.DeleteRealmReply
+	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbDeleteRealm), false, &coppicev1.DeleteRealmRequest{Confirm: name, WithoutArchive: o.WithoutArchive}, &reply); err != nil {
+		return nil, err
+	}
+	return reply.GetRealm(), nil
+}
+
 func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*VerifyResult, error) {
 	o := collect(opts, VerifyOption.ApplyToVerify)
 	var result *VerifyResult

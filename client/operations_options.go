@@ -58,6 +58,43 @@ type FromSubject string
 // ApplyToParked sets o.Subject.
 func (v FromSubject) ApplyToParked(o *ParkedOptions) { o.Subject = string(v) }
 
+// RealmsOptions are the options of OperationsClient.ListRealms.
+type RealmsOptions struct {
+	Names   []string
+	Deleted bool
+}
+
+// RealmsOption is an option of OperationsClient.ListRealms: WithNames or WithDeleted.
+type RealmsOption interface{ ApplyToRealms(o *RealmsOptions) }
+
+// WithNames returns only the realms with these names, and leaves out unknown ones.
+type WithNames []string
+
+// ApplyToRealms sets o.Names.
+func (v WithNames) ApplyToRealms(o *RealmsOptions) { o.Names = v }
+
+// WithDeleted also returns realms that were deleted.
+type WithDeleted bool
+
+// ApplyToRealms sets o.Deleted.
+func (v WithDeleted) ApplyToRealms(o *RealmsOptions) { o.Deleted = bool(v) }
+
+// DeleteRealmOptions are the options of OperationsClient.DeleteRealm.
+type DeleteRealmOptions struct {
+	WithoutArchive bool
+}
+
+// DeleteRealmOption is an option of OperationsClient.DeleteRealm: WithoutArchive.
+type DeleteRealmOption interface {
+	ApplyToDeleteRealm(o *DeleteRealmOptions)
+}
+
+// WithoutArchive deletes a realm although its log is not archived.
+type WithoutArchive bool
+
+// ApplyToDeleteRealm sets o.WithoutArchive.
+func (v WithoutArchive) ApplyToDeleteRealm(o *DeleteRealmOptions) { o.WithoutArchive = bool(v) }
+
 // VerifyOptions are the options of OperationsClient.Verify.
 type VerifyOptions struct {
 	OnProgress func(sequence, last uint64)

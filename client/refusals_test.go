@@ -65,12 +65,13 @@ func TestForbidden(t *testing.T) {
 	for what, c := range map[string]*client.Client{
 		"a reader that writes":             client.New(s.conn(bus.RoleReader), append(brief, client.WithActor(bus.RoleReader))...),
 		"an application as somebody else":  client.New(s.conn(bus.RoleApplication), append(brief, client.WithActor("ana"))...),
-		"an unknown realm":                 client.New(s.nc, append(brief, client.WithRealm("nowhere"))...),
 		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), append(brief, client.WithActor(bus.RoleFinalizer))...),
 	} {
 		_, err := c.Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})
 		refused(t, what, err, client.ErrForbidden, "may not create configmaps", c.Realm(), c.Actor())
 	}
+	_, err := client.New(s.nc, append(brief, client.WithRealm("nowhere"))...).Resource(configMaps, "shop").Get(s.ctx, "a")
+	refused(t, "an unknown realm", err, client.ErrServiceUnavailable, `no graph service answers for realm "nowhere": there is no such realm`)
 	for what, c := range map[string]*client.Client{
 		"a malformed realm": client.New(s.nc, client.WithRealm("No.Where")),
 		"a malformed actor": client.New(s.nc, client.WithActor("a.b")),

@@ -27,6 +27,8 @@ type (
 	ConsumerState = coppicev1.ConsumerState
 	// ParkedPage is a page of parked work.
 	ParkedPage = coppicev1.ListParkedReply
+	// Realm is a realm in the list of realms.
+	Realm = coppicev1.Realm
 	// VerifyResult is the result of a verification.
 	VerifyResult = coppicev1.VerifyReply
 )

@@ -82,6 +82,18 @@ func (noOperations) DropParked(context.Context, []uint64) ([]error, error) {
 	return nil, unsupported("parked work")
 }
 
+func (noOperations) ListRealms(context.Context, ...client.RealmsOption) ([]*client.Realm, error) {
+	return nil, unsupported("list of realms")
+}
+
+func (noOperations) CreateRealm(context.Context, string) (*client.Realm, error) {
+	return nil, unsupported("list of realms")
+}
+
+func (noOperations) DeleteRealm(context.Context, string, ...client.DeleteRealmOption) (*client.Realm, error) {
+	return nil, unsupported("list of realms")
+}
+
 func (noOperations) Verify(context.Context, ...client.VerifyOption) (*client.VerifyResult, error) {
 	return nil, unsupported("replicas")
 }

@@ -41,7 +41,7 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 	if len(realms) == 0 {
 		realms = []string{bus.AnyRealm}
 	}
-	roles := append(bus.ServiceRoles(realms...), bus.AdminRole())
+	roles := append(bus.ServiceRoles(bus.AnyRealm), bus.AdminRole()) // realms are created while they run
 	for _, n := range f.applications {
 		roles = append(roles, bus.ApplicationRole(n, realms...))
 	}

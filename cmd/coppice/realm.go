@@ -5,49 +5,52 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) realmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "realm",
 		GroupID: "operate",
-		Short:   "Resume realms",
-		Args:    unknownCommand,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Short:   "Create, list, change, resume and delete realms",
+		Long: `Create, list, change and delete realms while services run. A realm is a world of its
+own: kinds, objects, log and settings.
+
+Graph services and the services that work for them follow the list of realms. A new
+realm needs no restart, and no change of the NATS server's configuration. The user
+needs permission for the verbs createrealm, listrealms and deleterealm, which
+operators have.`,
+		Args: unknownCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.realmResumeCommand())
+	for _, sub := range []*cobra.Command{
+		a.realmCreateCommand(), a.realmListCommand(), a.realmDescribeCommand(), a.realmSetCommand(), a.realmResumeCommand(), a.realmDeleteCommand(),
+	} {
+		connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+		a.dial.Flags(connection)
+		sub.Flags().AddFlagSet(connection)
+		a.actorFlag(sub)
+		c.AddCommand(sub)
+	}
 	return c
 }
 
 func (a *app) realmResumeCommand() *cobra.Command {
-	c := &cobra.Command{
+	return &cobra.Command{
 		Use:   "resume NAME",
 		Short: "End the pause of a realm that was restored or replayed",
 		Long: `End the pause of a realm that was restored from an archive, or replayed from a file. From
 then on its collector deletes objects, finalizers are called, and clients can write.
 Look at the realm first: reads and 'coppice plan' work while it is paused.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := bus.CheckRealm(args[0]); err != nil {
-				return a.usage(c, err)
-			}
-			a.realm = args[0]
-			return a.resume(c.Context())
-		},
+		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
+			return s.resume(ctx, args[0])
+		}),
 	}
-	a.clientFlags(c)
-	return c
 }
 
-func (a *app) resume(ctx context.Context) error {
-	c, nc, err := a.client()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	resumed, err := c.Operations().Resume(ctx)
+func (s *session) resume(ctx context.Context, name string) error {
+	resumed, err := s.c.Operations().Resume(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,6 +58,6 @@ func (a *app) resume(ctx context.Context) error {
 	if !resumed {
 		text = "realm %s was not paused\n"
 	}
-	_, err = fmt.Fprintf(a.stdout, text, a.realm)
+	_, err = fmt.Fprintf(s.stdout, text, name)
 	return err
 }

@@ -91,12 +91,14 @@ func (a *app) usage(c *cobra.Command, err error) error {
 }
 
 // client connects as a person or a script does. The connection must be closed.
-func (a *app) client() (*client.Client, *nats.Conn, error) {
+func (a *app) client(opts ...client.Option) (*client.Client, *nats.Conn, error) {
 	if err := a.dial.Complete(); err != nil {
 		return nil, nil, err
 	}
-	if err := bus.CheckRealm(a.realm); err != nil {
-		return nil, nil, err
+	if a.realm != "" { // it is empty for commands about all realms
+		if err := bus.CheckRealm(a.realm); err != nil {
+			return nil, nil, err
+		}
 	}
 	actor := a.actor
 	if actor == "" {
@@ -113,8 +115,10 @@ func (a *app) client() (*client.Client, *nats.Conn, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return client.New(nc, client.WithRealm(a.realm), client.WithActor(actor),
-		client.WithTimeout(a.dial.Timeout), client.WithRetryTimeout(a.dial.Timeout)), nc, nil
+	opts = append([]client.Option{
+		client.WithRealm(a.realm), client.WithActor(actor), client.WithTimeout(a.dial.Timeout), client.WithRetryTimeout(a.dial.Timeout),
+	}, opts...)
+	return client.New(nc, opts...), nc, nil
 }
 
 // defaultActor is the NATS user, whose permissions pin the actor, or else the
@@ -146,6 +150,10 @@ func (a *app) clientFlags(c *cobra.Command) {
 		realm = bus.DefaultRealm
 	}
 	c.Flags().StringVar(&a.realm, "realm", realm, "realm ($COPPICE_REALM)")
+	a.actorFlag(c)
+}
+
+func (a *app) actorFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.actor, "actor", os.Getenv("COPPICE_ACTOR"), "name under which the log records what is done ($COPPICE_ACTOR; default: the user)")
 }
 

@@ -31,15 +31,22 @@ type service interface {
 	Ready() error
 }
 
+// What --realm means for graph services, and for services that follow the list of realms.
+const (
+	realmsOfGraph   = "realm that is created if it does not exist and was not deleted; may be repeated. All realms are served: see 'coppice realm'"
+	realmsOfWorkers = "realm to work in until the list of realms is known; may be repeated. The service works in all realms: see 'coppice realm'"
+)
+
 type serviceFlags struct {
 	realms   []string
+	about    string // what realms are for
 	http     string
 	profiles bool
 }
 
 func (f *serviceFlags) add(a *app, c *cobra.Command) {
 	a.dial.Flags(c.Flags())
-	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
+	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, f.about)
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 }
@@ -175,7 +182,7 @@ func instance() string {
 }
 
 func (a *app) graphCommand() *cobra.Command {
-	var f serviceFlags
+	f := serviceFlags{about: realmsOfGraph}
 	var data, file string
 	var replicas int
 	var ttl, skew time.Duration
@@ -243,7 +250,7 @@ realm only with a copy of it.`,
 }
 
 func (a *app) processorCommand() *cobra.Command {
-	var f serviceFlags
+	f := serviceFlags{about: realmsOfWorkers}
 	var concurrency int
 	c := &cobra.Command{
 		Use:     "processor",
@@ -265,7 +272,7 @@ func (a *app) processorCommand() *cobra.Command {
 }
 
 func (a *app) finalizersCommand() *cobra.Command {
-	var f serviceFlags
+	f := serviceFlags{about: realmsOfWorkers}
 	var concurrency int
 	c := &cobra.Command{
 		Use:     "finalizers",
@@ -287,7 +294,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 }
 
 func (a *app) scannerCommand() *cobra.Command {
-	var f serviceFlags
+	f := serviceFlags{about: realmsOfWorkers}
 	var sc scanner.Config
 	c := &cobra.Command{
 		Use:     "scanner",

@@ -38,21 +38,61 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 	}
 }
 
-// open connects, and reads the kinds of the realm.
+// open connects, and reads the kinds of the realm. If no graph service answers, it finds
+// out whether there is such a realm, instead of trying until the timeout.
 func (a *app) open(ctx context.Context) (*session, error) {
-	c, nc, err := a.client()
+	unanswered := make(chan struct{}, 1)
+	s, err := a.connect(client.WithOnError(func(error) {
+		select {
+		case unanswered <- struct{}{}:
+		default:
+		}
+	}))
+	if err != nil {
+		return nil, err
+	}
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-unanswered:
+			if err := s.noRealm(reading); err != nil {
+				cancel(err)
+			}
+		case <-reading.Done():
+		}
+	}()
+	if s.kinds, err = s.c.Kinds(reading); err != nil {
+		s.nc.Close()
+		var missing *client.Error
+		if errors.As(context.Cause(reading), &missing) {
+			return nil, missing
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// noRealm returns an error if the realm does not exist. If the user may not list realms,
+// it is not known, and the result is nil.
+func (s *session) noRealm(ctx context.Context) error {
+	realms, err := s.c.Operations().ListRealms(ctx, client.WithNames{s.realm})
+	if err != nil || len(realms) > 0 {
+		return nil //nolint:nilerr // see above
+	}
+	return &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("there is no realm %q; 'coppice realm list' lists them", s.realm)}
+}
+
+// connect connects, and reads no kinds.
+func (a *app) connect(opts ...client.Option) (*session, error) {
+	c, nc, err := a.client(opts...)
 	if err != nil {
 		return nil, err
 	}
 	// A request that the server denies returns the reason itself. Without a handler
 	// the NATS client would print it as well.
 	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-	s := &session{app: a, c: c, nc: nc}
-	if s.kinds, err = c.Kinds(ctx); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return s, nil
+	return &session{app: a, c: c, nc: nc}, nil
 }
 
 // objects are the objects of a kind. The namespace is ignored for those that

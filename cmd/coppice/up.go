@@ -63,7 +63,7 @@ of the log.`,
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens, of the loopback interface")
 	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens")
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
-	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, "realm; may be repeated")
+	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
 	f.acceptLoss.add(c)

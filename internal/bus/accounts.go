@@ -111,10 +111,11 @@ func (r *Role) Imports() []string {
 }
 
 // inEveryRealm widens a pattern of one realm to all realms. The name of a stream has the
-// realm's name inside a token, so that the pattern becomes that of any stream.
+// realm's name inside a token, so that the pattern becomes that of any stream. A pattern
+// of SystemRealm stays.
 func inEveryRealm(pattern string) string {
 	t := strings.Split(pattern, ".")
-	if t[0] == root && len(t) > 1 {
+	if t[0] == root && len(t) > 1 && t[1] != SystemRealm {
 		t[1] = "*"
 	}
 	for i := range t {
@@ -133,7 +134,7 @@ func exportable(subject string) bool {
 		return true
 	}
 	for _, prefix := range []string{
-		under("*", "api."), under("*", "internal."), under("*", "parked."),
+		under("*", "api."), under("*", "internal."), under("*", "parked."), under(SystemRealm, "api."), under(SystemRealm, "internal."),
 		"$JS.API.STREAM.INFO.", "$JS.API.CONSUMER.MSG.NEXT.", "$JS.ACK.",
 	} {
 		rest, ok := strings.CutPrefix(subject, prefix)

@@ -66,7 +66,7 @@ func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
 		About:   "graph service: writes the log, owns streams and leases",
-		Publish: []string{"$KV." + LeaseBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
+		Publish: []string{"$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), WarningFilter(realm, ""))
@@ -82,7 +82,7 @@ func AnswersRole(realms ...string) Role {
 		Name:      RoleAnswers,
 		About:     "graph service: answers requests, and can do nothing else",
 		Publish:   []string{"_INBOX.>", "_R_.>"},
-		Subscribe: []string{"$SRV.>"},
+		Subscribe: []string{"$SRV.>", under(SystemRealm, "api.>"), under(SystemRealm, "internal.>"), APIPattern(AnyRealm, VerbCreateRealm), APIPattern(AnyRealm, VerbDeleteRealm)},
 	}
 	for _, realm := range realms {
 		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
@@ -93,7 +93,7 @@ func AnswersRole(realms ...string) Role {
 // ProcessorRole returns the role of processors, which evaluate dirty objects and send
 // proposals.
 func ProcessorRole(realms ...string) Role {
-	r := Role{Name: RoleProcessor, About: "garbage processors: evaluate dirty objects and propose"}
+	r := Role{Name: RoleProcessor, About: "garbage processors: evaluate dirty objects and propose", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpResolve), InternalSubject(realm, OpPropose),
 			under(realm, "parked.work."+QueueDirty+".*"))
@@ -105,7 +105,7 @@ func ProcessorRole(realms ...string) Role {
 // FinalizersRole returns the role of the service that does the work of the built-in
 // finalizers.
 func FinalizersRole(realms ...string) Role {
-	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents"}
+	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish), InternalSubject(realm, OpDrain))
 		for _, queue := range []string{QueueOrphan, QueueFinish, QueueDrain} {
@@ -121,7 +121,7 @@ func FinalizersRole(realms ...string) Role {
 // ScannerRole returns the role of the scanner, which walks all objects, enqueues dirty
 // ones, and asks to republish pending work.
 func ScannerRole(realms ...string) Role {
-	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work"}
+	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRepublish), InternalSubject(realm, OpCycles),
 			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
@@ -170,7 +170,8 @@ func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
-			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume)...)
+			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume,
+			VerbCreateRealm, VerbDeleteRealm, VerbListRealms)...)
 		of := func(verb, plural string) string {
 			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()
 		}
@@ -186,7 +187,7 @@ func ApplicationRole(user string, realms ...string) Role {
 
 // ReaderRole returns a role that may read everything and change nothing.
 func ReaderRole(user string, realms ...string) Role {
-	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing"}
+	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{api(SystemRealm, user, VerbListRealms)}}
 	for _, realm := range realms {
 		for _, verb := range []string{
 			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadLog, VerbReadWarnings, VerbListConsumers, VerbListParked,
@@ -236,27 +237,36 @@ const LocalUser = "local"
 // the services, and sees how large the streams are. It may use any inbox, so that every
 // NATS client works without settings.
 //
-// It may not create consumers, read streams from JetStream, or publish to the log, to work
-// or to calls. It is in the core account. docs/security.md says what this permits on the
-// server of `coppice up` without a password.
+// It may not create consumers, read streams from JetStream, take or acknowledge work, or
+// publish to the log, to work or to calls. It is in the core account. docs/security.md says
+// what this permits on the server of `coppice up` without a password.
 func LocalRole(realms ...string) Role {
 	r := Role{
 		Name:      LocalUser,
 		About:     "clients that connect from this machine without a name",
-		Publish:   []string{"$SRV.>", jetStreamInfo},
+		Publish:   []string{"$SRV.>", jetStreamInfo, under(SystemRealm, "api.>")},
 		Subscribe: []string{"_INBOX.>"},
 	}
 	for _, realm := range realms {
 		calls := FinalizeStream(realm)
 		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
-			PullSubject(calls, "*"), "$JS.ACK."+calls+".>")
+			PullSubject(calls, "*"), "$JS.ACK."+calls+ackOfAny)
 		for _, s := range []string{LogStream(realm), WorkStream(realm), calls, ParkedStream(realm), WarningStream(realm)} {
 			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
 		}
 		r.Subscribe = append(r.Subscribe, WarningFilter(realm, ""))
 	}
+	// A pattern of every realm's calls is one of every realm's work too.
+	for _, durable := range []string{DurableProcessors, DurableOrphan, DurableFinish, DurableDrain} {
+		r.Deny = append(r.Deny, consume("*", durable)...)
+	}
+	r.spell()
 	return r
 }
+
+// ackOfAny are the tokens behind the name of a stream in the subject of the acknowledgement
+// of a message from any consumer: its name, and five numbers.
+const ackOfAny = ".*.*.*.*.*.*"
 
 // AdminRole returns the role of a person who maintains the NATS server's streams: backup,
 // restore, edit. It may do anything in the core account, including changes of the log.
@@ -268,12 +278,17 @@ func AdminRole() Role {
 }
 
 func (r Role) withInbox() Role {
+	r.spell()
+	r.Subscribe = append(r.Subscribe, InboxPrefix(r.Name)+".>")
+	return r
+}
+
+// spell sorts the patterns to which the role may publish, with wildcards for whole tokens.
+func (r *Role) spell() {
 	for i, s := range r.Publish {
 		r.Publish[i] = wholeTokens(s)
 	}
 	r.Publish = slices.Compact(slices.Sorted(slices.Values(r.Publish)))
-	r.Subscribe = append(r.Subscribe, InboxPrefix(r.Name)+".>")
-	return r
 }
 
 // wholeTokens replaces tokens of a pattern that contain AnyRealm inside a stream's name by
@@ -298,6 +313,9 @@ func apiVerbs(realm, actor string, except ...string) []string {
 			continue
 		}
 		p := api(realm, actor, v)
+		if v == VerbListRealms {
+			p = api(SystemRealm, actor, v)
+		}
 		if NamesFinalizer(v) {
 			p += ".>"
 		}

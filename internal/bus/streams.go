@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,11 +30,13 @@ func ParkedStream(realm string) string { return root + "-" + realm + "-parked" }
 // WarningStream returns the name of the stream of warnings.
 func WarningStream(realm string) string { return root + "-" + realm + "-warning" }
 
-// LeaseBucket is the key-value bucket of the writers' leases.
-const LeaseBucket = "coppice-leases"
-
 // LeaseKey returns the key of a realm's lease in LeaseBucket.
-func LeaseKey(realm string) string { return realm + ".writer" }
+func LeaseKey(realm string) string { return realm + writerKey }
+
+// RealmOfLease returns the realm of a LeaseKey.
+func RealmOfLease(key string) (realm string, ok bool) { return strings.CutSuffix(key, writerKey) }
+
+const writerKey = ".writer"
 
 // The durable consumers of the work stream.
 const (
@@ -246,6 +249,19 @@ func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
 		Storage:     jetstream.FileStorage,
 		Replicas:    replicas,
 	}
+}
+
+// DeleteStreams deletes all streams of a realm, its log among them. It is no error if they
+// do not exist.
+func DeleteStreams(ctx context.Context, js jetstream.JetStream, realm string) error {
+	// The log goes last: while it exists, a deletion that was interrupted is continued.
+	names := []string{WorkStream(realm), FinalizeStream(realm), ParkedStream(realm), WarningStream(realm), LogStream(realm)}
+	for _, name := range names {
+		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // EnsureStreams creates or updates a realm's streams and consumers, except for the log. It

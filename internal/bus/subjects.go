@@ -13,6 +13,10 @@ const root = "coppice"
 // DefaultRealm is the realm of clients and services that name none.
 const DefaultRealm = "default"
 
+// SystemRealm stands in the place of a realm in the subjects of requests about the list of
+// realms. It is not the name of a realm.
+const SystemRealm = "_system"
+
 // The verbs of the object API, tokens of its subjects.
 const (
 	VerbCreate           = "create"
@@ -41,6 +45,12 @@ const (
 	VerbDropParked       = "dropparked"
 	VerbVerify           = "verify"
 	VerbResume           = "resume" // ends the pause of a restored realm
+
+	// The subjects of createrealm and deleterealm name the realm, so that permissions can
+	// restrict them; that of listrealms names SystemRealm.
+	VerbCreateRealm = "createrealm"
+	VerbDeleteRealm = "deleterealm"
+	VerbListRealms  = "listrealms"
 )
 
 // Verbs returns all verbs of the object API.
@@ -51,6 +61,7 @@ func Verbs() []string {
 		VerbStatus,
 		VerbConsumeFinalizer, VerbConsumeAgent, VerbReadLog, VerbReadWarnings, VerbListConsumers,
 		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume,
+		VerbCreateRealm, VerbDeleteRealm, VerbListRealms,
 	}
 }
 
@@ -81,6 +92,8 @@ const (
 	OpWalk      = "walk"      // the scanner
 	OpRepublish = "republish" // the scanner
 	OpCycles    = "cycles"    // the scanner
+
+	OpRealms = "realms" // processors, finalizers, the scanner: the list of realms, in SystemRealm
 )
 
 // The queues on work.>.
@@ -263,6 +276,15 @@ func RealmOf(subject string) string {
 		return t[1]
 	}
 	return ""
+}
+
+// RealmsAPI returns the subject of a request about the list of realms: about one realm, or
+// about all if the realm is empty.
+func RealmsAPI(realm, actor, verb string) API {
+	if realm == "" {
+		realm = SystemRealm
+	}
+	return RealmAPI(realm, actor, verb)
 }
 
 // APIPattern returns the pattern of the requests of one verb.

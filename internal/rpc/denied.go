@@ -105,6 +105,10 @@ func Denied(subject string) *api.Error {
 		}
 		what = strings.TrimSpace(at.Verb+" "+e.Resource) + fmt.Sprintf(" as actor %q", at.Actor)
 	}
+	if bus.RealmOf(subject) == bus.SystemRealm {
+		e.Message = fmt.Sprintf("the NATS user may not %s: the user's permissions do not allow it", what)
+		return e
+	}
 	e.Message = fmt.Sprintf("the NATS user may not %s in realm %q: there is no such realm, or the user's permissions do not allow it", what, bus.RealmOf(subject))
 	return e
 }

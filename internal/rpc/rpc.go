@@ -87,7 +87,7 @@ func transport(subject string, err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return undelivered{&api.Error{
 			Reason: api.ErrServiceUnavailable, RetryAfter: 100 * time.Millisecond,
-			Message: fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject)),
+			Message: unanswered(subject),
 		}}
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return &api.Error{Reason: api.ErrTimeout, Message: "no answer in time; it is not known whether the request was carried out"}
@@ -95,6 +95,15 @@ func transport(subject string, err error) error {
 		return &api.Error{Reason: api.ErrServiceUnavailable, Message: "not connected to NATS; reconnecting", RetryAfter: 250 * time.Millisecond}
 	}
 	return fmt.Errorf("%s: %w", subject, err)
+}
+
+// unanswered says that no service receives requests on a subject.
+func unanswered(subject string) string {
+	switch bus.RequestName(subject) {
+	case bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms, bus.OpRealms:
+		return "no graph service answers"
+	}
+	return fmt.Sprintf("no graph service answers for realm %q: there is no such realm, or its writer is just starting", bus.RealmOf(subject))
 }
 
 // Answers reports whether a service answers requests on a subject. It returns false

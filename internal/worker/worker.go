@@ -178,15 +178,10 @@ func work(ctx context.Context, c *Config, first *Message, ackWait time.Duration)
 	defer cancel()
 	end := context.AfterFunc(ctx, func() { giveUp(handling, cancel, c) })
 	defer end()
-	g, pulling := errgroup.WithContext(ctx)
-	for i := range c.Concurrency {
-		m := first
-		if i > 0 {
-			m = nil
-		}
-		g.Go(func() error { return loop(pulling, handling, c, m, ackWait) })
-	}
-	return g.Wait()
+	p := &pool{c: c, handling: handling, ackWait: ackWait, loops: 1}
+	p.group, p.pulling = errgroup.WithContext(ctx)
+	p.group.Go(func() error { return p.loop(first) })
+	return p.group.Wait()
 }
 
 // giveUp cancels running handlers when Config.Grace is over, or earlier when
@@ -212,32 +207,6 @@ const (
 	peerTimeout = 250 * time.Millisecond
 	peerPause   = 50 * time.Millisecond
 )
-
-// loop handles messages one after the other. It requests a message only when it is
-// ready to handle it: nothing would extend the deadline of a message that waited here,
-// and the server would deliver it to another worker meanwhile.
-func loop(ctx, handling context.Context, c *Config, m *Message, ackWait time.Duration) error {
-	for {
-		if m != nil {
-			handle(handling, c, m, ackWait)
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		var err error
-		m, err = c.pull(ctx, pullWaiting)
-		if errors.Is(err, errSilent) {
-			// Either the server is unavailable, and the pull is repeated, or the consumer
-			// was deleted.
-			if m, err = c.pull(ctx, pullNow); errors.Is(err, errSilent) {
-				m, err = nil, nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
 
 // handle handles one message, and extends its deadline until the handler returns.
 func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {

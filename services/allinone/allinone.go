@@ -41,7 +41,8 @@ type Config struct {
 	// Host and Port are where the server listens; without a port, nowhere.
 	Host string
 	Port int
-	// Realms are the realms; bus.DefaultRealm.
+	// Realms are added to the list of realms unless they were deleted; bus.DefaultRealm. All
+	// realms of the list are served.
 	Realms []string
 	// Auth refuses clients without a password: each actor has an account of its own,
 	// and a file below UsersDir. Without it every client is the local user
@@ -96,7 +97,7 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 			return nil, err
 		}
 	} else {
-		nc.Roles = append(append(bus.Roles(c.Realms...), bus.LocalRole(c.Realms...)), c.Roles...)
+		nc.Roles = append(append(bus.Roles(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)), c.Roles...)
 	}
 	nc.Logf = func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) }
 	server, err := natsd.Start(nc)

@@ -171,6 +171,8 @@ func TestLocalUser(t *testing.T) {
 		"$JS.API.DIRECT.GET." + log, "$JS.API.CONSUMER.CREATE." + log + ".x", "$JS.API.CONSUMER.CREATE." + bus.WarningStream(bus.DefaultRealm) + ".x",
 		"$JS.API.CONSUMER.CREATE." + bus.FinalizeStream(bus.DefaultRealm) + ".x", "$JS.API.CONSUMER.DURABLE.CREATE." + bus.FinalizeStream(bus.DefaultRealm) + ".x",
 		"$JS.API.CONSUMER.MSG.NEXT." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableProcessors, "$JS.ACK." + bus.WorkStream(bus.DefaultRealm) + ".x",
+		"$JS.ACK." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableProcessors + ".1.1.1.1.0", "$JS.ACK._.h." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableFinish + ".1.1.1.1.0.0",
+		"$JS.API.CONSUMER.MSG.NEXT." + bus.WorkStream(bus.DefaultRealm) + "." + bus.DurableOrphan, "$KV." + bus.RealmBucket + "." + bus.DefaultRealm,
 	} {
 		if err := nc.Publish(subject, []byte("x")); err != nil {
 			t.Fatal(err)

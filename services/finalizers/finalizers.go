@@ -22,6 +22,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/worker"
 	"github.com/coppice-gc/coppice/internal/worker/workermetrics"
@@ -31,7 +32,8 @@ import (
 // Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleFinalizers. Required.
-	Conn   *nats.Conn
+	Conn *nats.Conn
+	// Realms are the realms until the list of realms has been read; bus.DefaultRealm.
 	Realms []string
 	// Concurrency is the number of chunks of each queue that are handled at the same time;
 	// 4 if zero.
@@ -59,31 +61,47 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{c: c, metrics: workermetrics.New(c.Registry, "finalizers")}, nil
+	s := &Service{c: c, metrics: workermetrics.New(c.Registry, "finalizers")}
+	for _, realm := range c.Realms {
+		for _, q := range queues() {
+			s.metrics.Opened(realm, q.name) // not ready before
+		}
+	}
+	return s, nil
 }
 
-// Run handles work until ctx ends.
+// Run handles work until ctx ends, in all realms of the list.
 func (s *Service) Run(ctx context.Context) error {
+	return realmset.Run(ctx, realmset.Config{Conn: s.c.Conn, Realms: s.c.Realms, Work: s.work, Ended: s.metrics.Remove, Log: s.c.Log})
+}
+
+// queue is a queue with the durable consumer and the operation of its work.
+type queue struct {
+	name, durable, op string
+	handle            func(*finalizer, context.Context, *worker.Message) error
+}
+
+func queues() []queue {
+	return []queue{
+		{bus.QueueOrphan, bus.DurableOrphan, bus.OpOrphan, (*finalizer).orphan},
+		{bus.QueueFinish, bus.DurableFinish, bus.OpFinish, (*finalizer).finish},
+		{bus.QueueDrain, bus.DurableDrain, bus.OpDrain, (*finalizer).drain},
+	}
+}
+
+// work handles the work of a realm until ctx ends.
+func (s *Service) work(ctx context.Context, realm string) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, realm := range s.c.Realms {
-		f := &finalizer{Service: s, realm: realm}
-		for _, q := range []struct {
-			queue, durable, op string
-			handle             func(context.Context, *worker.Message) error
-		}{
-			{bus.QueueOrphan, bus.DurableOrphan, bus.OpOrphan, f.orphan},
-			{bus.QueueFinish, bus.DurableFinish, bus.OpFinish, f.finish},
-			{bus.QueueDrain, bus.DurableDrain, bus.OpDrain, f.drain},
-		} {
-			g.Go(func() error {
-				return worker.Run(ctx, worker.Config{
-					Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable,
-					Concurrency: s.c.Concurrency, Handle: q.handle, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
-					Peer:    func(ctx context.Context) bool { return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, q.op)) },
-					Observe: s.metrics.Of(realm, q.queue), Opened: s.metrics.Opened,
-				})
+	f := &finalizer{Service: s, realm: realm}
+	for _, q := range queues() {
+		g.Go(func() error {
+			return worker.Run(ctx, worker.Config{
+				Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: q.durable, Concurrency: s.c.Concurrency,
+				Handle: func(ctx context.Context, m *worker.Message) error { return q.handle(f, ctx, m) }, By: s.c.Instance, Log: s.c.Log.With("realm", realm),
+				Peer:    func(ctx context.Context) bool { return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, q.op)) },
+				Observe: s.metrics.Of(realm, q.name), Opened: s.metrics.Opened(realm, q.name),
 			})
-		}
+		})
 	}
 	return g.Wait()
 }

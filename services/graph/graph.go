@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/registry"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -46,7 +48,8 @@ type Config struct {
 	// AnyInbox lets every actor name any inbox for replies. It is safe only if all clients
 	// are the same user, as in `coppice up`.
 	AnyInbox bool
-	// Realms are the realms; bus.DefaultRealm.
+	// Realms are added to the list of realms when the service starts, unless they were
+	// deleted; bus.DefaultRealm. The service serves all realms of the list.
 	Realms []string
 	// Dir is the directory of the states, with a subdirectory for each realm. Required.
 	Dir string
@@ -111,10 +114,16 @@ type Config struct {
 
 // Service is the graph service.
 type Service struct {
-	c      Config
-	js     jetstream.JetStream
-	clock  *clock.Clock
-	realms []*realm
+	c        Config
+	js       jetstream.JetStream
+	clock    *clock.Clock
+	metrics  *allMetrics
+	registry *registry.Registry
+	kick     chan struct{} // gets a token when the list of realms has changed
+
+	mu       sync.Mutex
+	realms   map[string]*realm
+	deleting map[string]bool // the realms whose deletion this process carries out
 }
 
 // New returns a service. Run starts it.
@@ -164,23 +173,33 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
-	s := &Service{c: c, js: js}
-	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.serverTime})
-	m := newMetrics(c.Registry)
+	s := &Service{
+		c: c, js: js, metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
+		kick: make(chan struct{}, 1), realms: map[string]*realm{}, deleting: map[string]bool{},
+	}
+	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
 	for _, name := range c.Realms {
-		r := &realm{c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: js, log: c.Log.With("realm", name), metrics: m.of(name), keys: eventlog.NewKeys(c.Secrets, name)}
-		r.warner = warn.New(c.Conn, name, s.clock.Now, r.log)
-		r.skips.Report = r.reportSkipped
-		r.enter(phaseWaiting)
-		r.metrics.watching(func() (held watch.Usage) {
-			if h := r.shown.Load(); h != nil {
-				held = h.Usage()
-			}
-			return held
-		})
-		s.realms = append(s.realms, r)
+		s.realms[name] = s.newRealm(name)
 	}
 	return s, nil
+}
+
+// newRealm returns a realm that does not run yet.
+func (s *Service) newRealm(name string) *realm {
+	r := &realm{
+		c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
+		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name),
+	}
+	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)
+	r.skips.Report = r.reportSkipped
+	r.enter(phaseWaiting)
+	r.metrics.watching(func() (held watch.Usage) {
+		if h := r.shown.Load(); h != nil {
+			held = h.Usage()
+		}
+		return held
+	})
+	return r
 }
 
 // instanceID returns the id of a directory, and creates it if the directory has none.
@@ -206,8 +225,9 @@ func drawID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Run runs the realms until ctx ends, or until all of them have failed with an error that
-// waiting does not cure. If only some have failed, they are tried again after a pause.
+// Run serves the realms of the list until ctx ends, or until all of them have failed with an
+// error that waiting does not cure. If only some have failed, they are tried again after a
+// pause.
 func (s *Service) Run(ctx context.Context) error {
 	cache := s.c.State.Cache
 	if cache == nil {
@@ -226,22 +246,12 @@ func (s *Service) Run(ctx context.Context) error {
 		stop()
 		<-compared
 	}()
-	for _, r := range s.realms {
-		g.Go(func() error { return s.runRealm(ctx, r) })
+	list, err := s.serveRealms()
+	if err != nil {
+		return err
 	}
-	return g.Wait()
-}
-
-// serverTime returns the time of the NATS server that is the leader of a log's stream.
-func (s *Service) serverTime(ctx context.Context) (time.Time, error) {
-	var err error
-	for _, r := range s.realms {
-		var stream jetstream.Stream
-		if stream, err = s.js.Stream(ctx, bus.LogStream(r.name)); err == nil {
-			return stream.CachedInfo().TimeStamp, nil
-		}
-	}
-	return time.Time{}, err
+	g.Go(func() error { return s.followList(ctx, g) })
+	return errors.Join(g.Wait(), list.Stop())
 }
 
 // The pauses before a realm is tried again.
@@ -299,7 +309,7 @@ func outOfSpace(err error) bool {
 
 // works reports whether any realm has not failed.
 func (s *Service) works() bool {
-	return slices.ContainsFunc(s.realms, func(r *realm) bool { return r.failed.Load() == nil })
+	return slices.ContainsFunc(s.all(), func(r *realm) bool { return r.failed.Load() == nil })
 }
 
 // Ready returns nil when this process is connected to NATS and every realm follows its
@@ -309,7 +319,7 @@ func (s *Service) Ready() error {
 		return err
 	}
 	var all []error
-	for _, r := range s.realms {
+	for _, r := range s.all() {
 		all = append(all, r.ready())
 	}
 	return errors.Join(append(all, s.clock.Check())...)
@@ -318,7 +328,7 @@ func (s *Service) Ready() error {
 // Status names the phase of each realm, a line for each.
 func (s *Service) Status() string {
 	var b strings.Builder
-	for _, r := range s.realms {
+	for _, r := range s.all() {
 		fmt.Fprintf(&b, "realm %s: %s\n", r.name, r.phase.Load())
 	}
 	return b.String()
@@ -326,7 +336,7 @@ func (s *Service) Status() string {
 
 // Writing reports whether this process is the writer of all realms.
 func (s *Service) Writing() bool {
-	for _, r := range s.realms {
+	for _, r := range s.all() {
 		if r.phase.Load().(phase) != phaseWriter {
 			return false
 		}

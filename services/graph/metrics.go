@@ -17,7 +17,7 @@ import (
 
 // allMetrics are the metrics of all realms.
 type allMetrics struct {
-	factory promauto.Factory
+	registerer prometheus.Registerer
 
 	revision  *prometheus.GaugeVec
 	commits   *prometheus.CounterVec
@@ -47,26 +47,26 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 	f := promauto.With(r)
 	realm := []string{"realm"}
 	return &allMetrics{
-		factory:   f,
-		revision:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
-		commits:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
-		events:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
-		bytes:     f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
-		seconds:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
-		requests:  f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
-		pending:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "Rows of pending work, by type."}, []string{"realm", "type"}),
-		oldest:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
-		idle:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
-		collected: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
-		queued:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer. It refuses further ones at a limit."}, realm),
-		queueSize: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
-		work:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
-		phase:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
-		failures:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
-		skipped:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
-		damage:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
-		rebuilds:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
-		refused:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
+		registerer: r,
+		revision:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_revision", Help: "Revision of the last object event, by state: committed to the log by this writer, or applied to this replica's state."}, []string{"realm", "state"}),
+		commits:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_commits_total", Help: "Commits that this process has appended to the log."}, realm),
+		events:     f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_events_total", Help: "Object events that this process has appended to the log."}, realm),
+		bytes:      f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_bytes", Help: "Size of commits.", Buckets: prometheus.ExponentialBuckets(256, 4, 9)}, realm),
+		seconds:    f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_seconds", Help: "Time of commits, by stage: decide, append (until it is on disk), apply.", Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11)}, []string{"realm", "stage"}),
+		requests:   f.NewHistogramVec(prometheus.HistogramOpts{Name: "coppice_graph_commit_requests", Help: "Requests answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 4, 8)}, realm),
+		pending:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_rows", Help: "Rows of pending work, by type."}, []string{"realm", "type"}),
+		oldest:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
+		idle:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
+		collected:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
+		queued:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer. It refuses further ones at a limit."}, realm),
+		queueSize:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
+		work:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
+		phase:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
+		failures:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
+		skipped:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_log_skipped_total", Help: "Messages in the log that are no commits of the realm, and are skipped: another program publishes to the log's subject."}, realm),
+		damage:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
+		rebuilds:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
+		refused:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
 	}
 }
 
@@ -77,6 +77,23 @@ type metrics struct {
 	writing func() *writing
 	mu      sync.Mutex
 	last    uint64
+	own     []prometheus.Collector // of this realm alone
+}
+
+// remove removes the metrics of a realm that this process no longer serves.
+func (m *metrics) remove() {
+	a := m.all
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
+		a.queued, a.queueSize, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds,
+	} {
+		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
+	}
+	for _, c := range m.own {
+		a.registerer.Unregister(c)
+	}
 }
 
 // of returns the metrics of a realm. It creates the counters with 0, because the rate of a
@@ -128,8 +145,10 @@ func (m *metrics) watching(held func() watch.Usage) {
 		{"coppice_graph_watch_changes", "Changes that are kept for watches.", func(h watch.Usage) int { return h.Changes }},
 		{"coppice_graph_watch_bytes", "Approximate memory of the changes that are kept for watches, in bytes.", func(h watch.Usage) int { return h.Bytes }},
 	} {
-		m.all.factory.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
+		c := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
 			func() float64 { return float64(g.of(held())) })
+		m.all.registerer.MustRegister(c)
+		m.own = append(m.own, c)
 	}
 }
 

@@ -38,6 +38,10 @@ type realm struct {
 	clock   *clock.Clock
 	time    *clock.Realm
 
+	listed atomic.Pointer[coppicev1.Realm] // as the list of realms has it; nil before it was read
+	cancel context.CancelFunc              // ends run; nil before it was started
+	ended  chan struct{}                   // closed when run has ended for good
+
 	// seen is the checkpoint of the state when it was opened. state is nil until it is
 	// rebuilt, if it is unusable or its rebuild was interrupted.
 	seen  *coppicev1.Checkpoint
@@ -70,6 +74,9 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.state, r.seen, r.events, r.loss, r.unusable = nil, nil, nil, nil, nil // of the run before
 	r.openTail()
 	if err := r.openState(); err != nil {
+		return err
+	}
+	if err := r.discardDeleted(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -47,8 +47,14 @@ const verbUnblock = "unblock"
 func (r *realm) countWork(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	stream, err := r.js.Stream(ctx, bus.WorkStream(r.name))
+	if err != nil {
+		return
+	}
 	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueDrain} {
-		if n, err := r.queued(ctx, queue); err == nil {
+		if stream.CachedInfo().State.Msgs == 0 { // one request instead of four, while the realm is idle
+			r.metrics.working(queue, 0)
+		} else if n, err := r.queued(ctx, queue); err == nil {
 			r.metrics.working(queue, n)
 		}
 	}

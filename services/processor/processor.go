@@ -17,12 +17,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/internal/worker"
@@ -33,7 +33,8 @@ import (
 // Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleProcessor. Required.
-	Conn   *nats.Conn
+	Conn *nats.Conn
+	// Realms are the realms until the list of realms has been read; bus.DefaultRealm.
 	Realms []string
 	// Concurrency is the number of chunks that are handled at the same time; 4 if zero.
 	Concurrency int
@@ -68,26 +69,29 @@ func New(c Config) (*Service, error) {
 	if c.Before == nil {
 		c.Before = func(context.Context) {}
 	}
-	return &Service{c: c, metrics: workermetrics.New(c.Registry, "processor")}, nil
+	s := &Service{c: c, metrics: workermetrics.New(c.Registry, "processor")}
+	for _, realm := range c.Realms {
+		s.metrics.Opened(realm, bus.QueueDirty) // not ready before
+	}
+	return s, nil
 }
 
-// Run handles work until ctx ends.
+// Run handles work until ctx ends, in all realms of the list.
 func (s *Service) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, realm := range s.c.Realms {
-		p := &processor{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
-		g.Go(func() error {
-			return worker.Run(ctx, worker.Config{
-				Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
-				Concurrency: s.c.Concurrency, MaxBackoff: s.c.MaxBackoff, Handle: p.handle, By: s.c.Instance, Log: p.log,
-				Peer: func(ctx context.Context) bool {
-					return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
-				},
-				Observe: s.metrics.Of(realm, bus.QueueDirty), Opened: s.metrics.Opened,
-			})
-		})
-	}
-	return g.Wait()
+	return realmset.Run(ctx, realmset.Config{Conn: s.c.Conn, Realms: s.c.Realms, Work: s.work, Ended: s.metrics.Remove, Log: s.c.Log})
+}
+
+// work handles the work of a realm until ctx ends.
+func (s *Service) work(ctx context.Context, realm string) error {
+	p := &processor{Service: s, realm: realm, log: s.c.Log.With("realm", realm)}
+	return worker.Run(ctx, worker.Config{
+		Conn: s.c.Conn, Realm: realm, Stream: bus.WorkStream(realm), Durable: bus.DurableProcessors,
+		Concurrency: s.c.Concurrency, MaxBackoff: s.c.MaxBackoff, Handle: p.handle, By: s.c.Instance, Log: p.log,
+		Peer: func(ctx context.Context) bool {
+			return rpc.Answers(ctx, s.c.Conn, bus.InternalSubject(realm, bus.OpResolve))
+		},
+		Observe: s.metrics.Of(realm, bus.QueueDirty), Opened: s.metrics.Opened(realm, bus.QueueDirty),
+	})
 }
 
 // Ready returns nil if the service takes work, and otherwise an error that says what it

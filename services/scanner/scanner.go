@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -30,7 +31,8 @@ import (
 // Config configures a Service.
 type Config struct {
 	// Conn is the connection, under the role bus.RoleScanner. Required.
-	Conn   *nats.Conn
+	Conn *nats.Conn
+	// Realms are the realms until the list of realms has been read; bus.DefaultRealm.
 	Realms []string
 	// Interval is the time between the starts of two walks; 10 minutes if zero.
 	Interval time.Duration
@@ -82,6 +84,18 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
+// remove removes the metrics of a realm.
+func (m *metrics) remove(realm string) {
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{m.walked, m.dirty, m.unknown, m.cycles, m.duration, m.last, m.errors} {
+		v.DeletePartialMatch(prometheus.Labels{"realm": realm})
+	}
+}
+
+// errWaiting is why a realm is not ready before the graph service has replied.
+var errWaiting = errors.New("waiting for the graph service")
+
 // New returns a service. Run starts it.
 func New(c Config) (*Service, error) {
 	if len(c.Realms) == 0 {
@@ -108,7 +122,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{c: c, js: js, metrics: newMetrics(c.Registry), waiting: map[string]error{}, answered: map[string]bool{}}
 	for _, realm := range c.Realms {
-		s.waiting[realm] = errors.New("waiting for the graph service")
+		s.waiting[realm] = errWaiting
 	}
 	return s, nil
 }
@@ -147,18 +161,35 @@ func (s *Service) heard(realm string, err error) {
 	s.answered[realm] = s.answered[realm] || err == nil
 }
 
-// Run scans until ctx ends.
+// Run scans until ctx ends, in all realms of the list.
 func (s *Service) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, realm := range s.c.Realms {
-		r := s.of(realm)
-		g.Go(func() error { return r.every(ctx, s.c.RepublishInterval, r.republish) })
-		g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
+	return realmset.Run(ctx, realmset.Config{Conn: s.c.Conn, Realms: s.c.Realms, Work: s.work, Ended: s.remove, Log: s.c.Log})
+}
+
+// work scans a realm until ctx ends.
+func (s *Service) work(ctx context.Context, realm string) error {
+	s.mu.Lock()
+	if !s.answered[realm] {
+		s.waiting[realm] = errWaiting
 	}
+	s.mu.Unlock()
+	r := s.of(realm)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.every(ctx, s.c.RepublishInterval, r.republish) })
+	g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
 	return g.Wait()
 }
 
-// Walk walks once through all objects of all realms, without Run.
+// remove removes what is known of a realm that is not served any more.
+func (s *Service) remove(realm string) {
+	s.mu.Lock()
+	delete(s.waiting, realm)
+	delete(s.answered, realm)
+	s.mu.Unlock()
+	s.metrics.remove(realm)
+}
+
+// Walk walks once through all objects of the realms of the configuration, without Run.
 func (s *Service) Walk(ctx context.Context) error {
 	var err error
 	for _, realm := range s.c.Realms {

@@ -24,13 +24,13 @@ func TestDiscovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoints := map[string]string{}
-	for range 2 {
+	for range 3 {
 		m, err := sub.NextMsg(10 * time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		info := decode[micro.Info](t, m.Data)
-		if info.Metadata["realm"] != "default" {
+		if realm := info.Metadata["realm"]; realm != "default" && (info.Name != "coppice-realms" || realm != bus.SystemRealm) {
 			t.Errorf("service %s is of realm %q", info.Name, info.Metadata["realm"])
 		}
 		for _, e := range info.Endpoints {
@@ -44,6 +44,9 @@ func TestDiscovery(t *testing.T) {
 			bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify,
 		}, verb) {
 			want = "coppice-replica"
+		}
+		if slices.Contains([]string{bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms}, verb) {
+			want = "coppice-realms"
 		}
 		if endpoints[verb] != want {
 			t.Errorf("verb %s is served by %q, want %q", verb, endpoints[verb], want)

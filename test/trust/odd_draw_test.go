@@ -26,10 +26,11 @@ var requests = map[string]proto.Message{
 	bus.VerbConsumeFinalizer: &coppicev1.ConsumeRequest{}, bus.VerbConsumeAgent: &coppicev1.ConsumeRequest{}, bus.VerbReadLog: &coppicev1.ReadLogRequest{},
 	bus.VerbReadWarnings: &coppicev1.ReadWarningsRequest{}, bus.VerbListConsumers: &coppicev1.ListConsumersRequest{}, bus.VerbListParked: &coppicev1.ListParkedRequest{},
 	bus.VerbRetryParked: &coppicev1.ParkedRequest{}, bus.VerbDropParked: &coppicev1.ParkedRequest{}, bus.VerbVerify: &coppicev1.VerifyRequest{}, bus.VerbResume: &coppicev1.ResumeRequest{},
+	bus.VerbCreateRealm: &coppicev1.CreateRealmRequest{}, bus.VerbDeleteRealm: &coppicev1.DeleteRealmRequest{}, bus.VerbListRealms: &coppicev1.ListRealmsRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
 	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
-	"internal." + bus.OpRepublish: &coppicev1.RepublishRequest{}, "internal." + bus.OpCycles: &coppicev1.CyclesRequest{},
+	"internal." + bus.OpRepublish: &coppicev1.RepublishRequest{}, "internal." + bus.OpCycles: &coppicev1.CyclesRequest{}, "internal." + bus.OpRealms: &coppicev1.RealmsRequest{},
 
 	"work." + bus.QueueDirty: &coppicev1.DirtyChunk{}, "parked": &coppicev1.Parked{},
 }
@@ -126,6 +127,8 @@ func harmful(role, subject string) bool {
 		return a.Namespace == markers
 	case bus.VerbDeleteCollection:
 		return a.Namespace == markers || a.Plural == "kinds" && role == bus.RoleOperator
+	case bus.VerbCreateRealm, bus.VerbDeleteRealm:
+		return role == bus.RoleOperator
 	}
 	return false
 }
@@ -186,7 +189,8 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume:
+	case bus.VerbConsumeFinalizer, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume,
+		bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms:
 		return true
 	}
 	return false

@@ -11,11 +11,12 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// streams are those of a realm, and of the leases.
+// streams are those of a realm, of the leases, and of the list of realms.
 func streams() []string {
 	return []string{
 		bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm),
 		bus.ParkedStream(bus.DefaultRealm), bus.WarningStream(bus.DefaultRealm), "KV_" + bus.LeaseBucket,
+		"KV_" + bus.RealmBucket,
 	}
 }
 
@@ -26,6 +27,7 @@ func targets() []string {
 	call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject()
 	list := []string{
 		bus.LogSubject(bus.DefaultRealm), "$KV." + bus.LeaseBucket + "." + bus.LeaseKey(bus.DefaultRealm), call,
+		"$KV." + bus.RealmBucket + "." + bus.DefaultRealm,
 		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(),
 		bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", Namespace: "shop", UID: "u", Reason: "x"}.Subject(),
 		bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1), bus.ParkedSubject(bus.DefaultRealm, call, 1),
@@ -56,6 +58,7 @@ func targets() []string {
 	for _, op := range []string{bus.OpResolve, bus.OpPropose, bus.OpOrphan, bus.OpFinish, bus.OpDrain, bus.OpWalk, bus.OpRepublish, bus.OpCycles} {
 		list = append(list, bus.InternalSubject(bus.DefaultRealm, op))
 	}
+	list = append(list, bus.InternalSubject(bus.SystemRealm, bus.OpRealms))
 	for _, queue := range []string{bus.QueueDirty, bus.QueueOrphan, bus.QueueFinish, bus.QueueDrain} {
 		list = append(list, bus.WorkSubject(bus.DefaultRealm, queue))
 	}

@@ -304,3 +304,36 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Holders returns the holder of the lease of each realm that has one.
+func Holders(ctx context.Context, js jetstream.JetStream) (map[string]Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	holders := map[string]Holder{}
+	kv, err := js.KeyValue(ctx, bus.LeaseBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return holders, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("lease: %w", err)
+	}
+	defer func() { _ = w.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lease: %w", ctx.Err())
+		case entry := <-w.Updates():
+			if entry == nil {
+				return holders, nil
+			}
+			var h Holder
+			if realm, ok := bus.RealmOfLease(entry.Key()); ok && json.Unmarshal(entry.Value(), &h) == nil {
+				holders[realm] = h
+			}
+		}
+	}
+}

@@ -31,11 +31,13 @@ type Mark struct {
 	Revision uint64 `json:"revision"`
 	// Checksum is that of the commit, which covers all commits before it.
 	Checksum uint64 `json:"checksum"`
+	// RealmID is the id of the log, in hexadecimal.
+	RealmID string `json:"realmID,omitempty"`
 }
 
 // Of returns the mark of the last commit of a state.
 func Of(c *coppicev1.Checkpoint) Mark {
-	return Mark{Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum()}
+	return Mark{Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum(), RealmID: hex.EncodeToString(c.GetRealmId())}
 }
 
 // ErrDamaged is returned by Read for a file that was not written by Write.

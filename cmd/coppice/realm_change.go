@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) realmCreateCommand() *cobra.Command {
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a realm, and wait until its writer has started",
+		Long: `Create a realm, and wait until its writer has started. A realm that was deleted is
+created again, with an empty log. A realm whose log exists on the NATS server, as after
+a restore of its streams, continues with that log.`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
+			return s.createRealm(ctx, args[0], timeout)
+		}),
+	}
+	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait for the writer; 0 to not wait")
+	return c
+}
+
+func (s *session) createRealm(ctx context.Context, name string, timeout time.Duration) error {
+	if _, err := s.c.Operations().CreateRealm(ctx, name); err != nil {
+		return err
+	}
+	if timeout > 0 {
+		err := s.until(ctx, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
+			_, err = s.c.Status(ctx)
+			if err != nil && rpc.Retryable(err) {
+				return false, err.Error(), nil
+			}
+			return err == nil, "", err
+		})
+		if err != nil {
+			return fmt.Errorf("realm %s is created, but its writer has not started: %w", name, err)
+		}
+	}
+	_, err := fmt.Fprintf(s.stdout, "realm %s created\n", name)
+	return err
+}
+
+func (a *app) realmDeleteCommand() *cobra.Command {
+	var confirm string
+	var withoutArchive bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a realm with its objects and its log",
+		Long: `Delete a realm: its objects, its log, and all that is derived from it. The finalizers
+of its objects are not called. There is no undo.
+
+The command asks for the name of the realm; --confirm NAME answers it in scripts. Graph
+services stop the realm first. While one of them still writes it, the deletion waits.
+A deletion that was interrupted continues by itself.`,
+		Example: `  coppice realm delete shop --without-archive
+  coppice realm delete shop --without-archive --confirm shop`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
+			return s.deleteRealm(ctx, args[0], confirm, withoutArchive, timeout)
+		}),
+	}
+	c.Flags().StringVar(&confirm, "confirm", "", "the name of the realm once more, instead of typing it")
+	c.Flags().BoolVar(&withoutArchive, "without-archive", false, "delete the realm although nothing of it is archived")
+	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait until the realm is deleted; 0 to not wait")
+	return c
+}
+
+func (s *session) deleteRealm(ctx context.Context, name, confirm string, withoutArchive bool, timeout time.Duration) error {
+	if r, err := s.listedRealm(ctx, name); err != nil {
+		return err
+	} else if r.GetState() == coppicev1.RealmState_REALM_STATE_DELETED {
+		return &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("realm %q was deleted at %s by %s", name, when(r.GetDeleted()), r.GetDeletedBy())}
+	}
+	if confirm == "" {
+		_, _ = fmt.Fprintf(s.stderr, "This deletes all objects of realm %s, and its log. Type the name of the realm to delete it: ", name)
+		line, err := bufio.NewReader(s.stdin).ReadString('\n')
+		if err != nil && line == "" {
+			return errors.New("the name of the realm was not typed; nothing is deleted")
+		}
+		confirm = strings.TrimSpace(line)
+	}
+	if confirm != name {
+		return fmt.Errorf("%q is not the name of the realm, %q; nothing is deleted", confirm, name)
+	}
+	if _, err := s.c.Operations().DeleteRealm(ctx, name, client.WithoutArchive(withoutArchive)); err != nil {
+		return err
+	}
+	if timeout == 0 {
+		_, err := fmt.Fprintf(s.stdout, "realm %s is being deleted\n", name)
+		return err
+	}
+	err := s.until(ctx, timeout, func(ctx context.Context) (done bool, waiting string, err error) {
+		r, err := s.listedRealm(ctx, name)
+		if err != nil && rpc.Retryable(err) {
+			return false, err.Error(), nil
+		}
+		return r.GetState() != coppicev1.RealmState_REALM_STATE_DELETING, r.GetWaiting(), err
+	})
+	if err != nil {
+		return fmt.Errorf("realm %s is not deleted yet, and graph services continue to delete it: %w", name, err)
+	}
+	_, err = fmt.Fprintf(s.stdout, "realm %s deleted\n", name)
+	return err
+}
+
+// until calls done every 100 ms until it returns true or an error. It prints what done
+// waits for, each text once.
+func (s *session) until(ctx context.Context, timeout time.Duration, done func(context.Context) (bool, string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	printed := ""
+	for {
+		ok, waiting, err := done(ctx)
+		if ok || err != nil && ctx.Err() == nil {
+			return err
+		}
+		if waiting != printed && ctx.Err() == nil {
+			printed = waiting
+			_, _ = fmt.Fprintln(s.stderr, "waiting: "+waiting)
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("not done after %s: %s", timeout, waiting)
+			}
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (a *app) realmSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME SETTING=VALUE... SETTING-...",
+		Short: "Change settings of a realm; SETTING- returns to the default",
+		Long: `Change settings of a realm. They are the spec of the object realms.coppice.dev/settings
+in the realm, which 'coppice edit' and 'coppice apply' change as well; the log has its
+history. docs/semantics.md describes each setting.`,
+		Example: `  coppice realm set shop ownerGrace=30m unreachableCycles=collect
+  coppice realm set shop ownerGrace-`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
+			return s.setRealm(ctx, args[0], args[1:])
+		}),
+	}
+}
+
+func (s *session) setRealm(ctx context.Context, name string, settings []string) error {
+	values := map[string]any{}
+	for _, arg := range settings {
+		key, value, ok := strings.Cut(arg, "=")
+		switch reset, isReset := strings.CutSuffix(arg, "-"); {
+		case ok && key != "":
+			values[key] = value
+		case isReset && reset != "":
+			values[reset] = nil
+		default:
+			return wrong("%q is not SETTING=VALUE or SETTING-", arg)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": values})
+	if err != nil {
+		return err
+	}
+	objects := s.c.Resource(settingsResource, "")
+	_, err = objects.Patch(ctx, "settings", patch)
+	if errors.Is(err, client.ErrNotFound) {
+		for key, value := range values {
+			if value == nil {
+				delete(values, key)
+			}
+		}
+		var spec []byte
+		if spec, err = json.Marshal(values); err == nil {
+			_, err = objects.Create(ctx, &client.Object{
+				ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: "settings"}, Spec: spec,
+			})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.stdout, "realm %s changed\n", name)
+	return err
+}

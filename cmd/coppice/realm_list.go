@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// inRealm returns the RunE of a command about the realm that its first argument names, or
+// about all realms if it has none.
+func (a *app) inRealm(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			a.realm = args[0]
+		}
+		s, err := a.connect()
+		if err == nil {
+			defer s.nc.Close()
+			err = do(c.Context(), s, args)
+		}
+		var usage *usageError
+		if errors.As(err, &usage) && usage.command == "" {
+			return a.usage(c, usage.err)
+		}
+		return err
+	}
+}
+
+func (a *app) realmListCommand() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the realms, and which graph service writes each",
+		Args:  cobra.NoArgs,
+		RunE: a.inRealm(func(ctx context.Context, s *session, _ []string) error {
+			return s.listRealms(ctx, output)
+		}),
+	}
+	c.Flags().StringVarP(&output, "output", "o", formatTable, "table or name")
+	return c
+}
+
+func (s *session) listRealms(ctx context.Context, output string) error {
+	if output != formatTable && output != formatName {
+		return wrong("-o %s: table or name", output)
+	}
+	realms, err := s.c.Operations().ListRealms(ctx)
+	if err != nil {
+		return err
+	}
+	t := console.Table{W: s.stdout}
+	if output == formatTable {
+		if err := t.Text("NAME", "STATE", "AGE", "CREATED-BY", "WRITER"); err != nil {
+			return err
+		}
+	}
+	for _, r := range realms {
+		row := []string{r.GetName()}
+		if output == formatTable {
+			row = append(row, stateName(r), console.Age(s.now().Sub(time.UnixMicro(r.GetCreated()))), creator(r), orNone(r.GetWriter()))
+		}
+		if err := t.Text(row...); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// stateName names the state of a realm.
+func stateName(r *client.Realm) string {
+	switch r.GetState() {
+	case coppicev1.RealmState_REALM_STATE_ACTIVE:
+		return "Active"
+	case coppicev1.RealmState_REALM_STATE_DELETING:
+		return "Deleting"
+	case coppicev1.RealmState_REALM_STATE_DELETED:
+		return "Deleted"
+	}
+	return "Unknown"
+}
+
+// creator says who created a realm. A realm without a creator was named when a graph service
+// started.
+func creator(r *client.Realm) string {
+	if r.GetCreatedBy() == "" {
+		return "--realm"
+	}
+	return r.GetCreatedBy()
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}
+
+func (a *app) realmDescribeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe NAME",
+		Short: "Show a realm: its writer, its settings, its pending work",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
+			return s.describeRealm(ctx, args[0])
+		}),
+	}
+}
+
+// settingsResource are the objects of kind Realm, of which a realm has one.
+var settingsResource = client.Resource{Group: "coppice.dev", Plural: "realms"}
+
+func (s *session) describeRealm(ctx context.Context, name string) error {
+	r, err := s.listedRealm(ctx, name)
+	if err != nil {
+		return err
+	}
+	t := console.Table{W: s.stdout}
+	rows := [][]string{
+		{"Name:", r.GetName()}, {"State:", stateName(r)},
+		{"Created:", when(r.GetCreated()) + " by " + creator(r)},
+	}
+	if r.GetDeleted() != 0 {
+		rows = append(rows, []string{"Deleted:", when(r.GetDeleted()) + " by " + r.GetDeletedBy()})
+	}
+	if r.GetWaiting() != "" {
+		rows = append(rows, []string{"Waiting:", r.GetWaiting()})
+	}
+	rows = append(rows, []string{"Writer:", orNone(r.GetWriter())})
+	if r.GetState() == coppicev1.RealmState_REALM_STATE_ACTIVE {
+		rows = append(rows, []string{"Settings:", s.settings(ctx)}, []string{"Pending:", s.pending(ctx)})
+	}
+	for _, row := range rows {
+		if err := t.Text(row...); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+// listedRealm returns a realm as the list of realms has it.
+func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, error) {
+	realms, err := s.c.Operations().ListRealms(ctx, client.WithNames{name}, client.WithDeleted(true))
+	if err != nil {
+		return nil, err
+	}
+	if len(realms) == 0 {
+		return nil, &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("there is no realm %q; 'coppice realm list' lists them", name)}
+	}
+	return realms[0], nil
+}
+
+func when(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }
+
+// settings describes the settings of the realm, or why they are not shown.
+func (s *session) settings(ctx context.Context) string {
+	o, err := s.c.Resource(settingsResource, "").Get(ctx, "settings")
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		return "the defaults"
+	case err != nil:
+		return "not shown: " + err.Error()
+	}
+	return string(o.GetSpec())
+}
+
+// pending describes the pending work of the realm, or why it is not shown.
+func (s *session) pending(ctx context.Context) string {
+	status, err := s.c.Status(ctx)
+	if err != nil {
+		return "not shown: " + err.Error()
+	}
+	if status.GetIdle() {
+		return fmt.Sprintf("none, at revision %d", status.GetRevision())
+	}
+	return fmt.Sprintf("%s, at revision %d", strings.TrimSpace(pendingText(status)), status.GetRevision())
+}

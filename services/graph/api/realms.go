@@ -1,0 +1,188 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Realms is what ServeRealms needs in addition to Config, of which Realm is
+// bus.SystemRealm and State is nil. Errors of type *lifecycle.Error are refusals.
+type Realms struct {
+	// List returns the list of realms, ordered by name, and its version. Its realms must
+	// not be changed.
+	List func(ctx context.Context) (realms []*coppicev1.Realm, version string, err error)
+	// Writers returns the names of the graph services that write, by realm.
+	Writers func(ctx context.Context) (map[string]string, error)
+	// Create adds a realm to the list.
+	Create func(ctx context.Context, name, actor string) (*coppicev1.Realm, error)
+	// Delete records that a realm is to be deleted.
+	Delete func(ctx context.Context, name, actor string, withoutArchive bool) (*coppicev1.Realm, error)
+}
+
+// realmsServer serves requests about the list of realms. All graph services share them.
+type realmsServer struct {
+	*server
+	r Realms
+}
+
+// queueRealms is the queue group in which graph services share requests about the list.
+const queueRealms = "realms"
+
+// ServeRealms serves requests about the list of realms until it is stopped.
+func ServeRealms(c Config, r Realms) (Stopper, error) {
+	s, err := newServer(c, "coppice-realms", "Coppice's list of realms", queueRealms)
+	if err != nil {
+		return nil, err
+	}
+	rs := &realmsServer{server: s, r: r}
+	for _, e := range []struct {
+		*endpoint
+		handle func(*request)
+	}{
+		{&endpoint{name: bus.VerbCreateRealm, subject: bus.APIPattern(bus.AnyRealm, bus.VerbCreateRealm)}, rs.create},
+		{&endpoint{name: bus.VerbDeleteRealm, subject: bus.APIPattern(bus.AnyRealm, bus.VerbDeleteRealm)}, rs.delete},
+		{s.verb(bus.VerbListRealms), rs.list},
+		{s.operation(bus.OpRealms, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner), rs.names},
+	} {
+		if err := s.add(e.endpoint, e.handle); err != nil {
+			_ = s.Stop()
+			return nil, err
+		}
+	}
+	return rs, nil
+}
+
+// about reads a request about one realm, which its subject names.
+func (s *realmsServer) about(q *request, m versioned) (bus.API, *lifecycle.Error) {
+	at, err := s.target(q)
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(m)
+	}
+	if err != nil {
+		return at, err
+	}
+	if fail := bus.CheckRealm(at.Realm); fail != nil {
+		return at, &lifecycle.Error{Reason: lifecycle.ReasonInvalid, Message: fail.Error()}
+	}
+	return at, nil
+}
+
+func (s *realmsServer) create(q *request) {
+	at, err := s.about(q, &coppicev1.CreateRealmRequest{})
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		r, err := s.r.Create(ctx, at.Realm, at.Actor)
+		return &coppicev1.CreateRealmReply{Realm: r}, s.refusal(err)
+	})
+}
+
+func (s *realmsServer) delete(q *request) {
+	var r coppicev1.DeleteRealmRequest
+	at, err := s.about(q, &r)
+	if err == nil && r.GetConfirm() != at.Realm {
+		err = lifecycle.ErrBadRequest("confirm: %q; to delete realm %q with its log, name it here", r.GetConfirm(), at.Realm)
+	}
+	if err == nil && !r.GetWithoutArchive() {
+		err = lifecycle.ErrBadRequest("realm %q has no archive, so that nothing of it remains: set without_archive to delete it nevertheless", at.Realm)
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		deleted, err := s.r.Delete(ctx, at.Realm, at.Actor, r.GetWithoutArchive())
+		return &coppicev1.DeleteRealmReply{Realm: deleted}, s.refusal(err)
+	})
+}
+
+func (s *realmsServer) list(q *request) {
+	at, err := s.target(q)
+	var r coppicev1.ListRealmsRequest
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = q.read(&r)
+	}
+	if err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		realms, _, err := s.r.List(ctx)
+		if err != nil {
+			return nil, s.refusal(err)
+		}
+		writers, err := s.r.Writers(ctx)
+		if err != nil {
+			return nil, s.refusal(err)
+		}
+		reply := &coppicev1.ListRealmsReply{}
+		for _, listed := range realms {
+			if len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), listed.GetName()) || listed.GetState() == coppicev1.RealmState_REALM_STATE_DELETED && !r.GetDeleted() {
+				continue
+			}
+			shown := proto.CloneOf(listed)
+			shown.Writer = writers[listed.GetName()]
+			reply.Realms = append(reply.Realms, shown)
+		}
+		return reply, nil
+	})
+}
+
+// names replies with the names of the realms that are served.
+func (s *realmsServer) names(q *request) {
+	var r coppicev1.RealmsRequest
+	if err := q.read(&r); err != nil {
+		q.answer(nil, err)
+		return
+	}
+	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
+		realms, version, err := s.r.List(ctx)
+		if err != nil {
+			return nil, s.refusal(err)
+		}
+		reply := &coppicev1.RealmsReply{Version: version}
+		if version == r.GetVersion() {
+			return reply, nil
+		}
+		for _, listed := range realms {
+			if listed.GetState() == coppicev1.RealmState_REALM_STATE_ACTIVE {
+				reply.Names = append(reply.Names, listed.GetName())
+			}
+		}
+		return reply, nil
+	})
+}
+
+// refusal returns the error for a request that has failed; nil if it has not.
+func (s *realmsServer) refusal(err error) *lifecycle.Error {
+	var e *lifecycle.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case s.ctx.Err() != nil:
+		return s.stopping()
+	}
+	return &lifecycle.Error{
+		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
+		Message: fmt.Sprintf("the list of realms cannot be read or changed now: %v; try again", err),
+	}
+}

@@ -1,0 +1,176 @@
+package graph
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/registry"
+)
+
+// listInterval is the time between two looks at the list of realms. Another graph service
+// may have changed it.
+const listInterval = time.Second
+
+// all returns the realms that this process serves, ordered by name.
+func (s *Service) all() []*realm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.realms), func(a, b *realm) int { return cmp.Compare(a.name, b.name) })
+}
+
+// changed has followList read the list of realms again at once.
+func (s *Service) changed() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// followList runs the realms of the list in g, and follows the list, until ctx ends.
+// While the list cannot be read, the realms run on.
+func (s *Service) followList(ctx context.Context, g *errgroup.Group) error {
+	added, reported, applied := false, "", ""
+	for {
+		err := s.addRealms(ctx, &added)
+		var list registry.List
+		if err == nil {
+			list, err = s.registry.List(ctx)
+		}
+		switch {
+		case err == nil:
+			reported = ""
+			if list.Version != applied {
+				s.follow(ctx, g, list)
+				applied = list.Version
+			}
+		case ctx.Err() == nil && err.Error() != reported:
+			reported = err.Error()
+			s.c.Log.Info("waiting for the list of realms", "error", err)
+		}
+		pause := listInterval
+		if err != nil {
+			pause /= 4
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.kick:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// addRealms adds the realms of the configuration to the list, once.
+func (s *Service) addRealms(ctx context.Context, added *bool) error {
+	if *added {
+		return nil
+	}
+	for _, name := range s.c.Realms {
+		r, err := s.registry.Ensure(ctx, name, s.c.Now())
+		if err != nil {
+			return err
+		}
+		if state := r.GetState(); state != coppicev1.RealmState_REALM_STATE_ACTIVE {
+			s.c.Log.Warn("the realm was deleted, and is not served; `coppice realm create` creates it again", "realm", name, "by", r.GetDeletedBy())
+		}
+	}
+	*added = true
+	return nil
+}
+
+// follow starts the realms that are in the list, and stops those that are not.
+func (s *Service) follow(ctx context.Context, g *errgroup.Group, list registry.List) {
+	var stopped []*realm
+	for _, r := range s.all() {
+		listed := list.Of(r.name)
+		r.listed.Store(listed)
+		if listed.GetState() != coppicev1.RealmState_REALM_STATE_ACTIVE {
+			stopped = append(stopped, r)
+		}
+	}
+	for _, r := range stopped {
+		if r.cancel != nil {
+			r.log.Info("the realm is not served any more")
+			r.cancel()
+		}
+	}
+	for _, r := range stopped {
+		if r.ended != nil {
+			<-r.ended
+		}
+		r.metrics.remove()
+		s.mu.Lock()
+		delete(s.realms, r.name)
+		s.mu.Unlock()
+	}
+	for _, listed := range list.Realms {
+		switch listed.GetState() {
+		case coppicev1.RealmState_REALM_STATE_ACTIVE:
+			s.start(ctx, g, listed)
+		case coppicev1.RealmState_REALM_STATE_DELETING:
+			s.delete(ctx, g, listed.GetName())
+		case coppicev1.RealmState_REALM_STATE_DELETED:
+			if err := s.discard(listed); err != nil {
+				s.c.Log.Warn("cannot delete the state of a realm that was deleted; it takes space on the disk", "realm", listed.GetName(), "error", err)
+			}
+		}
+	}
+}
+
+// start runs a realm, unless it runs.
+func (s *Service) start(ctx context.Context, g *errgroup.Group, listed *coppicev1.Realm) {
+	s.mu.Lock()
+	r := s.realms[listed.GetName()]
+	if r == nil {
+		r = s.newRealm(listed.GetName())
+		s.realms[r.name] = r
+	}
+	s.mu.Unlock()
+	if r.cancel != nil {
+		return
+	}
+	r.listed.Store(listed)
+	ctx, r.cancel = context.WithCancel(ctx)
+	r.ended = make(chan struct{})
+	g.Go(func() error {
+		defer close(r.ended)
+		return s.runRealm(ctx, r)
+	})
+}
+
+// serveRealms serves requests about the list of realms.
+func (s *Service) serveRealms() (api.Stopper, error) {
+	return api.ServeRealms(api.Config{
+		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyInbox: s.c.AnyInbox, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
+	}, api.Realms{
+		List: func(ctx context.Context) ([]*coppicev1.Realm, string, error) {
+			list, err := s.registry.List(ctx)
+			return list.Realms, list.Version, err
+		},
+		Writers: func(ctx context.Context) (map[string]string, error) {
+			holders, err := lease.Holders(ctx, s.js)
+			names := map[string]string{}
+			for realm, h := range holders {
+				names[realm] = h.Name
+			}
+			return names, err
+		},
+		Create: func(ctx context.Context, name, actor string) (*coppicev1.Realm, error) {
+			defer s.changed()
+			return s.registry.Create(ctx, name, actor, s.clock.Now())
+		},
+		Delete: func(ctx context.Context, name, actor string, withoutArchive bool) (*coppicev1.Realm, error) {
+			defer s.changed()
+			return s.registry.Delete(ctx, name, actor, withoutArchive, s.clock.Now())
+		},
+	})
+}

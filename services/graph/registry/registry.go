@@ -1,0 +1,309 @@
+// Package registry stores the list of realms in a JetStream key-value bucket, which only
+// graph services may write. A realm is a key; a change names the revision of the key that
+// it replaces, so that of two graph services that change a realm at once one fails and
+// reads it again.
+//
+// A realm that was deleted keeps its key, with the ids of its former logs: a graph service
+// that was away meanwhile deletes a state only if the list says that its log was deleted.
+// A realm that is missing in the list is none that was deleted.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Registry is the list of realms. It is safe for concurrent use.
+type Registry struct {
+	js       jetstream.JetStream
+	replicas int
+
+	mu   sync.Mutex
+	kv   jetstream.KeyValue
+	last List // the last that was read
+}
+
+// List is the list of realms at a version.
+type List struct {
+	// Version identifies the content of the list. Two versions can only be compared for
+	// equality.
+	Version string
+	// Realms are ordered by name. They must not be changed.
+	Realms []*coppicev1.Realm
+}
+
+// Of returns the realm with a name, nil if there is none.
+func (l List) Of(name string) *coppicev1.Realm {
+	i, ok := slices.BinarySearchFunc(l.Realms, name, func(r *coppicev1.Realm, name string) int { return strings.Compare(r.GetName(), name) })
+	if !ok {
+		return nil
+	}
+	return l.Realms[i]
+}
+
+// Active returns the names of the realms that are served.
+func (l List) Active() []string {
+	var names []string
+	for _, r := range l.Realms {
+		if r.GetState() == coppicev1.RealmState_REALM_STATE_ACTIVE {
+			names = append(names, r.GetName())
+		}
+	}
+	return names
+}
+
+// New returns the list of realms. Its bucket is created with this number of replicas when
+// it is first used.
+func New(js jetstream.JetStream, replicas int) *Registry {
+	return &Registry{js: js, replicas: replicas}
+}
+
+// timeout bounds the requests of one call.
+const timeout = 5 * time.Second
+
+// bucket opens the bucket, or creates it.
+func (g *Registry) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	g.mu.Lock()
+	kv := g.kv
+	g.mu.Unlock()
+	if kv != nil {
+		return kv, nil
+	}
+	kv, err := bus.EnsureBucket(ctx, g.js, bus.RealmBucket, g.replicas)
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	g.kv = kv
+	g.mu.Unlock()
+	return kv, nil
+}
+
+// List returns the list as it is now. If nothing has changed since the last call, this
+// costs one small request to the NATS server that leads the bucket's stream.
+func (g *Registry) List(ctx context.Context) (List, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	kv, err := g.bucket(ctx)
+	if err != nil {
+		return List{}, err
+	}
+	version, err := g.version(ctx)
+	if err != nil {
+		return List{}, err
+	}
+	g.mu.Lock()
+	last := g.last
+	g.mu.Unlock()
+	if last.Version == version {
+		return last, nil
+	}
+	// What is read is of this version or of a later one; a change meanwhile has another
+	// version, and the next call reads the list again.
+	list := List{Version: version}
+	if list.Realms, err = read(ctx, kv); err != nil {
+		return List{}, err
+	}
+	g.mu.Lock()
+	g.last = list
+	g.mu.Unlock()
+	return list, nil
+}
+
+func (g *Registry) version(ctx context.Context) (string, error) {
+	version, err := bus.BucketVersion(ctx, g.js, bus.RealmBucket)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		g.mu.Lock()
+		g.kv = nil // the next call creates it again
+		g.mu.Unlock()
+	}
+	return version, err
+}
+
+// ServerTime returns the time of the NATS server that leads the bucket's stream.
+func (g *Registry) ServerTime(ctx context.Context) (time.Time, error) {
+	info, err := bus.BucketInfo(ctx, g.js, bus.RealmBucket)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.TimeStamp, nil
+}
+
+func read(ctx context.Context, kv jetstream.KeyValue) ([]*coppicev1.Realm, error) {
+	entries, err := bus.ReadBucket(ctx, kv)
+	if err != nil {
+		return nil, err
+	}
+	realms := make([]*coppicev1.Realm, len(entries))
+	for i, entry := range entries {
+		if realms[i], err = decode(entry); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(realms, func(a, b *coppicev1.Realm) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return realms, nil
+}
+
+func decode(entry jetstream.KeyValueEntry) (*coppicev1.Realm, error) {
+	r := &coppicev1.Realm{}
+	if err := proto.Unmarshal(entry.Value(), r); err != nil {
+		return nil, fmt.Errorf("bucket %s: key %s is not a realm: %w; remove the key, and create the realm again", bus.RealmBucket, entry.Key(), err)
+	}
+	r.Name = entry.Key()
+	return r, nil
+}
+
+// Change changes a realm, which change is called with: a realm without a state if it is not
+// in the list. change may be called several times. If it returns an error, Change returns
+// this error, and the realm stays as it is.
+func (g *Registry) Change(ctx context.Context, name string, change func(*coppicev1.Realm) error) (*coppicev1.Realm, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	kv, err := g.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		r, revision := &coppicev1.Realm{Name: name}, uint64(0)
+		entry, err := kv.Get(ctx, name)
+		switch {
+		case err == nil:
+			revision = entry.Revision()
+			if r, err = decode(entry); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, jetstream.ErrKeyNotFound):
+			return nil, fmt.Errorf("bucket %s: key %s: %w", bus.RealmBucket, name, err)
+		}
+		before := proto.Clone(r)
+		if err := change(r); err != nil {
+			return nil, err
+		}
+		if proto.Equal(before, r) {
+			return r, nil
+		}
+		value, err := proto.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		if revision == 0 {
+			_, err = kv.Create(ctx, name, value)
+		} else {
+			_, err = kv.Update(ctx, name, value, revision)
+		}
+		if errors.Is(err, jetstream.ErrKeyExists) || err != nil && bus.Classify(err) == bus.Conflict {
+			continue // another graph service has changed it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bucket %s: key %s: %w", bus.RealmBucket, name, err)
+		}
+		return r, nil
+	}
+}
+
+// Create adds a realm to the list. A realm that was deleted is created again, with an empty
+// log.
+func (g *Registry) Create(ctx context.Context, name, actor string, now time.Time) (*coppicev1.Realm, error) {
+	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
+		switch r.GetState() {
+		case coppicev1.RealmState_REALM_STATE_ACTIVE:
+			return &lifecycle.Error{Reason: lifecycle.ReasonAlreadyExists, Message: fmt.Sprintf("realm %q already exists", name)}
+		case coppicev1.RealmState_REALM_STATE_DELETING:
+			return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is being deleted; create it again when that is done", name)}
+		}
+		deleted := r.GetDeletedIds()
+		proto.Reset(r)
+		r.Name, r.State, r.Created, r.CreatedBy, r.DeletedIds = name, coppicev1.RealmState_REALM_STATE_ACTIVE, now.UnixMicro(), actor, deleted
+		return nil
+	})
+}
+
+// Ensure adds a realm to the list unless it is or was there: a realm that was deleted stays
+// deleted.
+func (g *Registry) Ensure(ctx context.Context, name string, now time.Time) (*coppicev1.Realm, error) {
+	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
+		if r.GetState() == coppicev1.RealmState_REALM_STATE_UNSPECIFIED {
+			r.State, r.Created = coppicev1.RealmState_REALM_STATE_ACTIVE, now.UnixMicro()
+		}
+		return nil
+	})
+}
+
+// Delete records that a realm is to be deleted. If it is already being deleted, only
+// withoutArchive has an effect.
+func (g *Registry) Delete(ctx context.Context, name, actor string, withoutArchive bool, now time.Time) (*coppicev1.Realm, error) {
+	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
+		switch r.GetState() {
+		case coppicev1.RealmState_REALM_STATE_ACTIVE:
+			r.State, r.Deleted, r.DeletedBy = coppicev1.RealmState_REALM_STATE_DELETING, now.UnixMicro(), actor
+		case coppicev1.RealmState_REALM_STATE_DELETING:
+		default:
+			return NotFound(name)
+		}
+		r.WithoutArchive = r.GetWithoutArchive() || withoutArchive
+		return nil
+	})
+}
+
+// keptIDs is the number of ids of deleted logs that a realm keeps.
+const keptIDs = 64
+
+// Waiting records what the deletion of a realm waits for; an empty text for nothing.
+func (g *Registry) Waiting(ctx context.Context, name, why string) error {
+	return g.deleting(ctx, name, func(r *coppicev1.Realm) { r.Waiting = why })
+}
+
+// Deleting records that the log with an id is about to be deleted with its realm.
+func (g *Registry) Deleting(ctx context.Context, name string, id []byte) error {
+	return g.deleting(ctx, name, func(r *coppicev1.Realm) { forget(r, id) })
+}
+
+// Deleted records that a realm's streams are deleted.
+func (g *Registry) Deleted(ctx context.Context, name string) error {
+	return g.deleting(ctx, name, func(r *coppicev1.Realm) {
+		r.State, r.Waiting = coppicev1.RealmState_REALM_STATE_DELETED, ""
+	})
+}
+
+// deleting changes a realm that is being deleted. If another graph service has finished the
+// deletion, it changes nothing.
+func (g *Registry) deleting(ctx context.Context, name string, change func(*coppicev1.Realm)) error {
+	_, err := g.Change(ctx, name, func(r *coppicev1.Realm) error {
+		if r.GetState() == coppicev1.RealmState_REALM_STATE_DELETING {
+			change(r)
+		}
+		return nil
+	})
+	return err
+}
+
+// forget adds the id of a log to those that were deleted.
+func forget(r *coppicev1.Realm, id []byte) {
+	if len(id) == 0 || WasDeleted(r, id) {
+		return
+	}
+	r.DeletedIds = append(r.DeletedIds, id)
+	r.DeletedIds = r.DeletedIds[max(0, len(r.DeletedIds)-keptIDs):]
+}
+
+// WasDeleted reports whether the log with an id is one of the realm's that were deleted.
+func WasDeleted(r *coppicev1.Realm, id []byte) bool {
+	return slices.ContainsFunc(r.GetDeletedIds(), func(deleted []byte) bool { return string(deleted) == string(id) })
+}
+
+// NotFound is the error for a realm that is not in the list.
+func NotFound(name string) *lifecycle.Error {
+	return &lifecycle.Error{Reason: lifecycle.ReasonNotFound, Message: fmt.Sprintf("there is no realm %q", name)}
+}

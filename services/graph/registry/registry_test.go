@@ -1,0 +1,143 @@
+package registry_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/registry"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// Of graph services that create the same realm at once one succeeds, and all changes of
+// different realms are in the list, in order.
+func TestConcurrentChanges(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	const services, realms = 4, 20
+	var mu sync.Mutex
+	created := map[string]int{}
+	var wg sync.WaitGroup
+	for range services {
+		g := registry.New(testkit.JetStream(t, server, bus.RoleGraph), 1)
+		wg.Go(func() {
+			for i := range realms {
+				name := fmt.Sprintf("realm-%02d", i)
+				_, err := g.Create(ctx, name, "ana", time.Now())
+				var refusal *lifecycle.Error
+				if err != nil && (!errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonAlreadyExists) {
+					t.Error(err)
+				}
+				if err == nil {
+					mu.Lock()
+					created[name]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	list, err := registry.New(testkit.JetStream(t, server, bus.RoleGraph), 1).List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Realms) != realms {
+		t.Errorf("there are %d realms, want %d", len(list.Realms), realms)
+	}
+	for i, r := range list.Realms {
+		if want := fmt.Sprintf("realm-%02d", i); r.GetName() != want || created[want] != 1 {
+			t.Errorf("realm %d is %s, created %d times", i, r.GetName(), created[want])
+		}
+	}
+}
+
+// A realm goes from one state to the next, and back only when it is created again. What
+// was deleted is remembered.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	g := registry.New(testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph), 1)
+	refused := func(what string, err error, reason lifecycle.Reason) {
+		t.Helper()
+		if !errors.Is(err, reason) {
+			t.Errorf("%s: %v, want %s", what, err, reason)
+		}
+	}
+	now := time.UnixMicro(1_000_000)
+	_, err := g.Delete(ctx, "shop", "ana", false, now)
+	refused("deletion of a realm that does not exist", err, lifecycle.ReasonNotFound)
+	if _, err := g.Ensure(ctx, "shop", now); err != nil {
+		t.Fatal(err)
+	}
+	before, err := g.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Create(ctx, "shop", "ana", now)
+	refused("creation of a realm that exists", err, lifecycle.ReasonAlreadyExists)
+	if again, err := g.List(ctx); err != nil || again.Version != before.Version {
+		t.Errorf("a refusal has changed the list: %v, %v", again, err)
+	}
+	if err := g.Deleted(ctx, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := g.List(ctx); err != nil || fmt.Sprint(list.Active()) != "[shop]" {
+		t.Errorf("a realm that is not being deleted became deleted: %v, %v", list, err)
+	}
+	if r, err := g.Delete(ctx, "shop", "ana", false, now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETING || r.GetWithoutArchive() {
+		t.Errorf("deletion: %v, %v", r, err)
+	}
+	if r, err := g.Delete(ctx, "shop", "bob", true, now.Add(time.Hour)); err != nil || r.GetDeletedBy() != "ana" || r.GetDeleted() != now.UnixMicro() || !r.GetWithoutArchive() {
+		t.Errorf("second deletion: %v, %v", r, err)
+	}
+	_, err = g.Create(ctx, "shop", "ana", now)
+	refused("creation of a realm that is being deleted", err, lifecycle.ReasonConflict)
+	id := []byte("0123456789abcdef")
+	for _, step := range []func() error{
+		func() error { return g.Waiting(ctx, "shop", "for a process") },
+		func() error { return g.Deleting(ctx, "shop", id) },
+		func() error { return g.Deleting(ctx, "shop", id) },
+		func() error { return g.Deleted(ctx, "shop") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := g.Ensure(ctx, "shop", now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETED || r.GetWaiting() != "" {
+		t.Errorf("after the deletion: %v, %v", r, err)
+	}
+	r, err := g.Create(ctx, "shop", "bob", now)
+	if err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_ACTIVE || r.GetCreatedBy() != "bob" || r.GetDeletedBy() != "" || r.GetWithoutArchive() {
+		t.Errorf("created again: %v, %v", r, err)
+	}
+	if !registry.WasDeleted(r, id) || len(r.GetDeletedIds()) != 1 || registry.WasDeleted(r, nil) {
+		t.Errorf("the ids of deleted logs are %x", r.GetDeletedIds())
+	}
+}
+
+// A bucket that was removed while the service runs is created again, and the list is empty:
+// no realm counts as deleted.
+func TestBucketRemoved(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	g := registry.New(js, 1)
+	if _, err := g.Create(ctx, "shop", "ana", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(ctx, bus.RealmBucket); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the list to be empty", func() bool {
+		list, err := g.List(ctx)
+		return err == nil && len(list.Realms) == 0
+	})
+}
