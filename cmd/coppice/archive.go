@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/stores"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
 )
 
 func (a *app) archiveCommand() *cobra.Command {
@@ -20,8 +21,8 @@ func (a *app) archiveCommand() *cobra.Command {
 		Use:     "archive",
 		GroupID: "operate",
 		Short:   "List, verify or copy archives of logs",
-		Long: `List, verify or copy an archive: segments of realms' logs, in a directory, a NATS object
-store, or a bucket of S3:
+		Long: `List, verify or copy an archive: segments of realms' logs and snapshots of their states, in
+a directory, a NATS object store, or a bucket of S3:
 
   file:///dir
   nats://bucket
@@ -43,11 +44,11 @@ An archive has the contents of deleted objects, secrets among them.`,
 		},
 		{
 			Use:   "verify URL",
-			Short: "Read all segments of an archive, and check them",
-			Long: `Read all segments of an archive. Check every checksum, that the commits continue each
-other, and that no commit is missing between two segments. It exits with 1 if something
-is wrong. Nothing is changed. Authentication codes are not checked, because only
-graph services have the keys.`,
+			Short: "Read all entries of an archive, and check them",
+			Long: `Read all segments and snapshots of an archive. Check every checksum, that the commits
+continue each other, that no commit is missing between two segments, and that records of
+verification are those of their snapshots. It exits with 1 if something is wrong. Nothing is
+changed. Authentication codes are not checked, because only graph services have the keys.`,
 			Args: cobra.ExactArgs(1),
 			RunE: a.withArchives(func(ctx context.Context, o *opened, args []string) error {
 				return o.verify(ctx, args[0])
@@ -56,8 +57,8 @@ graph services have the keys.`,
 		{
 			Use:   "copy SRC DST",
 			Short: "Copy the entries of an archive that another does not have",
-			Long: `Copy the entries of SRC that DST does not have, and verify each segment while it is
-copied: a damaged one is not stored, and ends the copy. Entries are never replaced. After
+			Long: `Copy the entries of SRC that DST does not have, and verify each segment and snapshot while it
+is copied: a damaged one is not stored, and ends the copy. Entries are never replaced. After
 a failure the same command continues. A directory or object store is created if there
 is none; a bucket of S3 must exist.`,
 			Args: cobra.ExactArgs(2),
@@ -167,7 +168,7 @@ func (o *opened) verify(ctx context.Context, url string) error {
 		return err
 	}
 	bar := o.bar("verifying", entries)
-	reports, err := archive.Verify(ctx, s, entries, bar.Add)
+	reports, err := archive.Verify(ctx, s, entries, snapshot.CheckEntry, bar.Add)
 	bar.Clear()
 	if err != nil {
 		return err
@@ -178,8 +179,12 @@ func (o *opened) verify(ctx context.Context, url string) error {
 		if r.First > 0 {
 			what = fmt.Sprintf("commits %d to %d, up to revision %d", r.First, r.Last.Sequence, r.Last.Revision)
 		}
+		entries := console.Count(r.Segments, "segment")
+		if r.Snapshots > 0 {
+			entries += fmt.Sprintf(", %s (%d verified)", console.Count(r.Snapshots, "snapshot"), r.Verified)
+		}
 		if _, err := fmt.Fprintf(o.stdout, "realm id %x: %s, %s, %s: %s\n", r.Realm,
-			console.Count(r.Segments, "segment"), console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
+			entries, console.Bytes(r.Size), what, console.Count(len(r.Problems), "problem")); err != nil {
 			return err
 		}
 		for _, p := range r.Problems {
@@ -189,9 +194,9 @@ func (o *opened) verify(ctx context.Context, url string) error {
 	}
 	switch {
 	case problems > 0:
-		return fmt.Errorf("archive %s: %s; copy the segments from another archive, or from the log while it has them", s, console.Count(problems, "problem"))
+		return fmt.Errorf("archive %s: %s; copy the entries from another archive; while the log has the commits, delete a damaged entry, and the graph service archives them again", s, console.Count(problems, "problem"))
 	case len(reports) == 0:
-		_, err = fmt.Fprintf(o.stdout, "archive %s: no segments\n", s)
+		_, err = fmt.Fprintf(o.stdout, "archive %s: no segments and no snapshots\n", s)
 	}
 	return err
 }
@@ -213,7 +218,7 @@ func (o *opened) copy(ctx context.Context, from, to string) error {
 		return wrong("%s cannot be copied to itself", src)
 	}
 	bar := o.bar("copying", entries)
-	done, err := archive.Copy(ctx, dst, src, entries, bar.Add)
+	done, err := archive.Copy(ctx, dst, src, entries, snapshot.CheckEntry, bar.Add)
 	bar.Clear()
 	if err != nil {
 		return fmt.Errorf("%w; %s copied, repeat the command to continue", err, console.Count(done.Copied, "entry"))

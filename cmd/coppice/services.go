@@ -188,6 +188,7 @@ func (a *app) graphCommand() *cobra.Command {
 	var ttl, skew time.Duration
 	var answers answersFlags
 	var acceptLoss acceptLossFlag
+	var archived archiveFlag
 	c := &cobra.Command{
 		Use:     "graph",
 		GroupID: "services",
@@ -213,6 +214,10 @@ realm only with a copy of it.`,
 			if err != nil {
 				return a.usage(c, err)
 			}
+			location, archiving, err := archived.location()
+			if err != nil {
+				return a.usage(c, err)
+			}
 			secrets, err := loadSecrets(file, data)
 			if err != nil {
 				return err
@@ -226,10 +231,14 @@ realm only with a copy of it.`,
 				if err != nil {
 					return nil, err
 				}
-				s, err := graph.New(graph.Config{
+				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
-				})
+				}
+				if archiving {
+					gc.Archive = openArchive(location, nc, replicas)
+				}
+				s, err := graph.New(gc)
 				if err != nil {
 					answering.Close()
 					return nil, err
@@ -241,6 +250,7 @@ realm only with a copy of it.`,
 	f.add(a, c)
 	answers.add(c)
 	acceptLoss.add(c)
+	archived.add(c, "default: none")
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")

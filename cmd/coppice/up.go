@@ -28,6 +28,7 @@ type upFlags struct {
 	auth       bool
 	profiles   bool
 	acceptLoss acceptLossFlag
+	archive    archiveFlag
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -56,7 +57,16 @@ of the log.`,
 			if err != nil {
 				return a.usage(c, err)
 			}
-			return a.up(c.Context(), f, losses)
+			location, named, err := f.archive.location()
+			if err == nil && !named {
+				location, err = inDirectory(filepath.Join(f.data, "archive"))
+			}
+			if err != nil {
+				return a.usage(c, err)
+			}
+			return a.up(c.Context(), f, func(g *graph.Config) {
+				g.AcceptLoss, g.Archive = losses, openArchive(location, g.Conn, 1)
+			})
 		},
 	}
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
@@ -67,18 +77,19 @@ of the log.`,
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
 	f.acceptLoss.add(c)
+	f.archive.add(c, "default: the directory archive of --data")
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 	return c
 }
 
-func (a *app) up(ctx context.Context, f upFlags, acceptLoss map[string]uint64) error {
+func (a *app) up(ctx context.Context, f upFlags, graphConfig func(*graph.Config)) error {
 	start := time.Now()
 	registry := admin.NewRegistry()
 	admin.RegisterBuild(registry, version())
 	stack, err := allinone.Start(ctx, allinone.Config{
 		Dir: f.data, Host: f.host, Port: f.port, Auth: f.auth, Realms: f.realms, Processors: f.processors,
 		Version: version(), Log: a.quietLogger(), Registry: registry,
-		Graph: func(g *graph.Config) { g.AcceptLoss = acceptLoss },
+		Graph: graphConfig,
 	})
 	if errors.Is(err, natsd.ErrInUse) {
 		return fmt.Errorf("%s is in use by another 'coppice up'; end that one, or choose another directory with --data", f.data)

@@ -16,11 +16,11 @@ type Copied struct {
 	Present int   // entries that were there already
 }
 
-// Copy copies entries of a list that src.List has returned and that dst does not have. Segments are verified while
-// they are copied: one that is damaged is not stored, and ends the copy. After
+// Copy copies entries of a list that src.List has returned and that dst does not have. Segments and snapshots are
+// verified while they are copied: one that is damaged is not stored, and ends the copy. After
 // a failure call it again: it continues. progress is called with the bytes that are done
 // since its last call.
-func Copy(ctx context.Context, dst, src Store, entries []Entry, progress func(bytes int64)) (done Copied, err error) {
+func Copy(ctx context.Context, dst, src Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (done Copied, err error) {
 	present := map[string]int64{}
 	for e, err := range dst.List(ctx, "") {
 		if err != nil {
@@ -31,7 +31,7 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, progress func(by
 	for _, e := range entries {
 		size, there := present[e.Name]
 		if !there {
-			err := copyEntry(ctx, dst, src, e, progress)
+			err := copyEntry(ctx, dst, src, e, check, progress)
 			if err == nil {
 				done.Copied++
 				done.Bytes += e.Size
@@ -51,38 +51,45 @@ func Copy(ctx context.Context, dst, src Store, entries []Entry, progress func(by
 	return done, nil
 }
 
-func copyEntry(ctx context.Context, dst, src Store, e Entry, progress func(int64)) (err error) {
+func copyEntry(ctx context.Context, dst, src Store, e Entry, check SnapshotCheck, progress func(int64)) (err error) {
 	in, err := src.Open(ctx, e.Name, 0, e.Size)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	var content io.Reader = &counted{in: in, progress: progress}
-	if name, ok := ParseName(e.Name); ok {
-		verified := verifyWhileRead(content, name, e.Size)
+	if name, ok := ParseName(e.Name); ok && name.Kind != Verified {
+		verified := verifyWhileRead(content, e.Size, func(in io.Reader) error {
+			if name.Kind == Snapshot {
+				_, err := check(ctx, in, name)
+				return err
+			}
+			info, err := segment.Verify(in)
+			if err == nil {
+				err = name.check(info)
+			}
+			return err
+		}, name)
 		defer verified.stop()
 		content = verified
 	}
 	return dst.Put(ctx, e.Name, content, e.Size)
 }
 
-// verifying is the content of a segment. It fails before its last bytes if the segment is
+// verifying is the content of an entry. It fails before its last bytes if the entry is
 // not undamaged.
 type verifying struct {
 	in     io.Reader
 	left   int64
 	to     *io.PipeWriter
-	result chan error // of the scanner, which reads what was read
+	result chan error // of verify, which reads what was read
 }
 
-func verifyWhileRead(in io.Reader, name Name, size int64) *verifying {
+func verifyWhileRead(in io.Reader, size int64, verify func(io.Reader) error, name Name) *verifying {
 	from, to := io.Pipe()
 	v := &verifying{in: in, left: size, to: to, result: make(chan error, 1)}
 	go func() {
-		info, err := segment.Verify(from)
-		if err == nil {
-			err = name.check(info)
-		}
+		err := verify(from)
 		if err != nil {
 			err = fmt.Errorf("entry %s: %w", name, err)
 		}
@@ -110,5 +117,5 @@ func (v *verifying) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// stop ends the scanner.
+// stop ends verify.
 func (v *verifying) stop() { _ = v.to.CloseWithError(io.ErrUnexpectedEOF) }

@@ -1,5 +1,5 @@
-// Package archive stores immutable entries, such as segments of a realm's log (package
-// segment), outside of NATS and of a replica's state.
+// Package archive stores immutable entries, segments of a realm's log (package
+// segment) and snapshots of its state, outside of NATS and of a replica's state.
 //
 // Store is the interface to a place that has entries; each implementation is a package of
 // its own, and passes archivetest.Run:
@@ -9,7 +9,8 @@
 //	s3store    s3://bucket/prefix?endpoint=URL      Amazon S3 and what is compatible with it
 //
 // Location is a parsed URL, and package stores opens it. A Name says what an entry contains
-// (names.go); an entry never changes and is never replaced.
+// (names.go): a segment, a snapshot of the state, or the record that a snapshot was verified.
+// An entry never changes and is never replaced.
 //
 // An archive has the contents of deleted objects, secrets among them, for everyone who can read it:
 // protect it like the log.

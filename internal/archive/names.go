@@ -3,6 +3,7 @@ package archive
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,24 +11,53 @@ import (
 // Kind is what an entry contains.
 type Kind string
 
-// Segment is the kind of segments of the log: package segment.
-const Segment Kind = "segment"
+// The kinds of entries. The names of an archive's entries are ordered so that the segments of a
+// realm precede its snapshots, and these the records of their verification.
+const (
+	// Segment is the kind of segments of the log: package segment.
+	Segment Kind = "segment"
+	// Snapshot is the kind of snapshots of the state after a commit: package snapshot of
+	// the graph service.
+	Snapshot Kind = "snapshot"
+	// Verified is the kind of records that a snapshot was verified: Verification.
+	Verified Kind = "verified"
+)
+
+// kinds has all kinds, in the order of their names.
+var kinds = []Kind{Segment, Snapshot, Verified}
 
 // Name is what the name of an entry says. The names of the entries of a realm and a kind
 // are in the order of their first sequences:
 //
 //	<realm id, 32 hexadecimal digits>/segment/<first>-<last>
+//	<realm id>/snapshot/<sequence>
+//	<realm id>/verified/<sequence>
 //
 // The sequences are those of commits, with 20 digits.
 type Name struct {
-	Realm       [16]byte
-	Kind        Kind
+	Realm [16]byte
+	Kind  Kind
+	// First and Last are the sequences of a segment's first and last commit. Both are the
+	// sequence of the commit of a snapshot.
 	First, Last uint64
+}
+
+// SnapshotName returns the name of a snapshot of a realm after a commit.
+func SnapshotName(realm [16]byte, sequence uint64) Name {
+	return Name{Realm: realm, Kind: Snapshot, First: sequence, Last: sequence}
+}
+
+// VerifiedName returns the name of the record that a snapshot was verified.
+func VerifiedName(realm [16]byte, sequence uint64) Name {
+	return Name{Realm: realm, Kind: Verified, First: sequence, Last: sequence}
 }
 
 // String returns the name of the entry.
 func (n Name) String() string {
-	return fmt.Sprintf("%s%020d-%020d", Prefix(n.Realm, n.Kind), n.First, n.Last)
+	if n.Kind == Segment {
+		return fmt.Sprintf("%s%020d-%020d", Prefix(n.Realm, n.Kind), n.First, n.Last)
+	}
+	return fmt.Sprintf("%s%020d", Prefix(n.Realm, n.Kind), n.First)
 }
 
 // Prefix returns the prefix of the names of all entries of a realm and a kind.
@@ -41,12 +71,15 @@ func RealmPrefix(realm [16]byte) string { return hex.EncodeToString(realm[:]) + 
 func ParseName(name string) (n Name, ok bool) {
 	realm, rest, _ := strings.Cut(name, "/")
 	kind, sequences, _ := strings.Cut(rest, "/")
-	first, last, _ := strings.Cut(sequences, "-")
+	first, last, ranged := strings.Cut(sequences, "-")
+	if !ranged {
+		last = first
+	}
 	id, err := hex.DecodeString(realm)
-	if err != nil || len(id) != len(n.Realm) || Kind(kind) != Segment {
+	if err != nil || len(id) != len(n.Realm) || !slices.Contains(kinds, Kind(kind)) {
 		return n, false
 	}
-	n.Realm, n.Kind = [16]byte(id), Segment
+	n.Realm, n.Kind = [16]byte(id), Kind(kind)
 	for _, s := range []struct {
 		text string
 		to   *uint64

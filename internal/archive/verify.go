@@ -9,11 +9,14 @@ import (
 	"github.com/coppice-gc/coppice/internal/segment"
 )
 
-// RealmReport is what Verify has found of the segments of a realm.
+// RealmReport is what Verify has found of the entries of a realm.
 type RealmReport struct {
 	Realm    [16]byte
 	Segments int
-	Size     int64 // in bytes
+	// Snapshots is the number of snapshots, and Verified of those that have a record of their
+	// verification.
+	Snapshots, Verified int
+	Size                int64 // of segments and snapshots, in bytes
 	// First is the sequence of the first commit, 0 if no commit can be read.
 	First uint64
 	// Last is the last commit that can be read.
@@ -37,11 +40,17 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("commits %d to %d before it are in no segment that can be read", e.First, e.Last)
 }
 
-// Verify reads all segments of a list that Store.List has returned, and checks each by
-// itself, and that the segments of a realm continue each other without a gap. Overlapping segments must
+// SnapshotCheck reads a snapshot to its end, and returns the hash of its content. The error says
+// what is damaged, or that it is not the snapshot of the name. The package snapshot of the graph
+// service implements it.
+type SnapshotCheck func(ctx context.Context, in io.Reader, name Name) (hash [32]byte, err error)
+
+// Verify reads all segments and snapshots of a list that Store.List has returned, and checks
+// each by itself, that the segments of a realm continue each other without a gap, and that
+// the records of verified snapshots are theirs. Overlapping segments must
 // have the same commits. progress is called with the bytes that were read since its last
-// call. The error is a failure of the store; what is wrong with the segments is in the reports.
-func Verify(ctx context.Context, store Store, entries []Entry, progress func(bytes int64)) (reports []RealmReport, err error) {
+// call. The error is a failure of the store; what is wrong with the entries is in the reports.
+func Verify(ctx context.Context, store Store, entries []Entry, check SnapshotCheck, progress func(bytes int64)) (reports []RealmReport, err error) {
 	var v *verifier
 	for _, e := range entries {
 		name, ok := ParseName(e.Name)
@@ -52,7 +61,15 @@ func Verify(ctx context.Context, store Store, entries []Entry, progress func(byt
 			reports = append(reports, RealmReport{Realm: name.Realm})
 			v = newVerifier(name.Realm, entries)
 		}
-		if err := v.segment(ctx, store, e, name, progress); err != nil {
+		switch name.Kind {
+		case Segment:
+			err = v.segment(ctx, store, e, name, progress)
+		case Snapshot:
+			err = v.snapshot(ctx, store, e, name, check, progress)
+		case Verified:
+			err = v.verified(ctx, store, e, name)
+		}
+		if err != nil {
 			return reports, err
 		}
 		reports[len(reports)-1] = v.report
@@ -60,18 +77,19 @@ func Verify(ctx context.Context, store Store, entries []Entry, progress func(byt
 	return reports, nil
 }
 
-// verifier verifies the segments of one realm.
+// verifier verifies the entries of one realm.
 type verifier struct {
 	report RealmReport
+	hashes map[uint64][32]byte // of the undamaged snapshots, by sequence
 	// points are those at which segments begin and end: there, all segments with the
 	// commit must agree. A zero value: no segment with the commit was read.
 	points map[uint64]segment.Point
 }
 
 func newVerifier(realm [16]byte, entries []Entry) *verifier {
-	v := &verifier{report: RealmReport{Realm: realm}, points: map[uint64]segment.Point{}}
+	v := &verifier{report: RealmReport{Realm: realm}, hashes: map[uint64][32]byte{}, points: map[uint64]segment.Point{}}
 	for _, e := range entries {
-		if n, ok := ParseName(e.Name); ok && n.Realm == realm {
+		if n, ok := ParseName(e.Name); ok && n.Realm == realm && n.Kind == Segment {
 			v.points[n.First-1], v.points[n.Last] = segment.Point{}, segment.Point{}
 		}
 	}
@@ -128,6 +146,52 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 	return in.Close()
 }
 
+// snapshot verifies a snapshot.
+func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name, check SnapshotCheck, progress func(int64)) error {
+	r := &v.report
+	r.Snapshots++
+	r.Size += e.Size
+	in, err := store.Open(ctx, e.Name, 0, e.Size)
+	if errors.Is(err, ErrNotFound) {
+		v.problem(e.Name, err) // deleted meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	read := &counted{in: in, progress: progress}
+	hash, err := check(ctx, read, name)
+	switch {
+	case read.err != nil || ctx.Err() != nil:
+		return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
+	case err != nil:
+		v.problem(e.Name, err)
+	default:
+		v.hashes[name.Last] = hash
+	}
+	return in.Close()
+}
+
+// verified compares the record of a verification with its snapshot.
+func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name) error {
+	record, err := ReadVerification(ctx, store, name.Realm, name.Last)
+	if ctx.Err() != nil {
+		return err
+	}
+	hash, ok := v.hashes[name.Last]
+	switch {
+	case err != nil:
+		v.problem(e.Name, err)
+	case !ok:
+		v.problem(e.Name, errors.New("its snapshot is missing or damaged"))
+	case hash != record.Hash:
+		v.problem(e.Name, fmt.Errorf("it names content %x, and the snapshot has %x", record.Hash, hash))
+	default:
+		v.report.Verified++
+	}
+	return nil
+}
+
 // damaged reports whether an error is due to the content of a segment.
 func damaged(err error) bool {
 	var d *segment.DamagedError
@@ -159,10 +223,14 @@ func (n Name) check(info segment.Info) error {
 type counted struct {
 	in       io.Reader
 	progress func(int64)
+	err      error // of in, other than io.EOF
 }
 
 func (c *counted) Read(b []byte) (n int, err error) {
 	n, err = c.in.Read(b)
 	c.progress(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
 	return n, err
 }

@@ -92,7 +92,7 @@ func TestVerify(t *testing.T) {
 				t.Fatal(err)
 			}
 			var read int64
-			reports, err := archive.Verify(t.Context(), s, list(t, s), func(n int64) { read += n })
+			reports, err := archive.Verify(t.Context(), s, list(t, s), nil, func(n int64) { read += n })
 			if err != nil || len(reports) != 1 {
 				t.Fatalf("%+v, %v", reports, err)
 			}
@@ -123,7 +123,7 @@ func TestVerifyNames(t *testing.T) {
 	if err := s.Put(t.Context(), name.String(), bytes.NewReader(b), int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
-	reports, err := archive.Verify(t.Context(), s, list(t, s), func(int64) {})
+	reports, err := archive.Verify(t.Context(), s, list(t, s), nil, func(int64) {})
 	if err != nil || len(reports) != 1 || len(reports[0].Problems) != 1 || !strings.Contains(reports[0].Problems[0].Err.Error(), "its content is that of entry") {
 		t.Errorf("%+v, %v", reports, err)
 	}
@@ -142,14 +142,14 @@ func TestCopy(t *testing.T) {
 	var read int64
 	progress := func(n int64) { read += n }
 	entries := list(t, src)
-	done, err := archive.Copy(t.Context(), dst, src, entries, progress)
+	done, err := archive.Copy(t.Context(), dst, src, entries, nil, progress)
 	if err != nil || done.Copied != 2 || done.Present != 1 || read != size(entries) {
 		t.Errorf("%+v, %v; progress was reported for %d bytes of %d", done, err, read, size(entries))
 	}
 	if !slices.Equal(list(t, dst), entries) {
 		t.Errorf("entries %v, want %v", list(t, dst), entries)
 	}
-	if done, err := archive.Copy(t.Context(), dst, src, entries, progress); err != nil || done.Copied != 0 || done.Present != 3 {
+	if done, err := archive.Copy(t.Context(), dst, src, entries, nil, progress); err != nil || done.Copied != 0 || done.Present != 3 {
 		t.Errorf("the second time: %+v, %v", done, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestCopyDamaged(t *testing.T) {
 		src, dst := newStore(t), newStore(t)
 		put(t, src, log, 1, 10, func(b []byte) { b[(at+len(b))%len(b)] ^= 1 })
 		var damaged *segment.DamagedError
-		if _, err := archive.Copy(t.Context(), dst, src, list(t, src), func(int64) {}); !errors.As(err, &damaged) {
+		if _, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {}); !errors.As(err, &damaged) {
 			t.Errorf("byte %d: %v", at, err)
 		}
 		if copies := list(t, dst); len(copies) > 0 {
@@ -179,7 +179,7 @@ func TestCopyConflict(t *testing.T) {
 	if err := dst.Put(t.Context(), name, strings.NewReader("x"), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := archive.Copy(t.Context(), dst, src, list(t, src), func(int64) {}); err == nil || !strings.Contains(err.Error(), "verify both archives") {
+	if _, err := archive.Copy(t.Context(), dst, src, list(t, src), nil, func(int64) {}); err == nil || !strings.Contains(err.Error(), "verify both archives") {
 		t.Error(err)
 	}
 }

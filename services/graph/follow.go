@@ -53,7 +53,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 		acquired <- result{l, err}
 		stopFollowing()
 	}()
-	err := f.Follow(stop, r.events)
+	err := f.Follow(stop, r.history)
 	if stop.Err() == nil || !errors.Is(err, context.Canceled) {
 		cancel()
 		if got := <-acquired; got.lease != nil {
@@ -123,14 +123,14 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	defer func() { r.logEnd = f.Position() }()
 	if last > 0 && f.Sequence() == 0 && r.phase.Load() == phaseCatching { // no client is served yet
 		r.log.Info("rebuilding the state from the log", "commits", last)
-		return f.FoldFromEmpty(ctx, r.events, last)
+		return f.FoldFromEmpty(ctx, r.history, last)
 	}
-	return f.FoldTo(ctx, r.events, last)
+	return f.FoldTo(ctx, r.history, last)
 }
 
 // verify compares a snapshot of the state with its log.
 func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
-	v, err := replay.Verify(ctx, snap, r.events, r.keys, progress)
+	v, err := replay.Verify(ctx, snap, r.history, r.keys, progress)
 	return v, errors.Join(err, snap.Close())
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/secret"
@@ -75,6 +76,9 @@ type Config struct {
 	// CheckLog is the time between two comparisons of a log's stream with what it must have.
 	// After each, up to 4 MiB of the log are read again; 5 s.
 	CheckLog time.Duration
+	// Archive has segments and snapshots of the realms, below the realm id of each; nil for
+	// none. It may be unreachable for a while: see stores.Opener.Lazy.
+	Archive archive.Store
 	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a streamed reply, after which the client
@@ -188,7 +192,7 @@ func New(c Config) (*Service, error) {
 func (s *Service) newRealm(name string) *realm {
 	r := &realm{
 		c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
-		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name),
+		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive,
 	}
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)
 	r.skips.Report = r.reportSkipped

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -22,21 +23,43 @@ const (
 	warnAgain = 10 * time.Minute
 )
 
-// logBegins is the first sequence that the stream of a log must have.
-const logBegins = 1
+// logBegins returns the first sequence that the stream of a log must have, given the first that
+// it has. Commits that a verified snapshot of the archive covers may have been cut.
+func (r *realm) logBegins(ctx context.Context, first uint64) (uint64, error) {
+	known := max(r.begins.Load(), 1)
+	if first <= known || r.archive == nil {
+		return known, nil
+	}
+	id, err := r.history.RealmID(ctx)
+	if err != nil {
+		return 0, err
+	}
+	_, v, ok, err := archive.NewestVerified(ctx, r.archive, id)
+	if err != nil {
+		return 0, fmt.Errorf("the log begins at sequence %d, and whether what precedes it is archived cannot be found out: %w", first, err)
+	}
+	if ok && first <= v.Position+1 {
+		r.begins.Store(first)
+		return first, nil
+	}
+	return known, nil
+}
 
 // checkExtent returns a BrokenError if the stream lacks messages. At a start this is an
 // error unless an operator has accepted it: a state could not be rebuilt from the log.
 func (r *realm) checkExtent(ctx context.Context) error {
 	var extent eventlog.Extent
+	var begins uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
-		extent, err = r.events.Extent(ctx)
+		if extent, err = r.events.Extent(ctx); err == nil {
+			begins, err = r.logBegins(ctx, extent.First)
+		}
 		return err
 	}); err != nil {
-		return err
+		return fmt.Errorf("realm %s: %w", r.name, err)
 	}
-	damage := extent.Damage(logBegins)
-	r.metrics.damaged(extent.Missed(logBegins))
+	damage := extent.Damage(begins)
+	r.metrics.damaged(extent.Missed(begins))
 	if damage == nil {
 		return nil
 	}
@@ -44,6 +67,9 @@ func (r *realm) checkExtent(ctx context.Context) error {
 	if r.accepts(last) {
 		r.log.Error("going on with a log that lacks messages, as --accept-loss says; the state cannot be rebuilt from it", "error", damage)
 		return nil
+	}
+	if extent.First > begins && r.archive == nil {
+		return fmt.Errorf("realm %s: %w. If they were archived and cut, name the archive with --archive. Otherwise restore the stream from a backup", r.name, damage)
 	}
 	return fmt.Errorf("realm %s: %w. Restore the stream from a backup, or from a NATS server whose copy has them. To go on with the state in %s, "+
 		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, r.dir(), r.name, last)
@@ -61,7 +87,7 @@ type logCheck struct {
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
 func (r *realm) checkLogs(ctx context.Context) error {
-	c := &logCheck{r: r, scrub: replay.NewScrub(r.events)}
+	c := &logCheck{r: r, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1))}
 	tick := time.NewTicker(r.c.CheckLog)
 	defer tick.Stop()
 	for {
@@ -98,9 +124,16 @@ func (c *logCheck) check(ctx context.Context) error {
 		return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: max(r.known(), r.state.Checkpoint().GetSequence()),
 			What: fmt.Sprintf("the log has lost its newest commits: its stream ends at sequence %d, and this graph service has seen sequence %d", extent.Last, at)}
 	}
-	r.metrics.damaged(max(c.found, extent.Missed(logBegins)))
-	if damage := extent.Damage(logBegins); damage != nil {
+	begins, err := r.logBegins(short, extent.First)
+	if err != nil {
+		begins = extent.First // the archiver reports that the archive cannot be read
+	}
+	r.metrics.damaged(max(c.found, extent.Missed(begins)))
+	if damage := extent.Damage(begins); damage != nil {
 		c.report(damage)
+	}
+	if c.scrub.At()+1 < begins {
+		c.scrub = replay.NewScrub(r.events, begins)
 	}
 	return nil
 }
@@ -115,6 +148,9 @@ func (c *logCheck) step(ctx context.Context) {
 	done, err := c.scrub.Step(short, c.r.state.Checkpoint().GetPosition())
 	var broken *eventlog.BrokenError
 	if errors.As(err, &broken) {
+		if _, first, err := c.r.events.Last(short); err != nil || first > max(broken.Sequence, broken.Last) {
+			return // the messages were cut meanwhile: check moves the scrub on
+		}
 		c.found = max(broken.Last, broken.Sequence) + 1 - broken.Sequence
 		c.report(broken)
 	}
@@ -122,7 +158,7 @@ func (c *logCheck) step(ctx context.Context) {
 		c.found = 0
 	}
 	if done || broken != nil {
-		c.scrub, c.next = replay.NewScrub(c.r.events), time.Now().Add(scrubPause)
+		c.scrub, c.next = replay.NewScrub(c.r.events, max(c.r.begins.Load(), 1)), time.Now().Add(scrubPause)
 	}
 }
 

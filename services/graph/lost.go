@@ -68,13 +68,13 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 		return lost, err
 	}
 	ofState, err := compare(func(ctx context.Context, catching bool) error {
-		return replay.CheckLog(ctx, r.seen, r.events, r.name, r.dir(), catching)
+		return replay.CheckLog(ctx, r.seen, r.history, r.name, r.dir(), catching)
 	})
 	if err != nil && (ofState == nil || !r.accepts(r.known())) {
 		return err
 	}
 	ofTail, err := compare(func(ctx context.Context, catching bool) error {
-		return replay.CheckTail(ctx, r.tail.Mark(), r.events, r.name, r.dir(), catching)
+		return replay.CheckTail(ctx, r.tail.Mark(), r.history, r.name, r.dir(), catching)
 	})
 	if err != nil && (ofTail == nil || !r.accepts(r.known())) {
 		return err

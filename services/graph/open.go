@@ -116,7 +116,7 @@ func (r *realm) rebuildState(ctx context.Context) error {
 	if errors.Is(why, state.ErrDamaged) {
 		r.metrics.all.rebuilds.WithLabelValues(r.name).Inc()
 	}
-	done, err := replay.Replace(ctx, r.events, r.c.Dir, r.c.State)
+	done, err := replay.Replace(ctx, r.history, r.c.Dir, r.c.State)
 	if errors.Is(err, state.ErrLocked) {
 		return fmt.Errorf("realm %s: %w, and must be rebuilt, but it is still in use: restart this process", r.name, why)
 	}

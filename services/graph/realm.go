@@ -11,8 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/coppice-gc/coppice/internal/archive"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -53,6 +55,12 @@ type realm struct {
 	shown    atomic.Pointer[watch.Hub] // hub, for metrics
 	skips    replay.Skips
 
+	archive archive.Store // of all realms of the process; nil for none
+	history *archived.Log // events, with what the archive has before the stream's first message
+	// begins is the last position of the stream with which it was found to begin: what
+	// precedes it is archived. See logBegins.
+	begins atomic.Uint64
+
 	keys *eventlog.Keys
 	tail *tail.Keeper
 	loss *writer.Loss // of commits of the log, until it is recorded; nil for none
@@ -60,6 +68,12 @@ type realm struct {
 	logEnd uint64
 
 	parkedStream jetstream.Stream
+}
+
+// realmID returns the realm id in a checkpoint, zero if it has none.
+func realmID(c *coppicev1.Checkpoint) (id [16]byte) {
+	copy(id[:], c.GetRealmId())
+	return id
 }
 
 func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
@@ -90,6 +104,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 	if err := r.openLog(ctx); err != nil {
 		return err
 	}
+	r.history = archived.New(ctx, r.events, r.archive, realmID(r.seen))
+	r.begins.Store(0)
 	r.clock.Compare() // which needs a log
 	begun := time.Now()
 	if err := r.checkLog(ctx, func() bool { return time.Since(begun) < r.events.MaxLag() }); err != nil {
@@ -141,7 +157,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 				Admit:     r.hub.Admit,
 				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
 				Verify:    r.verify,
-				Log:       r.events,
+				Log:       r.history,
 				JS:        r.js,
 				Heartbeat: r.c.Heartbeat,
 				ReplyTime: r.c.ReplyTime,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
@@ -36,7 +37,7 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 	}
 	var w *writer.Writer
 	w = writer.New(writer.Config{
-		Realm: r.name, State: r.state, Log: located{r.events, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Loss: loss, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
+		Realm: r.name, State: r.state, Log: located{r.events, r.history, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Loss: loss, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
 		Now: r.time.Now, CheckClock: r.clock.Check, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
 		Ready: func() { close(ready) },
 		Committed: func(c writer.Committed) {
@@ -126,7 +127,8 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 // of by position in the stream.
 type located struct {
 	*eventlog.Log
-	state *state.State
+	history *archived.Log
+	state   *state.State
 }
 
 // Get returns the commit of a sequence. The error wraps eventlog.ErrCut for a commit of the log
@@ -139,5 +141,5 @@ func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.Log.Get(ctx, position)
+	return l.history.Get(ctx, position)
 }

@@ -12,13 +12,17 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// LogReader reads the log without consumers: an eventlog.Log.
+// LogReader reads the log without consumers: an archived.Log.
 type LogReader interface {
-	// Last returns the sequences of the last and the first message.
+	// Last returns the sequences of the last message, and of the first that can be read.
 	Last(ctx context.Context) (last, first uint64, err error)
+	// Unavailable returns why messages before the first cannot be read now, nil if there are
+	// none.
+	Unavailable() error
 	// Keys returns the keys that authenticate commits of the realm.
 	Keys() *eventlog.Keys
 	Seek(ctx context.Context, revision uint64) (sequence uint64, err error)
@@ -126,7 +130,13 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	}
 	r.from = r.next
 	if r.next < r.first {
-		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is not in the log any more, which begins at %d", r.next, r.first)}
+		if err := r.s.r.Log.Unavailable(); err != nil {
+			return &lifecycle.Error{
+				Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
+				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
+			}
+		}
+		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at %d", r.next, r.first)}
 	}
 	if r.ToSequence == 0 && !r.GetFollow() {
 		r.ToSequence = r.last
@@ -310,4 +320,4 @@ func (r *logReading) flush(end bool) error {
 
 func (r *logReading) end() error { return r.flush(true) }
 
-var _ LogReader = (*eventlog.Log)(nil)
+var _ LogReader = (*archived.Log)(nil)

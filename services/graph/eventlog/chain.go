@@ -35,6 +35,15 @@ func ChainOf(c *coppicev1.Checkpoint) Chain {
 	return chain
 }
 
+// ChainBefore returns the position before a commit with a header, which the commit continues. The
+// position in the stream, the time and the fingerprint of the key are not known.
+func ChainBefore(h *Header) Chain {
+	return Chain{
+		RealmID: h.RealmID, Sequence: h.Sequence - 1, Revision: h.FirstRevision - 1, Checksum: h.Previous, Epoch: h.Epoch,
+		Key: KeyID{Number: h.Key},
+	}
+}
+
 // BrokenError is returned if the log is not continuous: a message is missing, or a commit
 // contradicts the commits before it. Waiting does not help.
 type BrokenError struct {

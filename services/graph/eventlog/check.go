@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -12,7 +13,9 @@ import (
 // Extent is what the stream of a log has, according to the NATS server that leads it.
 type Extent struct {
 	First, Last uint64 // sequences; First is Last+1 if there is no message
+	FirstTime   time.Time
 	Messages    uint64
+	Bytes       uint64
 	Server      string // the name of the server; "" unless the stream is in a cluster
 	// Missing are the sequences between First and Last without a message, at most
 	// maxMissing of them, in order. Gaps is their number.
@@ -39,7 +42,7 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 		}
 	}
 	s := &info.State
-	e = Extent{First: s.FirstSeq, Last: s.LastSeq, Messages: s.Msgs}
+	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes}
 	if info.Cluster != nil {
 		e.Server = info.Cluster.Leader
 	}

@@ -37,6 +37,8 @@ func (k *KeyID) decode(b []byte) error {
 type Keys struct {
 	secrets secret.Secrets
 	realm   string
+	// unkeyed: authentication codes are not checked.
+	unkeyed bool
 
 	mu      sync.Mutex
 	derived map[keyName]*key
@@ -57,6 +59,13 @@ type key struct {
 // NewKeys returns the keys that are derived from secrets for the realm of a name.
 func NewKeys(secrets secret.Secrets, realm string) *Keys {
 	return &Keys{secrets: secrets, realm: realm, derived: map[keyName]*key{}}
+}
+
+// Unkeyed returns keys for readers without a secret, such as those of a recorded log:
+// Check accepts a commit without comparing its authentication code, and Fit accepts each
+// key. Such readers depend on the chain of checksums alone. Nothing can be sealed.
+func Unkeyed(realm string) *Keys {
+	return &Keys{realm: realm, unkeyed: true, derived: map[keyName]*key{}}
 }
 
 // mostDerived is the maximum number of cached keys: foreign messages may name any number.
@@ -92,8 +101,8 @@ func (k *Keys) Newest(realm [16]byte) KeyID {
 // Fit returns a KeyError unless one of these keys is the one that must authenticate the
 // next commit of the realm.
 func (k *Keys) Fit(c *Chain) error {
-	if c.RealmID == ([16]byte{}) {
-		return nil // there is no commit yet
+	if k.unkeyed || c.RealmID == ([16]byte{}) {
+		return nil // no key is needed, or there is no commit yet
 	}
 	switch d := k.key(c.Key.Number, c.RealmID); {
 	case d == nil:
@@ -167,12 +176,14 @@ func (k *Keys) Check(m Message) (h Header, foreign string) {
 	if err != nil {
 		return h, err.Error()
 	}
-	d := k.key(h.Key, h.RealmID)
-	if d == nil {
-		return h, fmt.Sprintf("it names key %d, for which there is no secret", h.Key)
-	}
-	if want := d.authenticate(end.Authenticated); !hmac.Equal(end.Code, want[:]) {
-		return h, "it is not authenticated with the key of the realm"
+	if !k.unkeyed {
+		d := k.key(h.Key, h.RealmID)
+		if d == nil {
+			return h, fmt.Sprintf("it names key %d, for which there is no secret", h.Key)
+		}
+		if want := d.authenticate(end.Authenticated); !hmac.Equal(end.Code, want[:]) {
+			return h, "it is not authenticated with the key of the realm"
+		}
 	}
 	if end.Position != m.Sequence {
 		return h, fmt.Sprintf("it is a copy of the message at sequence %d", end.Position)

@@ -29,6 +29,22 @@ type Source interface {
 	Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error
 }
 
+// Log is a log that is compared with a state and replayed: an eventlog.Log, or one with its
+// archive (package archived).
+type Log interface {
+	Source
+	// Last returns the sequence in the stream of the last message, and of the first that can
+	// be read.
+	Last(ctx context.Context) (last, first uint64, err error)
+	// Get returns the commit at a sequence of the stream.
+	Get(ctx context.Context, sequence uint64) ([]byte, error)
+	Created() int64
+	Keys() *eventlog.Keys
+	Realm() string
+}
+
+var _ Log = (*eventlog.Log)(nil)
+
 // readAhead is Source.Follow with messages that are decoded ahead, several at a time
 // and up to a bound. If decode fails for a message, readAhead visits the messages before
 // it and returns an eventlog.BrokenError.

@@ -14,7 +14,7 @@ import (
 // While the server that leads the stream may still be catching up, the caller sets
 // catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
 // the caller calls it again later. dir is the directory of the state, for the error.
-func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, realm, dir string, catching bool) error {
+func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir string, catching bool) error {
 	last, first, err := log.Last(ctx)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log *eventlog.Log, 
 		return refuse("the log begins at sequence %d, and the state ends at %d: the commits between are lost", first, cp.GetPosition())
 	}
 	if cp.GetSequence() == 0 {
-		return checkSecret(ctx, log, last)
+		return checkSecret(ctx, log, first, last)
 	}
 	chain := eventlog.ChainOf(cp)
 	if err := log.Keys().Fit(&chain); err != nil {
@@ -69,12 +69,12 @@ var ErrBehind = errors.New("the log ends before what is known to be in it")
 // A log in which no message looks like a commit has no commits yet. In any other log, an
 // authentic commit must be among the first messages after one that looks like a commit.
 // With the wrong secret no message of the log is authentic.
-func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
+func checkSecret(ctx context.Context, log Log, first, last uint64) error {
 	if last == 0 {
 		return nil
 	}
 	resembling := uint64(0) // position of the first message that looks like a commit
-	err := log.Follow(ctx, 1, func(m eventlog.Message) error {
+	err := log.Follow(ctx, max(first, 1), func(m eventlog.Message) error {
 		if _, foreign := log.Keys().Check(m); foreign == "" {
 			return errReached
 		}
@@ -87,7 +87,7 @@ func checkSecret(ctx context.Context, log *eventlog.Log, last uint64) error {
 		if resembling == 0 {
 			return errReached
 		}
-		return &eventlog.KeyError{Realm: log.Realm(), What: fmt.Sprintf("none of the first %d messages is authentic, and that at sequence %d looks like a commit", m.Sequence, resembling)}
+		return &eventlog.KeyError{Realm: log.Realm(), What: fmt.Sprintf("none of the first %d messages is authentic, and that at sequence %d looks like a commit", m.Sequence+1-max(first, 1), resembling)}
 	})
 	if errors.Is(err, errReached) {
 		return nil

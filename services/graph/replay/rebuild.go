@@ -47,11 +47,11 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	if err != nil {
 		return r, err
 	}
-	last, _, err := log.Last(ctx)
+	last, first, err := log.Last(ctx)
 	if err != nil {
 		return r, err
 	}
-	if err := checkSecret(ctx, log, last); err != nil {
+	if err := checkSecret(ctx, log, first, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
 	mark, err := tail.Read(tail.File(dir, realm))
@@ -66,7 +66,7 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 
 // Replace is Rebuild for a log that is open, and that was compared with what the graph
 // service knows of it.
-func Replace(ctx context.Context, log *eventlog.Log, dir string, c state.Config) (r Rebuilt, err error) {
+func Replace(ctx context.Context, log Log, dir string, c state.Config) (r Rebuilt, err error) {
 	realm := log.Realm()
 	last, _, err := log.Last(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func Replace(ctx context.Context, log *eventlog.Log, dir string, c state.Config)
 }
 
 // rebuild replays the log up to a position into an empty state in a directory.
-func rebuild(ctx context.Context, dir string, c state.Config, log *eventlog.Log, last uint64) (r Rebuilt, err error) {
+func rebuild(ctx context.Context, dir string, c state.Config, log Log, last uint64) (r Rebuilt, err error) {
 	s, err := state.Open(dir, c)
 	if err != nil {
 		return r, err

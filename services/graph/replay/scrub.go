@@ -14,6 +14,7 @@ type Scrub struct {
 	log   *eventlog.Log
 	chain eventlog.Chain
 	at    uint64 // the position of the last message that was read
+	begun bool   // chain is known: the log begins with commit 1, or a commit was read
 }
 
 // Bounds of one step of a Scrub.
@@ -22,8 +23,11 @@ const (
 	scrubBytes    = 4 << 20
 )
 
-// NewScrub returns a Scrub that begins at the first message of a log.
-func NewScrub(log *eventlog.Log) *Scrub { return &Scrub{log: log} }
+// NewScrub returns a Scrub that begins at a position of a log: 1, or the first message of a stream
+// that was cut.
+func NewScrub(log *eventlog.Log, from uint64) *Scrub {
+	return &Scrub{log: log, at: from - 1, begun: from == 1}
+}
 
 // At returns the position of the last message that was read.
 func (s *Scrub) At() uint64 { return s.at }
@@ -58,6 +62,9 @@ func (s *Scrub) visit(m eventlog.Message) error {
 		return &eventlog.BrokenError{Sequence: m.Sequence, Last: m.Sequence, What: err.Error()}
 	case c == nil || s.chain.Skips(&c.header) != "":
 		return nil
+	}
+	if !s.begun {
+		s.chain, s.begun = eventlog.ChainBefore(&c.header), true
 	}
 	return s.chain.Follow(m.Sequence, &c.header, c.newKey, c.checksum)
 }

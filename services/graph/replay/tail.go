@@ -11,7 +11,7 @@ import (
 
 // CheckTail returns a MismatchError if the log has lost the commit of a mark, or has
 // another one in its place. See CheckLog for the other parameters and ErrBehind.
-func CheckTail(ctx context.Context, mark tail.Mark, log *eventlog.Log, realm, dir string, catching bool) error {
+func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, catching bool) error {
 	if mark == (tail.Mark{}) {
 		return nil
 	}
