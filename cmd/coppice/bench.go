@@ -126,6 +126,20 @@ counts events as objects.`,
 		},
 	},
 	{
+		name: "bootstrap", short: "Measure the start of a replica from a snapshot, next to a replay of the log", alone: true,
+		long: `Create objects and update each once, write a snapshot of the state, and create one object
+more for every 100. Then measure three starts of a replica: of an empty one by a replay
+of the log, of an empty one from the snapshot and the commits since, and of one
+that ends before the updates, from the snapshot too. The result is the second of them, and
+counts all events of the log as objects.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Bootstrap
+			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
+			f.BoolVar(&b.Created, "created", false, "leave out the updates")
+			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--objects", b.Objects}) }
+		},
+	},
+	{
 		name: "restart", short: "Measure restarts after a stop and after a kill", alone: true,
 		long: `Start all services in one process, create objects, stop it, start it, kill it,
 and start it again. Each time is measured until a command is answered; it

@@ -12,7 +12,7 @@ func (a *app) realmCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "realm",
 		GroupID: "operate",
-		Short:   "Create, list, change, resume and delete realms",
+		Short:   "Create, list, change, restore, resume and delete realms",
 		Long: `Create, list, change and delete realms while services run. A realm is a world of its
 own: kinds, objects, log and settings.
 
@@ -32,6 +32,7 @@ operators have.`,
 		a.actorFlag(sub)
 		c.AddCommand(sub)
 	}
+	c.AddCommand(a.realmRestoreCommand())
 	return c
 }
 

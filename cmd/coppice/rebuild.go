@@ -8,13 +8,18 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -34,7 +39,8 @@ func (a *app) rebuildCommand() *cobra.Command {
 it. If the log cannot be read to its end, the state stays as it is. The log is not
 changed.
 
---data names the directory of 'coppice up', which also has the log. --state names
+--data names the directory of 'coppice up', which also has the log; if the log does not
+have the first commits any more, it begins with a snapshot of the archive in it. --state names
 the directory of a graph service ('coppice graph --data'): its state is deleted, and
 the service replays the log at its next start.`,
 		Args: cobra.NoArgs,
@@ -84,6 +90,10 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	}
 	start := a.now()
 	done, err := replay.Rebuild(ctx, nc, f.realm, states, secrets)
+	var cut *replay.CutError
+	if errors.As(err, &cut) && isDir(filepath.Join(f.data, archiveDir)) {
+		done, err = a.rebuildFrom(ctx, nc, f, secrets)
+	}
 	if errors.Is(err, state.ErrLocked) {
 		return a.running(states)
 	}
@@ -93,6 +103,23 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	_, err = fmt.Fprintf(a.stdout, "realm %s: replayed %s of %s in %s, to revision %d\n", f.realm,
 		console.Count(int(done.Events), "event"), console.Count(int(done.Commits), "commit"), a.now().Sub(start).Round(time.Millisecond), done.Revision)
 	return err
+}
+
+// rebuildFrom is rebuild with the archive of `up`, for a log that was cut.
+func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, secrets secret.Secrets) (r replay.Rebuilt, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return r, err
+	}
+	log, err := eventlog.OpenExisting(ctx, js, f.realm, eventlog.NewKeys(secrets, f.realm))
+	if err != nil {
+		return r, err
+	}
+	store, err := dirstore.Open(filepath.Join(f.data, archiveDir))
+	if err != nil {
+		return r, err
+	}
+	return bootstrap.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.quietLogger())
 }
 
 // removeState deletes a state whose log is elsewhere.

@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 func TestMain(m *testing.M) {
@@ -124,8 +125,13 @@ type stack struct {
 type stackKey struct{}
 
 func (s *stack) start(setenv func(key, value string)) error {
+	store, err := archiveIn(s.dir)
+	if err != nil {
+		return err
+	}
 	running, err := allinone.Start(context.Background(), allinone.Config{
 		Dir: s.dir, Port: -1, Realms: []string{bus.DefaultRealm, "other"},
+		Graph: func(c *graph.Config) { c.Archive = store },
 	})
 	if err != nil {
 		return err
@@ -178,7 +184,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "manypods": manyPods, "foreign": foreign,
-			"segment": archiveSegment,
+			"segment": archiveSegment, "archivelog": archiveLog,
 		},
 	})
 }
@@ -230,16 +236,20 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stackCommand stops the script's services and server, or starts them again.
+// stackCommand stops the script's services and server, or starts them again, possibly on the
+// data in another directory, with the archive in it.
 func stackCommand(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(stackKey{}).(*stack)
 	switch {
 	case !neg && len(args) == 1 && args[0] == "stop":
 		ts.Check(s.stop())
+	case !neg && len(args) == 2 && args[0] == "start":
+		s.dir = ts.MkAbs(args[1])
+		ts.Check(s.start(ts.Setenv))
 	case !neg && len(args) == 1 && args[0] == "start":
 		ts.Check(s.start(ts.Setenv))
 	default:
-		ts.Fatalf("usage: stack stop | stack start")
+		ts.Fatalf("usage: stack stop | stack start [dir]")
 	}
 }
 

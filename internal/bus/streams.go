@@ -111,7 +111,8 @@ func LogConfig(realm string, replicas int) jetstream.StreamConfig {
 		Replicas:    replicas,
 		AllowDirect: true,
 		DenyDelete:  true,
-		DenyPurge:   true,
+		// Commits that are archived are cut by a purge. Only the graph role may purge.
+		DenyPurge: false,
 	}
 }
 
@@ -133,7 +134,7 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 		{"max_msg_size", c.MaxMsgSize, want.MaxMsgSize},
 		{"allow_msg_ttl", c.AllowMsgTTL, false},
 		{"deny_delete", c.DenyDelete, want.DenyDelete},
-		{"deny_purge", c.DenyPurge, want.DenyPurge},
+		{"allow_rollup_hdrs", c.AllowRollup, want.AllowRollup},
 		{"persist_mode", c.PersistMode, want.PersistMode},
 		{"no_ack", c.NoAck, false},
 		{"sealed", c.Sealed, false},

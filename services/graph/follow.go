@@ -128,9 +128,18 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	return f.FoldTo(ctx, r.history, last)
 }
 
-// verify compares a snapshot of the state with its log.
+// verify compares a snapshot of the state with its log: from the beginning of the log or, if
+// that cannot be read any more, from the newest snapshot of the archive.
 func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+	begins, err := replay.Begins(ctx, r.history)
+	if err != nil {
+		return nil, err
+	}
 	snap := r.state.Snapshot()
-	v, err := replay.Verify(ctx, snap, r.history, r.keys, progress)
+	var begin func(context.Context, string) error
+	if !begins {
+		begin = func(ctx context.Context, dir string) error { return r.loadInto(ctx, dir, snap.Checkpoint()) }
+	}
+	v, err := replay.Verify(ctx, snap, r.history, r.keys, begin, progress)
 	return v, errors.Join(err, snap.Close())
 }

@@ -38,11 +38,15 @@ func (r *realm) logBegins(ctx context.Context, first uint64) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("the log begins at sequence %d, and whether what precedes it is archived cannot be found out: %w", first, err)
 	}
-	if ok && first <= v.Position+1 {
-		r.begins.Store(first)
-		return first, nil
+	if !ok || first > v.Position+1 {
+		// The commits before the stream may be in segments, if not in a snapshot.
+		_, readable, err := r.history.Last(ctx)
+		if err != nil || readable >= first {
+			return known, err
+		}
 	}
-	return known, nil
+	r.begins.Store(first)
+	return first, nil
 }
 
 // checkExtent returns a BrokenError if the stream lacks messages. At a start this is an

@@ -224,14 +224,13 @@ func TestUnfitLog(t *testing.T) {
 		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
 		"retention":            func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
 		"deny_delete":          func(c *jetstream.StreamConfig) { c.DenyDelete = false },
-		"deny_purge":           func(c *jetstream.StreamConfig) { c.DenyPurge = false },
 		"no_ack":               func(c *jetstream.StreamConfig) { c.NoAck = true },
 		"persist_mode":         func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
 		"max_msg_size":         func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 },
 		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
 		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true },
 		"one subject":          func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "another") },
-		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = true, false },
+		"allow_rollup_hdrs":    func(c *jetstream.StreamConfig) { c.AllowRollup = true },
 		"subject":              func(c *jetstream.StreamConfig) { c.Subjects = []string{"coppice.other.log"} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -113,9 +113,6 @@ func (r *realm) resetState() error {
 func (r *realm) rebuildState(ctx context.Context) error {
 	why := r.unusable
 	r.enter(phaseCatching)
-	if errors.Is(why, state.ErrDamaged) {
-		r.metrics.all.rebuilds.WithLabelValues(r.name).Inc()
-	}
 	done, err := replay.Replace(ctx, r.history, r.c.Dir, r.c.State)
 	if errors.Is(err, state.ErrLocked) {
 		return fmt.Errorf("realm %s: %w, and must be rebuilt, but it is still in use: restart this process", r.name, why)
@@ -123,16 +120,28 @@ func (r *realm) rebuildState(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("realm %s: %w; it cannot be rebuilt: %w", r.name, why, err)
 	}
-	r.log.Warn("the state was rebuilt from the log", "reason", why, "events", done.Events, "revision", done.Revision)
-	s, err := state.Open(r.dir(), r.c.State)
-	if err != nil {
-		return r.failure(err)
+	if err := r.open(); err != nil {
+		return err
 	}
-	r.state, r.seen, r.unusable = s, s.Checkpoint(), nil
-	if id, err := uuid.FromBytes(r.seen.GetRealmId()); err == nil && errors.Is(why, state.ErrDamaged) {
-		r.warner.Rebuilt(uid.FromUUID(id), fmt.Sprintf("the state of the graph service %s was rebuilt from the log: %v; check its disk", r.c.Instance, why))
-	}
+	r.rebuilt("the log", "events", done.Events, "revision", done.Revision)
 	return nil
+}
+
+// rebuilt reports that a state which could not be used was replaced.
+func (r *realm) rebuilt(from string, attrs ...any) {
+	why := r.unusable
+	if why == nil {
+		return
+	}
+	r.unusable = nil
+	r.log.Warn("the state was rebuilt from "+from, append(attrs, "reason", why)...)
+	if !errors.Is(why, state.ErrDamaged) {
+		return
+	}
+	r.metrics.all.rebuilds.WithLabelValues(r.name).Inc()
+	if id, err := uuid.FromBytes(r.seen.GetRealmId()); err == nil {
+		r.warner.Rebuilt(uid.FromUUID(id), fmt.Sprintf("the state of the graph service %s was rebuilt from %s: %v; check its disk", r.c.Instance, from, why))
+	}
 }
 
 // failure adds to an error of the state what to do about it.

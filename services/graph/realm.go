@@ -50,10 +50,12 @@ type realm struct {
 	state *state.State
 	// unusable is why the state must be rebuilt before it is opened; nil if it need not be.
 	unusable error
-	events   *eventlog.Log
-	hub      *watch.Hub
-	shown    atomic.Pointer[watch.Hub] // hub, for metrics
-	skips    replay.Skips
+	// cut is set if the log begins behind the state: see beginState.
+	cut    *replay.CutError
+	events *eventlog.Log
+	hub    *watch.Hub
+	shown  atomic.Pointer[watch.Hub] // hub, for metrics
+	skips  replay.Skips
 
 	archive archive.Store // of all realms of the process; nil for none
 	history *archived.Log // events, with what the archive has before the stream's first message
@@ -85,7 +87,7 @@ func (r *realm) dir() string { return filepath.Join(r.c.Dir, r.name) }
 //	          └──────────── lease lost, or fenced ◄────────────────────────┘
 func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseWaiting)
-	r.state, r.seen, r.events, r.loss, r.unusable = nil, nil, nil, nil, nil // of the run before
+	r.state, r.seen, r.events, r.loss, r.unusable, r.cut = nil, nil, nil, nil, nil, nil // of the run before
 	r.openTail()
 	if err := r.openState(); err != nil {
 		return err
@@ -114,18 +116,12 @@ func (r *realm) run(ctx context.Context) (err error) {
 	if err := r.checkExtent(ctx); err != nil {
 		return err
 	}
-	if r.state == nil {
-		stop()
-		stop = func() {}
-		reset := r.resetState
-		if r.unusable != nil {
-			reset = func() error { return r.rebuildState(ctx) }
-		}
-		if err := reset(); err != nil {
-			return err
-		}
-		stop = r.whenFailed(cancel)
+	stop()
+	stop = func() {}
+	if err := r.beginState(ctx); err != nil {
+		return err
 	}
+	stop = r.whenFailed(cancel)
 	watching, stopWatching := context.WithCancel(ctx)
 	var watched sync.WaitGroup
 	var lost error

@@ -94,6 +94,8 @@ func targets() []target {
 			}, profile: "replay",
 			record: "0024-replay-and-restart.md",
 		},
+		bootstrapTarget("start from a snapshot, objects updated once", func(ratio float64) bool { return ratio >= 1.5 }, "1.5 times faster than a replay of the same log", "bootstrap", "--objects"),
+		bootstrapTarget("start from a snapshot, objects created only", func(float64) bool { return true }, "published", "bootstrap", "--created", "--objects"),
 		{
 			name: "restart", once: true, args: []string{"restart", "--objects"}, size: 10 * million,
 			// A process never takes over a lease that another may rely on: lease.Acquire.
@@ -122,6 +124,19 @@ func targets() []target {
 			},
 			record: "0023-latency-of-a-command.md",
 		},
+	}
+}
+
+// bootstrapTarget is the start of a replica from a snapshot, next to a replay in the same run.
+func bootstrapTarget(name string, reached func(ratio float64) bool, wants string, args ...string) target {
+	return target{
+		name: name, once: true, args: args, size: 10 * million, wants: wants,
+		reached: func(r *result) bool { return reached(r.Details["replay_to_bootstrap"]) },
+		got: func(r *result) string {
+			return fmt.Sprintf("%.3g s, %.2fx faster than a replay (%.3g s); %.3g s for a stale replica; the snapshot has %s MiB",
+				r.Seconds, r.Details["replay_to_bootstrap"], r.Details["replay_seconds"], r.Details["stale_seconds"], thousands(r.Details["snapshot_bytes"]/mib))
+		},
+		record: "0033-start-and-restore.md",
 	}
 }
 

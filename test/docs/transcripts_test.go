@@ -25,6 +25,7 @@ type exception struct {
 var exceptions = []exception{
 	{regexp.MustCompile(`^coppice (graph|processor|finalizers|scanner) `), "needs a server with accounts; test/processes runs each service"},
 	{regexp.MustCompile(`^coppice bench `), "measures for minutes, or needs a deployment; cmd/coppice/testdata/script/bench.txtar runs small ones"},
+	{regexp.MustCompile(`^coppice (archive verify file:///backup/|realm restore |realm resume |up --data \./restored)`), "needs an archive; cmd/coppice/testdata/script/restore.txtar runs the same commands"},
 	{regexp.MustCompile(`^go run \./cmd/coppice demo$`), "cmd/coppice/testdata/script/demo.txtar runs it"},
 	{regexp.MustCompile(`^go test `), "a test cannot run all tests"},
 	{regexp.MustCompile(`^make `), "runs all tests"},

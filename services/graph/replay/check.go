@@ -10,7 +10,8 @@ import (
 )
 
 // CheckLog compares a state's checkpoint with the log before the state is used. It returns
-// a MismatchError if the log lost commits that the state has, or is another realm's log.
+// a MismatchError if the log lost commits that the state has, or is another realm's log, and
+// a CutError if the log begins behind the state.
 // While the server that leads the stream may still be catching up, the caller sets
 // catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
 // the caller calls it again later. dir is the directory of the state, for the error.
@@ -23,10 +24,10 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 		return &MismatchError{Realm: realm, Dir: dir, Known: cp.GetSequence(), What: fmt.Sprintf(format, args...)}
 	}
 	if last > 0 && first > cp.GetPosition()+1 {
-		return refuse("the log begins at sequence %d, and the state ends at %d: the commits between are lost", first, cp.GetPosition())
+		return &CutError{Realm: realm, First: first, Known: cp.GetPosition()}
 	}
 	if cp.GetSequence() == 0 {
-		return checkSecret(ctx, log, first, last)
+		return checkBeginning(ctx, log, first, last)
 	}
 	chain := eventlog.ChainOf(cp)
 	if err := log.Keys().Fit(&chain); err != nil {
@@ -47,6 +48,8 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 		return fmt.Errorf("%w: %w", err, ErrBehind)
 	case errors.Is(err, eventlog.ErrForeign):
 		return refuse("sequence %d of the log is not the commit that the state has seen: %v", cp.GetPosition(), err)
+	case errors.Is(err, eventlog.ErrCut):
+		return checkNext(ctx, cp, log, last, refuse)
 	case errors.Is(err, eventlog.ErrNotFound):
 		return refuse("sequence %d, the last that the state has seen, is gone", cp.GetPosition())
 	case err != nil:
@@ -56,6 +59,85 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 		return refuse("sequence %d of the log is not the commit that the state has seen: it is another history", cp.GetPosition())
 	}
 	return nil
+}
+
+// checkNext compares the last commit of a state, which was cut from the log, with the commit that
+// follows it in the log: that names its checksum.
+func checkNext(ctx context.Context, cp *coppicev1.Checkpoint, log Log, last uint64, refuse func(string, ...any) error) error {
+	at, h, err := firstCommit(ctx, log, cp.GetPosition()+1, last)
+	if err == nil && h.Sequence > cp.GetSequence()+1 {
+		err = &CutError{Realm: log.Realm(), First: at, Known: cp.GetPosition()}
+	}
+	if err == nil && (at == 0 || h.Previous != cp.GetChecksum()) {
+		err = refuse("sequence %d of the log does not continue the last commit that the state has seen: it is another history", at)
+	}
+	return err
+}
+
+// checkBeginning checks that a log with these positions can be folded into an empty state, and
+// that the secret fits it.
+func checkBeginning(ctx context.Context, log Log, first, last uint64) error {
+	if err := checkSecret(ctx, log, first, last); err != nil {
+		return err
+	}
+	at, h, err := firstCommit(ctx, log, first, last)
+	if err == nil && h.Sequence > 1 {
+		err = &CutError{Realm: log.Realm(), First: at}
+	}
+	return err
+}
+
+// firstCommit returns the header and the position of the first commit from a position of the
+// log on; the position is zero if none is among the next 1,000 messages up to last.
+func firstCommit(ctx context.Context, log Log, from, last uint64) (at uint64, h eventlog.Header, err error) {
+	from = max(from, 1)
+	if from > last {
+		return 0, h, nil
+	}
+	err = log.Follow(ctx, from, func(m eventlog.Message) error {
+		found, foreign := log.Keys().Check(m)
+		if foreign == "" {
+			at, h = m.Sequence, found
+			return errReached
+		}
+		if m.Sequence >= min(last, from+enough) {
+			return errReached
+		}
+		return nil
+	})
+	if errors.Is(err, errReached) {
+		err = nil
+	}
+	return at, h, err
+}
+
+// Begins reports whether a log can be folded from its first commit. It cannot if that was cut
+// off, and in a realm that continues another log.
+func Begins(ctx context.Context, log Log) (bool, error) {
+	last, first, err := log.Last(ctx)
+	if err != nil || last == 0 {
+		return true, err
+	}
+	_, h, err := firstCommit(ctx, log, first, last)
+	return h.Sequence <= 1, err
+}
+
+// CutError says that a log begins behind a state: the commits between can be read neither from
+// its stream, which was cut or is that of a realm that continues another log, nor from an
+// archive.
+type CutError struct {
+	Realm string
+	First uint64 // the position of the first message of the log
+	Known uint64 // that of the last commit of the state; 0 for none
+}
+
+func (e *CutError) Error() string {
+	state := "the state is empty"
+	if e.Known > 0 {
+		state = fmt.Sprintf("the state ends at sequence %d", e.Known)
+	}
+	return fmt.Sprintf("realm %s: the log begins at sequence %d of its stream with a commit that is not the realm's first, and %s: the commits between cannot be read. "+
+		"Name the archive of the realm with --archive; if there is none, restore the stream from a backup", e.Realm, e.First, state)
 }
 
 // ErrBehind says that the log ends before a commit that the state has seen. A server

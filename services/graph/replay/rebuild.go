@@ -30,7 +30,9 @@ var ErrNoRealm = errors.New("there is no such realm: it has no log")
 // replaces the state only when the replay is complete: if the log cannot be read to its
 // end, the state stays as it was. It returns a MismatchError if the log has lost commits that the
 // graph service has seen. secrets are those of the installation. Rebuild writes
-// nothing to the log. The error wraps state.ErrLocked if the state is in use.
+// nothing to the log. The error wraps state.ErrLocked if the state is in use; it is a
+// CutError if the stream does not have the first commit of the realm: a graph
+// service starts an empty state from the archive.
 func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -51,7 +53,10 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 	if err != nil {
 		return r, err
 	}
-	if err := checkSecret(ctx, log, first, last); err != nil {
+	if first > 1 {
+		return r, &CutError{Realm: realm, First: first}
+	}
+	if err := checkBeginning(ctx, log, first, last); err != nil {
 		return r, fmt.Errorf("realm %s: %w", realm, err)
 	}
 	mark, err := tail.Read(tail.File(dir, realm))

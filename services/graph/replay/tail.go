@@ -33,6 +33,14 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound) && catching:
 		return fmt.Errorf("%w: %w", err, ErrBehind)
+	case errors.Is(err, eventlog.ErrCut):
+		// What follows the commit names its checksum. If that was cut too, the commit cannot be
+		// compared, and the log is longer than the mark knows.
+		at, h, err := firstCommit(ctx, log, mark.Position+1, last)
+		if err == nil && h.Sequence == mark.Sequence+1 && h.Previous != mark.Checksum {
+			err = refuse("the log has lost commits and was continued: sequence %d of it does not continue commit %d, which this graph service has seen before it: it is another history", at, mark.Sequence)
+		}
+		return err
 	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, eventlog.ErrForeign):
 		return refuse("the log has lost commits: its stream ends at sequence %d, and commit %d, which this graph service has seen at sequence %d, is not there",
 			last, mark.Sequence, mark.Position)

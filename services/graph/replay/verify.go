@@ -12,14 +12,22 @@ import (
 
 // Verify folds the log up to the position of the snapshot into an empty state, without
 // elision, and compares the two key by key. The other state is in a temporary directory,
-// which becomes as large as the realm's state. Verify calls progress after each flush with
-// positions in the log's stream.
-func Verify(ctx context.Context, snap *state.Snapshot, log Source, keys *eventlog.Keys, progress func(sequence, last uint64)) (v *coppicev1.VerifyReply, err error) {
+// which becomes as large as the realm's state. begin, unless it is nil, puts a state of an
+// earlier commit there, from which the fold continues. Verify calls progress after each flush
+// with positions in the log's stream.
+func Verify(
+	ctx context.Context, snap *state.Snapshot, log Source, keys *eventlog.Keys, begin func(ctx context.Context, dir string) error, progress func(sequence, last uint64),
+) (v *coppicev1.VerifyReply, err error) {
 	dir, err := os.MkdirTemp("", "coppice-verify-")
 	if err != nil {
 		return v, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if begin != nil {
+		if err := begin(ctx, dir); err != nil {
+			return v, err
+		}
+	}
 	s, err := state.Open(dir, state.Config{})
 	if err != nil {
 		return v, err

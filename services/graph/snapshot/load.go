@@ -18,6 +18,8 @@ import (
 type Stream struct {
 	// RealmID is the realm whose snapshot is expected; nil for any.
 	RealmID []byte
+	// Sequence is the commit whose snapshot is expected; zero for any.
+	Sequence uint64
 	// Created is when the stream was created, Unix nanoseconds.
 	Created int64
 }
@@ -58,6 +60,9 @@ func Build(ctx context.Context, in io.Reader, dir string, s Stream, c state.Conf
 		return Info{}, fmt.Errorf("snapshot: %w: byte %d: it is of realm %x, and %x is expected; use a snapshot of this realm",
 			ErrForeign, realmOffset, r.cp.GetRealmId(), s.RealmID)
 	}
+	if s.Sequence != 0 && s.Sequence != r.cp.GetSequence() {
+		return Info{}, fmt.Errorf("snapshot: %w: byte %d: it is of commit %d, and %d is expected", ErrForeign, sequenceOffset, r.cp.GetSequence(), s.Sequence)
+	}
 	l, err := state.NewLoader(dir, c)
 	if err != nil {
 		return Info{}, err
@@ -71,5 +76,8 @@ func Build(ctx context.Context, in io.Reader, dir string, s Stream, c state.Conf
 	return info, l.Finish(ctx, cp)
 }
 
-// realmOffset is the offset of the realm id in the file.
-const realmOffset = len(magic) + 4 + 4
+// Offsets of the realm id and of the sequence in the file.
+const (
+	realmOffset    = len(magic) + 4 + 4
+	sequenceOffset = realmOffset + 16
+)

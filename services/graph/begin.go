@@ -1,0 +1,124 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// beginState gives the realm a state from which it can follow the log, if the present one is
+// missing, unusable, empty, or ends before the stream begins: the newest snapshot of the archive
+// or, without one, a replay.
+func (r *realm) beginState(ctx context.Context) error {
+	if r.state != nil && r.cut == nil && r.seen.GetSequence() > 0 {
+		var first uint64
+		if err := r.await(ctx, func(ctx context.Context) (err error) {
+			_, first, err = r.events.Last(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+		if first <= r.seen.GetPosition()+1 {
+			return nil
+		}
+	}
+	loaded, err := r.loadSnapshot(ctx)
+	switch {
+	case err != nil || loaded:
+		return err
+	case r.cut != nil:
+		return fmt.Errorf("%w; its archive %s has no snapshot of it that can be used", r.cut, r.archive)
+	case r.state != nil:
+		return nil // it is empty, or the archive has the commits behind it
+	case r.unusable != nil:
+		return r.rebuildState(ctx)
+	}
+	return r.resetState()
+}
+
+// loadSnapshot replaces the state by the newest snapshot of the archive, and compares it with
+// the log. It returns false if there is none.
+func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
+	if r.archive == nil {
+		return false, nil
+	}
+	a, last := &bootstrap.Archive{Store: r.archive, Log: r.log}, ^uint64(0)
+	if err := r.await(ctx, func(ctx context.Context) (err error) {
+		if a.Realm, err = r.history.RealmID(ctx); err == nil && r.loss != nil {
+			last, err = r.events.LastCommit(ctx) // snapshots of lost commits are not those of the log
+		}
+		return err
+	}); err != nil || a.Realm == [16]byte{} {
+		return false, err // without a commit there is nothing to load
+	}
+	r.enter(phaseCatching)
+	if r.state != nil {
+		if err := r.state.Close(); err != nil {
+			return false, r.failure(err)
+		}
+		r.state = nil
+	}
+	start := time.Now()
+	info, err := a.Load(ctx, r.dir(), r.events.Created(), last, r.c.State)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errors.Is(err, state.ErrLocked):
+		return false, fmt.Errorf("realm %s: %w: restart this process", r.name, err)
+	case r.cut != nil && !errors.Is(err, bootstrap.ErrNoSnapshot):
+		return false, fmt.Errorf("%w; it cannot start from the archive: %w", r.cut, err)
+	default:
+		if !errors.Is(err, bootstrap.ErrNoSnapshot) {
+			r.log.Warn("cannot start from a snapshot of the archive; replaying the log", "error", err)
+		}
+		return false, r.reopen()
+	}
+	if err := r.open(); err != nil {
+		return false, err
+	}
+	r.log.Info("started from a snapshot of the archive", "archive", r.archive.String(), "commit", info.Checkpoint.GetSequence(),
+		"revision", info.Checkpoint.GetRevision(), "bytes", info.Size, "seconds", time.Since(start).Seconds())
+	r.rebuilt("a snapshot of the archive")
+	r.cut = nil
+	if err := r.checkLog(ctx, func() bool { return time.Since(start) < r.events.MaxLag() }); err != nil {
+		return false, err
+	}
+	if r.cut != nil {
+		return false, r.cut // the commits behind the snapshot are missing too
+	}
+	return true, nil
+}
+
+// reopen opens the state again that loadSnapshot has closed, unless it cannot be used.
+func (r *realm) reopen() error {
+	if r.unusable == nil && r.seen.GetElidedUntil() == 0 {
+		return r.open()
+	}
+	return nil
+}
+
+// open opens a state that is known to be usable.
+func (r *realm) open() error {
+	s, err := state.Open(r.dir(), r.c.State)
+	if err != nil {
+		return r.failure(err)
+	}
+	r.state, r.seen = s, s.Checkpoint()
+	return nil
+}
+
+// loadInto puts the newest snapshot of the archive that is not after a commit into a directory.
+func (r *realm) loadInto(ctx context.Context, dir string, last *coppicev1.Checkpoint) error {
+	if r.archive == nil {
+		return fmt.Errorf("realm %s: the log does not have its first commits, and without an archive the state cannot be compared with it: start this graph service with --archive", r.name)
+	}
+	a := &bootstrap.Archive{Store: r.archive, Realm: realmID(last), Log: r.log}
+	_, err := a.Load(ctx, dir, last.GetStreamCreated(), last.GetSequence(), state.Config{})
+	return err
+}

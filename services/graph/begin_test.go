@@ -1,0 +1,380 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// archived is a realm with an archive: a NATS server, the directory of a graph service, and a
+// store. The server runs until the test ends; the graph service only while it is used.
+type archived struct {
+	t     *testing.T
+	n     *natsd.Server
+	nats  string // its directory
+	dir   string
+	root  string // of the store
+	store archive.Store
+}
+
+func newArchived(t *testing.T) *archived {
+	t.Helper()
+	a := &archived{t: t, nats: t.TempDir(), dir: t.TempDir(), root: t.TempDir()}
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	var err error
+	if a.store, err = dirstore.Open(a.root); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// with runs a graph service in a directory with the archive, does something, and ends it. The service does not
+// archive or truncate anything by itself.
+func (a *archived) with(dir string, logged *logged, do func(ctx context.Context)) {
+	a.t.Helper()
+	ctx := testkit.Context(a.t)
+	s := serve(a.t, graphConn(a.t, a.n), dir, func(c *graph.Config) {
+		c.Archive = a.store
+		if logged != nil {
+			c.Log = slog.New(slog.NewTextHandler(logged, nil))
+		}
+	}).writing(ctx)
+	do(ctx)
+	s.stop(ctx)
+}
+
+// creates creates objects while the graph service runs on its own directory.
+func (a *archived) creates(names ...string) {
+	a.t.Helper()
+	ctx := testkit.Context(a.t)
+	s := serve(a.t, graphConn(a.t, a.n), a.dir, nil).writing(ctx)
+	create(ctx, a.t, application(a.t, a.n), names...)
+	s.stop(ctx)
+}
+
+// snapshot stores a snapshot of the state of the graph service, and returns its entry.
+func (a *archived) snapshot() string {
+	a.t.Helper()
+	s, err := state.Open(filepath.Join(a.dir, realm), state.Config{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer s.Close()
+	snap := s.Snapshot()
+	defer snap.Close()
+	info, err := bootstrap.PutSnapshot(a.t.Context(), a.store, snap, "test", time.Now())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return archive.SnapshotName([16]byte(info.Checkpoint.GetRealmId()), info.Checkpoint.GetSequence()).String()
+}
+
+// segments stores all commits that no segment has, three in each.
+func (a *archived) segments() {
+	a.t.Helper()
+	ctx := testkit.Context(a.t)
+	log := a.log()
+	last, first, err := log.Last(ctx)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var stored uint64
+	for e, err := range a.store.List(ctx, "") {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if n, ok := archive.ParseName(e.Name); ok && n.Kind == archive.Segment {
+			stored = max(stored, n.Last)
+		}
+	}
+	var b bytes.Buffer
+	var w *segment.Writer
+	put := func() {
+		info, err := w.Close()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}
+		if err := a.store.Put(ctx, name.String(), &b, int64(b.Len())); err != nil {
+			a.t.Fatal(err)
+		}
+		w = nil
+	}
+	end := errors.New("the end")
+	err = log.Follow(ctx, first, func(m eventlog.Message) error {
+		h, foreign := log.Keys().Check(m)
+		if foreign == "" && h.Sequence > stored {
+			if w == nil {
+				b.Reset()
+				var err error
+				if w, err = segment.NewWriter(&b); err != nil {
+					return err
+				}
+			}
+			if err := w.Add(m.Sequence, m.Data); err != nil {
+				return err
+			}
+			if h.Sequence%3 == 0 {
+				put()
+			}
+		}
+		if m.Sequence == last {
+			return end
+		}
+		return nil
+	})
+	if !errors.Is(err, end) {
+		a.t.Fatal(err)
+	}
+	if w != nil {
+		put()
+	}
+}
+
+func (a *archived) log() *eventlog.Log {
+	a.t.Helper()
+	log, err := eventlog.OpenExisting(testkit.Context(a.t), testkit.JetStream(a.t, a.n, bus.RoleGraph), realm, eventlog.NewKeys(testkit.Secrets(), realm))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return log
+}
+
+// truncate removes all messages of the log's stream but the last ones.
+func (a *archived) truncate(keep uint64) {
+	a.t.Helper()
+	ctx := testkit.Context(a.t)
+	stream, err := testkit.JetStream(a.t, a.n, bus.RoleGraph).Stream(ctx, bus.LogStream(realm))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1-keep)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// has starts a graph service in a directory, and checks that its realm has just these objects and equals its log.
+func (a *archived) has(dir string, names ...string) string {
+	a.t.Helper()
+	out := &logged{}
+	a.with(dir, out, func(ctx context.Context) {
+		has(ctx, a.t, application(a.t, a.n), names...)
+		if v := verify(ctx, a.t, a.n); v.GetDifference() != "" {
+			a.t.Errorf("the state differs from the log: %s", v.GetDifference())
+		}
+	})
+	return out.String()
+}
+
+// logged is the log of a graph service.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// An empty replica, and one whose state ends before the log, start from the newest snapshot
+// and the rest of the log. They go on as any other.
+func TestStartFromArchive(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	stale := copyOf(t, a.dir)
+	a.creates("three")
+	name := a.snapshot()
+	a.creates("four")
+	a.segments()
+	a.truncate(2)
+	for what, dir := range map[string]string{"an empty replica": t.TempDir(), "a stale replica": stale} {
+		if out := a.has(dir, "four", "one", "three", "two"); !strings.Contains(out, "started from a snapshot") {
+			t.Errorf("%s did not start from %s: %s", what, name, out)
+		}
+	}
+	a.with(stale, nil, func(ctx context.Context) { create(ctx, t, application(t, a.n), "five") })
+	a.has(t.TempDir(), "five", "four", "one", "three", "two")
+}
+
+// Without an archive a replica refuses a log that begins behind its state, and says what to
+// do. Its state stays as it is.
+func TestCutLogWithoutArchive(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	stale := copyOf(t, a.dir)
+	a.creates("two", "three")
+	a.truncate(1)
+	before := checkpoint(t, stale)
+	for what, dir := range map[string]string{"an empty replica": t.TempDir(), "a stale replica": stale} {
+		err := serve(t, graphConn(t, a.n), dir, nil).wait(testkit.Context(t))
+		var cut *replay.CutError
+		if !errors.As(err, &cut) || !strings.Contains(err.Error(), "--archive") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := checkpoint(t, stale); got.GetSequence() != before.GetSequence() {
+		t.Errorf("the state is at %v, and was at %v", got, before)
+	}
+	_, err := replay.Rebuild(testkit.Context(t), testkit.Conn(t, a.n, bus.RoleGraph), realm, t.TempDir(), testkit.Secrets())
+	var cut *replay.CutError
+	if !errors.As(err, &cut) {
+		t.Errorf("a rebuild: %v", err)
+	}
+}
+
+// A replica whose last commit was cut off continues if the log continues this commit, also
+// if no segment of the archive has it.
+func TestLastCommitCut(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.snapshot()
+	stale := copyOf(t, a.dir)
+	a.creates("two")
+	at := checkpoint(t, stale).GetPosition()
+	last, _, err := a.log().Last(testkit.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.truncate(last - at)
+	if out := a.has(stale, "one", "two"); strings.Contains(out, "started from a snapshot") {
+		t.Errorf("the state was replaced: %s", out)
+	}
+}
+
+// A damaged snapshot is passed over, with a line that names it. The replica starts from an
+// older one, and reads from the archive what the stream has no more.
+func TestDamagedSnapshot(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.snapshot()
+	a.creates("two")
+	a.creates("three")
+	newest := a.snapshot()
+	a.creates("four")
+	a.segments()
+	a.truncate(1)
+	a.damage(newest)
+	out := a.has(t.TempDir(), "four", "one", "three", "two")
+	if !strings.Contains(out, newest) || !strings.Contains(out, "cannot be used") || !strings.Contains(out, "started from a snapshot") {
+		t.Errorf("the log does not name %s: %s", newest, out)
+	}
+}
+
+// damage changes a byte in the middle of an entry.
+func (a *archived) damage(name string) {
+	a.t.Helper()
+	file := filepath.Join(a.root, filepath.FromSlash(name))
+	b, err := os.ReadFile(file)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.Chmod(file, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Segments alone are enough: without a snapshot, a replica folds the log from its first commit.
+// If a commit is neither in the stream nor in the archive, it refuses to start.
+func TestSegmentsAlone(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	stale := copyOf(t, a.dir)
+	a.creates("three", "four", "five")
+	a.segments()
+	a.truncate(2)
+	a.with(t.TempDir(), nil, func(ctx context.Context) { has(ctx, t, application(t, a.n), "five", "four", "one", "three", "two") })
+	a.with(stale, nil, func(ctx context.Context) { has(ctx, t, application(t, a.n), "five", "four", "one", "three", "two") })
+
+	id := checkpoint(t, a.dir).GetRealmId()
+	if err := a.store.Delete(t.Context(), archive.Name{Realm: [16]byte(id), Kind: archive.Segment, First: 1, Last: 3}.String()); err != nil {
+		t.Fatal(err)
+	}
+	err := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	if err == nil || !strings.Contains(err.Error(), "archive "+a.store.String()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A state of another history than the archive is refused, even if its last commit is in the stream
+// no more.
+func TestStaleReplicaOfAnotherHistory(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	// The other history has the same realm id: it is that of a copy of the server.
+	if err := a.n.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	dir := copyOf(t, a.dir)
+	run(t, copyOf(t, a.nats), dir, creating(t, "other"))
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.creates("two", "three", "four")
+	a.segments()
+	a.snapshot()
+	a.truncate(1)
+	err := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) { c.Archive = a.store }).wait(testkit.Context(t))
+	var mismatch *replay.MismatchError
+	if !errors.As(err, &mismatch) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A state of which a file is missing is rebuilt from the archive, where the stream does not have
+// the whole log.
+func TestDamagedStateOfCutLog(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	a.snapshot()
+	a.creates("three")
+	a.segments()
+	a.truncate(1)
+	tables, err := filepath.Glob(filepath.Join(a.dir, realm, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("the state has the tables %v, %v", tables, err)
+	}
+	if err := os.Remove(tables[0]); err != nil {
+		t.Fatal(err)
+	}
+	if out := a.has(a.dir, "one", "three", "two"); !strings.Contains(out, "the state was rebuilt from a snapshot of the archive") {
+		t.Errorf("logged %s", out)
+	}
+}

@@ -1,0 +1,126 @@
+package bootstrap_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// setup is an archive in a directory. Its log is what Load has reported.
+type setup struct {
+	*bootstrap.Archive
+	t    *testing.T
+	root string
+	log  bytes.Buffer
+}
+
+func newSetup(t *testing.T) *setup {
+	t.Helper()
+	s := &setup{t: t, root: t.TempDir()}
+	store, err := dirstore.Open(s.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Archive = &bootstrap.Archive{Store: store, Realm: segmenttest.Realm, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
+	return s
+}
+
+var config = state.Config{MemTableSize: 1 << 20, CacheSize: 1 << 20}
+
+// snapshot stores a snapshot of a state without objects after a commit.
+func (s *setup) snapshot(sequence uint64) (name string) {
+	s.t.Helper()
+	st, err := state.Open(s.t.TempDir(), config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer st.Close()
+	tx := st.Begin()
+	tx.EndCommit(state.Commit{Sequence: sequence, Position: sequence, Epoch: 1, Time: 1, Checksum: sequence, RealmID: s.Realm[:]})
+	if _, err := tx.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	snap := st.Snapshot()
+	defer snap.Close()
+	if _, err := bootstrap.PutSnapshot(s.t.Context(), s.Store, snap, "test", time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+	return archive.SnapshotName(s.Realm, sequence).String()
+}
+
+// damage changes a byte in the middle of an entry.
+func (s *setup) damage(name string) {
+	s.t.Helper()
+	file := filepath.Join(s.root, filepath.FromSlash(name))
+	b, err := os.ReadFile(file)
+	if err == nil {
+		b[len(b)/2] ^= 1
+		err = errors.Join(os.Chmod(file, 0o600), os.WriteFile(file, b, 0o600))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Load takes the newest verified snapshot that is not after the wanted commit, and passes over
+// those that cannot be used, with a line that names each. Without one, the state stays as it was.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t)
+	dir := filepath.Join(t.TempDir(), "state")
+	load := func(last uint64) (uint64, error) {
+		info, err := s.Load(t.Context(), dir, 5, last, config)
+		return info.Checkpoint.GetSequence(), err
+	}
+	if _, err := load(math.MaxUint64); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+		t.Errorf("an empty archive: %v", err)
+	}
+	names := map[uint64]string{}
+	for _, at := range []uint64{10, 20, 30, 40} {
+		names[at] = s.snapshot(at)
+	}
+	unverified := archive.VerifiedName(s.Realm, 40).String()
+	if err := s.Store.Delete(t.Context(), unverified); err != nil {
+		t.Fatal(err)
+	}
+	for last, want := range map[uint64]uint64{math.MaxUint64: 30, 30: 30, 29: 20, 10: 10} {
+		if got, err := load(last); got != want || err != nil {
+			t.Errorf("up to commit %d: snapshot %d, %v; want %d", last, got, err, want)
+		}
+	}
+	s.damage(names[30])
+	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), names[30]) {
+		t.Errorf("with a damaged snapshot: %d, %v; logged %s", got, err, s.log.String())
+	}
+	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+		t.Errorf("up to commit 9: %v", err)
+	}
+	other := *s.Archive
+	other.Realm[0] ^= 1
+	if _, err := other.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+		t.Errorf("another realm: %v", err)
+	}
+	st, err := state.Open(dir, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if cp := st.Checkpoint(); cp.GetSequence() != 20 || cp.GetStreamCreated() != 5 {
+		t.Errorf("the state is at %v", cp)
+	}
+}

@@ -1,0 +1,120 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/services/graph/archived"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Folded says what Fold has read.
+type Folded struct {
+	Snapshot uint64 // the commit of the snapshot from which the fold began; 0 for none
+	Sequence uint64 // the last commit
+	Revision uint64
+	Events   uint64 // that were folded after the snapshot
+}
+
+// GapError says that commits are in no segment of an archive.
+type GapError struct {
+	Archive     string
+	First, Last uint64 // sequences; Last is zero if it is not known
+}
+
+func (e *GapError) Error() string {
+	what := fmt.Sprintf("the commits from %d on are", e.First)
+	if e.Last > 0 {
+		what = fmt.Sprintf("commits %d to %d are", e.First, e.Last)
+	}
+	return fmt.Sprintf("archive %s: %s in no segment; copy the segments from another archive with `coppice archive copy`, or restore up to an earlier commit", e.Archive, what)
+}
+
+// Fold builds the state after a commit from the archive alone, in a directory that is empty or
+// does not exist: from the newest snapshot that is not after the commit, and the segments since.
+// The commit zero means the last one of the archive. No secret is needed: commits are checked by
+// their chain and not by their authentication codes. Fold leaves the state closed.
+//
+// If commits up to the wanted one are missing, the error is a GapError.
+func (a *Archive) Fold(ctx context.Context, dir string, last uint64, c state.Config) (f Folded, err error) {
+	until := last
+	if last == 0 {
+		until = math.MaxUint64
+	}
+	info, err := a.Load(ctx, dir, 0, until, c)
+	if err != nil && !errors.Is(err, ErrNoSnapshot) {
+		return f, err
+	}
+	f.Snapshot = info.Checkpoint.GetSequence()
+	segments, err := a.since(ctx, f.Snapshot, last)
+	if err != nil {
+		return f, err
+	}
+	s, err := state.Open(dir, c)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	folder := replay.NewFolder(s, 0, eventlog.Unkeyed(""))
+	if err := a.fold(ctx, folder, segments, last); err != nil {
+		return f, err
+	}
+	f.Sequence, f.Revision, f.Events = folder.Sequence(), folder.Revision(), folder.Events()
+	return f, s.Sync()
+}
+
+// since returns the segments with the commits after a snapshot up to the commit last, or to the
+// end of the archive if last is zero.
+func (a *Archive) since(ctx context.Context, snapshot, last uint64) (chain []archive.Item, err error) {
+	segments, err := archive.Segments(ctx, a.Store, a.Realm)
+	if err != nil {
+		return nil, err
+	}
+	end := snapshot
+	for _, s := range archive.Chain(segments, snapshot+1) {
+		if last == 0 || end < last {
+			chain, end = append(chain, s), s.Last
+		}
+	}
+	for _, s := range segments {
+		if last == 0 && s.First > end+1 {
+			return nil, &GapError{Archive: a.Store.String(), First: end + 1, Last: s.First - 1}
+		}
+	}
+	if end == 0 || end < last {
+		return nil, &GapError{Archive: a.Store.String(), First: end + 1, Last: last}
+	}
+	return chain, nil
+}
+
+// fold folds segments up to a commit, or all of them if last is zero.
+func (a *Archive) fold(ctx context.Context, f *replay.Folder, segments []archive.Item, last uint64) error {
+	if len(segments) == 0 || last > 0 && last <= f.Sequence() {
+		return nil
+	}
+	end := segments[len(segments)-1]
+	r, err := archive.OpenSegment(ctx, a.Store, end.Entry)
+	if err != nil {
+		return fmt.Errorf("archive %s: %s: %w", a.Store, end.Entry.Name, err)
+	}
+	position := r.Info().Last.Position
+	if last > 0 {
+		for c, err := range r.Commits(last) {
+			if err != nil {
+				return fmt.Errorf("archive %s: %s: %w", a.Store, end.Entry.Name, err)
+			}
+			position = c.Position
+			break
+		}
+	}
+	source := archived.Source{Store: a.Store, Segments: segments}
+	if f.Sequence() == 0 {
+		return f.FoldFromEmpty(ctx, source, position)
+	}
+	return f.FoldTo(ctx, source, position)
+}

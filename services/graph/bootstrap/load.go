@@ -1,0 +1,65 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// Archive is the part of an archive that belongs to one realm. It is safe for concurrent use.
+type Archive struct {
+	Store archive.Store
+	Realm [16]byte
+	// Log gets a line for each entry that cannot be used.
+	Log *slog.Logger
+}
+
+// ErrNoSnapshot is wrapped by the error of Load if the archive has no snapshot of the realm
+// that can be used.
+var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the realm that can be used")
+
+// Load replaces the state in dir, which must not be open, by the newest verified snapshot of the
+// realm that is not after a commit. A snapshot that is damaged or of another version is passed
+// over, with a line in the log that names it. created is when the stream of the realm's log was
+// created, Unix nanoseconds. If there is no such snapshot, the error wraps
+// ErrNoSnapshot, and dir stays as it was, as after every other error. See snapshot.Load for c.
+func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
+	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
+	if err != nil {
+		return info, err
+	}
+	for _, s := range slices.Backward(snapshots) {
+		if s.Last > last || !verified[s.Last] {
+			continue
+		}
+		info, err = a.load(ctx, s, dir, snapshot.Stream{RealmID: a.Realm[:], Created: created}, c)
+		if err == nil || !unusable(err) {
+			return info, err
+		}
+		a.Log.Warn("a snapshot in the archive cannot be used; trying the one before", "archive", a.Store.String(), "snapshot", s.Entry.Name, "error", err)
+	}
+	return info, fmt.Errorf("archive %s: %w: realm id %x, up to commit %d", a.Store, ErrNoSnapshot, a.Realm, last)
+}
+
+func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream snapshot.Stream, c state.Config) (info snapshot.Info, err error) {
+	in, err := a.Store.Open(ctx, s.Entry.Name, 0, s.Entry.Size)
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	stream.Sequence = s.Last
+	return snapshot.Load(ctx, in, dir, stream, c)
+}
+
+// unusable reports whether an error concerns one snapshot, so that another one may be usable.
+func unusable(err error) bool {
+	var damaged *snapshot.DamagedError
+	var version *snapshot.VersionError
+	return errors.As(err, &damaged) || errors.As(err, &version) || errors.Is(err, snapshot.ErrForeign) || errors.Is(err, archive.ErrNotFound)
+}

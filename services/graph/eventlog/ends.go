@@ -1,0 +1,38 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// maxForeign is the maximum number of messages that LastCommit looks at.
+const maxForeign = 1000
+
+// LastCommit returns the sequence of the last commit of the stream, zero if there is none among
+// the last 1,000 messages.
+func (l *Log) LastCommit(ctx context.Context) (sequence uint64, err error) {
+	last, first, err := l.Last(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for at := last; at >= max(first, 1) && last-at < maxForeign; at-- {
+		if h, ok, err := l.headerAt(ctx, at); ok || err != nil {
+			return h.Sequence, err
+		}
+	}
+	return 0, nil
+}
+
+// headerAt returns the header of the commit at a position. ok is false if there is none.
+func (l *Log) headerAt(ctx context.Context, position uint64) (h Header, ok bool, err error) {
+	m, err := l.message(ctx, position)
+	if errors.Is(err, ErrNotFound) {
+		return h, false, nil
+	}
+	if err != nil {
+		return h, false, fmt.Errorf("log of realm %s: %w", l.realm, err)
+	}
+	h, foreign := l.keys.Check(m)
+	return h, foreign == "", nil
+}

@@ -1,0 +1,199 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// identities returns the uids and revisions of all objects, by resource, namespace and name.
+func identities(ctx context.Context, t *testing.T, c *client.Client) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range []client.Resource{configMaps, {Group: "coppice.dev", Plural: "kinds"}} {
+		for o, err := range c.Resource(r, "").List(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := o.GetMetadata()
+			all[r.Plural+"/"+m.GetNamespace()+"/"+m.GetName()] = fmt.Sprintf("%s@%d %v", m.GetUid(), m.GetResourceVersion(), m.GetDeletionTimestamp())
+		}
+	}
+	return all
+}
+
+// creation sends a creation with a command id, without repeating it.
+func creation(ctx context.Context, nc *nats.Conn, id uuid.UUID, name string) error {
+	subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbCreate, Plural: configMaps.Plural, Namespace: "a"}.Subject()
+	header := nats.Header{bus.HeaderCommand: []string{id.String()}}
+	return rpc.Call(ctx, nc, subject, header, &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{configMap(name)}}, &coppicev1.ObjectsReply{})
+}
+
+// restore restores the realm from the archive on a NATS server without data.
+func (a *archived) restore(last uint64) (begun origin.Begun) {
+	a.t.Helper()
+	ctx := testkit.Context(a.t)
+	dir := filepath.Join(a.t.TempDir(), "state")
+	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(a.t, a.dir).GetRealmId())}
+	if _, err := from.Fold(ctx, dir, last, state.Config{}); err != nil {
+		a.t.Fatal(err)
+	}
+	a.n = testkit.StartNATS(a.t, natsd.Config{Dir: a.t.TempDir()})
+	s, err := state.Open(dir, state.Config{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer s.Close()
+	c := origin.Config{Conn: testkit.Conn(a.t, a.n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: a.store, By: "test"}
+	if begun, err = origin.Begin(ctx, s, c); err != nil {
+		a.t.Fatal(err)
+	}
+	return begun
+}
+
+// A realm that is restored on an empty NATS server from the archive alone has the same objects,
+// uids and revisions. It is paused for all its graph services, until it is resumed: then the collector goes on
+// where it was, and revisions continue. Commands that were carried out before are not carried
+// out again.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.snapshot()
+	id := uuid.Must(uuid.NewV7())
+	var before map[string]string
+	func() {
+		ctx := testkit.Context(t)
+		s := serve(t, graphConn(t, a.n), a.dir, nil).writing(ctx)
+		c := application(t, a.n)
+		if err := creation(ctx, c.Conn(), id, "owner"); err != nil {
+			t.Fatal(err)
+		}
+		owner, err := c.Resource(configMaps, "a").Get(ctx, "owner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := configMap("child")
+		child.Metadata.OwnerReferences = []*coppicev1.OwnerReference{client.NewOwnerReference(owner)}
+		if _, err := c.Resource(configMaps, "a").Create(ctx, child); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Resource(configMaps, "a").Delete(ctx, "owner"); err != nil { // without a processor, child stays
+			t.Fatal(err)
+		}
+		before = identities(ctx, t, c)
+		s.stop(ctx)
+	}()
+	a.segments()
+	last := checkpoint(t, a.dir)
+	begun := a.restore(0)
+	if begun.Origin != (lifecycle.Origin{RealmID: [16]byte(last.GetRealmId()), Sequence: last.GetSequence()}) || begun.Sequence != last.GetSequence()+1 || begun.RealmID == begun.Origin.RealmID {
+		t.Errorf("begun as %+v after %v", begun, last)
+	}
+	dir := t.TempDir()
+	paused := func(ctx context.Context) {
+		t.Helper()
+		c := application(t, a.n)
+		if got := identities(ctx, t, c); !maps.Equal(got, before) {
+			t.Errorf("the restored realm has %v, want %v", got, before)
+		}
+		err := creation(ctx, c.Conn(), uuid.Must(uuid.NewV7()), "two")
+		if !errors.Is(err, lifecycle.ReasonServiceUnavailable) || !strings.Contains(err.Error(), "coppice realm resume") {
+			t.Errorf("a creation in the paused realm: %v", err)
+		}
+		if status, err := c.Status(ctx); err != nil || !status.GetPaused() || status.GetIdle() {
+			t.Errorf("status %v, %v: want paused, with work for the processor", status, err)
+		}
+		if queued, err := testkit.JetStream(t, a.n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm)); err != nil || queued.CachedInfo().State.LastSeq > 0 {
+			t.Errorf("work was published while the realm was paused: %v", err)
+		}
+		if d := verify(ctx, t, a.n).GetDifference(); d != "" {
+			t.Errorf("the state differs from the log: %s", d)
+		}
+	}
+	a.with(dir, nil, paused)
+	a.with(dir, nil, paused)         // the pause outlasts the process,
+	a.with(t.TempDir(), nil, paused) // and is that of the realm
+
+	a.with(dir, nil, func(ctx context.Context) {
+		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+		for _, want := range []bool{true, false} {
+			if resumed, err := operator.Operations().Resume(ctx); resumed != want || err != nil {
+				t.Errorf("resumed: %t, %v; want %t", resumed, err, want)
+			}
+		}
+		c := application(t, a.n)
+		if err := creation(ctx, c.Conn(), id, "owner"); !errors.Is(err, lifecycle.ReasonOutcomeUnknown) {
+			t.Errorf("a command of the log that the realm continues: %v", err)
+		}
+		testkit.WaitFor(t, ctx, "work to be published", func() bool {
+			s, err := testkit.JetStream(t, a.n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm))
+			return err == nil && s.CachedInfo().State.LastSeq > 0
+		})
+		o, err := c.Resource(configMaps, "a").Create(ctx, configMap("two"))
+		if err != nil || o.GetMetadata().GetResourceVersion() != last.GetRevision()+1 {
+			t.Errorf("created %v, %v; the last revision before was %d", o, err, last.GetRevision())
+		}
+	})
+	a.has(t.TempDir(), "child", "one", "two")
+	if now := checkpoint(t, dir); string(now.GetRealmId()) != string(begun.RealmID[:]) {
+		t.Errorf("the realm has id %x, want %x", now.GetRealmId(), begun.RealmID)
+	}
+}
+
+// A restore up to a commit has the objects of that commit. A realm that has a log is not
+// replaced, and commits that are missing are named.
+func TestRestoreUpTo(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	until := checkpoint(t, a.dir).GetSequence()
+	a.creates("two")
+	a.segments()
+	a.restore(until)
+	a.has(t.TempDir(), "one")
+	ctx := testkit.Context(t)
+	if err := origin.CheckNew(ctx, testkit.Conn(t, a.n, bus.RoleGraph), realm); !errors.Is(err, origin.ErrExists) {
+		t.Errorf("a restore over a realm: %v", err)
+	}
+	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
+	_, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 1000, state.Config{})
+	var gap *bootstrap.GapError
+	if !errors.As(err, &gap) || gap.Last != 1000 {
+		t.Errorf("a restore of commits that do not exist: %v", err)
+	}
+}
+
+// A restored realm refuses a graph service without its archive, and another secret cannot
+// continue it.
+func TestRestoredWithoutArchive(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.segments()
+	a.restore(0)
+	err := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = time.Second }).wait(testkit.Context(t))
+	if err == nil || !strings.Contains(err.Error(), "--archive") {
+		t.Errorf("got %v", err)
+	}
+}
