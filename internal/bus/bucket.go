@@ -4,17 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The key-value buckets, which only graph services may write.
+// The key-value buckets, which only graph services may write. No key expires.
 const (
 	// RealmBucket has the list of realms. Its keys are their names.
 	RealmBucket = "coppice-realms"
-	// LeaseBucket has the writers' leases.
+	// LeaseBucket has a key for each graph service: see MemberKey.
 	LeaseBucket = "coppice-leases"
+	// WriterBucket has the claim of each realm's writer. Its keys are the names of realms.
+	WriterBucket = "coppice-writers"
 )
+
+// memberKey is the prefix of keys in LeaseBucket.
+const memberKey = "process."
+
+// MemberKey returns the key of a graph service in LeaseBucket. id identifies its directory.
+func MemberKey(id string) string { return memberKey + id }
+
+// IDOfMember returns the id of a MemberKey.
+func IDOfMember(key string) (id string, ok bool) { return strings.CutPrefix(key, memberKey) }
 
 // bucketStream returns the name of the stream of a bucket.
 func bucketStream(bucket string) string { return "KV_" + bucket }

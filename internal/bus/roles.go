@@ -66,7 +66,7 @@ func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
 		About:   "graph service: writes the log, owns streams and leases",
-		Publish: []string{"$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
+		Publish: []string{"$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), WarningFilter(realm, ""))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,14 +28,6 @@ func ParkedStream(realm string) string { return root + "-" + realm + "-parked" }
 
 // WarningStream returns the name of the stream of warnings.
 func WarningStream(realm string) string { return root + "-" + realm + "-warning" }
-
-// LeaseKey returns the key of a realm's lease in LeaseBucket.
-func LeaseKey(realm string) string { return realm + writerKey }
-
-// RealmOfLease returns the realm of a LeaseKey.
-func RealmOfLease(key string) (realm string, ok bool) { return strings.CutSuffix(key, writerKey) }
-
-const writerKey = ".writer"
 
 // The durable consumers of the work stream.
 const (
@@ -237,19 +228,6 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 		})
 	}
 	return list
-}
-
-// LeaseConfig returns the configuration of the lease bucket. A key that is not renewed
-// within ttl expires.
-func LeaseConfig(ttl time.Duration, replicas int) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket:      LeaseBucket,
-		Description: "leases of Coppice's writers",
-		History:     1,
-		TTL:         ttl,
-		Storage:     jetstream.FileStorage,
-		Replicas:    replicas,
-	}
 }
 
 // DeleteStreams deletes all streams of a realm, its log among them. It is no error if they

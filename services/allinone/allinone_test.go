@@ -163,7 +163,7 @@ func TestLocalUser(t *testing.T) {
 	}
 	log := bus.LogStream(bus.DefaultRealm)
 	for _, subject := range []string{
-		bus.LogSubject(bus.DefaultRealm), bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), "$KV." + bus.LeaseBucket + "." + bus.LeaseKey(bus.DefaultRealm),
+		bus.LogSubject(bus.DefaultRealm), bus.InternalSubject(bus.DefaultRealm, bus.OpPropose), "$KV." + bus.LeaseBucket + "." + bus.MemberKey("x"), "$KV." + bus.WriterBucket + "." + bus.DefaultRealm,
 		bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), bus.Finalize{Realm: bus.DefaultRealm, Plural: "pods", UID: "u", Finalizer: "example.com/x"}.Subject(),
 		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(), bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", UID: "u", Reason: "X"}.Subject(),
 		"$JS.API.STREAM.DELETE." + log, "$JS.API.STREAM.PURGE." + bus.WorkStream(bus.DefaultRealm), "$JS.API.STREAM.UPDATE." + log,

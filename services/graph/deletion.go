@@ -108,21 +108,11 @@ func (s *Service) tryDelete(ctx context.Context, name string) error {
 func (s *Service) stopped(ctx context.Context, name string) (*lease.Lease, error) {
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	l, err := lease.Acquire(waiting, s.js, s.leaseConfig(name))
-	if err != nil && ctx.Err() == nil {
-		if holders, fail := lease.Holders(ctx, s.js); fail == nil && holders[name].Name != "" {
-			return nil, fmt.Errorf("the graph service %s still writes the realm; wait until it has stopped, or stop that process", holders[name].Name)
-		}
+	l, err := s.member.Acquire(waiting, name, lease.Options{Anyway: true})
+	if writer := s.member.Writers()[name]; err != nil && ctx.Err() == nil && writer != "" {
+		return nil, fmt.Errorf("the graph service %s still writes the realm; wait until it has stopped, or stop that process", writer)
 	}
 	return l, err
-}
-
-// leaseConfig returns the configuration of the lease of a realm.
-func (s *Service) leaseConfig(realm string) lease.Config {
-	return lease.Config{
-		Realm: realm, Holder: lease.Holder{ID: s.c.ID, Process: s.c.process, Name: s.c.Instance}, TTL: s.c.LeaseTTL, Replicas: s.c.Replicas,
-		Log: s.c.Log.With("realm", realm),
-	}
 }
 
 // logID returns the id of a realm's log, nil if it has no commit or is gone.

@@ -46,10 +46,7 @@ func (r *realm) follow(ctx context.Context, serve func() error) (*lease.Lease, e
 			stopFollowing()
 			return
 		}
-		l, err := lease.Acquire(ctx, r.js, lease.Config{
-			Realm: r.name, Holder: lease.Holder{ID: r.c.ID, Process: r.c.process, Name: r.c.Instance}, TTL: r.c.LeaseTTL, Replicas: r.c.Replicas, Log: r.log,
-			Attempted: r.attempted,
-		})
+		l, err := r.member.Acquire(ctx, r.name, lease.Options{Attempted: r.attempted})
 		acquired <- result{l, err}
 		stopFollowing()
 	}()

@@ -27,6 +27,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -112,8 +113,6 @@ type Config struct {
 
 	// ID identifies Dir and any copy of it. It is stored in Dir.
 	ID string
-
-	process string // identifies this Service: see lease.Holder
 }
 
 // Service is the graph service.
@@ -123,6 +122,7 @@ type Service struct {
 	clock    *clock.Clock
 	metrics  *allMetrics
 	registry *registry.Registry
+	member   *lease.Member
 	kick     chan struct{} // gets a token when the list of realms has changed
 
 	mu       sync.Mutex
@@ -172,7 +172,6 @@ func New(c Config) (*Service, error) {
 	if c.ID, err = instanceID(c.Dir); err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
-	c.process = drawID()
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("graph: %w", err)
@@ -182,6 +181,9 @@ func New(c Config) (*Service, error) {
 		kick: make(chan struct{}, 1), realms: map[string]*realm{}, deleting: map[string]bool{},
 	}
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
+	s.member = lease.New(js, lease.Config{
+		ID: c.ID, Name: c.Instance, TTL: c.LeaseTTL, Replicas: c.Replicas, Log: c.Log, Ready: s.couldWrite,
+	})
 	for _, name := range c.Realms {
 		s.realms[name] = s.newRealm(name)
 	}
@@ -191,7 +193,7 @@ func New(c Config) (*Service, error) {
 // newRealm returns a realm that does not run yet.
 func (s *Service) newRealm(name string) *realm {
 	r := &realm{
-		c: &s.c, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
+		c: &s.c, member: s.member, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
 		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive,
 	}
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)
@@ -240,15 +242,14 @@ func (s *Service) Run(ctx context.Context) error {
 		s.c.State.Cache = cache
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	comparing, stop := context.WithCancel(ctx)
-	compared := make(chan struct{})
-	go func() {
-		defer close(compared)
-		s.clock.Run(comparing)
-	}()
+	// Both end after the realms: the leases are released before the membership ends.
+	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() { s.clock.Run(lasting) })
+	ended.Go(func() { s.member.Run(lasting) })
 	defer func() {
 		stop()
-		<-compared
+		ended.Wait()
 	}()
 	list, err := s.serveRealms()
 	if err != nil {

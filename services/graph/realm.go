@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/tail"
@@ -37,6 +38,7 @@ type realm struct {
 	appends atomic.Pointer[eventlog.Log]
 	stalled atomic.Pointer[stall] // of the attempts to acquire the lease, nil if NATS answers them
 	warner  *warn.Warner
+	member  *lease.Member
 	clock   *clock.Clock
 	time    *clock.Realm
 
@@ -182,6 +184,8 @@ func (r *realm) run(ctx context.Context) (err error) {
 			return nil
 		case errors.Is(err, errRecorded):
 			return err
+		case errors.Is(err, errLeave):
+			r.log.Info("not the writer any more; another process takes over")
 		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced), errors.As(err, &skew):
 			r.log.Warn("not the writer any more", "reason", err)
 		default:

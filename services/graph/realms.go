@@ -12,7 +12,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
-	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 )
 
@@ -147,6 +146,17 @@ func (s *Service) start(ctx context.Context, g *errgroup.Group, listed *coppicev
 	})
 }
 
+// couldWrite reports whether this process could write all of its realms that have not
+// failed.
+func (s *Service) couldWrite() bool {
+	for _, r := range s.all() {
+		if p := r.phase.Load().(phase); p == phaseWaiting || p == phaseCatching {
+			return false
+		}
+	}
+	return true
+}
+
 // serveRealms serves requests about the list of realms.
 func (s *Service) serveRealms() (api.Stopper, error) {
 	return api.ServeRealms(api.Config{
@@ -156,14 +166,7 @@ func (s *Service) serveRealms() (api.Stopper, error) {
 			list, err := s.registry.List(ctx)
 			return list.Realms, list.Version, err
 		},
-		Writers: func(ctx context.Context) (map[string]string, error) {
-			holders, err := lease.Holders(ctx, s.js)
-			names := map[string]string{}
-			for realm, h := range holders {
-				names[realm] = h.Name
-			}
-			return names, err
-		},
+		Writers: s.member.Writers,
 		Create: func(ctx context.Context, name, actor string) (*coppicev1.Realm, error) {
 			defer s.changed()
 			return s.registry.Create(ctx, name, actor, s.clock.Now())

@@ -100,6 +100,16 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 		return stopper.Stop()
 	}, func(error) { stopServing() })
 
+	leaving, stopLeaving := context.WithCancel(ctx)
+	g.Add(func() error {
+		select {
+		case <-l.Leave():
+			return errLeave
+		case <-leaving.Done():
+			return nil
+		}
+	}, func(error) { stopLeaving() })
+
 	watching, stopWatching := context.WithCancel(ctx)
 	g.Add(func() error {
 		tick := time.NewTicker(10 * time.Second)
@@ -122,6 +132,9 @@ func (r *realm) write(ctx context.Context, l *lease.Lease) error {
 
 	return g.Run()
 }
+
+// errLeave ends the writer of a realm that another process is to write.
+var errLeave = errors.New("another process has fewer realms")
 
 // located is a log whose commits are found by sequence, as the writer knows them, instead
 // of by position in the stream.

@@ -99,7 +99,7 @@ func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {
 
 // holder returns the name of the process that holds the lease, empty if none does.
 func holder(ctx context.Context, leases jetstream.KeyValue) string {
-	entry, err := leases.Get(ctx, bus.LeaseKey(realm))
+	entry, err := leases.Get(ctx, realm)
 	if err != nil {
 		return ""
 	}

@@ -65,7 +65,7 @@ func newHistory(t *testing.T, server *natsd.Server) *history {
 	js := testkit.JetStream(t, server, bus.RoleGraph)
 	testkit.WaitFor(t, ctx, "the bucket of the leases", func() (ok bool) {
 		var err error
-		h.leases, err = js.KeyValue(ctx, bus.LeaseBucket)
+		h.leases, err = js.KeyValue(ctx, bus.WriterBucket)
 		return err == nil
 	})
 	asking, stop := context.WithCancel(t.Context())

@@ -125,11 +125,11 @@ func (a *audit) configurations() map[string]string {
 // lease is the process that holds the writer's lease.
 func (r *realm) lease(js jetstream.JetStream) string {
 	r.t.Helper()
-	kv, err := js.KeyValue(r.ctx, bus.LeaseBucket)
+	kv, err := js.KeyValue(r.ctx, bus.WriterBucket)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	entry, err := kv.Get(r.ctx, bus.LeaseKey(bus.DefaultRealm))
+	entry, err := kv.Get(r.ctx, bus.DefaultRealm)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func streams() []string {
 	return []string{
 		bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm),
 		bus.ParkedStream(bus.DefaultRealm), bus.WarningStream(bus.DefaultRealm), "KV_" + bus.LeaseBucket,
-		"KV_" + bus.RealmBucket,
+		"KV_" + bus.WriterBucket, "KV_" + bus.RealmBucket,
 	}
 }
 
@@ -26,7 +26,7 @@ func targets() []string {
 	durable := bus.FinalizerDurable(bus.ExampleFinalizer)
 	call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject()
 	list := []string{
-		bus.LogSubject(bus.DefaultRealm), "$KV." + bus.LeaseBucket + "." + bus.LeaseKey(bus.DefaultRealm), call,
+		bus.LogSubject(bus.DefaultRealm), "$KV." + bus.LeaseBucket + "." + bus.MemberKey("x"), "$KV." + bus.WriterBucket + "." + bus.DefaultRealm, call,
 		"$KV." + bus.RealmBucket + "." + bus.DefaultRealm,
 		bus.Terminate{Realm: bus.DefaultRealm, Plural: "pods", UID: "u"}.Subject(),
 		bus.Warning{Realm: bus.DefaultRealm, Plural: "pods", Namespace: "shop", UID: "u", Reason: "x"}.Subject(),

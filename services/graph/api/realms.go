@@ -21,7 +21,7 @@ type Realms struct {
 	// not be changed.
 	List func(ctx context.Context) (realms []*coppicev1.Realm, version string, err error)
 	// Writers returns the names of the graph services that write, by realm.
-	Writers func(ctx context.Context) (map[string]string, error)
+	Writers func() map[string]string
 	// Create adds a realm to the list.
 	Create func(ctx context.Context, name, actor string) (*coppicev1.Realm, error)
 	// Delete records that a realm is to be deleted.
@@ -128,10 +128,7 @@ func (s *realmsServer) list(q *request) {
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		writers, err := s.r.Writers(ctx)
-		if err != nil {
-			return nil, s.refusal(err)
-		}
+		writers := s.r.Writers()
 		reply := &coppicev1.ListRealmsReply{}
 		for _, listed := range realms {
 			if len(r.GetNames()) > 0 && !slices.Contains(r.GetNames(), listed.GetName()) || listed.GetState() == coppicev1.RealmState_REALM_STATE_DELETED && !r.GetDeleted() {

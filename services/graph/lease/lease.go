@@ -1,12 +1,24 @@
-// Package lease elects the writer of a realm. The lease makes it rare that a realm has two
-// writers at a time. Safety does not depend on it: every append names the sequence that it
-// expects, so the log refuses the appends of a former writer.
+// Package lease elects the writer of each realm, and shares the realms among processes. A
+// lease makes it rare that a realm has two writers at a time. Safety does not depend on it:
+// every append names the sequence that it expects, so the log refuses the appends of a former
+// writer.
 //
-// A lease is a key in a JetStream key-value bucket, which expires when it is not renewed.
-// The holder relies on its own clock since boot: the lease is valid for three quarters of
-// the TTL after the last successful renewal was *sent*, which is before the key can expire.
-// Another process takes the lease when the key has expired, or when its own clock shows
-// that the key has not been renewed for longer than the holder relies on it.
+// # Members and claims
+//
+// A process that may write is a member: it has a key in the bucket bus.LeaseBucket, which it
+// renews five times in a TTL, for all of its realms at once. A realm's writer has a claim: a
+// key in the bucket bus.WriterBucket that names the member. A claim is not renewed; it
+// counts while its member does.
+//
+// A member relies on its own clock since boot: its leases are valid for three quarters of the
+// TTL after the last successful renewal was *sent*. Another member takes its claims when it
+// has seen for longer than that, by its own clock, that the key was not renewed. It
+// deletes the key first, at the revision that it has seen: so the next renewal fails, and
+// a member whose key was renewed meanwhile keeps its claims.
+//
+// # Shares
+//
+// Members share the realms evenly: see Member.balance.
 //
 // # What a lease assumes
 //
@@ -15,8 +27,6 @@
 // the state alone, such as reads and refusals:
 //
 //   - Clocks since boot run at the same rate, to within 6%.
-//   - The NATS server's clock does not jump ahead by more than a quarter of the ttl
-//     while a lease is held: the key would vanish while its holder relies on it.
 //   - A virtual machine that is paused, or restored from a snapshot, for longer than
 //     three quarters of the ttl does not go on as the writer: its clock since boot
 //     stood still. Requests that it answers before its next renewal, at most a fifth
@@ -28,10 +38,10 @@ package lease
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,294 +56,120 @@ import (
 type Holder struct {
 	// ID identifies the holder's state directory, and any copy of it.
 	ID string `json:"id"`
-	// Process identifies the process by a random id. Only a process that finds its own id
-	// in the key takes the lease at once.
+	// Process identifies the membership of a process by a random id. Member sets it.
 	Process string `json:"process"`
 	// Name is the host and the process id, for operators.
 	Name string `json:"name"`
 }
 
-// Config configures a lease.
+// Config configures a Member.
 type Config struct {
-	Realm  string
-	Holder Holder
-	// TTL is the time after which a lease that is not renewed expires; 5 s if zero.
-	// If the bucket exists already, its TTL counts: see open.
+	// ID identifies the process's state directory, and any copy of it: at most one process
+	// of these is a member. Required.
+	ID string
+	// Name is the host and the process id, for operators.
+	Name string
+	// TTL is the time after which another member takes the claims of one that does not renew
+	// its key; 5 s if zero. Members may have different ones.
 	TTL      time.Duration
 	Replicas int
 	Log      *slog.Logger
+	// Ready reports whether this process could write its realms now. Other members give
+	// realms only to one that is ready. Nil: always.
+	Ready func() bool
 	// Clock is the clock since boot; clock.SinceBoot if nil.
 	Clock func() time.Duration
-	// Attempted, unless nil, is called after each attempt of Acquire with its error. The
-	// error is nil if NATS has replied, also if another process has the lease.
-	Attempted func(err error)
 }
 
-// DefaultTTL is the default time after which a lease that is not renewed expires.
+// DefaultTTL is the default of Config.TTL.
 const DefaultTTL = 5 * time.Second
 
-// Lease is a lease that was acquired. It is safe for concurrent use.
-type Lease struct {
-	kv       jetstream.KeyValue
-	c        Config
-	value    []byte
-	revision uint64
-	until    atomic.Int64 // of the clock, nanoseconds
-	lost     chan struct{}
-	cancel   context.CancelFunc
-	done     chan struct{}
-}
-
 const (
-	// margin is the fraction of the TTL for which the holder relies on a renewal.
+	// margin is the fraction of the TTL for which a member relies on a renewal.
 	margin = 0.75
-	// silence is the fraction of the TTL after which another process may take a key that
+	// silence is the fraction of the TTL after which another member may delete a key that
 	// was not renewed: margin, plus the difference that clocks may have.
 	silence = 0.8
-	// attempts is the number of attempts in a TTL to take a lease that another process
-	// holds.
-	attempts = 40
+	// renewals is the number of renewals in a TTL.
+	renewals = 5
+	// looks is the number of looks at the buckets in a TTL, and longestLook the longest time
+	// between two, while a realm waits for its lease.
+	looks       = 40
+	longestLook = 250 * time.Millisecond
+	// idle is the time between two looks while none does.
+	idle = time.Second
 )
 
-// Acquire waits until it has the lease, and keeps it until Release, or until it
-// is lost. It returns an error when ctx ends.
-func Acquire(ctx context.Context, js jetstream.JetStream, c Config) (*Lease, error) {
+func (c *Config) defaults() {
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
 	}
 	if c.Clock == nil {
 		c.Clock = clock.SinceBoot
 	}
-	if c.Attempted == nil {
-		c.Attempted = func(error) {}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
-	value, err := json.Marshal(c.Holder)
-	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
-	}
-	l := &Lease{c: c, value: value, lost: make(chan struct{}), done: make(chan struct{})}
-	var seen seen
-	reported := Holder{}
-	for {
-		err := l.open(ctx, js)
-		ok := false
-		if err == nil {
-			ok, err = l.try(ctx, &seen)
-		}
-		c.Attempted(err)
-		switch {
-		case ok:
-			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-			l.cancel = cancel
-			go l.keep(ctx)
-			return l, nil
-		case err != nil && ctx.Err() == nil && !bus.IsNotReady(err):
-			c.Log.Warn("cannot acquire the lease", "realm", c.Realm, "error", err)
-		case seen.holder != reported:
-			reported = seen.holder
-			l.standingBy(reported)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(l.c.TTL / attempts):
-		}
+	if c.Ready == nil {
+		c.Ready = func() bool { return true }
 	}
 }
 
-func (l *Lease) standingBy(holder Holder) {
-	if holder.ID != l.c.Holder.ID {
-		l.c.Log.Info("another writer holds the lease; standing by", "realm", l.c.Realm, "holder", holder.Name)
-		return
-	}
-	l.c.Log.Info("an earlier process with this data directory holds the lease; waiting until it ends. If that process is running, one directory is a copy of the other, which does no harm",
-		"realm", l.c.Realm, "holder", holder.Name, "lease", l.c.TTL)
-}
+// Lease is the lease of a realm. It is safe for concurrent use.
+type Lease struct {
+	m        *Member
+	realm    string
+	session  *session
+	revision uint64 // of the claim
 
-// seen is a key that another process holds.
-type seen struct {
-	holder   Holder
-	revision uint64
-	since    time.Duration // when this revision was first read, by the clock
-}
-
-// open opens the bucket, or creates it. It does not change the TTL of an existing bucket,
-// because the holders of leases in it rely on that.
-func (l *Lease) open(ctx context.Context, js jetstream.JetStream) error {
-	if l.kv != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	kv, err := js.KeyValue(ctx, bus.LeaseBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		// Not CreateOrUpdate: another process may be creating it with another TTL.
-		kv, err = js.CreateKeyValue(ctx, bus.LeaseConfig(l.c.TTL, l.c.Replicas))
-	}
-	if err != nil {
-		return err
-	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return err
-	}
-	ttl := status.TTL()
-	if ttl == 0 {
-		return fmt.Errorf("the keys of bucket %s have no ttl, so that no lease in it would ever end; remove the bucket", bus.LeaseBucket)
-	}
-	if ttl != l.c.TTL {
-		l.c.Log.Warn("leases last as long as their bucket says; to change that, remove the bucket while no graph service runs",
-			"realm", l.c.Realm, "bucket", bus.LeaseBucket, "ttl", ttl, "wanted", l.c.TTL)
-		l.c.TTL = ttl
-	}
-	l.kv = kv
-	return nil
-}
-
-// openTimeout is the timeout of JetStream requests about the bucket.
-const openTimeout = 5 * time.Second
-
-// try takes the lease if it is free, if it is this process's own from before, or if
-// the holder has been silent for so long that it does not rely on it.
-func (l *Lease) try(ctx context.Context, other *seen) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.c.TTL/2)
-	defer cancel()
-	key := bus.LeaseKey(l.c.Realm)
-	sent := l.c.Clock()
-	revision, err := l.kv.Create(ctx, key, l.value)
-	if errors.Is(err, jetstream.ErrKeyExists) {
-		var entry jetstream.KeyValueEntry
-		if entry, err = l.kv.Get(ctx, key); err != nil {
-			return false, err
-		}
-		if !l.free(entry, other) {
-			return false, nil
-		}
-		sent = l.c.Clock()
-		revision, err = l.kv.Update(ctx, key, l.value, entry.Revision())
-	}
-	if err != nil {
-		return false, err
-	}
-	l.renewed(revision, sent)
-	return true, nil
-}
-
-// free reports whether the lease of an entry may be taken, and records in other when it
-// first read the entry of another holder.
-func (l *Lease) free(entry jetstream.KeyValueEntry, other *seen) bool {
-	var holder Holder
-	if err := json.Unmarshal(entry.Value(), &holder); err != nil {
-		holder = Holder{Name: fmt.Sprintf("unknown (%v)", err)}
-	}
-	now := l.c.Clock()
-	if entry.Revision() != other.revision {
-		*other = seen{holder, entry.Revision(), now}
-	}
-	own := holder.Process != "" && holder.Process == l.c.Holder.Process
-	return own || now-other.since >= time.Duration(silence*float64(l.c.TTL))
-}
-
-func (l *Lease) renewed(revision uint64, sent time.Duration) {
-	l.revision = revision
-	l.until.Store(int64(sent) + int64(margin*float64(l.c.TTL)))
+	over     atomic.Bool   // lost or released
+	lost     chan struct{} // closed once
+	losing   sync.Once
+	leave    chan struct{} // closed when another member is to have the realm
+	leaving  bool          // under Member.mu
+	releases sync.Once
 }
 
 // Holds reports whether this process has the lease and has had it, without interruption,
 // since Acquire. It is safe for concurrent use and does not block.
-func (l *Lease) Holds() bool { return int64(l.c.Clock()) < l.until.Load() }
+func (l *Lease) Holds() bool {
+	return !l.over.Load() && int64(l.m.c.Clock()) < l.session.until.Load()
+}
 
 // Lost returns a channel that is closed when the lease is lost.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-func (l *Lease) keep(ctx context.Context) {
-	defer close(l.done)
-	tick := time.NewTicker(l.c.TTL / 5)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if !l.renew(ctx) {
-			close(l.lost)
-			return
-		}
-	}
+// Leave returns a channel that is closed when this process should stop to write the realm,
+// and release the lease, because another member has fewer realms.
+func (l *Lease) Leave() <-chan struct{} { return l.leave }
+
+// lose ends the lease.
+func (l *Lease) lose() {
+	l.over.Store(true)
+	l.losing.Do(func() { close(l.lost) })
 }
 
-// renew renews the lease, and reports whether it may still be held.
-func (l *Lease) renew(ctx context.Context) bool {
-	try, cancel := context.WithTimeout(ctx, l.c.TTL/4)
-	defer cancel()
-	sent := l.c.Clock()
-	revision, err := l.kv.Update(try, bus.LeaseKey(l.c.Realm), l.value, l.revision)
-	switch {
-	case err == nil:
-		l.renewed(revision, sent)
-		return true
-	case ctx.Err() != nil:
-		return true
-	case bus.Classify(err) == bus.Conflict:
-		// An earlier renewal whose reply was lost may have written it.
-		if entry, err := l.kv.Get(try, bus.LeaseKey(l.c.Realm)); err == nil && string(entry.Value()) == string(l.value) {
-			l.revision = entry.Revision()
-			return l.Holds()
-		}
-		return false
-	}
-	l.c.Log.Warn("cannot renew the lease", "realm", l.c.Realm, "error", err)
-	return l.Holds()
+// Release releases the lease, so that another member can take it at once.
+func (l *Lease) Release(ctx context.Context) (err error) {
+	l.releases.Do(func() { err = l.release(ctx) })
+	return err
 }
 
-// Release releases the lease, so that another process need not wait until it expires.
-func (l *Lease) Release(ctx context.Context) error {
-	l.cancel()
-	<-l.done
+func (l *Lease) release(ctx context.Context) error {
 	held := l.Holds()
-	l.until.Store(0)
+	l.over.Store(true)
+	defer l.m.forget(l)
 	if !held {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := l.kv.Delete(ctx, bus.LeaseKey(l.c.Realm), jetstream.LastRevision(l.revision))
+	writers, err := l.m.writers(ctx)
+	if err == nil {
+		err = writers.Delete(ctx, l.realm, jetstream.LastRevision(l.revision))
+	}
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) && bus.Classify(err) != bus.Conflict {
-		return fmt.Errorf("lease: release: %w", err)
+		return fmt.Errorf("lease of realm %s: release: %w", l.realm, err)
 	}
 	return nil
-}
-
-// Holders returns the holder of the lease of each realm that has one.
-func Holders(ctx context.Context, js jetstream.JetStream) (map[string]Holder, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	holders := map[string]Holder{}
-	kv, err := js.KeyValue(ctx, bus.LeaseBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return holders, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
-	}
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, fmt.Errorf("lease: %w", err)
-	}
-	defer func() { _ = w.Stop() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("lease: %w", ctx.Err())
-		case entry := <-w.Updates():
-			if entry == nil {
-				return holders, nil
-			}
-			var h Holder
-			if realm, ok := bus.RealmOfLease(entry.Key()); ok && json.Unmarshal(entry.Value(), &h) == nil {
-				holders[realm] = h
-			}
-		}
-	}
 }

@@ -2,9 +2,12 @@ package lease_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"log/slog"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,30 +26,51 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const realm = bus.DefaultRealm
 
 func config(id string, ttl time.Duration) lease.Config {
-	return lease.Config{
-		Realm: realm, Holder: lease.Holder{ID: id, Process: rand.Text(), Name: "process of " + id}, TTL: ttl, Replicas: 1,
-		Log: slog.New(slog.DiscardHandler),
-	}
+	return lease.Config{ID: id, Name: "process of " + id, TTL: ttl, Replicas: 1}
 }
 
-func acquire(t *testing.T, js jetstream.JetStream, c lease.Config) *lease.Lease {
+// process is a member that runs until stop is called, or the test has ended.
+type process struct {
+	*lease.Member
+	t    *testing.T
+	stop func() // ends Run, which deletes the member's key
+}
+
+func run(t *testing.T, js jetstream.JetStream, c lease.Config) *process {
 	t.Helper()
-	l, err := lease.Acquire(testkit.Context(t), js, c)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	p := &process{Member: lease.New(js, c), t: t}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.Run(ctx)
+	}()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *process) acquire() *lease.Lease {
+	p.t.Helper()
+	l, err := p.Acquire(testkit.Context(p.t), realm, lease.Options{})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Release(context.WithoutCancel(t.Context())) })
+	p.t.Cleanup(func() { _ = l.Release(context.WithoutCancel(p.t.Context())) })
 	return l
 }
 
 // acquiring acquires alongside, and tells when it has.
-func acquiring(t *testing.T, js jetstream.JetStream, c lease.Config) <-chan *lease.Lease {
-	t.Helper()
-	ctx, cancel := context.WithCancel(testkit.Context(t))
+func (p *process) acquiring() <-chan *lease.Lease {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(testkit.Context(p.t))
 	acquired, ended := make(chan *lease.Lease, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		l, err := lease.Acquire(ctx, js, c)
+		l, err := p.Acquire(ctx, realm, lease.Options{})
 		if err != nil {
 			return
 		}
@@ -54,18 +78,15 @@ func acquiring(t *testing.T, js jetstream.JetStream, c lease.Config) <-chan *lea
 		<-ctx.Done()
 		_ = l.Release(context.WithoutCancel(ctx))
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
 	return acquired
 }
 
-// looks is how often something is looked at that must not happen.
-const looks = 20
-
-// never looks for a while whether something happens that must not: as long as
-// the holder of a lease takes to renew it several times.
+// never looks for a while whether something happens that must not: as long as a member
+// takes to renew its key several times.
 func never(t *testing.T, js jetstream.JetStream, what string, happened func() bool) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -73,25 +94,26 @@ func never(t *testing.T, js jetstream.JetStream, what string, happened func() bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher, err := bucket.Watch(ctx, bus.LeaseKey(realm), jetstream.UpdatesOnly())
+	watcher, err := bucket.WatchAll(ctx, jetstream.UpdatesOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = watcher.Stop() }()
-	for range looks {
-		testkit.Receive(t, ctx, "a renewal of the lease", watcher.Updates())
+	for range 20 {
+		testkit.Receive(t, ctx, "a renewal", watcher.Updates())
 		if happened() {
 			t.Fatal(what)
 		}
 	}
 }
 
-// A released lease is free at once.
+// A released lease is free at once, and so are those of a member that has ended.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
 	const longer = 10 * testkit.Timeout
-	first := acquire(t, js, config("a", longer))
+	a := run(t, js, config("a", longer))
+	first := a.acquire()
 	if !first.Holds() {
 		t.Fatal("an acquired lease does not hold")
 	}
@@ -101,17 +123,22 @@ func TestRelease(t *testing.T) {
 	if first.Holds() {
 		t.Fatal("a released lease holds")
 	}
-	acquire(t, js, config("b", longer))
+	second := a.acquire()
+	a.stop()
+	if second.Holds() {
+		t.Fatal("the lease of a member that has ended holds")
+	}
+	run(t, js, config("b", longer)).acquire()
 }
 
-// A lease that is renewed is not taken by another, and that one gets it when
-// it is released.
+// A lease whose member is renewed is not taken by another, and that one gets it when it is
+// released, although it has no fewer realms.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
 	const ttl = 500 * time.Millisecond
-	first := acquire(t, js, config("a", ttl))
-	second := acquiring(t, js, config("b", ttl))
+	first := run(t, js, config("a", ttl)).acquire()
+	second := run(t, js, config("b", ttl)).acquiring()
 	never(t, js, "two hold the lease", func() bool { return len(second) > 0 || !first.Holds() })
 	if err := first.Release(testkit.Context(t)); err != nil {
 		t.Fatal(err)
@@ -122,8 +149,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A holder that is cut off knows that it has lost the lease before another can
-// have it.
+// A holder that is cut off knows that it has lost the lease before another can have it.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
@@ -133,8 +159,8 @@ func TestSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := acquire(t, js, config("a", ttl))
-	second := acquiring(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", ttl))
+	first := run(t, js, config("a", ttl)).acquire()
+	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", ttl)).acquiring()
 	nc.Close()
 	ctx := testkit.Context(t)
 	testkit.Receive(t, ctx, "the lease", second)
@@ -144,69 +170,60 @@ func TestSilence(t *testing.T) {
 	testkit.Receive(t, ctx, "the first to notice", first.Lost())
 }
 
-// A process that has lost its lease without an answer, and acquires again, need not
-// wait for its own.
-func TestOwnLease(t *testing.T) {
-	t.Parallel()
-	server := testkit.NATS(t)
-	c := config("a", 10*testkit.Timeout)
-	nc := testkit.Conn(t, server, bus.RoleGraph)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, js, c)
-	nc.Close()
-	l := acquire(t, testkit.JetStream(t, server, bus.RoleGraph), c)
-	if !l.Holds() {
-		t.Fatal("an acquired lease does not hold")
-	}
-}
-
-// A process on a copy of another's directory does not take its lease over while
-// that process relies on it.
+// A process on a copy of another's directory is no member while that process relies on its
+// leases.
 func TestCopiedDirectory(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
 	const ttl = 500 * time.Millisecond
-	first := acquire(t, js, config("a", ttl))
-	second := acquiring(t, js, config("a", ttl))
+	original := run(t, js, config("a", ttl))
+	first := original.acquire()
+	second := run(t, js, config("a", ttl)).acquiring()
 	never(t, js, "two processes hold the lease", func() bool { return len(second) > 0 || !first.Holds() })
 	if err := first.Release(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
+	original.stop()
 	testkit.Receive(t, testkit.Context(t), "the lease", second)
 }
 
-// A process waits until the one before it, which was killed, cannot rely on its
-// lease any more, by its own clock and whatever the server's says: the key is still
-// there.
+// A process waits until the one before it, which was killed, cannot rely on its lease any
+// more, by its own clock and whatever the server's says: the key is still there.
 func TestKilled(t *testing.T) {
 	t.Parallel()
+	for name, id := range map[string]string{"with the same directory": "a", "with another": "b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killed(t, id)
+		})
+	}
+}
+
+func killed(t *testing.T, id string) {
 	server := testkit.NATS(t)
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ttl = testkit.Timeout / 2
+	const ttl = 10 * time.Second
 	var now, reads atomic.Int64
 	now.Store(int64(time.Hour))
 	c := config("a", ttl)
 	c.Clock = func() time.Duration { return time.Duration(now.Load()) }
-	first := acquire(t, js, c)
+	first := run(t, js, c).acquire()
 	nc.Close()
-	c = config("a", ttl)
+	c = config(id, ttl)
 	c.Clock = func() time.Duration {
 		reads.Add(1)
 		return time.Duration(now.Load())
 	}
-	second := acquiring(t, testkit.JetStream(t, server, bus.RoleGraph), c)
+	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), c).acquiring()
 	ctx := testkit.Context(t)
 	looked := func() {
 		t.Helper()
 		before := reads.Load()
-		testkit.WaitFor(t, ctx, "the second process to look twice", func() bool { return reads.Load() >= before+4 || len(second) > 0 })
+		testkit.WaitFor(t, ctx, "the second process to look several times", func() bool { return reads.Load() >= before+20 || len(second) > 0 })
 	}
 	looked()
 	now.Add(int64(ttl) * 74 / 100)
@@ -214,7 +231,7 @@ func TestKilled(t *testing.T) {
 	if !first.Holds() || len(second) > 0 {
 		t.Fatalf("the first process holds the lease: %t; the second has it: %t", first.Holds(), len(second) > 0)
 	}
-	now.Add(int64(ttl) * 6 / 100)
+	now.Add(int64(ttl) * 7 / 100)
 	testkit.Receive(t, ctx, "the lease", second)
 	if first.Holds() {
 		t.Error("the second process has the lease, and the first relies on it")
@@ -230,7 +247,7 @@ func TestSuspended(t *testing.T) {
 	var suspended atomic.Int64
 	c := config("a", ttl)
 	c.Clock = func() time.Duration { return clock.SinceBoot() + time.Duration(suspended.Load()) }
-	l := acquire(t, js, c)
+	l := run(t, js, c).acquire()
 	if !l.Holds() {
 		t.Fatal("an acquired lease does not hold")
 	}
@@ -240,38 +257,56 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// A lease whose key another has is lost, and its release leaves the other's.
+// A member whose key another has deleted loses its leases, and becomes a member again.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	l := acquire(t, js, config("a", 500*time.Millisecond))
+	p := run(t, js, config("a", 500*time.Millisecond))
+	l := p.acquire()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.LeaseBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bucket.Put(ctx, bus.LeaseKey(realm), []byte(`{"id":"another"}`)); err != nil {
+	if err := bucket.Delete(ctx, bus.MemberKey("a")); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Receive(t, ctx, "the loss", l.Lost())
+	if l.Holds() {
+		t.Error("a lost lease holds")
+	}
+	if err := l.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if again := p.acquire(); !again.Holds() {
+		t.Error("an acquired lease does not hold")
+	}
+}
+
+// A lease whose claim another process has overwritten is lost, and its release leaves the
+// other's.
+func TestClaimOverwritten(t *testing.T) {
+	t.Parallel()
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	l := run(t, js, config("a", 500*time.Millisecond)).acquire()
+	ctx := testkit.Context(t)
+	bucket, err := js.KeyValue(ctx, bus.WriterBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.Put(ctx, realm, []byte(`{"id":"another"}`)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Receive(t, ctx, "the loss", l.Lost())
 	if err := l.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if l.Holds() {
-		t.Error("a lost lease holds")
-	}
-	entry, err := bucket.Get(ctx, bus.LeaseKey(realm))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound): // it expired meanwhile
-	case err != nil:
-		t.Fatal(err)
-	case string(entry.Value()) != `{"id":"another"}`:
-		t.Errorf("the release of a lost lease changed the key to %s", entry.Value())
+	if entry, err := bucket.Get(ctx, realm); err != nil || string(entry.Value()) != `{"id":"another"}` {
+		t.Errorf("the release of a lost lease changed the claim: %v, %v", entry, err)
 	}
 }
 
-// A process that is configured with another TTL must not shorten the leases of other
-// processes, which rely on theirs.
+// Another process with a shorter TTL waits for as long as the holder relies on its own.
 func TestOtherTTL(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
@@ -280,8 +315,8 @@ func TestOtherTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := acquire(t, js, config("a", 4*time.Second))
-	second := acquiring(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", 500*time.Millisecond))
+	first := run(t, js, config("a", 4*time.Second)).acquire()
+	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", 500*time.Millisecond)).acquiring()
 	nc.Close()
 	testkit.Receive(t, testkit.Context(t), "the lease", second)
 	if first.Holds() {
@@ -289,13 +324,11 @@ func TestOtherTTL(t *testing.T) {
 	}
 }
 
-// A lease waits for a server that is away, and is lost when it stays away.
+// A lease is lost when the server stays away.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	server := testkit.StartNATS(t, natsd.Config{Dir: dir})
-	js := testkit.JetStream(t, server, bus.RoleGraph)
-	l := acquire(t, js, config("a", 500*time.Millisecond))
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	l := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("a", 500*time.Millisecond)).acquire()
 	if err := server.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
@@ -313,10 +346,163 @@ func TestServerAway(t *testing.T) {
 func TestAcquireEnds(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	acquire(t, js, config("a", time.Minute))
+	run(t, js, config("a", time.Minute)).acquire()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := lease.Acquire(ctx, js, config("b", time.Minute)); !errors.Is(err, context.Canceled) {
+	if _, err := run(t, js, config("b", time.Minute)).Acquire(ctx, realm, lease.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A claim of a member that lives, and whose reply was lost, does not keep the realm from
+// others for ever.
+func TestStrayClaim(t *testing.T) {
+	t.Parallel()
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	a := run(t, js, config("a", 500*time.Millisecond))
+	l := a.acquire()
+	ctx := testkit.Context(t)
+	bucket, err := js.KeyValue(ctx, bus.WriterBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := bucket.Get(ctx, realm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.Put(ctx, realm, claim.Value()); err != nil {
+		t.Fatal(err)
+	}
+	run(t, js, config("b", 500*time.Millisecond)).acquire()
+}
+
+// Members share the realms evenly, whether one joins, ends or is cut off: the numbers of any
+// two differ by at most one. Each realm has at most one writer at a time, and a single
+// key is renewed for all.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	w := &writers{t: t, ctx: testkit.Context(t), server: server, of: map[string]string{}}
+	a := w.join("a")
+	w.shares(map[string][]int{"a": {20}})
+	w.join("b")
+	w.shares(map[string][]int{"a": {10}, "b": {10}})
+	c := w.join("c")
+	w.shares(map[string][]int{"a": {6, 7}, "b": {6, 7}, "c": {6, 7}})
+	a.end()
+	w.shares(map[string][]int{"b": {10}, "c": {10}})
+	c.cut()
+	w.shares(map[string][]int{"b": {20}})
+}
+
+// writers are processes that write realms.
+type writers struct {
+	t      *testing.T
+	ctx    context.Context
+	server *natsd.Server
+
+	mu sync.Mutex
+	of map[string]string // the process that writes a realm
+}
+
+// writing is a process that writes those realms whose leases it has.
+type writing struct {
+	*process
+	close func() // the connection
+	end   func() // releases all leases, and ends
+}
+
+func (p *writing) cut() { p.close() }
+
+func (w *writers) join(id string) *writing {
+	w.t.Helper()
+	nc := testkit.Conn(w.t, w.server, bus.RoleGraph)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &writing{process: run(w.t, js, config(id, time.Second)), close: nc.Close}
+	ctx, cancel := context.WithCancel(w.ctx)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() { w.write(ctx, p.Member, id, fmt.Sprintf("realm-%d", i)) })
+	}
+	p.end = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+		p.stop()
+	})
+	w.t.Cleanup(p.end)
+	return p
+}
+
+// write writes a realm whenever it has the lease, until ctx ends.
+func (w *writers) write(ctx context.Context, m *lease.Member, id, realm string) {
+	for ctx.Err() == nil {
+		l, err := m.Acquire(ctx, realm, lease.Options{})
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		if other := w.of[realm]; other != "" {
+			w.t.Errorf("%s is written by %s and %s", realm, other, id)
+		}
+		w.of[realm] = id
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-l.Leave():
+		case <-l.Lost():
+		}
+		w.mu.Lock()
+		delete(w.of, realm)
+		w.mu.Unlock()
+		_ = l.Release(context.WithoutCancel(ctx))
+	}
+}
+
+// shares waits until each process has one of the numbers of realms.
+func (w *writers) shares(want map[string][]int) {
+	w.t.Helper()
+	testkit.WaitFor(w.t, w.ctx, fmt.Sprintf("the shares to be %v", want), func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		has := map[string]int{}
+		for _, id := range w.of {
+			has[id]++
+		}
+		sum := 0
+		for id, n := range has {
+			if !slices.Contains(want[id], n) {
+				return false
+			}
+			sum += n
+		}
+		return sum == 20 && len(has) == len(want)
+	})
+}
+
+// A member that is not ready gets no realms from others.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	w := &writers{t: t, ctx: testkit.Context(t), server: server, of: map[string]string{}}
+	w.join("a")
+	w.shares(map[string][]int{"a": {20}})
+	var ready atomic.Bool
+	js := testkit.JetStream(t, server, bus.RoleGraph)
+	c := config("b", time.Second)
+	c.Ready = ready.Load
+	run(t, js, c)
+	never(t, js, "a realm was given to a member that is not ready", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.of) != 20
+	})
+	if names := slices.Sorted(maps.Keys(w.of)); strings.Join(names[:2], " ") != "realm-0 realm-1" {
+		t.Errorf("the realms are %v", names)
 	}
 }

@@ -1,0 +1,122 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// Two graph services share the realms evenly, then three, then two again. Clients
+// notice nothing but a delay: each creation that was acknowledged is there.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	var realms []string
+	for i := range 6 {
+		realms = append(realms, fmt.Sprintf("realm-%d", i))
+	}
+	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	join := func(i int) *service {
+		return serve(t, graphConn(t, n), dirs[i], func(c *graph.Config) { c.Realms, c.LeaseTTL = realms, 2*time.Second })
+	}
+	shares := func(want int, services ...*service) {
+		t.Helper()
+		testkit.WaitFor(t, ctx, fmt.Sprintf("each of %d services to write %d realms", len(services), want), func() bool {
+			for _, s := range services {
+				if strings.Count(s.Status(), ": writer\n") != want {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	first, second := join(0), join(1)
+	shares(3, first, second)
+
+	writing, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	counts := make([]int, len(realms))
+	clients := make([]*client.Client, len(realms))
+	for i, name := range realms {
+		clients[i] = client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithRealm(name), client.WithTimeout(time.Second))
+		wg.Go(func() {
+			for writing.Err() == nil {
+				// An attempt is not ended with the context, so that its outcome is known.
+				if _, err := clients[i].Resource(configMaps, "a").Create(ctx, configMap(fmt.Sprint("c-", counts[i]))); err != nil {
+					t.Errorf("realm %s: %v", name, err)
+					return
+				}
+				counts[i]++
+			}
+		})
+	}
+	third := join(2)
+	shares(2, first, second, third)
+	first.stop(ctx)
+	shares(3, second, third)
+	stop()
+	wg.Wait()
+	for i, c := range clients {
+		n := 0
+		for _, err := range c.Resource(configMaps, "a").List(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != counts[i] || n == 0 {
+			t.Errorf("realm %s has %d objects, and %d were created", realms[i], n, counts[i])
+		}
+	}
+}
+
+// A realm is not deleted while a process that holds its lease is cut off and may still
+// write it: the deletion waits, and names the process.
+func TestDeletionWaits(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	silent := graphConn(t, n)
+	first := serve(t, silent, t.TempDir(), func(c *graph.Config) { c.LeaseTTL, c.Instance = 5*time.Second, "the silent one" }).writing(ctx)
+	second := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = 5 * time.Second })
+	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
+	silent.log.Close()
+	silent.answers.Close()
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
+	if _, err := operator.DeleteRealm(ctx, realm); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a deletion without an archive: %v", err)
+	}
+	if _, err := operator.DeleteRealm(ctx, realm, client.WithoutArchive(true)); err != nil {
+		t.Fatal(err)
+	}
+	listed := func(deleted bool) *client.Realm {
+		t.Helper()
+		realms, err := operator.ListRealms(ctx, client.WithDeleted(deleted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(realms) == 0 {
+			return nil
+		}
+		return realms[0]
+	}
+	testkit.WaitFor(t, ctx, "the deletion to say what it waits for", func() bool {
+		return strings.Contains(listed(false).GetWaiting(), "the graph service the silent one still writes the realm")
+	})
+	testkit.WaitFor(t, ctx, "the deletion", func() bool { return listed(false) == nil })
+	if r := listed(true); r.GetDeletedBy() != bus.RoleOperator || len(r.GetDeletedIds()) != 1 {
+		t.Errorf("the realm is listed as %v", r)
+	}
+	first.cancel()
+}
