@@ -200,6 +200,7 @@ func TestKilled(t *testing.T) {
 }
 
 func killed(t *testing.T, id string) {
+	t.Helper()
 	server := testkit.NATS(t)
 	nc := testkit.Conn(t, server, bus.RoleGraph)
 	js, err := jetstream.New(nc)

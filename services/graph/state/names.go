@@ -18,9 +18,16 @@ type written struct {
 	perHalf int // bytes maximum size of the batches whose keys a half has
 
 	mu         sync.RWMutex
-	young, old []block
+	young, old half
 	bytes      int // of batches, in young
 }
+
+// half is a part of the filter. Its chunks are nil until a name is in them: a process may
+// have hundreds of states, of which most have few names.
+type half []*[chunkBlocks]block
+
+// chunkBlocks is the number of blocks of a chunk, which has 4 KiB.
+const chunkBlocks = 64
 
 // block is a Bloom filter in one cache line of the processor.
 type block [8]uint64
@@ -32,7 +39,7 @@ const nameBlocks = 1 << 16
 // newWritten returns the filter for a state with empty memtables, which never have more
 // than unflushed bytes of batches.
 func newWritten(unflushed int) *written {
-	return &written{perHalf: unflushed, young: make([]block, nameBlocks), old: make([]block, nameBlocks)}
+	return &written{perHalf: unflushed, young: make(half, nameBlocks/chunkBlocks), old: make(half, nameBlocks/chunkBlocks)}
 }
 
 // hash returns the hash of a key in the filter.
@@ -55,13 +62,23 @@ func (w *written) add(keys []uint64, bytes int) {
 	if w.bytes >= w.perHalf {
 		// The names in old were written before everything that memtables can have.
 		w.young, w.old = w.old, w.young
-		clear(w.young)
+		for _, chunk := range w.young {
+			if chunk != nil {
+				*chunk = [chunkBlocks]block{}
+			}
+		}
 		w.bytes = 0
 	}
 	for _, key := range keys {
 		at, set := bits(key)
+		chunk := w.young[at/chunkBlocks]
+		if chunk == nil {
+			chunk = &[chunkBlocks]block{}
+			w.young[at/chunkBlocks] = chunk
+		}
+		b := &chunk[at%chunkBlocks]
 		for _, i := range set {
-			w.young[at][i/64] |= 1 << (i % 64)
+			b[i/64] |= 1 << (i % 64)
 		}
 	}
 	w.bytes += bytes
@@ -72,12 +89,21 @@ func (w *written) may(key []byte) bool {
 	at, set := bits(hash(key))
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	young, old := true, true
-	for _, i := range set {
-		young = young && w.young[at][i/64]&(1<<(i%64)) != 0
-		old = old && w.old[at][i/64]&(1<<(i%64)) != 0
+	return w.young.may(at, set) || w.old.may(at, set)
+}
+
+func (h half) may(at uint32, set [4]uint32) bool {
+	chunk := h[at/chunkBlocks]
+	if chunk == nil {
+		return false
 	}
-	return young || old
+	b := &chunk[at%chunkBlocks]
+	for _, i := range set {
+		if b[i/64]&(1<<(i%64)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // storedName returns the object that has a name in the state, "" if none has.
