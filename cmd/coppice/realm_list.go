@@ -135,7 +135,11 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 	}
 	rows = append(rows, []string{"Writer:", orNone(r.GetWriter())})
 	if r.GetState() == coppicev1.RealmState_REALM_STATE_ACTIVE {
-		rows = append(rows, []string{"Settings:", s.settings(ctx)}, []string{"Pending:", s.pending(ctx)})
+		status, err := s.c.Status(ctx)
+		if err == nil && status.GetPaused() {
+			rows = append(rows, []string{"Paused:", "yes: coppice realm resume " + name})
+		}
+		rows = append(rows, []string{"Settings:", s.settings(ctx)}, []string{"Pending:", pending(status, err)})
 	}
 	for _, row := range rows {
 		if err := t.Text(row...); err != nil {
@@ -171,9 +175,8 @@ func (s *session) settings(ctx context.Context) string {
 	return string(o.GetSpec())
 }
 
-// pending describes the pending work of the realm, or why it is not shown.
-func (s *session) pending(ctx context.Context) string {
-	status, err := s.c.Status(ctx)
+// pending describes the pending work of a realm, or why it is not shown.
+func pending(status *client.Status, err error) string {
 	if err != nil {
 		return "not shown: " + err.Error()
 	}

@@ -138,7 +138,7 @@ func (s *stack) start(setenv func(key, value string)) error {
 	}
 	s.running = running
 	setenv("NATS_URL", running.Server().URL())
-	for _, role := range []string{bus.RoleReader, bus.RoleApplication} {
+	for _, role := range []string{bus.RoleReader, bus.RoleApplication, bus.RoleGraph} {
 		setenv(role, running.Server().Password(role))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -377,4 +379,81 @@ func TestDamagedStateOfCutLog(t *testing.T) {
 	if out := a.has(a.dir, "one", "three", "two"); !strings.Contains(out, "the state was rebuilt from a snapshot of the archive") {
 		t.Errorf("logged %s", out)
 	}
+}
+
+// Readers of the log get commits that were cut from the stream from the archive: all of them, in
+// order, from a sequence or from a revision.
+func TestReadCutLog(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	a.snapshot()
+	a.creates("three", "four")
+	a.snapshot()
+	a.segments()
+	read := func(ctx context.Context, from ...client.LogOption) (list []*client.Commit) {
+		t.Helper()
+		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+		for c, err := range operator.Log().Read(ctx, from...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, c.Commit)
+		}
+		return list
+	}
+	a.with(a.dir, nil, func(ctx context.Context) {
+		whole := read(ctx, client.FromSequence(1))
+		a.truncate(2)
+		for from := range whole {
+			got := read(ctx, client.FromSequence(uint64(from+1)))
+			if len(got) != len(whole)-from {
+				t.Fatalf("from commit %d: %d commits, want %d", from+1, len(got), len(whole)-from)
+			}
+			for i, c := range got {
+				if !proto.Equal(c, whole[from+i]) {
+					t.Errorf("from commit %d: commit %d differs", from+1, from+i+1)
+				}
+			}
+			revision := whole[from].GetFirstRevision()
+			if len(whole[from].GetEvents()) == 0 {
+				continue
+			}
+			if got := read(ctx, client.FromRevision(revision)); !proto.Equal(got[0], whole[from]) {
+				t.Errorf("from revision %d: commit %d, want %d", revision, got[0].GetSequence(), from+1)
+			}
+		}
+	})
+}
+
+// A log that ends before the newest snapshot of the archive has lost commits: an empty replica
+// refuses it, too. When the loss is accepted, it starts from what the log has.
+func TestSnapshotOfLostCommits(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.snapshot()
+	if err := a.n.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	older := copyOf(t, a.nats)
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.creates("two", "three")
+	a.snapshot()
+	seen := checkpoint(t, a.dir).GetSequence()
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: older})
+	dir := t.TempDir()
+	ctx := testkit.Context(t)
+	for range 2 { // also when the snapshot is loaded
+		err := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) { c.Archive = a.store }).wait(ctx)
+		var mismatch *replay.MismatchError
+		if !errors.As(err, &mismatch) || mismatch.Known != seen {
+			t.Fatalf("got %v, want a log that has lost commits up to %d", err, seen)
+		}
+	}
+	s := serve(t, graphConn(t, a.n), dir, func(c *graph.Config) {
+		c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen}
+	}).writing(ctx)
+	has(ctx, t, application(t, a.n), "one")
+	s.stop(ctx)
 }

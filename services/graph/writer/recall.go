@@ -51,7 +51,7 @@ func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	reply := r.Work.NewReply()
 	err := w.readParts(ctx, at.Sequence, r, reply)
 	switch {
-	case errors.Is(err, errAnother), errors.Is(err, eventlog.ErrCut):
+	case errors.Is(err, errAnother):
 		r.done(nil, unknown(r, lifecycle.TimeOf(w.c.Now())))
 		return
 	case errors.Is(err, eventlog.ErrCut):
