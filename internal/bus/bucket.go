@@ -15,9 +15,16 @@ const (
 	RealmBucket = "coppice-realms"
 	// LeaseBucket has a key for each graph service: see MemberKey.
 	LeaseBucket = "coppice-leases"
-	// WriterBucket has the claim of each realm's writer. Its keys are the names of realms.
+	// WriterBucket has the claims of each realm's writer and archiver. The key of a writer's
+	// is the name of the realm; see ArchiverClaim.
 	WriterBucket = "coppice-writers"
 )
+
+// ArchiverClaim returns the key of the claim of a realm's archiver in WriterBucket.
+func ArchiverClaim(realm string) string { return realm + ".archiver" }
+
+// IsWriterClaim reports whether a key of WriterBucket is that of a writer's claim.
+func IsWriterClaim(key string) bool { return !strings.Contains(key, ".") }
 
 // memberKey is the prefix of keys in LeaseBucket.
 const memberKey = "process."

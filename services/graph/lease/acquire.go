@@ -16,6 +16,9 @@ import (
 type Options struct {
 	// Anyway takes the lease also if another member has fewer realms.
 	Anyway bool
+	// Archiver takes the lease of the realm's archiver, not that of its writer. It does not
+	// count as a realm when members share the realms.
+	Archiver bool
 	// Attempted, unless nil, is called after each attempt with its error. The error is nil if
 	// NATS has replied, also if another process has the lease.
 	Attempted func(err error)
@@ -27,7 +30,10 @@ func (m *Member) Acquire(ctx context.Context, realm string, o Options) (*Lease, 
 	if o.Attempted == nil {
 		o.Attempted = func(error) {}
 	}
-	log := m.c.Log.With("realm", realm)
+	log, key, anyway := m.c.Log.With("realm", realm), realm, o.Anyway
+	if o.Archiver {
+		key, anyway = bus.ArchiverClaim(realm), true
+	}
 	m.mu.Lock()
 	m.waiting++
 	m.mu.Unlock()
@@ -49,7 +55,7 @@ func (m *Member) Acquire(ctx context.Context, realm string, o Options) (*Lease, 
 		var holder Holder
 		err := failure
 		if err == nil && s != nil {
-			l, holder, err = m.try(ctx, realm, s, o.Anyway)
+			l, holder, err = m.try(ctx, key, s, anyway)
 		}
 		if ctx.Err() == nil {
 			o.Attempted(err)
@@ -61,7 +67,9 @@ func (m *Member) Acquire(ctx context.Context, realm string, o Options) (*Lease, 
 			log.Warn("cannot acquire the lease", "error", err)
 		case holder != reported && holder != Holder{}:
 			reported = holder
-			m.standingBy(realm, holder)
+			if !o.Archiver {
+				log.Info("another writer holds the lease; standing by", "holder", holder.Name)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -71,16 +79,12 @@ func (m *Member) Acquire(ctx context.Context, realm string, o Options) (*Lease, 
 	}
 }
 
-func (m *Member) standingBy(realm string, holder Holder) {
-	m.c.Log.Info("another writer holds the lease; standing by", "realm", realm, "holder", holder.Name)
-}
-
 // try takes the lease if it is free. Otherwise it returns the holder.
-func (m *Member) try(ctx context.Context, realm string, s *session, anyway bool) (*Lease, Holder, error) {
+func (m *Member) try(ctx context.Context, key string, s *session, anyway bool) (*Lease, Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.c.TTL/2)
 	defer cancel()
 	m.mu.Lock()
-	c, claimed := m.view.claims[realm]
+	c, claimed := m.view.claims[key]
 	own := c.Process == s.process || m.former[c.Process]
 	m.mu.Unlock()
 	if claimed && !own {
@@ -89,7 +93,7 @@ func (m *Member) try(ctx context.Context, realm string, s *session, anyway bool)
 			return nil, c.Holder, err
 		}
 	}
-	if !anyway && !m.mayTake(realm) {
+	if !anyway && !m.mayTake(key) {
 		return nil, Holder{}, nil
 	}
 	writers, err := m.writers(ctx)
@@ -100,30 +104,30 @@ func (m *Member) try(ctx context.Context, realm string, s *session, anyway bool)
 	if err != nil {
 		return nil, Holder{}, fmt.Errorf("lease: %w", err)
 	}
-	l := &Lease{m: m, realm: realm, session: s, lost: make(chan struct{}), leave: make(chan struct{})}
+	l := &Lease{m: m, key: key, session: s, lost: make(chan struct{}), leave: make(chan struct{})}
 	m.mu.Lock()
-	m.taking[realm] = true
+	m.taking[key] = true
 	m.mu.Unlock()
 	if claimed {
-		l.revision, err = writers.Update(ctx, realm, value, c.revision)
+		l.revision, err = writers.Update(ctx, key, value, c.revision)
 	} else {
-		l.revision, err = writers.Create(ctx, realm, value)
+		l.revision, err = writers.Create(ctx, key, value)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.taking, realm)
+	delete(m.taking, key)
 	if errors.Is(err, jetstream.ErrKeyExists) || err != nil && bus.Classify(err) == bus.Conflict {
 		return nil, Holder{}, nil // another member was faster, and the next look shows it
 	}
 	if err != nil {
-		return nil, Holder{}, fmt.Errorf("lease of realm %s: %w", realm, err)
+		return nil, Holder{}, fmt.Errorf("lease %s: %w", key, err)
 	}
 	if m.session != s {
 		return nil, Holder{}, nil // the membership was lost meanwhile
 	}
-	m.held[realm] = l
-	m.view.claims[realm] = claim{Holder{ID: m.c.ID, Process: s.process, Name: m.c.Name}, l.revision}
-	delete(m.view.free, realm)
+	m.held[key] = l
+	m.view.claims[key] = claim{Holder{ID: m.c.ID, Process: s.process, Name: m.c.Name}, l.revision}
+	delete(m.view.free, key)
 	return l, Holder{}, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/coppice-gc/coppice/internal/bus"
 )
 
 // Members share the realms evenly:
@@ -31,8 +33,8 @@ func (m *Member) fewest() (n int, ok bool) {
 			continue
 		}
 		has := 0
-		for _, c := range m.view.claims {
-			if c.Process == o.Process {
+		for key, c := range m.view.claims {
+			if bus.IsWriterClaim(key) && c.Process == o.Process {
 				has++
 			}
 		}
@@ -45,9 +47,14 @@ func (m *Member) fewest() (n int, ok bool) {
 
 // has returns the number of realms that this member has and keeps. m.mu is locked.
 func (m *Member) has() int {
-	n := len(m.taking)
-	for _, l := range m.held {
-		if !l.leaving {
+	n := 0
+	for key := range m.taking {
+		if bus.IsWriterClaim(key) {
+			n++
+		}
+	}
+	for key, l := range m.held {
+		if bus.IsWriterClaim(key) && !l.leaving {
 			n++
 		}
 	}
@@ -74,20 +81,25 @@ func (m *Member) balance() {
 	if !ok || m.session == nil {
 		return
 	}
-	leaving := len(m.held) + len(m.taking) - m.has()
+	leaving := 0
+	for _, l := range m.held {
+		if l.leaving {
+			leaving++
+		}
+	}
 	// Those that leave will be the other's.
 	leave := min((m.has()-n-leaving)/2, maxLeaving-leaving)
 	if leave <= 0 {
 		return
 	}
 	var kept []*Lease
-	for _, l := range slices.SortedFunc(maps.Values(m.held), func(a, b *Lease) int { return cmp.Compare(b.realm, a.realm) }) {
-		if !l.leaving && !l.over.Load() {
+	for _, l := range slices.SortedFunc(maps.Values(m.held), func(a, b *Lease) int { return cmp.Compare(b.key, a.key) }) {
+		if bus.IsWriterClaim(l.key) && !l.leaving && !l.over.Load() {
 			kept = append(kept, l)
 		}
 	}
 	for _, l := range kept[:min(leave, len(kept))] {
-		m.c.Log.Info("another process has fewer realms, and takes this one over", "realm", l.realm)
+		m.c.Log.Info("another process has fewer realms, and takes this one over", "realm", l.key)
 		l.leaving = true
 		close(l.leave)
 	}

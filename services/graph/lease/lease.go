@@ -1,4 +1,4 @@
-// Package lease elects the writer of each realm, and shares the realms among processes. A
+// Package lease elects the writer and the archiver of each realm, and shares the realms among processes. A
 // lease makes it rare that a realm has two writers at a time. Safety does not depend on it:
 // every append names the sequence that it expects, so the log refuses the appends of a former
 // writer.
@@ -7,8 +7,8 @@
 //
 // A process that may write is a member: it has a key in the bucket bus.LeaseBucket, which it
 // renews five times in a TTL, for all of its realms at once. A realm's writer has a claim: a
-// key in the bucket bus.WriterBucket that names the member. A claim is not renewed; it
-// counts while its member does.
+// key in the bucket bus.WriterBucket that names the member, and so has its archiver. A claim
+// is not renewed; it counts while its member does.
 //
 // A member relies on its own clock since boot: its leases are valid for three quarters of the
 // TTL after the last successful renewal was *sent*. Another member takes its claims when it
@@ -118,7 +118,7 @@ func (c *Config) defaults() {
 // Lease is the lease of a realm. It is safe for concurrent use.
 type Lease struct {
 	m        *Member
-	realm    string
+	key      string // of the claim
 	session  *session
 	revision uint64 // of the claim
 
@@ -166,10 +166,10 @@ func (l *Lease) release(ctx context.Context) error {
 	defer cancel()
 	writers, err := l.m.writers(ctx)
 	if err == nil {
-		err = writers.Delete(ctx, l.realm, jetstream.LastRevision(l.revision))
+		err = writers.Delete(ctx, l.key, jetstream.LastRevision(l.revision))
 	}
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) && bus.Classify(err) != bus.Conflict {
-		return fmt.Errorf("lease of realm %s: release: %w", l.realm, err)
+		return fmt.Errorf("lease %s: release: %w", l.key, err)
 	}
 	return nil
 }

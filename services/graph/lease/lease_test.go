@@ -486,6 +486,46 @@ func (w *writers) shares(want map[string][]int) {
 	})
 }
 
+// A realm has an archiver next to its writer, which does not count when members share the
+// realms.
+func TestArchiver(t *testing.T) {
+	t.Parallel()
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	a, b := run(t, js, config("a", time.Second)), run(t, js, config("b", time.Second))
+	ctx := testkit.Context(t)
+	var held []*lease.Lease
+	for i := range 5 {
+		l, err := a.Acquire(ctx, fmt.Sprintf("realm-%d", i), lease.Options{Archiver: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	writer, err := b.Acquire(ctx, "realm-0", lease.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the writer to be seen", func() bool { return a.Writers()["realm-0"] == "process of b" && len(a.Writers()) == 1 })
+	never(t, js, "an archiver is to leave its realm", func() bool {
+		for _, l := range append(held, writer) {
+			select {
+			case <-l.Leave():
+				return true
+			default:
+			}
+			if !l.Holds() {
+				return true
+			}
+		}
+		return false
+	})
+	for _, l := range append(held, writer) {
+		if err := l.Release(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A member that is not ready gets no realms from others.
 func TestNotReady(t *testing.T) {
 	t.Parallel()

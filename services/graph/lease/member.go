@@ -23,8 +23,8 @@ type Member struct {
 	buckets [2]jetstream.KeyValue // see members and writers
 	session *session              // nil while this process is no member
 	former  map[string]bool       // the ids of earlier memberships of this process
-	held    map[string]*Lease     // by realm
-	taking  map[string]bool       // the realms whose claims are being made
+	held    map[string]*Lease     // by key
+	taking  map[string]bool       // the keys of claims that are being made
 	waiting int                   // calls of Acquire
 	err     error                 // of the last renewal or look
 	view    view
@@ -228,8 +228,8 @@ func (m *Member) lose(s *session) {
 func (m *Member) forget(l *Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held[l.realm] == l {
-		delete(m.held, l.realm)
+	if m.held[l.key] == l {
+		delete(m.held, l.key)
 	}
 }
 

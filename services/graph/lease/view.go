@@ -18,7 +18,7 @@ import (
 type view struct {
 	last   [2]string                // the versions of the buckets that were read
 	others map[string]*other        // members, by ID; this process too, as others see it
-	claims map[string]claim         // by realm
+	claims map[string]claim         // by key
 	free   map[string]time.Duration // since when a realm has no claim, by the clock
 	dead   map[string]bool          // the ids of memberships that have ended for sure
 	stray  map[string]time.Duration // since when a claim of this member has no lease
@@ -124,9 +124,9 @@ func (m *Member) seeClaims(entries []jetstream.KeyValueEntry) {
 		}
 	}
 	m.view.claims = claims
-	for realm, l := range m.held {
-		if c, ok := claims[realm]; ok && c.revision > l.revision && c.Process != l.session.process {
-			m.c.Log.Error("another process has taken the lease of the realm", "realm", realm, "holder", c.Name)
+	for key, l := range m.held {
+		if c, ok := claims[key]; ok && c.revision > l.revision && c.Process != l.session.process {
+			m.c.Log.Error("another process has taken a lease", "lease", key, "holder", c.Name)
 			l.lose()
 		}
 	}
@@ -178,9 +178,9 @@ func (m *Member) Writers() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := map[string]string{}
-	for realm, c := range m.view.claims {
-		if m.alive(c.Holder) {
-			names[realm] = c.Name
+	for key, c := range m.view.claims {
+		if bus.IsWriterClaim(key) && m.alive(c.Holder) {
+			names[key] = c.Name
 		}
 	}
 	return names
