@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -127,6 +130,11 @@ func TestRestore(t *testing.T) {
 		if queued, err := testkit.JetStream(t, a.n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm)); err != nil || queued.CachedInfo().State.LastSeq > 0 {
 			t.Errorf("work was published while the realm was paused: %v", err)
 		}
+		var walked coppicev1.WalkReply
+		err = rpc.Call(ctx, testkit.Conn(t, a.n, bus.RoleScanner), bus.InternalSubject(realm, bus.OpWalk), nil, &coppicev1.WalkRequest{Resource: "configmaps", Limit: 10}, &walked)
+		if err != nil || len(walked.GetObjects().GetUids()) > 0 {
+			t.Errorf("the scanner walks the paused realm: %v, %v", &walked, err)
+		}
 		if d := verify(ctx, t, a.n).GetDifference(); d != "" {
 			t.Errorf("the state differs from the log: %s", d)
 		}
@@ -196,4 +204,62 @@ func TestRestoredWithoutArchive(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--archive") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// failing is an archive that stores nothing.
+type failing struct{ archive.Store }
+
+func (failing) Put(context.Context, string, io.Reader, int64) error { return errNoRoom }
+
+var errNoRoom = errors.New("no room")
+
+// If the snapshot of a restored realm cannot be stored, the realm does not exist, and can be
+// restored again. A realm that a graph service has begun meanwhile is not continued.
+func TestRestoreFails(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.segments()
+	ctx := testkit.Context(t)
+	from := &bootstrap.Archive{Store: a.store, Realm: [16]byte(checkpoint(t, a.dir).GetRealmId())}
+	begin := func(n *natsd.Server, store archive.Store, meanwhile func()) error {
+		dir := filepath.Join(t.TempDir(), "state")
+		if _, err := from.Fold(ctx, dir, 0, state.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := state.Open(dir, state.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		_, err = origin.Begin(ctx, s, origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: during{store, meanwhile}, By: "test"})
+		return err
+	}
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	if err := begin(n, failing{a.store}, func() {}); !errors.Is(err, errNoRoom) {
+		t.Errorf("without room in the archive: %v", err)
+	}
+	if last := lastOf(t, testkit.JetStream(t, n, bus.RoleGraph)); last > 0 {
+		t.Errorf("the log has %d messages", last)
+	}
+	a.n, a.dir = n, t.TempDir()
+	err := begin(n, a.store, sync.OnceFunc(func() { a.creates("another") }))
+	if !errors.Is(err, origin.ErrExists) {
+		t.Errorf("a realm that exists was continued: %v", err)
+	}
+	fresh := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	if err := begin(fresh, a.store, func() {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// during is an archive that calls a function before it stores an entry.
+type during struct {
+	archive.Store
+	do func()
+}
+
+func (d during) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	d.do()
+	return d.Store.Put(ctx, name, in, size)
 }

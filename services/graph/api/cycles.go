@@ -42,6 +42,9 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 	if err != nil {
 		return nil, s.unreadable(err)
 	}
+	if s.State.Realm().Paused {
+		return reply, nil // the cycles are counted, and none is collected
+	}
 	for _, members := range found {
 		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
 		if err != nil {

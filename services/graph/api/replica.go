@@ -184,6 +184,9 @@ func (s *replicaServer) walk(q *request) {
 		if kind == nil {
 			return nil, lifecycle.ErrUnknownKind(r.GetResource())
 		}
+		if snap.Realm().Paused { // the scanner would enqueue work that cannot be done now
+			return &coppicev1.WalkReply{}, nil
+		}
 		limit := min(max(int(r.GetLimit()), 1), maxResolve)
 		var uids []uid.UID
 		last := state.NameCursor{}
