@@ -98,7 +98,7 @@ func targets() []target {
 		bootstrapTarget("start from a snapshot, objects created only", func(float64) bool { return true }, "published", "bootstrap", "--created", "--objects"),
 		{
 			name: "restart", once: true, args: []string{"restart", "--objects"}, size: 10 * million,
-			// A process never takes over a lease that another may rely on: lease.Acquire.
+			// A process never takes over a lease that another may rely on: package lease.
 			wants: "2 s after a stop, 6 s after a kill: the lease of the killed process, 5 s, and 1 s",
 			reached: func(r *result) bool {
 				return r.Details["seconds_after_stop"] <= 2 && r.Details["seconds_after_kill"] <= 6

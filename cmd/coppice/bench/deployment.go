@@ -185,8 +185,7 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 	return d.awaitProcesses(ctx)
 }
 
-// concurrency is how many chunks a processor works on at once, each asked for on
-// its own.
+// concurrency is how many chunks a processor works on at once.
 const concurrency = 4
 
 // awaitProcesses waits until a command is answered and all processors wait for
@@ -203,7 +202,7 @@ func (d *Deployment) awaitProcesses(ctx context.Context) error {
 			return false, nil //nolint:nilerr // the consumer is not created yet
 		}
 		return slices.ContainsFunc(reply.GetConsumers(), func(s *client.ConsumerState) bool {
-			return s.GetDurable() == bus.DurableProcessors && int(s.GetPulling()) >= d.c.Processors*concurrency
+			return s.GetDurable() == bus.DurableProcessors && int(s.GetPulling()) >= d.c.Processors // one request each, while they are idle
 		}), nil
 	})
 }
