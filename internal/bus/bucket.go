@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -80,36 +83,69 @@ func BucketInfo(ctx context.Context, js jetstream.JetStream, bucket string) (*je
 	return stream.CachedInfo(), nil
 }
 
-// BucketVersion identifies the content of a bucket. Two versions can only be compared for
-// equality. It costs one small request.
-func BucketVersion(ctx context.Context, js jetstream.JetStream, bucket string) (string, error) {
-	info, err := BucketInfo(ctx, js, bucket)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%d-%d", info.Created.UnixNano(), info.State.LastSeq), nil
+// BucketEntry is a key of a bucket.
+type BucketEntry struct {
+	Key      string
+	Value    []byte
+	Revision uint64
 }
 
-// ReadBucket returns all keys of a bucket.
-func ReadBucket(ctx context.Context, kv jetstream.KeyValue) ([]jetstream.KeyValueEntry, error) {
-	w, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+// BucketReader has the content of a bucket as it was read last. It reads from the server that
+// leads the bucket's stream, and needs no consumer. It is not safe for concurrent use.
+type BucketReader struct {
+	js      jetstream.JetStream
+	bucket  string
+	created time.Time // when the stream was
+	last    uint64    // the last sequence that was read
+	changed bool      // since Update succeeded last
+	entries map[string]BucketEntry
+}
+
+// NewBucketReader returns a reader that has read nothing.
+func NewBucketReader(js jetstream.JetStream, bucket string) *BucketReader {
+	return &BucketReader{js: js, bucket: bucket}
+}
+
+// Version identifies the content that was read. Two versions can only be compared for
+// equality.
+func (r *BucketReader) Version() string { return fmt.Sprintf("%d-%d", r.created.UnixNano(), r.last) }
+
+// Entries returns the keys, ordered. They must not be changed.
+func (r *BucketReader) Entries() []BucketEntry {
+	list := slices.Collect(maps.Values(r.entries))
+	slices.SortFunc(list, func(a, b BucketEntry) int { return strings.Compare(a.Key, b.Key) })
+	return list
+}
+
+// Update reads what has changed since it succeeded last, and reports whether anything has. It
+// sends one small request, and another for each key that has changed.
+func (r *BucketReader) Update(ctx context.Context) (changed bool, err error) {
+	stream, err := r.js.Stream(ctx, bucketStream(r.bucket))
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", kv.Bucket(), err)
+		return false, fmt.Errorf("bucket %s: %w", r.bucket, err)
 	}
-	defer func() { _ = w.Stop() }()
-	var entries []jetstream.KeyValueEntry
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("bucket %s: %w", kv.Bucket(), ctx.Err())
-		case entry, ok := <-w.Updates():
-			if !ok {
-				return nil, fmt.Errorf("bucket %s: it was not read to its end", kv.Bucket())
-			}
-			if entry == nil {
-				return entries, nil
-			}
-			entries = append(entries, entry)
+	info := stream.CachedInfo()
+	if !info.Created.Equal(r.created) {
+		r.created, r.last, r.entries, r.changed = info.Created, 0, map[string]BucketEntry{}, true
+	}
+	prefix := "$KV." + r.bucket + "."
+	for r.last < info.State.LastSeq {
+		m, err := stream.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(prefix+">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			r.last = info.State.LastSeq // newer messages have replaced the others
+			break
 		}
+		if err != nil {
+			return false, fmt.Errorf("bucket %s: %w", r.bucket, err)
+		}
+		key := strings.TrimPrefix(m.Subject, prefix)
+		if m.Header.Get("KV-Operation") != "" { // it was deleted
+			delete(r.entries, key)
+		} else {
+			r.entries[key] = BucketEntry{Key: key, Value: m.Data, Revision: m.Sequence}
+		}
+		r.last, r.changed = m.Sequence, true
 	}
+	changed, r.changed = r.changed, false
+	return changed, nil
 }

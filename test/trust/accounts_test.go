@@ -70,6 +70,10 @@ func TestUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// A NATS server that is stopped while it creates a stream leaves goroutines behind.
+		if err := s.Await(ctx); err != nil {
+			t.Fatal(err)
+		}
 		for name, opts := range map[string][]nats.Option{"nobody": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
 			if nc, err := nats.Connect(s.Server().URL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("%s: %v", name, err)

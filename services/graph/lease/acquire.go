@@ -153,7 +153,7 @@ func (m *Member) ended(ctx context.Context, h Holder) (bool, error) {
 		return true, nil
 	case err != nil:
 		return false, err
-	case decode(entry).Process != h.Process:
+	case decode(entry.Value()).Process != h.Process:
 		m.died(h) // its successor has its key
 		return true, nil
 	case !m.silent(h.ID, entry):

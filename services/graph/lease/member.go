@@ -19,6 +19,9 @@ type Member struct {
 	c  Config
 	js jetstream.JetStream
 
+	opening sync.Mutex           // while a bucket is opened or created
+	readers [2]*bus.BucketReader // of the buckets; only Run uses them
+
 	mu      sync.Mutex
 	buckets [2]jetstream.KeyValue // see members and writers
 	session *session              // nil while this process is no member
@@ -55,7 +58,8 @@ func New(js jetstream.JetStream, c Config) *Member {
 	c.defaults()
 	return &Member{
 		c: c, js: js, former: map[string]bool{}, held: map[string]*Lease{}, taking: map[string]bool{},
-		view: newView(), looked: make(chan struct{}), awake: make(chan struct{}, 1),
+		readers: [2]*bus.BucketReader{bucketMembers: bus.NewBucketReader(js, bus.LeaseBucket), bucketWriters: bus.NewBucketReader(js, bus.WriterBucket)},
+		view:    newView(), looked: make(chan struct{}), awake: make(chan struct{}, 1),
 	}
 }
 
@@ -149,7 +153,7 @@ func (m *Member) renew(ctx context.Context) error {
 	}
 	if bus.Classify(err) == bus.Conflict {
 		// An earlier renewal whose reply was lost may have written it.
-		if entry, fail := members.Get(ctx, m.key()); fail == nil && decode(entry).Process == s.process {
+		if entry, fail := members.Get(ctx, m.key()); fail == nil && decode(entry.Value()).Process == s.process {
 			s.revision = entry.Revision()
 			err = nil
 		} else if fail == nil || errors.Is(fail, jetstream.ErrKeyNotFound) {
@@ -178,7 +182,7 @@ func (m *Member) join(ctx context.Context) error {
 			return err
 		}
 		if !m.silent(m.c.ID, entry) {
-			m.reportCopy(decode(entry))
+			m.reportCopy(decode(entry.Value()))
 			return nil
 		}
 		sent = m.c.Clock()
@@ -268,10 +272,17 @@ func (m *Member) writers(ctx context.Context) (jetstream.KeyValue, error) {
 }
 
 func (m *Member) bucket(ctx context.Context, i int, name string) (jetstream.KeyValue, error) {
-	m.mu.Lock()
-	kv := m.buckets[i]
-	m.mu.Unlock()
-	if kv != nil {
+	opened := func() jetstream.KeyValue {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.buckets[i]
+	}
+	if kv := opened(); kv != nil {
+		return kv, nil
+	}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	if kv := opened(); kv != nil {
 		return kv, nil
 	}
 	kv, err := bus.EnsureBucket(ctx, m.js, name, m.c.Replicas)
@@ -284,9 +295,9 @@ func (m *Member) bucket(ctx context.Context, i int, name string) (jetstream.KeyV
 	return kv, nil
 }
 
-func decode(entry jetstream.KeyValueEntry) member {
+func decode(value []byte) member {
 	var other member
-	if err := json.Unmarshal(entry.Value(), &other); err != nil {
+	if err := json.Unmarshal(value, &other); err != nil {
 		other = member{Holder: Holder{Name: "unknown: " + err.Error()}}
 	}
 	if other.TTL <= 0 {

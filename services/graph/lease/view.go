@@ -16,7 +16,6 @@ import (
 // view is what a member has seen of the buckets. Decisions that would harm if it were out of
 // date are made by a write that names a revision.
 type view struct {
-	last   [2]string                // the versions of the buckets that were read
 	others map[string]*other        // members, by ID; this process too, as others see it
 	claims map[string]claim         // by key
 	free   map[string]time.Duration // since when a realm has no claim, by the clock
@@ -54,73 +53,56 @@ func (m *Member) look(ctx context.Context) error {
 }
 
 // read calls see with all keys of a bucket, unless it is as it was.
-func (m *Member) read(ctx context.Context, i int, name string, see func([]jetstream.KeyValueEntry)) error {
-	kv, err := m.bucket(ctx, i, name)
-	if err != nil {
+func (m *Member) read(ctx context.Context, i int, name string, see func([]bus.BucketEntry)) error {
+	if _, err := m.bucket(ctx, i, name); err != nil {
 		return err
 	}
-	version, err := bus.BucketVersion(ctx, m.js, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		m.mu.Lock()
-		m.buckets[i] = nil // the next call creates it again
-		m.mu.Unlock()
-	}
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	same := version == m.view.last[i]
-	m.mu.Unlock()
-	if same {
-		return nil
-	}
-	entries, err := bus.ReadBucket(ctx, kv)
-	if err != nil {
-		return err
-	}
+	changed, err := m.readers[i].Update(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	see(entries)
-	m.view.last[i] = version
-	return nil
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		m.buckets[i] = nil // the next call creates it again
+	}
+	if err == nil && changed {
+		see(m.readers[i].Entries())
+	}
+	return err
 }
 
 // seeMembers records the members. m.mu is locked.
-func (m *Member) seeMembers(entries []jetstream.KeyValueEntry) {
+func (m *Member) seeMembers(entries []bus.BucketEntry) {
 	now := m.c.Clock()
 	seen := map[string]bool{}
 	for _, entry := range entries {
-		id, ok := bus.IDOfMember(entry.Key())
-		if !ok {
-			continue
+		if id, ok := bus.IDOfMember(entry.Key); ok {
+			seen[id] = true
+			m.see(id, entry.Value, entry.Revision, now)
 		}
-		seen[id] = true
-		m.see(id, entry, now)
 	}
 	maps.DeleteFunc(m.view.others, func(id string, _ *other) bool { return !seen[id] })
 }
 
 // see records the key of a member, and returns it. m.mu is locked.
-func (m *Member) see(id string, entry jetstream.KeyValueEntry, now time.Duration) *other {
+func (m *Member) see(id string, value []byte, revision uint64, now time.Duration) *other {
 	o := m.view.others[id]
-	if o == nil || o.revision != entry.Revision() {
-		o = &other{decode(entry), entry.Revision(), now}
+	if o == nil || o.revision != revision {
+		o = &other{decode(value), revision, now}
 		m.view.others[id] = o
 	}
 	return o
 }
 
 // seeClaims records the claims. m.mu is locked.
-func (m *Member) seeClaims(entries []jetstream.KeyValueEntry) {
+func (m *Member) seeClaims(entries []bus.BucketEntry) {
 	claims := make(map[string]claim, len(entries))
 	for _, entry := range entries {
-		c := claim{revision: entry.Revision()}
-		if err := json.Unmarshal(entry.Value(), &c.Holder); err != nil {
+		c := claim{revision: entry.Revision}
+		if err := json.Unmarshal(entry.Value, &c.Holder); err != nil {
 			c.Holder = Holder{Name: fmt.Sprintf("unknown (%v)", err)}
 		}
-		claims[entry.Key()] = c
+		claims[entry.Key] = c
 		if m.alive(c.Holder) {
-			delete(m.view.free, entry.Key())
+			delete(m.view.free, entry.Key)
 		}
 	}
 	m.view.claims = claims
@@ -168,7 +150,7 @@ func (m *Member) silent(id string, entry jetstream.KeyValueEntry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.c.Clock()
-	o := m.see(id, entry, now)
+	o := m.see(id, entry.Value(), entry.Revision(), now)
 	return m.former[o.Process] || now-o.since >= time.Duration(silence*float64(o.TTL))
 }
 

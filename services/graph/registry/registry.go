@@ -30,9 +30,14 @@ type Registry struct {
 	js       jetstream.JetStream
 	replicas int
 
-	mu   sync.Mutex
-	kv   jetstream.KeyValue
-	last List // the last that was read
+	opening sync.Mutex // while the bucket is opened or created
+
+	mu sync.Mutex
+	kv jetstream.KeyValue
+
+	reading sync.Mutex
+	reader  *bus.BucketReader
+	last    List // the last that was read
 }
 
 // List is the list of realms at a version.
@@ -67,7 +72,7 @@ func (l List) Active() []string {
 // New returns the list of realms. Its bucket is created with this number of replicas when
 // it is first used.
 func New(js jetstream.JetStream, replicas int) *Registry {
-	return &Registry{js: js, replicas: replicas}
+	return &Registry{js: js, replicas: replicas, reader: bus.NewBucketReader(js, bus.RealmBucket)}
 }
 
 // timeout bounds the requests of one call.
@@ -75,10 +80,17 @@ const timeout = 5 * time.Second
 
 // bucket opens the bucket, or creates it.
 func (g *Registry) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	g.mu.Lock()
-	kv := g.kv
-	g.mu.Unlock()
-	if kv != nil {
+	opened := func() jetstream.KeyValue {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.kv
+	}
+	if kv := opened(); kv != nil {
+		return kv, nil
+	}
+	g.opening.Lock()
+	defer g.opening.Unlock()
+	if kv := opened(); kv != nil {
 		return kv, nil
 	}
 	kv, err := bus.EnsureBucket(ctx, g.js, bus.RealmBucket, g.replicas)
@@ -96,40 +108,33 @@ func (g *Registry) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 func (g *Registry) List(ctx context.Context) (List, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	kv, err := g.bucket(ctx)
-	if err != nil {
+	if _, err := g.bucket(ctx); err != nil {
 		return List{}, err
 	}
-	version, err := g.version(ctx)
-	if err != nil {
-		return List{}, err
-	}
-	g.mu.Lock()
-	last := g.last
-	g.mu.Unlock()
-	if last.Version == version {
-		return last, nil
-	}
-	// What is read is of this version or of a later one; a change meanwhile has another
-	// version, and the next call reads the list again.
-	list := List{Version: version}
-	if list.Realms, err = read(ctx, kv); err != nil {
-		return List{}, err
-	}
-	g.mu.Lock()
-	g.last = list
-	g.mu.Unlock()
-	return list, nil
-}
-
-func (g *Registry) version(ctx context.Context) (string, error) {
-	version, err := bus.BucketVersion(ctx, g.js, bus.RealmBucket)
+	g.reading.Lock()
+	defer g.reading.Unlock()
+	changed, err := g.reader.Update(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		g.mu.Lock()
 		g.kv = nil // the next call creates it again
 		g.mu.Unlock()
 	}
-	return version, err
+	if err != nil {
+		return List{}, err
+	}
+	if !changed && g.last.Version != "" {
+		return g.last, nil
+	}
+	list := List{Version: g.reader.Version()}
+	for _, entry := range g.reader.Entries() {
+		r, err := decode(entry.Key, entry.Value)
+		if err != nil {
+			return List{}, err
+		}
+		list.Realms = append(list.Realms, r)
+	}
+	g.last = list
+	return list, nil
 }
 
 // ServerTime returns the time of the NATS server that leads the bucket's stream.
@@ -141,27 +146,12 @@ func (g *Registry) ServerTime(ctx context.Context) (time.Time, error) {
 	return info.TimeStamp, nil
 }
 
-func read(ctx context.Context, kv jetstream.KeyValue) ([]*coppicev1.Realm, error) {
-	entries, err := bus.ReadBucket(ctx, kv)
-	if err != nil {
-		return nil, err
-	}
-	realms := make([]*coppicev1.Realm, len(entries))
-	for i, entry := range entries {
-		if realms[i], err = decode(entry); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(realms, func(a, b *coppicev1.Realm) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return realms, nil
-}
-
-func decode(entry jetstream.KeyValueEntry) (*coppicev1.Realm, error) {
+func decode(key string, value []byte) (*coppicev1.Realm, error) {
 	r := &coppicev1.Realm{}
-	if err := proto.Unmarshal(entry.Value(), r); err != nil {
-		return nil, fmt.Errorf("bucket %s: key %s is not a realm: %w; remove the key, and create the realm again", bus.RealmBucket, entry.Key(), err)
+	if err := proto.Unmarshal(value, r); err != nil {
+		return nil, fmt.Errorf("bucket %s: key %s is not a realm: %w; remove the key, and create the realm again", bus.RealmBucket, key, err)
 	}
-	r.Name = entry.Key()
+	r.Name = key
 	return r, nil
 }
 
@@ -181,7 +171,7 @@ func (g *Registry) Change(ctx context.Context, name string, change func(*coppice
 		switch {
 		case err == nil:
 			revision = entry.Revision()
-			if r, err = decode(entry); err != nil {
+			if r, err = decode(name, entry.Value()); err != nil {
 				return nil, err
 			}
 		case !errors.Is(err, jetstream.ErrKeyNotFound):
