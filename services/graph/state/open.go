@@ -68,6 +68,10 @@ func open(dir string, c Config) (*State, error) {
 	if err := c.FS.MkdirAll(dir, datadir.DirMode); err != nil {
 		return nil, err
 	}
+	// Pebble syncs the parent only of a directory that it has created itself.
+	if err := syncDir(c.FS, c.FS.PathDir(dir)); err != nil {
+		return nil, err
+	}
 	if err := marked(c.FS, dir); err != nil {
 		return nil, err
 	}
@@ -150,6 +154,14 @@ func open(dir string, c Config) (*State, error) {
 		return nil, errors.Join(ofDamage(err), protect(db.Close))
 	}
 	return s, nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // load reads the rows that are kept in memory.
