@@ -19,10 +19,12 @@ type logClient struct{ c *Client }
 // LogCommit is a commit and its sequence in the log.
 type LogCommit struct {
 	Sequence uint64
-	// Commit is nil for a message that is no commit; see WithSkipped.
+	// Commit is nil for a message that is no commit, see WithSkipped, and with Undecoded.
 	*Commit
 	// Skipped says why the message is no commit of the realm; empty for a commit.
 	Skipped string
+	// Stored is the message as it is in the stream. It must not be modified.
+	Stored []byte
 }
 
 func (l *logClient) Last(ctx context.Context) (last uint64, err error) {
@@ -107,11 +109,14 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 		}
 		for _, e := range b.GetEntries() {
 			r.next = e.GetSequence() + 1
-			c, err := LogCommit{Sequence: e.GetSequence(), Skipped: e.GetUnreadable()}, error(nil)
-			if c.Skipped == "" {
+			c, err := LogCommit{Sequence: e.GetSequence(), Skipped: e.GetUnreadable(), Stored: e.GetStored()}, error(nil)
+			switch {
+			case c.Skipped == "":
 				r.read++
-				c.Commit, err = r.commit(e)
-			} else if !r.of.Skipped {
+				if !r.of.Undecoded {
+					c.Commit, err = r.commit(e)
+				}
+			case !r.of.Skipped:
 				continue
 			}
 			if !yield(c, err) {

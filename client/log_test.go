@@ -1,13 +1,16 @@
 package client_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/codec/envelope"
 )
 
 // Reading the log uses up no consumers of its stream, however much is read and
@@ -65,5 +68,37 @@ func TestReadLog(t *testing.T) {
 	}
 	if after := consumers(); after != before {
 		t.Errorf("the log has %d consumers, and had %d", after, before)
+	}
+}
+
+// Undecoded leaves out Commit. Stored has what it decodes from, with and without it.
+func TestStoredCommits(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.create("one")
+	log := client.New(s.conn(bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	read := func(undecoded bool) (all []client.LogCommit) {
+		t.Helper()
+		for c, err := range log.Read(s.ctx, client.FromSequence(1), client.Undecoded(undecoded)) {
+			if err != nil || (c.Commit == nil) != undecoded {
+				t.Fatal(c.Commit, err)
+			}
+			all = append(all, c)
+		}
+		return all
+	}
+	decoded := read(false)
+	for i, c := range read(true) {
+		content, err := envelope.Open(c.Stored)
+		var commit client.Commit
+		if err == nil {
+			err = proto.Unmarshal(content, &commit)
+		}
+		if err != nil || !proto.Equal(&commit, decoded[i].Commit) || !bytes.Equal(c.Stored, decoded[i].Stored) || c.Sequence != decoded[i].Sequence {
+			t.Errorf("commit %d is stored as %x, %v", c.Sequence, c.Stored, err)
+		}
+	}
+	if len(decoded) < 2 {
+		t.Errorf("%d commits", len(decoded))
 	}
 }

@@ -251,6 +251,13 @@ type WithSkipped bool
 // ApplyToLog sets o.Skipped.
 func (v WithSkipped) ApplyToLog(o *LogOptions) { o.Skipped = bool(v) }
 
+// Undecoded leaves LogCommit.Commit nil. It is for programs that store or send the commits
+// as they are in the stream, LogCommit.Stored.
+type Undecoded bool
+
+// ApplyToLog sets o.Undecoded.
+func (v Undecoded) ApplyToLog(o *LogOptions) { o.Undecoded = bool(v) }
+
 // Concurrency is the number of objects that are handled at the same time; 8 by default.
 type Concurrency int
 

@@ -150,11 +150,12 @@ type LogOptions struct {
 	Name         string
 	Namespace    string
 	Skipped      bool
+	Undecoded    bool
 	OnError      func(error)
 }
 
 // LogOption is an option of LogClient.Read: FromSequence, FromRevision, ToSequence,
-// Follow, Limit, ForUIDs, ForName, ForNamespace, WithSkipped or OnError.
+// Follow, Limit, ForUIDs, ForName, ForNamespace, WithSkipped, Undecoded or OnError.
 type LogOption interface{ ApplyToLog(o *LogOptions) }
 
 // WorkerOptions are the options of RunFinalizer, RunAgent and RunInUseFinalizer.

@@ -58,6 +58,7 @@ says how to register one.`,
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of the table out")
 	completeFlag(c, "output", formatTable, formatName)
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

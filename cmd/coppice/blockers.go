@@ -45,7 +45,7 @@ type consumers struct {
 	*session
 	seen map[string]consumer // by durable
 	at   map[string]time.Time
-	// denied: the user may not see consumers.
+	// denied: the user may not see consumers, or a recording has none.
 	denied bool
 }
 
@@ -75,7 +75,7 @@ func (c *consumers) of(ctx context.Context, what string, look func(context.Conte
 	}
 	ok, err := c.optional(ctx, aboutConsumers, func(ctx context.Context) error {
 		reply, err := look(ctx)
-		c.denied = errors.Is(err, client.ErrForbidden)
+		c.denied = errors.Is(err, client.ErrForbidden) || errors.Is(err, client.ErrMethodNotAllowed)
 		if err == nil && len(reply.GetConsumers()) == 1 {
 			c.seen[what] = consumerOf(reply.GetConsumers()[0])
 		}

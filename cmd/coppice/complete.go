@@ -88,7 +88,7 @@ func (a *app) completing(offer func(ctx context.Context, s *session, args []stri
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		defer s.nc.Close()
+		defer func() { _ = s.close() }()
 		return offer(ctx, s, args, word)
 	}
 }

@@ -37,6 +37,7 @@ calls; and the last events of the object.`,
 	w.flags(c, false)
 	w.uninitializedFlag(c)
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

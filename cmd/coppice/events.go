@@ -60,6 +60,7 @@ sequence: graph services skip it.`,
 	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 
@@ -72,6 +73,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	}
 	if f.last < 0 {
 		return wrong("--last=%d: choose 0 or more", f.last)
+	}
+	if f.follow && s.offline != "" {
+		return wrong("--follow does not go with --offline: a recording does not grow")
 	}
 	match := func(e *client.LogEvent) bool { return f.namespace == "" || e.Namespace == f.namespace }
 	warned := func(w client.Warning) bool {

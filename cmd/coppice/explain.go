@@ -36,6 +36,7 @@ removed, back to the command of a client.`,
 	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

@@ -73,6 +73,7 @@ paths of kubectl.`,
 	c.Flags().BoolVar(&f.watchOnly, "watch-only", false, "only what changes, without what is there")
 	completeFlag(c, "output", getFormats()...)
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

@@ -23,7 +23,8 @@ type notes struct {
 
 // optional calls read for optional information, for at most the time of one request.
 // It returns false, and prints a note once for each kind of information, if the user
-// may not read it or the time has passed. Other errors are returned.
+// may not read it, a recording does not have it, or the time has passed. Other errors are
+// returned.
 func (s *session) optional(ctx context.Context, what string, read func(context.Context) error) (ok bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, s.dial.Timeout)
 	defer cancel()
@@ -33,7 +34,7 @@ func (s *session) optional(ctx context.Context, what string, read func(context.C
 		return true, nil
 	case ctx.Err() != nil:
 		return false, err
-	case errors.Is(err, client.ErrForbidden), errors.Is(err, client.ErrTimeout), limited.Err() != nil:
+	case errors.Is(err, client.ErrForbidden), errors.Is(err, client.ErrMethodNotAllowed), errors.Is(err, client.ErrTimeout), limited.Err() != nil:
 		s.missing(what, err)
 		return false, nil
 	}

@@ -60,6 +60,7 @@ Objects of one kind that are simply removed are counted; --all shows each.`,
 	d.Flags().BoolVar(&f.all, "all", false, "show each object")
 	completeFlag(d, "output", textFormats()...)
 	a.clientFlags(d)
+	a.offlineFlag(d)
 	c.AddCommand(d)
 	return c
 }

@@ -27,8 +27,12 @@ type app struct {
 	stdout, stderr io.Writer
 	dial           dial.Config
 	realm, actor   string
-	verbose        bool
-	now            func() time.Time
+	// offline is the directory of a recording that is read instead of a realm; "" for none.
+	offline string
+	// ending is called when the connection of a session is closed; nil for nothing.
+	ending  func() error
+	verbose bool
+	now     func() time.Time
 	// terminal: stdout is one.
 	terminal bool
 }
@@ -94,6 +98,9 @@ func (a *app) usage(c *cobra.Command, err error) error {
 func (a *app) client(opts ...client.Option) (*client.Client, *nats.Conn, error) {
 	if err := a.dial.Complete(); err != nil {
 		return nil, nil, err
+	}
+	if a.offline != "" {
+		return a.offlineClient()
 	}
 	if a.realm != "" { // it is empty for commands about all realms
 		if err := bus.CheckRealm(a.realm); err != nil {

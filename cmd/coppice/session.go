@@ -27,8 +27,10 @@ func (a *app) in(do func(ctx context.Context, s *session, args []string) error) 
 		ctx := c.Context()
 		s, err := a.open(ctx)
 		if err == nil {
-			defer s.nc.Close()
 			err = do(ctx, s, args)
+			if fail := s.close(); err == nil {
+				err = fail
+			}
 		}
 		var usage *usageError
 		if errors.As(err, &usage) && usage.command == "" {
@@ -63,7 +65,7 @@ func (a *app) open(ctx context.Context) (*session, error) {
 		}
 	}()
 	if s.kinds, err = s.c.Kinds(reading); err != nil {
-		s.nc.Close()
+		_ = s.close()
 		var missing *client.Error
 		if errors.As(context.Cause(reading), &missing) {
 			return nil, missing
@@ -93,6 +95,15 @@ func (a *app) connect(opts ...client.Option) (*session, error) {
 	// the NATS client would print it as well.
 	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	return &session{app: a, c: c, nc: nc}, nil
+}
+
+// close ends the session, and the recording that it reads.
+func (s *session) close() error {
+	s.nc.Close()
+	if s.ending == nil {
+		return nil
+	}
+	return s.ending()
 }
 
 // objects are the objects of a kind. The namespace is ignored for those that

@@ -41,6 +41,7 @@ shows each.`,
 	c.Flags().BoolVar(&f.up, "up", false, "draw the owners")
 	c.Flags().BoolVar(&f.all, "all", false, "show each dependent")
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

@@ -26,6 +26,7 @@ rebuild; the realm stays available.`,
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the result")
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 

@@ -238,3 +238,41 @@ func (r *Reader) AtTime(t lifecycle.Time) (sequence uint64, err error) {
 	}
 	return sequence, nil
 }
+
+// AtPosition returns the sequence of the first commit whose message is not before a
+// position of the stream. The error wraps ErrOutside if all are before it.
+func (r *Reader) AtPosition(position uint64) (sequence uint64, err error) {
+	if last := r.footer.last.Position; position > last {
+		return 0, fmt.Errorf("position %d: %w: its last commit is at %d", position, ErrOutside, last)
+	}
+	block := r.search(func(e entry) int { return cmp.Compare(e.position, position) })
+	err = r.visit(block, func(c Commit) bool {
+		sequence = c.Sequence
+		return c.Position < position
+	})
+	if err != nil {
+		return 0, r.diagnose(err)
+	}
+	return sequence, nil
+}
+
+// SeekRevision returns the position in the stream of the last commit whose first revision
+// is not greater than a revision, and of the first commit if there is none.
+func (r *Reader) SeekRevision(revision uint64) (position uint64, err error) {
+	position = r.index[0].position
+	if revision == 0 {
+		return position, nil
+	}
+	block := r.search(func(e entry) int { return cmp.Compare(e.revision, revision-1) })
+	err = r.visit(block, func(c Commit) bool {
+		if c.FirstRevision > revision {
+			return false
+		}
+		position = c.Position
+		return true
+	})
+	if err != nil {
+		return 0, r.diagnose(err)
+	}
+	return position, nil
+}

@@ -22,6 +22,11 @@ type Scanner struct {
 	footer footer // as it must be
 	index  []entry
 	info   Info
+	// complete is the chain behind the last complete block, which ends at an offset.
+	complete struct {
+		chain
+		end int64
+	}
 }
 
 // NewScanner returns a scanner of a segment that r contains from its current position to
@@ -90,6 +95,7 @@ func (s *Scanner) scan(yield func(Commit) bool) error {
 	}
 	for {
 		s.offset = s.read
+		s.complete.chain, s.complete.end = s.chain, s.offset
 		start, err := s.next(len(blockMagic))
 		if err != nil {
 			return err
@@ -154,10 +160,13 @@ func (s *Scanner) block(start []byte, yield func(Commit) bool) (more bool, err e
 		}
 		return yield(c)
 	})
+	if err != nil {
+		return false, err
+	}
 	s.hash.Write(raw)
 	s.footer.blocks++
 	s.footer.commits += uint64(h.commits)
-	return more, err
+	return more, nil
 }
 
 var errBlockHeader = errors.New("the checksum of the block's header is wrong")

@@ -30,7 +30,8 @@ const MaxPayload = 8 << 20
 
 // Config is how to start a Server.
 type Config struct {
-	// Dir is where JetStream stores; it belongs to one server at a time.
+	// Dir is where JetStream stores; it belongs to one server at a time. Without it the
+	// server has no JetStream, and stores nothing.
 	Dir string
 	// Host and Port are where to listen; without a port, nowhere: only
 	// connections of this process. Port -1 draws a free one.
@@ -73,12 +74,9 @@ var ErrNotLoopback = errors.New("not on the loopback interface, and no password 
 
 // Start starts a server and waits until it accepts connections.
 func Start(c Config) (*Server, error) {
-	if err := datadir.Own(c.Dir); err != nil {
-		return nil, fmt.Errorf("nats: %w", err)
-	}
 	lock, err := lockDir(c.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("nats: %s: %w", c.Dir, err)
+		return nil, fmt.Errorf("nats: %w", err)
 	}
 	s := &Server{full: make(chan struct{}, 1), stopping: make(chan struct{})}
 	if s.c, err = c.complete(); err == nil {
@@ -148,7 +146,7 @@ func (s *Server) start() error {
 		Port:                   c.Port,
 		DontListen:             c.Port == 0,
 		NoSigs:                 true,
-		JetStream:              true,
+		JetStream:              c.Dir != "",
 		StoreDir:               c.Dir,
 		JetStreamMaxStore:      unlimited,
 		SyncAlways:             true, // acknowledged means on disk
@@ -217,12 +215,18 @@ func NewPassword() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// lockDir makes sure that one server at a time uses the directory. JetStream
+// lockDir creates the directory, and makes sure that one server at a time uses it. JetStream
 // itself does not.
 func lockDir(dir string) (io.Closer, error) {
+	if dir == "" {
+		return io.NopCloser(nil), nil
+	}
+	if err := datadir.Own(dir); err != nil {
+		return nil, err
+	}
 	lock, err := datadir.FS().Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrInUse, err)
+		return nil, fmt.Errorf("%s: %w (%w)", dir, ErrInUse, err)
 	}
 	return lock, nil
 }

@@ -62,10 +62,7 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 	if err != nil {
 		return nil, err
 	}
-	rs := &replicaServer{
-		server: s, r: r, verifiers: newQuota("verifications", maxVerifiersActor, maxVerifiers), logReading: make(chan struct{}, maxLogReading),
-		logReaders: newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
-	}
+	rs := newReplicaServer(s, r)
 	for _, e := range []struct {
 		*endpoint
 		handle func(*request)
@@ -91,6 +88,13 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 		}
 	}
 	return s, nil
+}
+
+func newReplicaServer(s *server, r Replica) *replicaServer {
+	return &replicaServer{
+		server: s, r: r, verifiers: newQuota("verifications", maxVerifiersActor, maxVerifiers), logReading: make(chan struct{}, maxLogReading),
+		logReaders: newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
+	}
 }
 
 // atLeast replies from a snapshot of a revision or a later one.

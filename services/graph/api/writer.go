@@ -61,16 +61,7 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbStatus, s.status},
 		{bus.VerbResume, s.resume},
 	} {
-		err := s.add(s.verb(e.verb), func(q *request) {
-			at, err := s.target(q)
-			if err == nil {
-				err = e.handle(q, at)
-			}
-			if err != nil {
-				q.answer(nil, err)
-			}
-		})
-		if err != nil {
+		if err := s.add(s.verb(e.verb), s.targeted(e.handle)); err != nil {
 			return err
 		}
 	}
@@ -108,6 +99,19 @@ func (s *writerServer) endpoints() error {
 		return err
 	}
 	return s.add(s.operation(bus.OpRepublish, bus.RoleScanner), s.republish)
+}
+
+// targeted returns the handler of a verb that replies with the error which handle returns.
+func (s *writerServer) targeted(handle func(*request, bus.API) *lifecycle.Error) func(*request) {
+	return func(q *request) {
+		at, err := s.target(q)
+		if err == nil {
+			err = handle(q, at)
+		}
+		if err != nil {
+			q.answer(nil, err)
+		}
+	}
 }
 
 // submit queues a command for the writer.

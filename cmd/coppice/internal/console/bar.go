@@ -13,6 +13,7 @@ type Bar struct {
 	W     io.Writer // nil: nothing is shown
 	Label string
 	Total int64
+	Noun  string // what is counted instead of bytes: commit
 	Now   func() time.Time
 
 	done         int64
@@ -45,13 +46,20 @@ func (b *Bar) Add(n int64) {
 func (b *Bar) line(now time.Time) string {
 	part := float64(min(b.done, b.Total)) / float64(max(b.Total, 1))
 	full := int(part * barWidth)
-	line := fmt.Sprintf("%s [%s%s] %3.0f%% of %s", b.Label, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), part*100, Bytes(b.Total))
+	line := fmt.Sprintf("%s [%s%s] %3.0f%% of %s", b.Label, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), part*100, b.amount(b.Total))
 	if seconds := now.Sub(b.began).Seconds(); seconds >= 1 && b.done > 0 {
 		rate := float64(b.done) / seconds
 		left := time.Duration(float64(max(b.Total-b.done, 0)) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %s/s, %s left", Bytes(int64(rate)), Age(left))
+		line += fmt.Sprintf(", %s/s, %s left", b.amount(int64(rate)), Age(left))
 	}
 	return line
+}
+
+func (b *Bar) amount(n int64) string {
+	if b.Noun == "" {
+		return Bytes(n)
+	}
+	return Count(int(n), b.Noun)
 }
 
 // Clear removes the line, so that other lines can be written.

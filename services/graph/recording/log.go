@@ -1,0 +1,113 @@
+package recording
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+)
+
+// Log is a recorded log. It is safe for concurrent use.
+type Log struct {
+	r    *segment.Reader
+	info segment.Info
+	keys *eventlog.Keys
+}
+
+var (
+	_ replay.Source = (*Log)(nil)
+	_ api.LogReader = (*Log)(nil)
+)
+
+// Open opens a recorded log of a size in bytes. The errors are those of segment.Open.
+func Open(in io.ReaderAt, size int64) (*Log, error) {
+	r, err := segment.Open(in, size)
+	if err != nil {
+		return nil, err
+	}
+	info := r.Info()
+	return &Log{r: r, info: info, keys: eventlog.Unkeyed(fmt.Sprintf("%x", info.RealmID))}, nil
+}
+
+// Info describes the recording.
+func (l *Log) Info() segment.Info { return l.info }
+
+// Begins reports whether the recording begins with the first commit of its realm. Only then
+// can it be folded.
+func (l *Log) Begins() bool { return l.info.Before.Sequence == 0 }
+
+// Last implements api.LogReader. A recording that begins with the first commit of its realm
+// begins at position 1, also if the stream has other messages before that commit.
+func (l *Log) Last(context.Context) (last, first uint64, err error) {
+	first = l.info.First.Position
+	if l.Begins() {
+		first = 1
+	}
+	return l.info.Last.Position, first, nil
+}
+
+// Unavailable implements api.LogReader.
+func (*Log) Unavailable() error { return nil }
+
+// Keys implements api.LogReader.
+func (l *Log) Keys() *eventlog.Keys { return l.keys }
+
+// Seek implements api.LogReader.
+func (l *Log) Seek(_ context.Context, revision uint64) (position uint64, err error) {
+	return l.r.SeekRevision(revision)
+}
+
+// Read implements api.LogReader.
+func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
+	messages, bytes := 0, 0
+	err = l.each(ctx, from, func(m eventlog.Message) (more bool, err error) {
+		if err := visit(m); err != nil {
+			return false, err
+		}
+		messages, bytes, pending = messages+1, bytes+len(m.Data), m.Pending
+		return messages < limit && bytes < maxBytes, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return pending, nil
+}
+
+// Follow implements replay.Source. Behind the last commit it waits until ctx ends.
+func (l *Log) Follow(ctx context.Context, from uint64, visit func(eventlog.Message) error) error {
+	err := l.each(ctx, from, func(m eventlog.Message) (bool, error) { return true, visit(m) })
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// each calls visit for the messages from a position on, until visit returns false or an
+// error.
+func (l *Log) each(ctx context.Context, from uint64, visit func(eventlog.Message) (more bool, err error)) error {
+	if from > l.info.Last.Position {
+		return nil
+	}
+	sequence, err := l.r.AtPosition(from)
+	if err != nil {
+		return err
+	}
+	for c, err := range l.r.Commits(sequence) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		more, err := visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: l.info.Last.Sequence - c.Sequence})
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
