@@ -39,7 +39,7 @@ says how to register one.`,
 			return err
 		}
 		group, scope := c.Flags().Changed("api-group"), c.Flags().Changed("namespaced")
-		kinds := slices.DeleteFunc(s.kinds.All(), func(k client.Kind) bool {
+		kinds := slices.DeleteFunc(s.Kinds.All(), func(k client.Kind) bool {
 			return group && k.Group != f.group || scope && k.Namespaced() != f.namespaced
 		})
 		if f.output == formatTable {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -19,7 +20,7 @@ import (
 // removal waits until objects are gone, and reports progress.
 type removal struct {
 	*session
-	consumers *consumers
+	consumers *lookup.Consumers
 	remaining []string // uids
 	total     int
 	more      string // "+" if more objects are deleted than are known
@@ -46,7 +47,7 @@ func (s *session) awaitRemoval(ctx context.Context, uids []string, truncated boo
 
 // awaitGone is awaitRemoval. after ends the error of a timeout.
 func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, timeout time.Duration, after string) error {
-	c := s.consumers()
+	c := s.Consumers()
 	r := &removal{session: s, consumers: c, remaining: uids, total: len(uids), after: after}
 	if truncated {
 		r.more = "+"
@@ -91,11 +92,11 @@ func (s *session) awaitGone(ctx context.Context, uids []string, truncated bool, 
 func (r *removal) look(ctx context.Context) error {
 	var there []string
 	var blocked, inside []*coppicev1.GraphNode // by external finalizers or agents; by Coppice's own work
-	err := r.resolveUIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
+	err := r.UIDs(ctx, r.remaining, func(n *coppicev1.GraphNode) {
 		there = append(there, tree.UIDOf(n))
 		switch {
 		case n.GetObject().GetMetadata().GetDeletionTimestamp() == nil:
-		case external(n):
+		case lookup.External(n):
 			blocked = append(blocked, n)
 		default:
 			inside = append(inside, n)
@@ -114,7 +115,7 @@ func (r *removal) look(ctx context.Context) error {
 	slices.SortFunc(blocked, func(a, b *coppicev1.GraphNode) int { return cmp.Compare(tree.KeyOfNode(a), tree.KeyOfNode(b)) })
 	var said []string
 	for _, n := range blocked[:min(len(blocked), blockersListed)] {
-		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.blockedBy(ctx, n)))
+		said = append(said, strings.TrimSpace(tree.KeyOfNode(n)+" "+r.consumers.BlockedBy(ctx, n)))
 	}
 	r.waiting = "waiting: " + strings.Join(said, ", ")
 	if more := len(blocked) - len(said); more > 0 {

@@ -25,7 +25,7 @@ const (
 func (a *app) completeTargets(w *where) completion {
 	return a.completing(func(ctx context.Context, s *session, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if kind, prefix, ok := strings.Cut(word, "/"); ok {
-			k, err := s.kinds.Find(kind)
+			k, err := s.Kinds.Find(kind)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -38,7 +38,7 @@ func (a *app) completeTargets(w *where) completion {
 		if len(args) == 0 {
 			return s.words(word), cobra.ShellCompDirectiveNoFileComp
 		}
-		k, err := s.kinds.Find(args[0])
+		k, err := s.Kinds.Find(args[0])
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -50,7 +50,7 @@ func (a *app) completeTargets(w *where) completion {
 // completeNamespaces completes -n by the objects of kind Namespace.
 func (a *app) completeNamespaces() completion {
 	return a.completing(func(ctx context.Context, s *session, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		k, err := s.kinds.Find("namespaces")
+		k, err := s.Kinds.Find("namespaces")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -96,7 +96,7 @@ func (a *app) completing(offer func(ctx context.Context, s *session, args []stri
 // words are the resources that begin with a prefix.
 func (s *session) words(prefix string) []string {
 	var list []string
-	for _, k := range s.kinds.All() {
+	for _, k := range s.Kinds.All() {
 		if r := client.ResourceOf(k).String(); strings.HasPrefix(r, prefix) {
 			list = append(list, r)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -340,10 +341,10 @@ func (d *deletion) end() error {
 func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 	d.quiet = true
 	below, planned := tree.NewFamily(), map[string]bool(nil)
-	ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
+	ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
 		uids, err := d.find(ctx, victims)
 		if err == nil {
-			below, err = d.resolveBelow(ctx, uids)
+			below, err = d.Below(ctx, uids)
 		}
 		return err
 	})
@@ -356,7 +357,7 @@ func (d *deletion) waiting(ctx context.Context, victims []victim) error {
 			return err
 		}
 		if err != nil {
-			d.missing(aboutTotals, err)
+			d.Missing(lookup.AboutTotals, err)
 		}
 		below = tree.NewFamily()
 	}

@@ -63,7 +63,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &demo{session: &session{app: a, c: client.New(nc), nc: nc}, stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
+	d := &demo{session: a.session(client.New(nc), nc), stack: stack, called: make(chan struct{}, 1), release: make(chan struct{})}
 	if err := d.relearn(ctx); err != nil {
 		return err
 	}
@@ -191,21 +191,21 @@ func (d *demo) round(ctx context.Context, n int, r demoRound) error {
 
 // report shows the events of a round, and checks them.
 func (d *demo) report(ctx context.Context, r demoRound) error {
-	h, err := d.history(ctx)
+	h, err := d.History(ctx)
 	if err != nil {
 		return err
 	}
-	events, _, err := h.Tail(ctx, 1000, maxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
+	events, _, err := h.Tail(ctx, 1000, history.MaxCommits, client.LogOptions{Namespace: r.namespace}, func(e *client.LogEvent) bool { return e.Namespace == r.namespace })
 	if err != nil {
 		return err
 	}
 	if err := d.say("\nwhat the event log says:\n"); err != nil {
 		return err
 	}
-	w := &eventWriter{w: d.stdout, ink: d.ink(), now: d.now, find: h.Find}
+	w := &history.Writer{W: d.stdout, Ink: d.ink(), Now: d.now, Find: h.Find}
 	happened := make([]happening, len(events))
 	for i, e := range events {
-		if err := w.write(ctx, e); err != nil {
+		if err := w.Event(ctx, e); err != nil {
 			return err
 		}
 		why, err := history.Because(ctx, e, h.Find)

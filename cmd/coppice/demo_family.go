@@ -80,7 +80,7 @@ func (d *demo) left(ctx context.Context, namespace string) (map[string]string, e
 			m := o.GetMetadata()
 			names := make([]string, len(m.GetOwnerReferences()))
 			for i, r := range m.GetOwnerReferences() {
-				names[i] = d.kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()
+				names[i] = d.Kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()
 			}
 			key := kind.resource.String() + "/" + m.GetName()
 			keys[m.GetUid()], owners[key] = key, strings.Join(names, ", ")

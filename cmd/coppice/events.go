@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
 type eventsFlags struct {
@@ -64,9 +60,6 @@ sequence: graph services skip it.`,
 	return c
 }
 
-// maxCommits is how far back events of an object are looked for.
-const maxCommits = 100000
-
 func (s *session) events(ctx context.Context, args []string, f eventsFlags) error {
 	if err := checkFormat(f.output, textFormats()...); err != nil {
 		return err
@@ -93,25 +86,25 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 			return e.Name == name && e.Resource == resource && (f.namespace == "" || e.Namespace == f.namespace)
 		}
 	}
-	h, err := s.history(ctx)
+	h, err := s.History(ctx)
 	if err != nil {
 		return err
 	}
-	w := &eventWriter{w: s.stdout, ink: s.ink(), json: f.output == formatJSON, now: s.now, find: h.Find}
+	w := &history.Writer{W: s.stdout, Ink: s.ink(), JSON: f.output == formatJSON, Now: s.now, Find: h.Find}
 	from := h.Last + 1
 	if f.last > 0 {
-		found, complete, err := h.Tail(ctx, f.last, maxCommits, about, match)
+		found, complete, err := h.Tail(ctx, f.last, history.MaxCommits, about, match)
 		if err != nil {
 			return err
 		}
 		if !complete && len(found) < f.last {
-			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", maxCommits)
+			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", history.MaxCommits)
 		}
-		warnings, err := s.warnings(ctx, "", warned)
+		warnings, err := s.Warnings(ctx, "", warned)
 		if err != nil {
 			return err
 		}
-		if err := w.writeAll(ctx, found, warnings, f.last); err != nil {
+		if err := w.All(ctx, found, warnings, f.last); err != nil {
 			return err
 		}
 	}
@@ -124,14 +117,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 	return g.Wait()
 }
 
-// history opens the history of the realm.
-func (s *session) history(ctx context.Context) (*history.History, error) {
-	return history.Open(ctx, s.c.Log(), s.kinds.ResourceName)
-}
-
 // followEvents writes the events of commits from a sequence on, until ctx ends. It
 // reads the kinds again after one was registered.
-func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *eventWriter) error {
+func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *history.Writer) error {
 	var before time.Time // when the last commit was made
 	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {
 		if err != nil {
@@ -139,7 +127,7 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 		}
 		if c.Commit == nil {
 			if e := h.Skip(c, before); match(&e) {
-				if err := w.write(ctx, e); err != nil {
+				if err := w.Event(ctx, e); err != nil {
 					return err
 				}
 			}
@@ -151,7 +139,7 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 			if !match(&p.Events[i]) {
 				continue
 			}
-			if err := w.write(ctx, p.Events[i]); err != nil && ctx.Err() == nil {
+			if err := w.Event(ctx, p.Events[i]); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -159,81 +147,28 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 			if err := s.relearnAt(ctx, p.Events[len(p.Events)-1].Revision); err != nil {
 				return err
 			}
-			h.Resources = s.kinds.ResourceName
+			h.Resources = s.Kinds.ResourceName
 		}
 	}
 	return nil
 }
 
-// eventWriter writes events with their causes, and warnings.
-type eventWriter struct {
-	mu   sync.Mutex
-	w    io.Writer
-	ink  console.Ink
-	json bool
-	now  func() time.Time
-	find history.Finder
-}
-
-// eventJSON is an event for programs.
-type eventJSON struct {
-	Revision  uint64    `json:"revision,omitempty"` // none for a warning
-	Time      time.Time `json:"time,omitzero"`
-	Type      string    `json:"type"`
-	Resource  string    `json:"resource"`
-	Namespace string    `json:"namespace,omitempty"`
-	Name      string    `json:"name"`
-	UID       string    `json:"uid"`
-	Actor     string    `json:"actor,omitempty"`
-	Verb      string    `json:"verb,omitempty"`
-	Note      string    `json:"note,omitempty"`
-	Reason    string    `json:"reason"`
-	Cause     uint64    `json:"cause,omitempty"`
-	Detail    string    `json:"detail,omitempty"`
-	Because   []string  `json:"because,omitempty"`
-}
-
-func (w *eventWriter) write(ctx context.Context, e client.LogEvent) error {
-	var why []string
-	if e.Type != history.MessageSkipped {
-		var err error
-		if why, err = history.Because(ctx, e, w.find); err != nil {
+// followWarnings prints warnings from now on, until ctx ends. They are optional.
+func (s *session) followWarnings(ctx context.Context, match func(client.Warning) bool, w *history.Writer) error {
+	for warning, err := range s.c.FollowWarnings(ctx) {
+		if errors.Is(err, client.ErrForbidden) {
+			s.Missing(lookup.AboutWarnings, err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !match(warning) {
+			continue
+		}
+		if err := w.Warning(warning); err != nil {
 			return err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.json {
-		return json.NewEncoder(w.w).Encode(eventJSON{
-			Revision: e.Revision, Time: e.Time, Type: e.Type, Resource: e.Resource, Namespace: e.Namespace, Name: e.Name, UID: e.UID,
-			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: changes.ReasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
-		})
-	}
-	_, err := fmt.Fprintln(w.w, w.line(e, why))
-	return err
-}
-
-func (w *eventWriter) line(e client.LogEvent, why []string) string {
-	typ := fmt.Sprintf("%-14s", e.Type)
-	switch e.Type {
-	case "ObjectCreated":
-		typ = w.ink.Green(typ)
-	case "ObjectDeleted":
-		typ = w.ink.Red(typ)
-	case "DeletionMarked", history.MessageSkipped:
-		typ = w.ink.Yellow(typ)
-	}
-	revision, at := fmt.Sprint(e.Revision), ""
-	if e.Type == history.MessageSkipped {
-		revision = ""
-	}
-	if !e.Time.IsZero() {
-		at = console.Clock(e.Time, w.now())
-	}
-	said := console.WithNamespace(e.Key(), e.Namespace)
-	if e.Type != "ObjectDeleted" {
-		said += console.Prefixed("  ", e.Detail)
-	}
-	return fmt.Sprintf("%6s  %8s  %s  %s%s", revision, at, typ, console.Printable(said),
-		w.ink.Dim(console.Prefixed("  because ", console.Printable(strings.Join(why, ", because ")))))
+	return nil
 }

@@ -127,7 +127,7 @@ func (s *session) place(e manifestfile.Entry, namespace string) (item, error) {
 	if e.Err != nil {
 		return item{}, e.Err
 	}
-	k, ok := s.kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
+	k, ok := s.Kinds.Of(e.Object.GetApiVersion(), e.Object.GetKind())
 	if !ok {
 		return item{}, fmt.Errorf("%s: the kind %s %s is not registered in realm %q; register it with an object of kind Kind (apiVersion coppice.dev/v1), see docs/kinds.md; `coppice get kinds` shows those that are",
 			e.At, e.Object.GetApiVersion(), e.Object.GetKind(), s.realm)
@@ -175,7 +175,7 @@ func registers(e manifestfile.Entry) bool {
 func (s *session) relearn(ctx context.Context) (err error) {
 	kinds, err := s.c.Kinds(ctx)
 	if err == nil {
-		s.kinds = kinds
+		s.Kinds = kinds
 	}
 	return err
 }

@@ -222,7 +222,7 @@ func (s *session) printer(f getFlags, format outputFormat, qualified, list bool)
 		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
 	}
 	return &printing.TablePrinter{
-		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.ownerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified, Headers: !f.noHeaders,
+		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified, Headers: !f.noHeaders,
 		Labels: f.showLabels, Now: s.now,
 	}
 }
@@ -231,7 +231,7 @@ func (s *session) printer(f getFlags, format outputFormat, qualified, list bool)
 func (s *session) getKinds(names []string, f getFlags) error {
 	var found []client.Kind
 	missing := slices.Clone(names)
-	for _, k := range s.kinds.All() {
+	for _, k := range s.Kinds.All() {
 		name := client.ResourceOf(k).String()
 		if len(names) > 0 && !slices.Contains(names, name) {
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/manifestfile"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -67,7 +68,7 @@ func (s *session) importAll(ctx context.Context, args []string, f writeFlags) er
 		_, err = fmt.Fprintf(s.stdout, "%s%s\n", console.Count(len(im.uids), "object"), mode.suffix())
 	default:
 		if err = im.summary(ctx); errors.Is(err, client.ErrForbidden) {
-			s.missing(aboutClasses, err)
+			s.Missing(lookup.AboutClasses, err)
 			_, err = fmt.Fprintf(s.stdout, "%s\n", console.Count(len(im.uids), "object"))
 		}
 	}
@@ -122,7 +123,7 @@ func (im *importer) run(ctx context.Context, entries []manifestfile.Entry, names
 	if im.dry {
 		return nil
 	}
-	_, err := im.anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true))
+	_, err := im.Anything().ImportBatch(ctx, im.id, nil, client.CloseSession(true))
 	return err
 }
 
@@ -195,7 +196,7 @@ func (im *importer) send(ctx context.Context, b *batch) error {
 // summary prints the classes of the imported objects' references.
 func (im *importer) summary(ctx context.Context) error {
 	var sum references
-	if err := im.resolveUIDs(ctx, im.uids, sum.add); err != nil {
+	if err := im.UIDs(ctx, im.uids, sum.add); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(im.stdout, "%s: %s\n", console.Count(len(im.uids), "object"), sum)

@@ -166,7 +166,7 @@ func (a *app) logCat(ctx context.Context, name, output string) error {
 		return err
 	}
 	out := bufio.NewWriter(a.stdout)
-	w := &eventWriter{w: out, ink: a.ink(), json: output == formatJSON, now: a.now, find: h.Find}
+	w := &history.Writer{W: out, Ink: a.ink(), JSON: output == formatJSON, Now: a.now, Find: h.Find}
 	for c, err := range h.Log.Read(ctx, client.FromSequence(1)) {
 		if err != nil {
 			failure = err
@@ -174,7 +174,7 @@ func (a *app) logCat(ctx context.Context, name, output string) error {
 		}
 		names.Learn(c.Commit)
 		for _, e := range h.Keep(c.Sequence, c.Commit).Events {
-			if err := w.write(ctx, e); err != nil {
+			if err := w.Event(ctx, e); err != nil {
 				return err
 			}
 		}

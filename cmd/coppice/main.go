@@ -1,8 +1,8 @@
 // Command coppice runs Coppice's services, and is the command line client of a realm.
 //
-// Each file has one command or a family of commands; commands.go lists them. What does
-// not depend on a session is in packages of its own: internal/changes, console, history,
-// jsonpath, printing and tree.
+// Each file has one command or a family of commands; commands.go lists them. The packages
+// in internal do the rest: lookup reads about objects, describe and explain, history and
+// changes put it into words, and console, printing, jsonpath and tree write it.
 package main
 
 import (
@@ -53,7 +53,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if errors.Is(e, errReported) {
 			continue
 		}
-		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", describe(e))
+		_, _ = fmt.Fprintf(stderr, "coppice: %s\n", errorText(e))
 	}
 	if code != nil {
 		return code.code
@@ -94,8 +94,8 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// describe says what went wrong, and line by line where that is several things.
-func describe(err error) string {
+// errorText returns the text of an error, with a line for each cause if it has several.
+func errorText(err error) string {
 	var e *client.Error
 	if !errors.As(err, &e) || len(e.Causes) < 2 {
 		return err.Error()

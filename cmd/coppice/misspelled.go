@@ -73,12 +73,12 @@ func unknownCommand(c *cobra.Command, args []string) error {
 // find returns the kind that a word means. If there is none the error names the kind
 // whose name is nearest.
 func (s *session) find(word string) (client.Kind, error) {
-	k, err := s.kinds.Find(word)
+	k, err := s.Kinds.Find(word)
 	if err == nil {
 		return k, nil
 	}
 	var words []string
-	for _, k := range s.kinds.All() {
+	for _, k := range s.Kinds.All() {
 		words = append(words, k.Plural, k.Singular, client.ResourceOf(k).String())
 	}
 	if meant := didYouMean(strings.ToLower(word), words); meant != "" {

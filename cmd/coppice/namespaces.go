@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
@@ -18,7 +19,7 @@ var namespacesResource = client.Resource{Plural: "namespaces"}
 // object, in order. They are optional.
 func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object) error) error {
 	var used []string
-	ok, err := s.optional(ctx, aboutImplicit, func(ctx context.Context) (err error) {
+	ok, err := s.Optional(ctx, lookup.AboutImplicit, func(ctx context.Context) (err error) {
 		used, err = s.usedNamespaces(ctx)
 		return err
 	})
@@ -43,7 +44,7 @@ func (s *session) eachImplicit(ctx context.Context, visit func(*coppicev1.Object
 // object of each kind and namespace.
 func (s *session) usedNamespaces(ctx context.Context) ([]string, error) {
 	used := map[string]bool{}
-	for _, k := range s.kinds.All() {
+	for _, k := range s.Kinds.All() {
 		if !k.Namespaced() {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -126,8 +127,8 @@ func (s *session) planDeletion(ctx context.Context, args []string, f planFlags) 
 		e.SetIndent("", "    ")
 		return e.Encode(planJSONOf(p))
 	}
-	c := s.consumers()
-	d := tree.NewPlanDrawing(p, s.ownerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planBlocker(ctx, c, h, resource) }, f.all)
+	c := s.Consumers()
+	d := tree.NewPlanDrawing(p, s.OwnerKey, func(h *coppicev1.PlanBlocker, resource string) string { return s.planBlocker(ctx, c, h, resource) }, f.all)
 	for _, t := range d.Trees() {
 		if err := t.Write(s.stdout, s.ink()); err != nil {
 			return err
@@ -152,12 +153,12 @@ func dependOnOrder(p *client.Plan) (n int) {
 }
 
 // planBlocker says who has to do something.
-func (s *session) planBlocker(ctx context.Context, c *consumers, h *coppicev1.PlanBlocker, resource string) string {
+func (s *session) planBlocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.PlanBlocker, resource string) string {
 	switch h.GetType() {
 	case coppicev1.PlanBlocker_TYPE_FINALIZER:
-		return h.GetName() + c.finalizer(ctx, h.GetName()).note()
+		return h.GetName() + c.Finalizer(ctx, h.GetName()).Note()
 	case coppicev1.PlanBlocker_TYPE_AGENT:
-		return "its agent" + c.agent(ctx, client.ParseResource(resource)).note()
+		return "its agent" + c.Agent(ctx, client.ParseResource(resource)).Note()
 	case coppicev1.PlanBlocker_TYPE_GENERATION:
 		return "its controller, which has to see the deletion"
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
@@ -235,7 +236,7 @@ func (d *deletion) planned(ctx context.Context, victims []victim) error {
 	goes, truncated := map[string]bool{}, false
 	if d.f.wait {
 		// Without a plan of its own, it waits for the objects that it deletes.
-		ok, err := d.optional(ctx, aboutTotals, func(ctx context.Context) error {
+		ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
 			p, err := r.plan(ctx)
 			maps.Copy(goes, removals(p))
 			return err

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 // planJSON is a plan for programs.
@@ -64,14 +64,14 @@ func planJSONOf(p *client.Plan) planJSON {
 	for _, o := range p.GetObjects() {
 		as := plannedObjectJSON{
 			Resource: o.GetResource(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUid(),
-			Outcome: camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
+			Outcome: console.Camel(o.GetOutcome().String(), "PLAN_OUTCOME_"), Requested: o.GetRequested(), Terminating: o.GetTerminating(), Because: o.GetBecause(),
 			DependsOnOrder: o.GetDependsOnOrder(),
 		}
 		for _, r := range o.GetReferences() {
 			as.References = append(as.References, referenceJSON{r.GetApiVersion(), r.GetKind(), r.GetName(), r.GetUid()})
 		}
 		for _, h := range o.GetBlockers() {
-			by := planBlockerJSON{Type: camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
+			by := planBlockerJSON{Type: console.Camel(h.GetType().String(), "TYPE_"), Name: h.GetName(), Count: h.GetCount()}
 			if h.GetUntil() != 0 {
 				until := time.UnixMicro(h.GetUntil()).UTC()
 				by.Until = &until
@@ -81,13 +81,4 @@ func planJSONOf(p *client.Plan) planJSON {
 		j.Objects = append(j.Objects, as)
 	}
 	return j
-}
-
-// camel is an enum's value as JSON for programs has it: "RemovedLater".
-func camel(value, prefix string) string {
-	var b strings.Builder
-	for word := range strings.SplitSeq(strings.TrimPrefix(value, prefix), "_") {
-		b.WriteString(word[:1] + strings.ToLower(word[1:]))
-	}
-	return b.String()
 }

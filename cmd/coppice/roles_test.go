@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -56,11 +57,11 @@ func roleCommands(dir string) []roleCommand {
 		only    = []string{bus.RoleOperator}
 	)
 	// What an application may not read of an object that an external finalizer blocks.
-	held := map[string][]string{bus.RoleApplication: {aboutEvents, aboutWarnings, aboutParked}}
+	held := map[string][]string{bus.RoleApplication: {lookup.AboutEvents, lookup.AboutWarnings, lookup.AboutParked}}
 	return []roleCommand{
 		{args: "get cm ROLE-web", stdout: "ROLE-web", allowed: all},
 		{args: "describe cm ROLE-held", stdout: "example.com/hold", allowed: all, missing: held},
-		{args: "explain cm/ROLE-held", stdout: "example.com/hold", allowed: all, missing: map[string][]string{bus.RoleApplication: {aboutEvents, aboutParked}}},
+		{args: "explain cm/ROLE-held", stdout: "example.com/hold", allowed: all, missing: map[string][]string{bus.RoleApplication: {lookup.AboutEvents, lookup.AboutParked}}},
 		{args: "explain cm/ROLE-removed", stdout: "was removed", allowed: viewers},
 		{args: "tree cm/ROLE-web", stdout: "ROLE-child", allowed: all},
 		{args: "tree cm/ROLE-child --up", stdout: "ROLE-web", allowed: all},
@@ -269,7 +270,7 @@ func TestDeleteIsSentFirst(t *testing.T) {
 	if !errors.Is(err, client.ErrForbidden) || !strings.Contains(fmt.Sprint(err), "the deletion goes on, but this command cannot wait for it") {
 		t.Errorf("the command ended with %v", err)
 	}
-	checkNotes(t, "delete --wait", stderr, []string{aboutTotals})
+	checkNotes(t, "delete --wait", stderr, []string{lookup.AboutTotals})
 	if _, err := run(bus.RoleOperator, "", "get", "cm", "a"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("the object is still there: %v", err)
 	}

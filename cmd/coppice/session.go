@@ -10,15 +10,22 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
 // session is a connection to a realm, and the kinds that the realm knows.
 type session struct {
 	*app
-	c     *client.Client
-	nc    *nats.Conn
-	kinds *client.Kinds
-	notes notes
+	*lookup.Reader
+	c  *client.Client
+	nc *nats.Conn
+}
+
+// session returns a session of a client. It knows no kinds.
+func (a *app) session(c *client.Client, nc *nats.Conn) *session {
+	r := lookup.New(c, nil, a.stderr, a.dial.Timeout, a.now)
+	r.Recording = a.offline != ""
+	return &session{app: a, Reader: r, c: c, nc: nc}
 }
 
 // in returns the RunE of a command that works in a session.
@@ -64,7 +71,7 @@ func (a *app) open(ctx context.Context) (*session, error) {
 		case <-reading.Done():
 		}
 	}()
-	if s.kinds, err = s.c.Kinds(reading); err != nil {
+	if s.Kinds, err = s.c.Kinds(reading); err != nil {
 		_ = s.close()
 		var missing *client.Error
 		if errors.As(context.Cause(reading), &missing) {
@@ -94,7 +101,7 @@ func (a *app) connect(opts ...client.Option) (*session, error) {
 	// A request that the server denies returns the reason itself. Without a handler
 	// the NATS client would print it as well.
 	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-	return &session{app: a, c: c, nc: nc}, nil
+	return a.session(c, nc), nil
 }
 
 // close ends the session, and the recording that it reads.
@@ -115,10 +122,6 @@ func (s *session) objects(k client.Kind, namespace string) client.ResourceClient
 	return s.c.Resource(client.ResourceOf(k), namespace)
 }
 
-// anything is for requests that name objects by uid, for which the resource
-// does not matter.
-func (s *session) anything() client.ResourceClient { return s.c.Resource(client.KindsResource, "") }
-
 // wrong returns the error for wrong arguments or flags that a command finds.
 func wrong(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
@@ -132,7 +135,7 @@ type failures struct {
 
 func (f *failures) add(err error) {
 	f.n++
-	_, _ = fmt.Fprintf(f.stderr, "coppice: %s\n", describe(err))
+	_, _ = fmt.Fprintf(f.stderr, "coppice: %s\n", errorText(err))
 }
 
 // errReported is a failure that was printed already.

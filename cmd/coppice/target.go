@@ -47,7 +47,7 @@ func (s *session) targets(args []string) ([]target, error) {
 	var list []target
 	for word := range strings.SplitSeq(args[0], ",") {
 		if word == allKinds {
-			for _, k := range s.kinds.All() {
+			for _, k := range s.Kinds.All() {
 				if k.Namespaced() {
 					list = append(list, target{kind: k, names: args[1:]})
 				}
@@ -144,11 +144,6 @@ func (w *where) of(k client.Kind) string {
 		return ""
 	}
 	return w.namespace
-}
-
-// ownerKey is the key of the owner that a reference names.
-func (s *session) ownerKey(r *coppicev1.OwnerReference) string {
-	return s.kinds.ResourceName(r.GetApiVersion(), r.GetKind()) + "/" + r.GetName()
 }
 
 // each calls visit for the objects of a target, as they are read.

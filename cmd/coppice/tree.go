@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -49,7 +50,7 @@ shows each.`,
 // owners above it.
 func (s *session) root(ctx context.Context, objects client.ResourceClient, name string, up bool) (*coppicev1.GraphNode, *tree.Family, error) {
 	if up {
-		return s.resolveAbove(ctx, objects, name, 0)
+		return s.Above(ctx, objects, name, 0)
 	}
 	reply, err := objects.Resolve(ctx, []string{name})
 	if err != nil {
@@ -67,17 +68,17 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	if err != nil {
 		return err
 	}
-	c := s.consumers()
+	c := s.Consumers()
 	d := &tree.Drawing{
-		OwnerKey: s.ownerKey, Class: s.class, All: f.all, Shown: map[string]bool{},
-		BlockedBy: func(n *coppicev1.GraphNode) string { return c.blockedBy(ctx, n) },
+		OwnerKey: s.OwnerKey, Class: func(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }, All: f.all, Shown: map[string]bool{},
+		BlockedBy: func(n *coppicev1.GraphNode) string { return c.BlockedBy(ctx, n) },
 	}
 	var t *tree.Branch
 	if f.up {
 		d.Family = above
 		t = d.Up(root)
 	} else {
-		if d.Family, err = s.resolveBelow(ctx, []string{tree.UIDOf(root)}); err != nil {
+		if d.Family, err = s.Below(ctx, []string{tree.UIDOf(root)}); err != nil {
 			return err
 		}
 		d.Family.Add(root)
@@ -92,8 +93,8 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	// The graph service counts what no reply has room for.
 	total := ""
 	if !f.up {
-		_, err := s.optional(ctx, aboutTotals, func(ctx context.Context) error {
-			g, err := s.anything().ResolveUIDs(ctx, []string{tree.UIDOf(root)}, client.CountTotal(true), client.Limit(1))
+		_, err := s.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
+			g, err := s.Anything().ResolveUIDs(ctx, []string{tree.UIDOf(root)}, client.CountTotal(true), client.Limit(1))
 			if err == nil {
 				total = fmt.Sprintf(" of %d", g.GetTotal())
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/internal/manifest"
 )
@@ -94,7 +95,7 @@ func (s *session) printLine(k client.Kind, c changes.Change) error {
 	now := s.now()
 	_, err := fmt.Fprintf(s.stdout, "%s  %s  %s%s\n", console.Clock(now, now), changeColour(s.ink(), c.Typ),
 		console.Printable(console.WithNamespace(printing.Key(k, c.Object.GetMetadata().GetName()), c.Object.GetMetadata().GetNamespace())),
-		console.Prefixed("  ", console.Printable(strings.Join(changes.Of(c, s.ownerKey), "; "))))
+		console.Prefixed("  ", console.Printable(strings.Join(changes.Of(c, s.OwnerKey), "; "))))
 	return err
 }
 
@@ -125,7 +126,7 @@ func (s *session) printJSON(_ client.Kind, c changes.Change) error {
 		return err
 	}
 	return json.NewEncoder(s.stdout).Encode(watched{
-		Time: s.now().UTC(), Type: c.Typ, Reason: changes.ReasonName(c.Reason), Changes: changes.Of(c, s.ownerKey), Object: o,
+		Time: s.now().UTC(), Type: c.Typ, Reason: history.ReasonName(c.Reason), Changes: changes.Of(c, s.OwnerKey), Object: o,
 	})
 }
 

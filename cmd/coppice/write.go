@@ -190,7 +190,7 @@ func (w *fileWriter) requests(ctx context.Context, outcomes []outcome) error {
 
 // revision returns the revision of the realm.
 func (s *session) revision(ctx context.Context) (uint64, error) {
-	page, err := s.anything().ListPage(ctx, client.Limit(1))
+	page, err := s.Anything().ListPage(ctx, client.Limit(1))
 	if err != nil {
 		return 0, err
 	}

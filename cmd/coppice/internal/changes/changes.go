@@ -174,15 +174,3 @@ func members(extra []byte) map[string]json.RawMessage {
 	}
 	return m
 }
-
-// ReasonName is a reason for programs: "OwnerAbsent".
-func ReasonName(r coppicev1.Reason) string {
-	var b strings.Builder
-	for word := range strings.SplitSeq(strings.TrimPrefix(r.String(), "REASON_"), "_") {
-		if word == "UNSPECIFIED" {
-			return ""
-		}
-		b.WriteString(word[:1] + strings.ToLower(word[1:]))
-	}
-	return b.String()
-}

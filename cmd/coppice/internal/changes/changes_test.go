@@ -90,12 +90,3 @@ func TestChangesOf(t *testing.T) {
 		})
 	}
 }
-
-func TestReasonName(t *testing.T) {
-	t.Parallel()
-	for r, want := range map[coppicev1.Reason]string{0: "", coppicev1.Reason_REASON_OWNER_ABSENT: "OwnerAbsent", coppicev1.Reason_REASON_SOLID_OWNER_REMAINS: "SolidOwnerRemains"} {
-		if got := ReasonName(r); got != want {
-			t.Errorf("%s is %q", r, got)
-		}
-	}
-}

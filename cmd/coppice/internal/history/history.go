@@ -26,7 +26,7 @@ type History struct {
 	// together has its causes together.
 	recent []*Page
 	// Skipped are the sequences of messages that are no commits, as they were read,
-	// at most maxSkipped.
+	// at most MaxSkipped.
 	Skipped []uint64
 }
 
@@ -42,6 +42,12 @@ const (
 	recentPages   = 4
 	maxChunk      = 256 // commits that are read at once
 	MaxSkipped    = 100
+)
+
+// How many commits a command reads back from the end of the log.
+const (
+	RecentCommits = 5_000   // for events that are optional
+	MaxCommits    = 100_000 // for events that the command is for
 )
 
 // Open returns the history of a log. resources translates kinds to resources.

@@ -1,4 +1,4 @@
-package main
+package lookup
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// resolveAtOnce is how many objects one request asks for.
+// resolveAtOnce is the number of objects that one request names.
 const resolveAtOnce = 1000
 
-// resolveUIDs calls visit for the objects with these uids, with the classes of
-// their owners. Those that are not there are left out.
-func (s *session) resolveUIDs(ctx context.Context, uids []string, visit func(*coppicev1.GraphNode)) error {
+// UIDs calls visit for each existing object with one of these uids, with the classes of its
+// owners, in the order of uids.
+func (r *Reader) UIDs(ctx context.Context, uids []string, visit func(*coppicev1.GraphNode)) error {
 	for len(uids) > 0 {
 		asked := uids[:min(resolveAtOnce, len(uids))]
-		reply, err := s.anything().ResolveUIDs(ctx, asked)
+		reply, err := r.Anything().ResolveUIDs(ctx, asked)
 		if err != nil {
 			return err
 		}
@@ -39,10 +39,10 @@ func (s *session) resolveUIDs(ctx context.Context, uids []string, visit func(*co
 	return nil
 }
 
-// resolveAbove returns an object and all owners above it. What a namespace's
-// resolve leaves out, cluster-scoped owners among that, is asked for without a
-// namespace; a user who may not ask for that sees what is in the namespace.
-func (s *session) resolveAbove(ctx context.Context, objects client.ResourceClient, name string, least uint64) (*coppicev1.GraphNode, *tree.Family, error) {
+// Above returns an object and all owners above it, at a revision of at least least. A
+// request for a namespace leaves out owners that are not in it, such as cluster-scoped ones.
+// Above reads these without a namespace, if the user may: they are optional.
+func (r *Reader) Above(ctx context.Context, objects client.ResourceClient, name string, least uint64) (*coppicev1.GraphNode, *tree.Family, error) {
 	reply, err := objects.Resolve(ctx, []string{name}, client.FollowOwners(true), client.MinRevision(least))
 	if err != nil {
 		return nil, nil, err
@@ -52,8 +52,8 @@ func (s *session) resolveAbove(ctx context.Context, objects client.ResourceClien
 		return reply.GetNodes()[0], above, nil
 	}
 	var all *coppicev1.ResolveObjectsReply
-	ok, err := s.optional(ctx, aboutOwners, func(ctx context.Context) (err error) {
-		all, err = s.anything().ResolveUIDs(ctx, []string{tree.UIDOf(reply.GetNodes()[0])}, client.FollowOwners(true), client.MinRevision(reply.GetRevision()))
+	ok, err := r.Optional(ctx, AboutOwners, func(ctx context.Context) (err error) {
+		all, err = r.Anything().ResolveUIDs(ctx, []string{tree.UIDOf(reply.GetNodes()[0])}, client.FollowOwners(true), client.MinRevision(reply.GetRevision()))
 		return err
 	})
 	if err != nil {
@@ -65,16 +65,16 @@ func (s *session) resolveAbove(ctx context.Context, objects client.ResourceClien
 	return reply.GetNodes()[0], above, nil
 }
 
-// maxFamily is how many objects a command looks at together, about.
+// maxFamily is the approximate number of objects that Below reads at most.
 const maxFamily = 100000
 
-// resolveBelow returns objects and all that is below them. Where that is more
-// than one reply holds, it asks again, one by one, for those whose dependents
-// are not all known.
-func (s *session) resolveBelow(ctx context.Context, uids []string) (*tree.Family, error) {
+// Below returns objects and their dependents, direct and indirect. If these do not fit into
+// one reply, Below requests the dependents of each object of which some are missing. If
+// there are more than maxFamily objects, the family is truncated.
+func (r *Reader) Below(ctx context.Context, uids []string) (*tree.Family, error) {
 	f := tree.NewFamily()
 	ask := func(uids []string) (*coppicev1.ResolveObjectsReply, error) {
-		reply, err := s.anything().ResolveUIDs(ctx, uids, client.FollowDependents(true))
+		reply, err := r.Anything().ResolveUIDs(ctx, uids, client.FollowDependents(true))
 		for _, n := range reply.GetNodes() {
 			f.Add(n)
 		}

@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"cmp"
@@ -8,24 +8,25 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// maxExplainedOwners is how many owners are listed: more would not be readable.
-const maxExplainedOwners = 100
+// maxOwners is the maximum number of owners in a list: more would not be readable.
+const maxOwners = 100
 
 // owners lists the owners of an object, and below each its own owners.
 func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int, visited map[string]bool) {
 	visited[tree.UIDOf(n)] = true
 	for i, r := range n.GetObject().GetMetadata().GetOwnerReferences() {
-		if len(e.Owners) >= maxExplainedOwners {
+		if len(e.Owners) >= maxOwners {
 			return
 		}
 		class := n.GetOwners()[i]
-		as := explainedOwner{
-			Depth: depth, Of: tree.KeyOfNode(n), Owner: e.ownerKey(r), UID: r.GetUid(), Class: camel(class.GetClass().String(), "OWNER_CLASS_"),
+		as := Owner{
+			Depth: depth, Of: tree.KeyOfNode(n), Owner: e.OwnerKey(r), UID: r.GetUid(), Class: console.Camel(class.GetClass().String(), "OWNER_CLASS_"),
 			Why: class.GetWhy(), Controller: r.GetController(), Blocking: r.GetBlockOwnerDeletion(), class: class.GetClass(),
 		}
 		if class.GetUnknownUntil() != 0 {
@@ -46,29 +47,29 @@ func (e *explainer) owners(n *coppicev1.GraphNode, above *tree.Family, depth int
 }
 
 // finalizersAndAgent reads the finalizers of the object, its agent, and their consumers.
-func (e *explainer) finalizersAndAgent(ctx context.Context, d *description) {
-	for _, name := range d.o.GetMetadata().GetFinalizers() {
-		f := explainedFinalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
-		if f.says = d.finalizer(ctx, name); !f.BuiltIn {
-			f.answering = answers(e.consumers.finalizer(ctx, name), f.says)
+func (e *explainer) finalizersAndAgent(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode) {
+	m := o.GetMetadata()
+	for _, name := range m.GetFinalizers() {
+		f := Finalizer{Name: name, BuiltIn: lifecycle.IsBuiltinFinalizer(name), Since: e.Since}
+		if f.text = lookup.BuiltInText(n, name); !f.BuiltIn {
+			f.Call = callOf(e.consumers.FinalizerCall(ctx, e.kind, m.GetUid(), name))
+			f.text = f.is.Text()
 		}
 		e.Finalizers = append(e.Finalizers, f)
 	}
-	if d.o.GetMetadata().GetDeletionGracePeriodSeconds() > 0 {
-		e.Agent = &explainedAgent{
-			Until:     d.o.GetMetadata().GetDeletionTimestamp().AsTime(),
-			answering: answers(e.consumers.agent(ctx, client.ResourceOf(e.kind)), d.agent(ctx)),
-		}
+	if m.GetDeletionGracePeriodSeconds() > 0 {
+		e.Agent = &Agent{Until: m.GetDeletionTimestamp().AsTime(), Call: callOf(e.consumers.AgentCall(ctx, e.kind, m.GetUid()))}
 	}
 }
 
-// explainedBelow is how many objects below one are read to find its blockers.
-const explainedBelow = 2000
+// maxBelow is the maximum number of dependents, direct and indirect, that are read to find
+// blockers.
+const maxBelow = 2000
 
 // blockers finds the dependents, direct and indirect, that the object waits for and
 // that do not wait for dependents themselves.
 func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error {
-	reply, err := e.anything().ResolveUIDs(ctx, []string{tree.UIDOf(n)}, client.FollowDependents(true), client.Limit(explainedBelow))
+	reply, err := e.Anything().ResolveUIDs(ctx, []string{tree.UIDOf(n)}, client.FollowDependents(true), client.Limit(maxBelow))
 	if err != nil {
 		return err
 	}
@@ -90,17 +91,17 @@ func (e *explainer) blockers(ctx context.Context, n *coppicev1.GraphNode) error 
 			if seen[uid] || !blocksDeletion(d, n) && !delaysUnmarked(d, n) {
 				continue
 			}
-			waits := d.GetObject().GetMetadata().GetDeletionTimestamp() != nil && !external(d) && d.GetBlockingDependents() > 0
+			waits := d.GetObject().GetMetadata().GetDeletionTimestamp() != nil && !lookup.External(d) && d.GetBlockingDependents() > 0
 			if waits {
 				visit(d)
 				continue
 			}
 			seen[uid] = true
-			e.Dependents.Blockers = append(e.Dependents.Blockers, blocker{Object: tree.KeyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
+			e.Dependents.Blockers = append(e.Dependents.Blockers, Blocker{Object: tree.KeyOfNode(d), UID: uid, BlockedBy: e.blockedBy(ctx, d)})
 		}
 	}
 	visit(n)
-	slices.SortFunc(e.Dependents.Blockers, func(a, b blocker) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(e.Dependents.Blockers, func(a, b Blocker) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.UID, b.UID)) })
 	return nil
 }
 
@@ -134,11 +135,11 @@ func delaysUnmarked(d, owner *coppicev1.GraphNode) bool {
 // blockedBy says why a dependent still exists that its owner waits for.
 func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) string {
 	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
-		return e.consumers.blockedBy(ctx, d)
+		return e.consumers.BlockedBy(ctx, d)
 	}
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		if o := d.GetOwners()[i]; o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
-			return "kept, as its owner " + e.ownerKey(r) + " is unknown" + e.keptUntil(o)
+			return "kept, as its owner " + e.OwnerKey(r) + " is unknown" + tree.KeptUntilText(o, e.Now())
 		}
 	}
 	for _, o := range d.GetOwners() {
@@ -155,7 +156,7 @@ func (e *explainer) pendingOf(key string, o *coppicev1.ObjectWork) {
 		return
 	}
 	add := func(what string, due *time.Time) {
-		e.Pending = append(e.Pending, explainedPending{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
+		e.Pending = append(e.Pending, PendingWork{Object: key, What: what, Since: time.UnixMicro(o.GetSince()).UTC(), Due: due})
 	}
 	if o.GetEvaluate() {
 		what := "dependents are to be evaluated"

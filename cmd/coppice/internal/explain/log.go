@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"context"
@@ -7,41 +7,41 @@ import (
 	"slices"
 
 	"github.com/coppice-gc/coppice/client"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/changes"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 )
 
 // removed explains from the log why an object does not exist. If the log does not
 // mention it, removed returns missing.
 func (e *explainer) removed(ctx context.Context, missing error) error {
-	h, err := e.history(ctx)
+	h, err := e.History(ctx)
 	if err != nil {
 		return fmt.Errorf("%w; cannot read from the log whether it existed: %w", missing, err)
 	}
 	defer e.skippedIn(h)
-	found, _, err := h.Tail(ctx, 1, maxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
+	found, _, err := h.Tail(ctx, 1, history.MaxCommits, client.LogOptions{Name: e.Name, Namespace: e.Namespace}, func(ev *client.LogEvent) bool {
 		return ev.Type == "ObjectDeleted" && ev.Name == e.Name && ev.Resource == e.Resource && ev.Namespace == e.Namespace
 	})
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, maxCommits)
+		return fmt.Errorf("%w, and the last %d commits of the log do not mention it", missing, history.MaxCommits)
 	}
 	last := found[0]
-	e.UID, e.State, e.Since = last.UID, stateRemoved, &last.Time
+	e.UID, e.State, e.Since = last.UID, Removed, &last.Time
 	if err := e.causes(ctx, h, last); err != nil {
 		return err
 	}
-	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), console.Clock(last.Time, e.now()), e.becauseSaid())
+	e.Summary = fmt.Sprintf("%s was removed at %s%s", last.Key(), console.Clock(last.Time, e.Now()), e.becauseSaid())
 	return nil
 }
 
 // fromLog reads events that are optional for an explanation.
 func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *history.History) error) (ok bool) {
-	ok, err := e.optional(ctx, aboutEvents, func(ctx context.Context) error {
-		h, err := e.history(ctx)
+	ok, err := e.Optional(ctx, lookup.AboutEvents, func(ctx context.Context) error {
+		h, err := e.History(ctx)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (e *explainer) fromLog(ctx context.Context, read func(context.Context, *his
 		return read(ctx, h)
 	})
 	if err != nil && ctx.Err() == nil {
-		e.missing(aboutEvents, err)
+		e.Missing(lookup.AboutEvents, err)
 	}
 	return ok
 }
@@ -62,11 +62,13 @@ func (e *explainer) skippedIn(h *history.History) {
 	e.Skipped = e.Skipped[:min(len(e.Skipped), history.MaxSkipped)]
 }
 
-// marked finds out since when the object is being deleted, and why. A user who may
-// not read the log sees the rest.
+// maxMarks is the maximum number of marks that are read: a repeated DELETE may add one.
+const maxMarks = 10
+
+// marked finds out since when the object is being deleted, and why. Both are optional.
 func (e *explainer) marked(ctx context.Context) {
 	e.fromLog(ctx, func(ctx context.Context, h *history.History) error {
-		found, _, err := h.Tail(ctx, describeEvents, describeCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
+		found, _, err := h.Tail(ctx, maxMarks, history.RecentCommits, client.LogOptions{UIDs: []string{e.UID}}, func(ev *client.LogEvent) bool {
 			return ev.UID == e.UID && ev.Type == "DeletionMarked"
 		})
 		if err != nil || len(found) == 0 {
@@ -74,7 +76,7 @@ func (e *explainer) marked(ctx context.Context) {
 		}
 		first := found[0] // later ones changed it
 		e.Since, e.mark = &first.Time, first.Revision
-		return e.causes(ctx, h, first) // causes that were found before an error are shown
+		return e.causes(ctx, h, first) // causes that were found before an error are kept
 	})
 }
 
@@ -89,18 +91,18 @@ func (e *explainer) late(ctx context.Context) {
 	}
 	var found []client.LogEvent
 	if !e.fromLog(ctx, func(ctx context.Context, h *history.History) (err error) {
-		found, _, err = h.Tail(ctx, maxLate, describeCommits, client.LogOptions{}, func(ev *client.LogEvent) bool {
+		found, _, err = h.Tail(ctx, maxLate, history.RecentCommits, client.LogOptions{}, func(ev *client.LogEvent) bool {
 			return ev.Type == "ObjectCreated" && ev.Revision > e.mark && e.dependents[ev.UID]
 		})
 		return err
 	}) {
 		return
 	}
-	by := map[string]*lateDependents{}
+	by := map[string]*LateDependents{}
 	for _, ev := range found {
 		l := by[ev.Actor]
 		if l == nil {
-			l = &lateDependents{Actor: ev.Actor}
+			l = &LateDependents{Actor: ev.Actor}
 			by[ev.Actor] = l
 		}
 		l.Count++
@@ -115,9 +117,9 @@ func (e *explainer) late(ctx context.Context) {
 func (e *explainer) causes(ctx context.Context, h *history.History, last client.LogEvent) (err error) {
 	e.Because, err = history.Because(ctx, last, h.Find)
 	for ev := &last; ev != nil && err == nil && len(e.Causes) < history.MaxCauses; {
-		e.Causes = append(e.Causes, causeJSON{
+		e.Causes = append(e.Causes, Cause{
 			Revision: ev.Revision, Time: ev.Time, Type: ev.Type, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name,
-			Actor: ev.Actor, Verb: ev.Verb, Reason: changes.ReasonName(ev.Reason),
+			Actor: ev.Actor, Verb: ev.Verb, Reason: history.ReasonName(ev.Reason),
 		})
 		cause := ev.Cause
 		if cause == 0 || cause >= ev.Revision {

@@ -1,0 +1,132 @@
+package describe_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/describe"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const bucket = "example.com/bucket"
+
+// text describes an object of namespace shop, without the uid and times.
+func text(t *testing.T, realm *lookuptest.Fake, r *lookup.Reader, kind, name string) string {
+	t.Helper()
+	k, err := r.Kinds.Find(kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := realm.Resource(client.ResourceOf(k), "shop")
+	o, err := objects.Get(t.Context(), name, client.IncludeUninitialized(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := objects.Resolve(t.Context(), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	d := &describe.Describer{Reader: r, Consumers: r.Consumers(), W: &out, EventTime: time.Minute}
+	if err := d.Describe(t.Context(), k, o, g.GetNodes()[0]); err != nil {
+		t.Fatal(err)
+	}
+	s := strings.ReplaceAll(out.String(), o.GetMetadata().GetUid(), "UID")
+	s = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d`).ReplaceAllString(s, "TIME")
+	return regexp.MustCompile(`\d+s ago`).ReplaceAllString(s, "0s ago")
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	realm, r, notes := lookuptest.New(t)
+	web := realm.Create(t, "deployments.apps", "web", nil)
+	pod := realm.Create(t, "pods", "a", []string{bucket}, web)
+	realm.Commit(&client.Commit{
+		FirstRevision: 1, Time: time.Now().UnixMicro(), Commands: []*coppicev1.Command{{Actor: "ana", Verb: "delete"}},
+		Resources: []string{"pods"}, Namespaces: []string{"shop"},
+		Events: []*coppicev1.Event{{
+			Reason: coppicev1.Reason_REASON_REQUESTED,
+			Event:  &coppicev1.Event_DeletionMarked{DeletionMarked: &coppicev1.DeletionMarked{Object: lookuptest.Of(pod), Finalizers: []string{bucket}}},
+		}},
+	})
+	realm.Warned = []client.Warning{{UID: pod.GetMetadata().GetUid(), Reason: "Stuck", Message: "it waits\x1b", Time: time.Now()}}
+	realm.Delete(t, "pods", "a")
+	got := text(t, realm, r, "pods", "a")
+	const want = `Name:        a
+Namespace:   shop
+Kind:        Pod (v1)
+UID:         UID
+Revision:    N
+Generation:  2
+Created:     TIME (0s ago)
+Labels:      <none>
+Annotations: <none>
+Status:      Terminating since TIME (0s ago); blocked by example.com/bucket (no consumer)
+Owners:
+  deployments.apps/web   blocking   solid: the owner exists
+Dependents:  <none>
+Finalizers:
+  example.com/bucket   no consumer: no program asks for its calls
+Warnings:
+  Stuck   it waits?   0s ago
+Events:
+     1  TIME  DeletionMarked  pods/a (shop)  finalizers example.com/bucket  because ana deleted it
+`
+	if got = regexp.MustCompile(`(?m)^Revision:    \d+$`).ReplaceAllString(got, "Revision:    N"); got != want {
+		t.Errorf("described\n%s\nwant\n%s", got, want)
+	}
+	if notes.Len() > 0 {
+		t.Errorf("notes %q", notes.String())
+	}
+	if got := text(t, realm, r, "deploy", "web"); !strings.Contains(got, "\nStatus:      Active\nOwners:      <none>\nDependents:  1 object (1 blocking)\nFinalizers:  <none>\nEvents:      none in the last 5000 commits\n") {
+		t.Errorf("described\n%s", got)
+	}
+}
+
+// An object that waits for its initializers, and one that its agent has to end.
+func TestDescribeStates(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	pods := realm.Resource(client.Resource{Plural: "pods"}, "shop")
+	for _, o := range []*client.Object{
+		{Metadata: &client.ObjectMeta{Name: "new", Initializers: &coppicev1.Initializers{Pending: []*coppicev1.Initializer{{Name: "first.example.com"}}}}},
+		{Metadata: &client.ObjectMeta{Name: "ends"}, Spec: []byte(`{"nodeName": "n1"}`)},
+	} {
+		if _, err := pods.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	realm.Delete(t, "pods", "ends")
+	if got := text(t, realm, r, "pods", "new"); !strings.Contains(got, "\nWaits for:   first.example.com\n") {
+		t.Errorf("described\n%s", got)
+	}
+	realm.Consumers["pods"] = &client.ConsumerState{Exists: true, Pulling: 1, Process: "node-1"}
+	if got := text(t, realm, r, "pods", "ends"); !strings.Contains(got, "\nAgent:       answered by node-1\n") {
+		t.Errorf("described\n%s", got)
+	}
+}
+
+// A user who may not read events sees the object, and a note. Any other error is the
+// value of the field.
+func TestDescribeWithoutEvents(t *testing.T) {
+	t.Parallel()
+	realm, r, notes := lookuptest.New(t)
+	realm.Create(t, "configmaps", "c", nil)
+	realm.Err = &client.Error{Reason: client.ErrForbidden, Message: "may not readlog"}
+	if got := text(t, realm, r, "configmaps", "c"); !strings.HasPrefix(got, "Name:        c\n") || strings.Contains(got, "Events") {
+		t.Errorf("described\n%s", got)
+	}
+	if got, want := notes.String(), "not shown: warnings: may not readlog\nnot shown: events: may not readlog\n"; got != want {
+		t.Errorf("notes %q, want %q", got, want)
+	}
+	realm.Err = &client.Error{Reason: client.ErrServiceUnavailable, Message: "no graph service"}
+	if got := text(t, realm, r, "configmaps", "c"); !strings.Contains(got, "\nEvents:      no graph service\n") {
+		t.Errorf("described\n%s", got)
+	}
+}

@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// Explain explains the object of a kind with a name. If the object does not exist and the
+// log does not mention it, the error is client.ErrNotFound.
+func Explain(ctx context.Context, r *lookup.Reader, k client.Kind, namespace, name string) (*Explanation, error) {
+	e := &explainer{Reader: r, kind: k, consumers: r.Consumers()}
+	e.Explanation = Explanation{Resource: client.ResourceOf(k).String(), Namespace: namespace, Name: name}
+	o, n, above, err := e.look(ctx, name)
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		err = e.removed(ctx, err)
+	case err == nil:
+		err = e.present(ctx, o, n, above)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &e.Explanation, nil
+}
+
+// explainer collects an explanation.
+type explainer struct {
+	*lookup.Reader
+	Explanation
+	kind      client.Kind
+	consumers *lookup.Consumers
+
+	mark       uint64          // the revision at which the object was marked, 0 if that is not known
+	dependents map[string]bool // by uid
+}
+
+// look reads an object, its relations, and all owners above it.
+func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *coppicev1.GraphNode, *tree.Family, error) {
+	objects := e.Client().Resource(client.ResourceOf(e.kind), e.Namespace)
+	o, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	n, above, err := e.Above(ctx, objects, name, o.GetMetadata().GetResourceVersion())
+	return o, n, above, err
+}
+
+// present explains an object that exists. n has its relations, and above its owners.
+func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppicev1.GraphNode, above *tree.Family) error {
+	m := n.GetObject().GetMetadata()
+	e.UID, e.State = m.GetUid(), Active
+	e.owners(n, above, 0, map[string]bool{})
+	e.Dependents = &Dependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents(), Unmarked: n.GetPending().GetUnexamined()}
+	if m.GetDeletionTimestamp() != nil {
+		e.State = Terminating
+		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
+		e.Since = &since
+		e.marked(ctx)
+	}
+	e.finalizersAndAgent(ctx, o, n)
+	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
+		e.Generation = &Generation{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
+	}
+	if n.GetImportEnds() != 0 {
+		ends := time.UnixMicro(n.GetImportEnds()).UTC()
+		e.ImportEnds = &ends
+	}
+	if e.State == Terminating && (n.GetBlockingDependents() > 0 || e.Dependents.Unmarked > 0) {
+		ok, err := e.Optional(ctx, lookup.AboutBlockers, func(ctx context.Context) error { return e.blockers(ctx, n) })
+		if err != nil {
+			return err
+		}
+		if ok {
+			e.late(ctx)
+		}
+	}
+	e.pendingOf(tree.KeyOfNode(n), n.GetPending())
+	for i, r := range m.GetOwnerReferences() {
+		e.pendingOf(e.OwnerKey(r), n.GetOwners()[i].GetPending())
+	}
+	e.Summary = e.summary(n)
+	return nil
+}

@@ -1,0 +1,141 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/history"
+)
+
+// Write writes the explanation for people. Times are relative to now.
+func (e *Explanation) Write(out io.Writer, now time.Time) error {
+	if _, err := fmt.Fprintln(out, console.Printable(e.Summary)); err != nil {
+		return err
+	}
+	w := &writer{Explanation: e, Fields: console.Fields{W: out}, now: now}
+	w.write()
+	return nil
+}
+
+// writer writes one explanation.
+type writer struct {
+	*Explanation
+	console.Fields
+	now time.Time
+}
+
+func (e *writer) write() {
+	if e.State == Terminating && len(e.Because) > 0 {
+		e.Field("Why", strings.Join(e.Because, ", because "))
+	}
+	if e.State != Removed {
+		e.Section("Owners", e.ownerRows())
+		dependents := "<none>"
+		if e.Dependents.All > 0 {
+			dependents = fmt.Sprintf("%s (%d blocking)", console.Count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
+		}
+		e.Field("Dependents", dependents)
+		e.Section("Finalizers", e.finalizerRows())
+	}
+	e.blockers()
+	if e.Dependents != nil && len(e.Dependents.Late) > 0 {
+		e.Section("Created since it was marked", e.lateRows())
+	}
+	if e.Agent != nil {
+		e.Field("Agent", e.Agent.is.Text())
+	}
+	if len(e.Pending) > 0 {
+		e.Section("Pending", e.pendingRows())
+	}
+	if len(e.Causes) > 0 {
+		e.Section("Causes", e.causeRows())
+	}
+	if len(e.Skipped) > 0 {
+		e.Field("Skipped", history.Ranges(e.Skipped)+": these messages of the log are no commits of the realm, and have no effect; see coppice events")
+	}
+}
+
+// maxBlockers is the maximum number of blockers in a list.
+const maxBlockers = 20
+
+func (e *writer) blockers() {
+	if e.Dependents == nil || len(e.Dependents.Blockers) == 0 {
+		return
+	}
+	list := e.Dependents.Blockers
+	_, _ = fmt.Fprintln(e.W, "Blocked by:")
+	for _, b := range list[:min(len(list), maxBlockers)] {
+		_, _ = fmt.Fprintf(e.W, "  %s\n", console.Printable(b.Object+console.Prefixed("  ", b.BlockedBy)))
+	}
+	switch more := len(list) - maxBlockers; {
+	case e.Dependents.Truncated:
+		_, _ = fmt.Fprintln(e.W, "  and more")
+	case more > 0:
+		_, _ = fmt.Fprintf(e.W, "  and %d more\n", more)
+	}
+}
+
+func (e *writer) lateRows() (rows [][]string) {
+	for _, l := range e.Dependents.Late {
+		rows = append(rows, []string{"by " + l.Actor, console.Count(l.Count, "dependent"), "the last, " + l.Last + ", at " + console.Clock(l.Time, e.now)})
+	}
+	return rows
+}
+
+func (e *writer) ownerRows() (rows [][]string) {
+	for _, o := range e.Owners {
+		var says []string
+		if o.Controller {
+			says = append(says, "controller")
+		}
+		if o.Blocking {
+			says = append(says, "blocking")
+		}
+		if len(says) == 0 {
+			says = append(says, "owner")
+		}
+		class := strings.ToLower(o.Class) + console.Prefixed(": ", o.Why)
+		if o.UnknownUntil != nil {
+			class += " (kept until " + console.Clock(*o.UnknownUntil, e.now) + ")"
+		}
+		rows = append(rows, []string{strings.Repeat("  ", o.Depth) + o.Owner, strings.Join(says, ", "), class})
+	}
+	return rows
+}
+
+func (e *writer) finalizerRows() (rows [][]string) {
+	for _, f := range e.Finalizers {
+		row := []string{f.Name, f.text}
+		if f.Since != nil {
+			row = slices.Insert(row, 1, "for "+console.Age(e.now.Sub(*f.Since)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (e *writer) pendingRows() (rows [][]string) {
+	for _, o := range e.Pending {
+		due := "since " + console.Clock(o.Since, e.now)
+		if o.Due != nil {
+			due += ", due " + console.Clock(*o.Due, e.now)
+		}
+		rows = append(rows, []string{o.Object, o.What, due})
+	}
+	return rows
+}
+
+func (e *writer) causeRows() (rows [][]string) {
+	for _, c := range e.Causes {
+		command := ""
+		if c.Reason == "Requested" {
+			command = c.Actor + ": " + c.Verb
+		}
+		rows = append(rows, []string{fmt.Sprint(c.Revision), console.Clock(c.Time, e.now), c.Type, console.WithNamespace(c.Resource+"/"+c.Name, c.Namespace), command})
+	}
+	return rows
+}

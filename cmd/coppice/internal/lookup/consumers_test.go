@@ -1,0 +1,158 @@
+package lookup_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup/lookuptest"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+const bucket = "example.com/bucket"
+
+// A consumer that cannot be read again keeps its last state; one that was never read
+// is unseen.
+func TestConsumersThatCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	now := time.Now()
+	c := lookup.New(realm, r.Kinds, &strings.Builder{}, time.Minute, func() time.Time { return now }).Consumers()
+	sees := func(what string, err error, want lookup.ConsumerState) {
+		t.Helper()
+		now = now.Add(time.Second)
+		realm.Err = err
+		if got := c.Finalizer(t.Context(), bucket).State; got != want {
+			t.Errorf("%s: consumer state %v, want %v", what, got, want)
+		}
+	}
+	gone := client.ErrServiceUnavailable
+	sees("the first read fails", gone, lookup.Unseen)
+	sees("there is none", nil, lookup.None)
+	sees("the second read fails", gone, lookup.None)
+	realm.Consumers[bucket] = &client.ConsumerState{Exists: true, Unacknowledged: 1}
+	sees("one has a call", nil, lookup.Busy)
+	sees("the third read fails", gone, lookup.Busy)
+	realm.Consumers[bucket] = &client.ConsumerState{Exists: true, Pulling: 1}
+	sees("one asks for calls", nil, lookup.Alive)
+}
+
+// States are cached for a moment, a denial until the command ends, and a note says once
+// what is missing.
+func TestConsumersAreCached(t *testing.T) {
+	t.Parallel()
+	realm, r, notes := lookuptest.New(t)
+	c := r.Consumers()
+	for range 3 {
+		c.Finalizer(t.Context(), bucket)
+	}
+	if realm.Asked != 1 {
+		t.Errorf("%d requests for one finalizer", realm.Asked)
+	}
+	realm.Err = &client.Error{Reason: client.ErrForbidden, Message: "may not listconsumers"}
+	for _, name := range []string{"example.com/a", "example.com/b", "example.com/c"} {
+		c.Finalizer(t.Context(), name)
+	}
+	if realm.Asked != 2 {
+		t.Errorf("%d requests, although the second was denied", realm.Asked)
+	}
+	if got := notes.String(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, "not shown: consumers of finalizers and agents: ") {
+		t.Errorf("notes %q", got)
+	}
+}
+
+func TestBlockedBy(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	realm.Consumers["example.com/busy"] = &client.ConsumerState{Exists: true, Unacknowledged: 1}
+	realm.Consumers["pods"] = &client.ConsumerState{Exists: true, Pulling: 1}
+	c := r.Consumers()
+	until := time.Now().Add(time.Minute)
+	node := func(grace int64, finalizers ...string) *coppicev1.GraphNode {
+		return &coppicev1.GraphNode{
+			Dependents: 3, BlockingDependents: 1, Contents: 1000,
+			Object: &client.Object{ApiVersion: "v1", Kind: "Pod", Metadata: &client.ObjectMeta{
+				Finalizers: finalizers, DeletionTimestamp: timestamppb.New(until), DeletionGracePeriodSeconds: &grace,
+			}},
+		}
+	}
+	for _, tc := range []struct {
+		name     string
+		node     *coppicev1.GraphNode
+		want     string
+		external bool
+	}{
+		{"nothing", node(0), "", false},
+		{"foreground", node(0, lifecycle.FinalizerForeground), "waits for 1 dependent", false},
+		{"orphan", node(0, lifecycle.FinalizerOrphan), "removes the references of 3 dependents", false},
+		{"contents", node(0, lifecycle.FinalizerContents), "removes what is in it: 1000 objects or more left", false},
+		{"without a consumer", node(0, bucket), "blocked by example.com/bucket (no consumer)", true},
+		{"busy, and before built-in work", node(0, "example.com/busy", lifecycle.FinalizerForeground), "blocked by example.com/busy (consumer busy)", true},
+		{"agent", node(30), "blocked by its agent until " + until.Local().Format("15:04:05"), true},
+	} {
+		got := c.BlockedBy(t.Context(), tc.node)
+		if tc.name == "agent" { // the date is in front of a time that is not of today
+			got = strings.Replace(got, until.Local().Format("2006-01-02 "), "", 1)
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+		if got := lookup.External(tc.node); got != tc.external {
+			t.Errorf("%s: external is %t", tc.name, got)
+		}
+	}
+}
+
+func TestCallText(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	pods, _ := r.Kinds.Of("v1", "Pod")
+	c := r.Consumers()
+	if got := c.FinalizerCall(t.Context(), pods, "u", bucket).Text(); got != "no consumer: no program asks for its calls" {
+		t.Errorf("without a consumer: %q", got)
+	}
+	realm.Parked[lookuptest.FinalizerSubject("pods", "u", bucket)] = true
+	if got := c.FinalizerCall(t.Context(), pods, "u", bucket).Text(); got != "the call kept failing and is parked: see 'coppice parked'" {
+		t.Errorf("parked: %q", got)
+	}
+	realm.Consumers["pods"] = &client.ConsumerState{Exists: true, Process: "node-1", Unacknowledged: 2}
+	if got := c.AgentCall(t.Context(), pods, "u").Text(); got != "answered by node-1, which is busy: 2 calls to do" {
+		t.Errorf("a busy agent: %q", got)
+	}
+	realm.Err = client.ErrServiceUnavailable
+	if got := r.Consumers().AgentCall(t.Context(), pods, "u").Text(); got != "unknown: the state of its consumer could not be read" {
+		t.Errorf("unseen: %q", got)
+	}
+}
+
+// Optional information that is denied or late is noted once; another failure is returned.
+func TestOptional(t *testing.T) {
+	t.Parallel()
+	_, r, notes := lookuptest.New(t)
+	denied := &client.Error{Reason: client.ErrForbidden, Message: "may not readlog\x1b"}
+	for range 2 {
+		ok, err := r.Optional(t.Context(), lookup.AboutEvents, func(context.Context) error { return denied })
+		if ok || err != nil {
+			t.Errorf("denied: %t, %v", ok, err)
+		}
+	}
+	if got, want := notes.String(), "not shown: events: may not readlog?\n"; got != want {
+		t.Errorf("notes %q, want %q", got, want)
+	}
+	ok, err := r.Optional(t.Context(), lookup.AboutEvents, func(context.Context) error { return client.ErrServiceUnavailable })
+	if ok || err == nil {
+		t.Errorf("failed: %t, %v", ok, err)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	ok, err = r.Optional(interrupted, lookup.AboutOwners, func(ctx context.Context) error { return ctx.Err() })
+	if ok || err == nil || strings.Contains(notes.String(), lookup.AboutOwners) {
+		t.Errorf("interrupted: %t, %v, notes %q", ok, err, notes.String())
+	}
+}
