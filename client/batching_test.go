@@ -127,7 +127,7 @@ func (g *graph) answer(m *nats.Msg, r *coppicev1.ObjectsRequest) {
 	}
 }
 
-// create creates an object, and tells what came of it.
+// create creates an object, and returns a channel that receives the result.
 func (g *graph) create(ctx context.Context, c *client.Client, name string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -145,7 +145,7 @@ func (g *graph) done(what string, done <-chan error) error {
 	return testkit.Receive(g.t, g.ctx, what, done)
 }
 
-// flying lets four callers send a request each, which are not answered yet.
+// flying has four callers send a request each, which have no reply yet.
 func (g *graph) flying(c *client.Client) (answer func()) {
 	g.t.Helper()
 	var callers []<-chan error
@@ -219,7 +219,8 @@ func TestCoalesces(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
 }
 
-// Who does not wait any more takes nobody along; what was not sent yet is not sent.
+// A caller whose context ends does not affect the other objects of its request. An object
+// that was not sent yet is not sent.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
@@ -227,9 +228,9 @@ func TestLeave(t *testing.T) {
 	answer := g.flying(c)
 	brief, cancel := context.WithTimeout(g.ctx, 10*time.Millisecond)
 	defer cancel()
-	err := g.done("who has no time", g.create(brief, c, "unsent"))
+	err := g.done("a caller whose context ends", g.create(brief, c, "unsent"))
 	if !errors.Is(err, client.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not sent") {
-		t.Errorf("who has no time: %v", err)
+		t.Errorf("a caller whose context ends: %v", err)
 	}
 	g.waiting(c, 0)
 	leaving, leave := context.WithCancel(g.ctx)
@@ -243,12 +244,12 @@ func TestLeave(t *testing.T) {
 		t.Errorf("%d objects go together, want 2", n)
 	}
 	leave()
-	if err := g.done("who leaves", left); !errors.Is(err, context.Canceled) {
-		t.Errorf("who leaves: %v", err)
+	if err := g.done("the caller that leaves", left); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that leaves: %v", err)
 	}
 	g.answer(m, r)
-	if err := g.done("who stays", stays); err != nil {
-		t.Errorf("who stays: %v", err)
+	if err := g.done("the caller that stays", stays); err != nil {
+		t.Errorf("the caller that stays: %v", err)
 	}
 	testkit.WaitFor(t, g.ctx, "the end of the writes", c.Idle)
 }
@@ -291,12 +292,12 @@ func TestLeaveRetried(t *testing.T) {
 	}
 	m, r := g.request()
 	close(ctx.passed)
-	if err := g.done("who leaves", leaves); !errors.Is(err, client.ErrTooManyRequests) {
-		t.Errorf("who leaves: %v", err)
+	if err := g.done("the caller that leaves", leaves); !errors.Is(err, client.ErrTooManyRequests) {
+		t.Errorf("the caller that leaves: %v", err)
 	}
 	g.answer(m, r)
-	if err := g.done("who stays", stays); err != nil {
-		t.Errorf("who stays: %v", err)
+	if err := g.done("the caller that stays", stays); err != nil {
+		t.Errorf("the caller that stays: %v", err)
 	}
 }
 
@@ -320,7 +321,7 @@ func TestAllLeave(t *testing.T) {
 	testkit.WaitFor(t, g.ctx, "the end of the request", c.Idle)
 }
 
-// Where those in flight are not answered, what waits for them goes by itself.
+// If the requests in flight have no reply in time, the objects that wait are sent.
 func TestLostRequests(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
@@ -361,7 +362,7 @@ func TestWhyNotBatched(t *testing.T) {
 	}
 }
 
-// Apart, each object has a request of its own, however many are in flight.
+// WithoutBatching sends each object in its own request, however many are in flight.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)

@@ -94,8 +94,8 @@ func (c *Client) finalizeOne(ctx context.Context, m *worker.Message, finalizer s
 		return err
 	}
 	objects := c.Resource(of.resource, of.Namespace)
-	// Since the call was published, somebody may have removed the finalizer, and the
-	// name may have been given to another object.
+	// Since the call was published, a client may have removed the finalizer, and another
+	// object may have got the name.
 	now, err := objects.Get(ctx, of.Name, IncludeUninitialized(true))
 	switch {
 	case errors.Is(err, ErrNotFound), err == nil && (now.GetMetadata().GetUid() != of.UID || !hasFinalizer(now, finalizer)):

@@ -56,8 +56,8 @@ func TestRunFinalizer(t *testing.T) {
 	s.gone("a")
 }
 
-// A call that comes when the finalizer was removed by hand is over: nobody is
-// called.
+// The function is not called for a call that is delivered after the finalizer was removed
+// by hand.
 func TestLateCall(t *testing.T) {
 	t.Parallel()
 	s := start(t)

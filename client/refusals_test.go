@@ -57,14 +57,14 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// What the subject forbids, or nobody answers on, ends, and says why.
+// A request that the server denies, or that has no responder, fails with the reason.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	brief := []client.Option{client.WithTimeout(200 * time.Millisecond), client.WithRetryTimeout(time.Second)}
 	for what, c := range map[string]*client.Client{
 		"a reader that writes":             client.New(s.conn(bus.RoleReader), append(brief, client.WithActor(bus.RoleReader))...),
-		"an application as somebody else":  client.New(s.conn(bus.RoleApplication), append(brief, client.WithActor("ana"))...),
+		"an application as another actor":  client.New(s.conn(bus.RoleApplication), append(brief, client.WithActor("ana"))...),
 		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), append(brief, client.WithActor(bus.RoleFinalizer))...),
 	} {
 		_, err := c.Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})

@@ -35,8 +35,8 @@ func removed(t *testing.T, s *stack, objects client.ResourceClient, o *coppicev1
 	})
 }
 
-// The calls of finalizers and agents are answered also for objects that nobody
-// has seen yet: what is hidden is not gone.
+// Calls of finalizers and agents are answered for uninitialized objects too: clients do
+// not see these objects, but they exist.
 func TestCallsForUninitialized(t *testing.T) {
 	t.Parallel()
 	s := start(t)

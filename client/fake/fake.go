@@ -76,7 +76,7 @@ func (c *Client) begin() {
 	c.settle()
 }
 
-// settle runs the collector until nothing is left for it to do, and wakes those who wait
+// settle runs the collector until nothing is left for it to do, and wakes calls that wait
 // for changes. c.mu is locked.
 func (c *Client) settle() {
 	c.realm.SettleActive()

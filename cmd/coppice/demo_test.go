@@ -50,6 +50,6 @@ func TestDemoChecksAnswer(t *testing.T) {
 		t.Error("an object that is gone at once is no orphaning")
 	}
 	if err := r.checkAnswer(before, &client.DeleteResult{State: client.Pending, Object: before}); err == nil {
-		t.Error("the object is not marked, and nobody notices")
+		t.Error("the demo does not notice that the object is not marked")
 	}
 }

@@ -180,8 +180,8 @@ func (s *session) relearn(ctx context.Context) (err error) {
 	return err
 }
 
-// relearnAt learns the kinds as they are at a revision, or after it: who reads
-// the log may be ahead of who answers.
+// relearnAt reads the kinds at a revision or a later one: the reader of the log may be ahead
+// of the replica that answers.
 func (s *session) relearnAt(ctx context.Context, revision uint64) error {
 	if err := poll.Until(ctx, func() (bool, error) {
 		page, err := s.c.Resource(client.KindsResource, "").ListPage(ctx, client.Limit(1))

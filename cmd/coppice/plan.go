@@ -152,7 +152,7 @@ func dependOnOrder(p *client.Plan) (n int) {
 	return n
 }
 
-// planBlocker says who has to do something.
+// planBlocker names what blocks a removal.
 func (s *session) planBlocker(ctx context.Context, c *lookup.Consumers, h *coppicev1.PlanBlocker, resource string) string {
 	switch h.GetType() {
 	case coppicev1.PlanBlocker_TYPE_FINALIZER:

@@ -62,7 +62,7 @@ func (x *controller) finalize(ctx context.Context, site *client.Object) error {
 func (x *controller) pages(ctx context.Context, site *client.Object) error {
 	want, err := specOf(site)
 	if err != nil {
-		return client.Permanent(fmt.Errorf("spec: %w", err)) // until somebody changes it
+		return client.Permanent(fmt.Errorf("spec: %w", err)) // until a user changes it
 	}
 	pages := x.c.Resource(configMaps, site.GetMetadata().GetNamespace())
 	have := map[string]bool{}

@@ -102,7 +102,7 @@ func testController(t *testing.T, c client.Interface) {
 	if !files.has(web.GetMetadata().GetUid()) {
 		t.Error("the Site has no files")
 	}
-	// A page that somebody deletes is created again, because the Site owns it.
+	// A page that a user deletes is created again, because the Site owns it.
 	if _, err := c.Resource(configMaps, "shop").Delete(ctx, "web-0"); err != nil {
 		t.Fatal(err)
 	}

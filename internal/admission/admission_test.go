@@ -30,8 +30,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Who waits gets the next place in the order of coming; one whose user has its share
-// does not block those behind it, and one that gives up takes no place.
+// Waiting calls get free places in the order in which they came. A call whose user has all
+// its places does not block later calls, and a call whose context ends takes no place.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

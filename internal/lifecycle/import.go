@@ -94,7 +94,7 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// It was being deleted and nothing blocked its removal.
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
-			Warnings: append(warnings, "not imported: the object was being deleted and nothing held it")}, nil
+			Warnings: append(warnings, "not imported: the object was being deleted and nothing blocked it")}, nil
 	}
 	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: []Event{{
 		Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
@@ -175,7 +175,7 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 			event = deleted(was, coppicev1.Reason_REASON_FINALIZED, was.DeletionRevision)
 		}
 		out.Events = []Event{event}
-		out.Warnings = append(out.Warnings, "removed: the object was being deleted and nothing held it")
+		out.Warnings = append(out.Warnings, "removed: the object was being deleted and nothing blocked it")
 		return out, nil
 	}
 	keepEqualJSON(&body.Spec, old.GetSpec())

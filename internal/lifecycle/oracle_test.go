@@ -170,7 +170,7 @@ type frozen struct {
 	bodies map[*coppicev1.Body]*coppicev1.Body
 }
 
-// freeze remembers everything in a realm, to see whether somebody modifies it.
+// freeze copies everything in a realm, so that check finds any modification.
 func freeze(r *lifecycletest.Realm) frozen {
 	f := frozen{map[*lifecycle.Node]lifecycle.Node{}, map[*coppicev1.Body]*coppicev1.Body{}}
 	for _, u := range r.UIDs() {

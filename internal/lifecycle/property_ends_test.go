@@ -77,7 +77,7 @@ func TestCyclesEnd(t *testing.T) {
 
 // TestArrival has objects of one session come in two orders, and work done in
 // between. In a forest they may have built-in finalizers, and be deleted already;
-// elsewhere it would show who is first (see TestConfluent).
+// elsewhere the result depends on the order (see TestConfluent).
 //
 // R2: the order in which objects come does not show in what is left.
 func TestArrival(t *testing.T) {

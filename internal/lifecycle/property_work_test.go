@@ -223,7 +223,7 @@ func checkPending(t *rapid.T, r *lifecycletest.Realm, u uid.UID) {
 	if pending.Orphan && !importing && !slices.ContainsFunc(r.DependentsOf(u), func(d uid.UID) bool {
 		return len(lifecycle.OrphanFrom(r.Context(), n, r.Node(d))) > 0
 	}) {
-		t.Fatalf("%s has pending %+v, and nobody can be orphaned", u, pending)
+		t.Fatalf("%s has pending %+v, but no dependent can be orphaned", u, pending)
 	}
 	if pending.Drain != (n != nil && draining(n)) {
 		t.Fatalf("%s has pending %+v, and is %+v", u, pending, n)

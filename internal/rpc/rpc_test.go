@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 var subject = bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: bus.VerbVerify}.Subject()
 
-// bench is one who asks, and one who answers in the place of the graph service.
+// bench has the connection of a client, and one that replaces the graph service.
 type bench struct {
 	ctx         context.Context
 	asks, graph *nats.Conn
@@ -73,8 +73,8 @@ func TestCall(t *testing.T) {
 	is(t, err, lifecycle.ReasonRequestEntityTooLarge, false, "takes messages of up to 65536")
 }
 
-// Nobody who answers, and no answer in time, are different things: of the
-// second it is not known what became of the request.
+// A request without a responder was not carried out; one without a reply in time may have
+// been.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 		return rpc.Answers(ctx, b.asks, subject)
 	}
 	if answers(testkit.Timeout) {
-		t.Error("somebody answers, and nobody is there")
+		t.Error("Answers is true without a responder")
 	}
 	sub, err := b.graph.SubscribeSync(subject)
 	if err == nil {
@@ -173,14 +173,14 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !answers(10 * time.Millisecond) {
-		t.Error("nobody answers, and somebody is there who has not answered yet")
+		t.Error("Answers is false, although a responder is subscribed")
 	}
 	if m, err := sub.NextMsgWithContext(b.ctx); err != nil || len(m.Data) != 0 {
 		t.Errorf("it was asked by %v, %v", m, err)
 	}
 	b.asks.Close()
 	if answers(testkit.Timeout) {
-		t.Error("somebody answers without a connection")
+		t.Error("Answers is true without a connection")
 	}
 }
 
@@ -200,10 +200,10 @@ func TestDenied(t *testing.T) {
 		_, err := b.call(b.ctx, &coppicev1.ListRequest{})
 		allowed <- err
 	}()
-	forbidden := bus.API{Realm: bus.DefaultRealm, Actor: "somebody", Verb: bus.VerbList, Plural: "pods", Namespace: "shop"}.Subject()
+	forbidden := bus.API{Realm: bus.DefaultRealm, Actor: "other", Verb: bus.VerbList, Plural: "pods", Namespace: "shop"}.Subject()
 	for range 3 {
 		err := rpc.Call(b.ctx, b.asks, forbidden, nil, &coppicev1.ListRequest{}, &coppicev1.ListReply{})
-		is(t, err, lifecycle.ReasonForbidden, false, `may not list pods as actor "somebody" in realm "default"`)
+		is(t, err, lifecycle.ReasonForbidden, false, `may not list pods as actor "other" in realm "default"`)
 	}
 	close(release)
 	if err := testkit.Receive(t, b.ctx, "the reply", allowed); err != nil {

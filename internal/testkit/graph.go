@@ -34,7 +34,7 @@ func Answer[Q, R proto.Message](tb testing.TB, nc *nats.Conn, subject string, re
 			tb.Error(err)
 			return
 		}
-		_ = m.RespondMsg(out) // who asked may be gone
+		_ = m.RespondMsg(out) // the requester may be gone
 	})
 	if err == nil {
 		err = nc.Flush()

@@ -30,7 +30,7 @@ type bench struct {
 	t      *testing.T
 	ctx    context.Context
 	server *natsd.Server
-	js     jetstream.JetStream // of who looks on
+	js     jetstream.JetStream // of the test itself
 }
 
 func newBench(t *testing.T) *bench {

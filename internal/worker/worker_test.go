@@ -14,8 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
-// A message that takes longer than the consumer waits is not delivered again:
-// the worker says that it is at it. One of which nobody says so is.
+// A message whose work takes longer than the consumer's acknowledgement wait is not
+// delivered again, because the worker reports progress. Without that it is.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()

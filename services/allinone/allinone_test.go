@@ -131,7 +131,7 @@ func TestServiceFails(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// The same state, and the log of nobody.
+	// The same state with an empty NATS server.
 	s, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Graph: func(c *graph.Config) { c.Dir = dir + "/graph" }})
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +146,8 @@ func TestServiceFails(t *testing.T) {
 	}
 }
 
-// Who connects without a name may use the object API, and nothing that would
-// break the realm.
+// A client that connects without a user name may use the object API, and may not do
+// anything that would break the realm.
 func TestLocalUser(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -150,8 +150,8 @@ func TestFinish(t *testing.T) {
 	b.waitForEnd()
 }
 
-// While nobody answers, or the writer is just changing, the work is kept. The
-// service may also be there before its queues are.
+// While no writer answers, the work stays in its queue. The service may start before its
+// queues exist.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -136,8 +136,8 @@ func TestStreamsReserveNothing(t *testing.T) {
 	}
 }
 
-// Who may publish work cannot fill the disk of the log with it: also a message of work has
-// a largest size, of which a chunk has a quarter.
+// A user with permission to publish work cannot fill the disk of the log with it: messages
+// of work have a maximum size too, and a chunk has at most a quarter of it.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -21,7 +21,7 @@ func (r *realm) skipAll(position, n uint64, why string) {
 // warnings. Every replica does: one that follows the log sees such a message at once,
 // the writer with its next commit. The stream keeps the last warning.
 func (r *realm) reportSkipped(s replay.Skipped) {
-	const advice = "find out who publishes to the log's subject, and take the permission away; `coppice events` lists the skipped messages"
+	const advice = "find the user that publishes to the log's subject, and revoke the permission; `coppice events` lists the skipped messages"
 	r.log.Warn("skipped messages in the log that are no commits of the realm: "+advice, "messages", s.Messages, "sequence", s.Last, "reason", s.Why)
 	id, err := uuid.FromBytes(r.state.Checkpoint().GetRealmId())
 	if err != nil {

@@ -21,7 +21,7 @@ func TestStopWithRequestsQueued(t *testing.T) {
 	ctx := testkit.Context(t)
 	server := testkit.NATS(t)
 	dir := t.TempDir()
-	request, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"nobody"}})
+	request, err := rpc.Encode(&coppicev1.GetRequest{Names: []string{"absent"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func TestStopUnderLoad(t *testing.T) {
 					}
 				}
 				for load.Err() == nil {
-					_, err := objects.Get(load, "nobody")
+					_, err := objects.Get(load, "absent")
 					answered("get", err, client.ErrNotFound)
-					_, err = objects.Resolve(load, []string{"nobody"})
+					_, err = objects.Resolve(load, []string{"absent"})
 					answered("resolve", err, client.ErrNotFound)
 					_, err = objects.ListPage(load)
 					answered("list", err, nil)

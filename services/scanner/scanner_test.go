@@ -277,7 +277,7 @@ func TestRate(t *testing.T) {
 }
 
 // A17: work that has been pending for long is published again, at intervals. The scanner is ready
-// when somebody answers.
+// when a writer answers.
 func TestRepublish(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

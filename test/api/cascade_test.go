@@ -161,7 +161,7 @@ func TestImportInAnyOrder(t *testing.T) {
 		t.Errorf("after its owner came: %v", o)
 	}
 	if class, o := classes("lost"); class != coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
-		t.Errorf("an owner that nobody has seen, within its grace: %v", o)
+		t.Errorf("an owner that was never seen, within its grace: %v", o)
 	}
 	r.delete(deployments, "shop", "web", "")
 	r.gone(pods, "shop", "pod")

@@ -66,7 +66,7 @@ func TestDeleteCollection(t *testing.T) {
 	r.expect(events, "DELETED "+names[0], "DELETED "+names[1], "DELETED "+names[2])
 }
 
-// C075: several who delete a collection at once all succeed, and nothing is left.
+// C075: several clients that delete a collection at once all succeed, and nothing is left.
 func TestCollectionsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -35,7 +35,7 @@ func TestProcessors(t *testing.T) {
 			testkit.Receive(t, r.ctx, "the first state", ready)
 			r.delete(deployments, "shop", "a", "Foreground")
 			r.delete(deployments, "shop", "b", "Background")
-			testkit.WaitFor(t, r.ctx, "what nobody owns to go, and the others to have one owner", func() bool {
+			testkit.WaitFor(t, r.ctx, "objects without owners to be removed, and the others to have one owner", func() bool {
 				one := true
 				for _, name := range stay {
 					one = one && len(r.get(pods, "shop", name).GetMetadata().GetOwnerReferences()) == 1

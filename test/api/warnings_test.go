@@ -36,7 +36,7 @@ func TestWarnings(t *testing.T) {
 	fine := r.create(pods, "shop", named("fine", owner))
 
 	for _, want := range []struct{ uid, reason, says string }{
-		// A16, A18: an owner of a kind that nobody registered.
+		// A16, A18: an owner of a kind that is not registered.
 		{unheard.GetMetadata().GetUid(), lifecycle.WarnUnresolvable, `owner reference to Unheard "web": the kind apps/Unheard is not registered in this realm`},
 		// A10.3, A16, A18: an owner in another namespace.
 		{foreign.GetMetadata().GetUid(), lifecycle.WarnInvalidNamespace, `the uid belongs to deployments.apps "web" in namespace "shop"`},

@@ -122,7 +122,7 @@ func TestErrors(t *testing.T) {
 		{name: "all namespaces", verb: "deletecollection", rest: "_.pods._", body: `{"all":true}`, code: "400", reason: "BadRequest", says: []string{"namespace"}},
 		{name: "import without session", verb: "import", rest: "_.pods.shop", body: `{"objects":[{"metadata":{"name":"x","uid":"u"}}]}`, code: "400", reason: "BadRequest", says: []string{"session"}},
 		{name: "import without uid", verb: "import", rest: "_.pods.shop", body: `{"session":"s","objects":[{"metadata":{"name":"x"}}]}`, code: "422", reason: "Invalid", says: []string{"metadata.uid"}},
-		{name: "watch of what nobody knows", verb: "watch", rest: "_.widgets.shop", body: `{}`, code: "404", reason: "UnknownKind", says: []string{"widgets"}},
+		{name: "watch of an unknown resource", verb: "watch", rest: "_.widgets.shop", body: `{}`, code: "404", reason: "UnknownKind", says: []string{"widgets"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

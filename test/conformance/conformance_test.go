@@ -81,7 +81,7 @@ func TestCollect(t *testing.T) {
 		"output":              {"p/testdata/a.txt", "create\n----\n----\n# A1.1: printed.\n\n# A1.2: printed.\n----\n----\n", ""},
 		"nothing is expected": {"p/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\n\n# Other.\nget\n----\nx\n", "no case that expects anything"},
 		"no case":             {"p/testdata/a.txt", "create\n----\nx\n\n# A1.1: wiped.\n", "no case that expects anything"},
-		"nobody plays it":     {"q/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\nx\n", "no test plays this script"},
+		"no test plays it":    {"q/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\nx\n", "no test plays this script"},
 		"another module":      {"r/testdata/a.txt", "# A1.1: wiped.\ncreate\n----\nx\n", ""},
 		"a statement":         {"p/b_test.go", "package p\n\nfunc TestB() {\n\t// A1.1: wiped.\n\tf()\n}\n", "A1.1 p TestB"},
 		"a whole test":        {"p/b_test.go", "package p\n\n// A1.1: wiped.\nfunc TestB() {}\n", "A1.1 p TestB"},

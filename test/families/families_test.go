@@ -87,8 +87,8 @@ func TestFamilies(t *testing.T) {
 	t.Logf("%d of %d depended on the order", shown.Load(), len(left))
 }
 
-// start starts a realm in which nothing is left to the scanner, with somebody who
-// serves the families' external finalizer.
+// start starts a realm in which the scanner has no work, with a program that serves the
+// families' external finalizer.
 func start(t *testing.T) *client.Client {
 	t.Helper()
 	s, err := allinone.Start(t.Context(), allinone.Config{

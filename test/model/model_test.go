@@ -138,7 +138,7 @@ func (w *world) property(t *rapid.T) {
 // TestScripts runs the scripts in testdata, or one of another file: what a
 // failure of TestModel printed.
 //
-// R4: the policy is changed to and fro while nobody works; the last one holds.
+// R4: the policy changes several times while no service runs; the last one applies.
 // L4: objects that wait for each other, and one outside, go.
 //
 //nolint:tparallel // the world is looked at when the scripts have ended

@@ -40,7 +40,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 	klog.SetOutput(io.Discard)
 	// Clients use the token of the loopback client, so no authentication is configured.
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(config, []byte(nobody), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(noUser), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	server := servertesting.StartTestServerOrDie(t, nil, []string{
@@ -61,7 +61,7 @@ func startKubernetes(t *testing.T) *kubernetes {
 	return k
 }
 
-const nobody = `
+const noUser = `
 apiVersion: v1
 kind: Config
 clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]

@@ -58,8 +58,8 @@ func TestAccounts(t *testing.T) {
 	testkit.Receive(t, r.ctx, "the end of the watch", ended)
 }
 
-// Users are in files that only their owner may read, and nobody gets in without a
-// password. The files are read again at the next start.
+// Users are in files that only their owner may read, and no connection is accepted without
+// a password. The files are read again at the next start.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -74,7 +74,7 @@ func TestUsers(t *testing.T) {
 		if err := s.Await(ctx); err != nil {
 			t.Fatal(err)
 		}
-		for name, opts := range map[string][]nats.Option{"nobody": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
+		for name, opts := range map[string][]nats.Option{"no user": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
 			if nc, err := nats.Connect(s.Server().URL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("%s: %v", name, err)
 				if err == nil {

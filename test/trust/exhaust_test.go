@@ -77,7 +77,7 @@ func TestSharesOfActors(t *testing.T) {
 				t.Errorf("%s is refused: %s", c.other, why)
 			}
 			if c.verb == bus.VerbConsumeFinalizer {
-				return // consumers stay until nobody has used them for a day
+				return // consumers stay until they were not used for a day
 			}
 			for _, sub := range open {
 				if err := sub.Unsubscribe(); err != nil {

@@ -206,7 +206,7 @@ func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
 // objection says why an event may not be there, and nothing if it may.
 func (a *audit) objection(e client.LogEvent) string {
 	if e.Namespace == markers && slices.ContainsFunc(a.markers, func(o *coppicev1.Object) bool { return o.GetMetadata().GetUid() == e.UID }) {
-		return "nobody may change it"
+		return "no user may change it"
 	}
 	removal := e.Type == "DeletionMarked" || e.Type == "ObjectDeleted"
 	switch e.Actor {

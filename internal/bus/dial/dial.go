@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 )
 
-// Config says where NATS is and who one is there. The names of flags, of
+// Config has the address of NATS and the credentials of the user. The names of flags, of
 // environment variables and of the members of contexts are those of the nats
 // command.
 type Config struct {
@@ -44,7 +44,7 @@ type Config struct {
 	sets []*pflag.FlagSet
 }
 
-// DefaultURL is where NATS is for who says nothing.
+// DefaultURL is the address of NATS if neither a flag nor the environment has one.
 const DefaultURL = "nats://127.0.0.1:4222"
 
 // Flags adds the flags of a connection, with the environment as defaults.
@@ -75,9 +75,8 @@ func (c *Config) changed(names ...string) bool {
 	return false
 }
 
-// Complete takes from the environment what flags do not show, and leaves out what
-// flags on the command line replace: those that say who the client is replace the
-// credentials of the environment, and a context its URL.
+// Complete adds from the environment what flags do not set. Credentials in flags replace
+// all credentials of the environment, and a context in flags replaces its URL.
 func (c *Config) Complete() error {
 	password := os.Getenv("NATS_PASSWORD")
 	if c.changed("user", "creds", "nkey", "context") {
@@ -146,8 +145,7 @@ func (c *Config) UserName() (string, error) {
 	return claims.Name, nil
 }
 
-// fromContext reports whether a context says where the server is, or who the
-// client is.
+// fromContext reports whether a context has the address of the server or credentials.
 func (c *Config) fromContext() bool {
 	return c.Context != "" || c.Server == "" && c.Creds == "" && c.NKey == "" && c.User == "" && natscontext.SelectedContext() != ""
 }

@@ -180,7 +180,7 @@ func TestCreds(t *testing.T) {
 	isRefused(t, "refuses these credentials", "--server", url)
 }
 
-// A server that asks for certificates lets in who has one.
+// A server that requires client certificates accepts a client that has one.
 func TestTLS(t *testing.T) {
 	dir := alone(t)
 	ca, caKey := certificate(t, nil, nil)
@@ -252,7 +252,7 @@ func TestContext(t *testing.T) {
 		t.Errorf("replies come to %s, want the inbox of --user", inbox)
 	}
 	isRefused(t, `nats context "nope"`, "--context", "nope")
-	// The selected one holds for who says nothing.
+	// Without a flag and a variable, the selected context applies.
 	t.Setenv("NATS_CONTEXT", "")
 	write(t, filepath.Join(dir, "nats", "context.txt"), []byte("shop"))
 	comesIn(t)

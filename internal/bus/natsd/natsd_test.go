@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Without a password nobody comes in from another machine.
+// The server without passwords accepts connections from this machine only.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	local := []bus.Role{bus.LocalRole(bus.DefaultRealm)}
@@ -43,7 +43,7 @@ func TestPasswords(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: []bus.Role{bus.ReaderRole(bus.RoleReader, bus.DefaultRealm)}})
 	for name, opts := range map[string][]nats.Option{
-		"nobody":         nil,
+		"no user":        nil,
 		"wrong password": {nats.UserInfo(bus.RoleReader, "wrong")},
 		"no such user":   {nats.UserInfo(bus.LocalUser, s.Password(bus.RoleReader))},
 	} {

@@ -146,9 +146,9 @@ func drawJSON(t *rapid.T, what string) []byte {
 	return fmt.Appendf(nil, `{"n":%d}`, rapid.IntRange(0, 2).Draw(t, what))
 }
 
-// drawReference draws an owner reference: mostly a true one, sometimes one
-// that does not fit its owner, or names nobody, a version that is not served,
-// or a kind that is not registered.
+// drawReference draws an owner reference: mostly a valid one, sometimes one that does not
+// fit its owner, or names an object that does not exist, a version that is not served, or
+// a kind that is not registered.
 func (r *Realm) drawReference(t *rapid.T) *coppicev1.OwnerReference {
 	u := r.drawUID(t)
 	ref := &coppicev1.OwnerReference{ApiVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", Uid: u.String()}

@@ -113,7 +113,7 @@ type Settled map[string]string
 func LeftOf(o *coppicev1.ObjectMeta) string {
 	text := "there"
 	if o.GetDeletionTimestamp() != nil {
-		return "terminating" // what references it has depends on who is first, and does not matter
+		return "terminating" // its references depend on the order of the work, and do not matter
 	}
 	for _, r := range o.GetOwnerReferences() {
 		text += " " + r.GetName()

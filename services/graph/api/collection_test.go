@@ -39,7 +39,7 @@ func (l heldLog) Send(expected uint64, _ [16]byte, _ []byte) func(context.Contex
 	}
 }
 
-// waiter is the context of somebody who says when he begins to wait.
+// waiter is a context that reports when a call begins to wait for it.
 type waiter struct {
 	context.Context
 	begins func()

@@ -17,7 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// held is a lease that nobody takes away.
+// held is a lease that is never lost.
 type held struct{}
 
 func (held) Holds() bool           { return true }

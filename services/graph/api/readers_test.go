@@ -92,7 +92,7 @@ func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(
 			t.Error(err)
 		}
 	})
-	if err := answers.Flush(); err != nil { // the server knows who answers
+	if err := answers.Flush(); err != nil { // the server has the subscription
 		t.Fatal(err)
 	}
 	return &readers{t: t, server: n, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleOperator)}

@@ -20,7 +20,7 @@ func TestUnreachable(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// owners of each object, which are created in order; "?" is an owner
-		// whose kind nobody has registered, "!" one that does not exist.
+		// whose kind is not registered, "!" one that does not exist.
 		objects []string
 		owners  map[string][]string
 		deleted []string

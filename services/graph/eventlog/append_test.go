@@ -353,7 +353,7 @@ func TestLogBackwards(t *testing.T) {
 }
 
 // A stream that was deleted, or created again, is another log: nothing is appended
-// to it, and nobody waits for ever.
+// to it, and calls that wait return.
 func TestStreamGone(t *testing.T) {
 	t.Parallel()
 	for name, anew := range map[string]bool{"deleted": false, "made anew": true} {

@@ -18,10 +18,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// TestForest holds plans against what then happens, in any order, in realms
-// where nobody has two owners and owners wait for all their dependents: there the
-// order does not show (lifecycle's TestConfluent). Whatever becomes of any object
-// of the realm, the plan has said it, and who was to answer.
+// TestForest compares plans with what then happens, in any order of work, in realms where
+// no object has two owners and owners wait for all their dependents. There the result does
+// not depend on the order (lifecycle's TestConfluent): the plan has the outcome of every
+// object, and the finalizers and agents that had to answer.
 func TestForest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -35,7 +35,7 @@ func TestForest(t *testing.T) {
 	})
 }
 
-// TestWeb is the same with any owners, where nobody orphans: also there the
+// TestWeb is the same with any owners, without orphaning: also there the
 // order shows neither in what goes nor in what stays, but in what had to be done; and
 // in which references an object keeps of which an owner is unknown, as the plan says.
 func TestWeb(t *testing.T) {
@@ -261,11 +261,11 @@ func quiesce(r *lifecycletest.Realm, order func([]uid.UID) []uid.UID, answered m
 
 // answer lets the external blockers of an object that is being deleted do their part.
 func answer(r *lifecycletest.Realm, u uid.UID, answered map[string]bool) (events []lifecycle.Event) {
-	act := func(who string, out *lifecycle.Outcome, err *lifecycle.Error) {
+	act := func(blocker string, out *lifecycle.Outcome, err *lifecycle.Error) {
 		if err != nil {
 			panic(err)
 		}
-		answered[u.String()+" "+who] = true
+		answered[u.String()+" "+blocker] = true
 		r.Apply(out.Events)
 		events = append(events, out.Events...)
 	}

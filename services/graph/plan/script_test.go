@@ -63,7 +63,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		for _, o := range values("owners") {
 			m.OwnerReferences = append(m.OwnerReferences, s.realm.Reference(o, d.HasArg("blocking")))
 		}
-		for _, w := range values("stranger") { // of a kind that nobody registered
+		for _, w := range values("stranger") { // of a kind that is not registered
 			m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "example.com/v1", Kind: "Stranger", Name: w, Uid: w})
 		}
 		if d.Cmd == "import" {

@@ -154,7 +154,7 @@ func duration(d *datadriven.TestData, key string) time.Duration {
 }
 
 // meta reads owners=(deployments/web) blocking finalizers=(example.com/x), and
-// stranger=example.com/v1.Widget: an owner w of a kind that nobody registered;
+// stranger=example.com/v1.Widget: an owner w of a kind that is not registered;
 // and unseen=web: a Deployment that does not exist yet.
 func (s *script) meta(d *datadriven.TestData) *coppicev1.ObjectMeta {
 	m := &coppicev1.ObjectMeta{Finalizers: values(d, "finalizers")}

@@ -74,7 +74,7 @@ func TestGraph(t *testing.T) {
 		of   []string
 		want string
 	}{
-		{resolve.GraphOptions{}, []string{"rs", "nobody", "a"}, "rs* a*"},
+		{resolve.GraphOptions{}, []string{"rs", "absent", "a"}, "rs* a*"},
 		{resolve.GraphOptions{}, []string{"a", "a"}, "a*"},
 		{resolve.GraphOptions{Dependents: true}, []string{"web"}, "web* rs config a b"},
 		{resolve.GraphOptions{Owners: true}, []string{"b"}, "b* rs api web"},

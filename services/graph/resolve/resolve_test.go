@@ -133,8 +133,8 @@ func TestDecisions(t *testing.T) {
 		{ApiVersion: "apps/v1", Kind: "Deployment", Name: "x", Uid: "x"},
 	}})
 	r.Delete("deployments/web", lifecycle.Background)
-	check(t, decisions(t, r, 100, "strip", "nobody", "alone", "foreign", "waits"),
-		"strip: strip, nobody: keep, alone: keep, foreign: collect, waits: wait")
+	check(t, decisions(t, r, 100, "strip", "absent", "alone", "foreign", "waits"),
+		"strip: strip, absent: keep, alone: keep, foreign: collect, waits: wait")
 	r.Clock = r.Clock.Add(lifecycle.DefaultSettings().OwnerGrace + time.Second)
 	check(t, decisions(t, r, 100, "waits"), "waits: collect")
 }

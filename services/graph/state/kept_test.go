@@ -136,7 +136,7 @@ func TestBeginForgetsRemovals(t *testing.T) {
 	}
 }
 
-// Who had a name and came back by another does not have it any more.
+// An object that was deleted and created again under another name no longer has the first.
 func TestBeginForgetsNames(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)

@@ -128,7 +128,7 @@ func TestAbsence(t *testing.T) {
 		t.Error("no row for an owner that is gone")
 	}
 	if absent(r, alone) {
-		t.Error("a row for one that nobody names")
+		t.Error("a row for an owner that no object names")
 	}
 	r.Delete("pods/a", lifecycle.Background)
 	if !absent(r, web) {
@@ -138,7 +138,7 @@ func TestAbsence(t *testing.T) {
 	if absent(r, web) || hasPending(r, web) {
 		t.Error("a row is left behind by the last dependent")
 	}
-	// Who names it later still gets to know, from the window.
+	// An object that names it later is evaluated too: the window still has the deletion.
 	r.Create("pods/late", owned(r, "deployments/web"))
 	if !absent(r, web) || !hasPending(r, web) {
 		t.Error("no row for an owner that is named again")

@@ -16,9 +16,9 @@ func TestOptionsSurvive(t *testing.T) {
 		t.Helper()
 		for _, when := range []string{"at once", "opened again"} {
 			snap := r.Snapshot()
-			for who, got := range map[string]lifecycle.Settings{"state": r.Settings(), "snapshot": snap.Settings(), "tx": r.State.Begin().Settings()} {
+			for reader, got := range map[string]lifecycle.Settings{"state": r.Settings(), "snapshot": snap.Settings(), "tx": r.State.Begin().Settings()} {
 				if got != want {
-					t.Errorf("%s, %s: options %+v, want %+v", who, when, got, want)
+					t.Errorf("%s, %s: settings %+v, want %+v", reader, when, got, want)
 				}
 			}
 			if err := snap.Close(); err != nil {

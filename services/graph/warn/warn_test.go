@@ -48,6 +48,6 @@ func TestSay(t *testing.T) {
 			t.Errorf("said is %s, want %q", m.Data, want)
 		}
 	}
-	var nobody *warn.Warner
-	nobody.Cycle(realm, object("a"), 1) // says nothing, and does not mind
+	var none *warn.Warner
+	none.Cycle(realm, object("a"), 1) // a nil Warner does nothing
 }

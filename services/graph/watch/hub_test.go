@@ -283,7 +283,7 @@ func TestOneBeginsBeforeAnotherEnds(t *testing.T) {
 		return []state.Change{{Event: &lifecycle.Event{Type: lifecycle.ObjectCreated}, Revision: revision, After: n, Resource: "pods"}}
 	}
 	if b.hub.Begin() != nil {
-		t.Error("the first records for nobody")
+		t.Error("the first hub records without watches")
 	}
 	w := b.watch(nil)
 	began := 0 // before the watch was known
@@ -301,11 +301,11 @@ func TestOneBeginsBeforeAnotherEnds(t *testing.T) {
 }
 
 // Without watches nothing is recorded.
-func TestNobodyWatches(t *testing.T) {
+func TestWithoutWatches(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	if watched := b.hub.Begin(); watched != nil {
-		t.Error("something is recorded for nobody")
+		t.Error("changes are recorded without watches")
 	}
 	b.hub.Abort()
 }

@@ -79,6 +79,6 @@ func TestSendFails(t *testing.T) {
 	unknown := b.watch(func(t *watch.Target) { t.Resource = "widgets.example.com" })
 	var e *lifecycle.Error
 	if err := testkit.Receive(t, b.ctx, "the end", unknown.ended); !errors.As(err, &e) || e.Reason != lifecycle.ReasonUnknownKind {
-		t.Errorf("a watch of what nobody knows ended with %v", err)
+		t.Errorf("a watch of an unknown resource ended with %v", err)
 	}
 }

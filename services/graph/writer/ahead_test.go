@@ -150,8 +150,8 @@ func TestCheckSeesTheLastCommit(t *testing.T) {
 	}
 }
 
-// Who was answered sees what was done, and a repetition of the command is known, even
-// though the state is written afterwards.
+// A client that has a reply sees the result of its command, and a repetition of the command
+// is recognized, even before the state is written.
 func TestAnsweredIsSeen(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -178,7 +178,7 @@ func TestAnsweredIsSeen(t *testing.T) {
 		before := b.state.Checkpoint()
 		b.w.Submit(r)
 		want := seen{before.GetRevision() + 1, before.GetSequence() + 1, true}
-		if got := testkit.Receive(t, b.ctx, "who looks", sees); got != want {
+		if got := testkit.Receive(t, b.ctx, "a reader", sees); got != want {
 			t.Fatalf("the %dth sees %+v, want %+v", i, got, want)
 		}
 	}

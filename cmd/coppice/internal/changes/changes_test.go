@@ -37,7 +37,7 @@ func TestChangesOf(t *testing.T) {
 			o.Metadata.OwnerReferences, o.Metadata.DeletionTimestamp = nil, timestamppb.Now()
 		}, "Terminating (x/a, x/b)"},
 		{"deleted", nil, Deleted, coppicev1.Reason_REASON_OWNER_ABSENT, func(*coppicev1.Object) {}, "none of its owners exists"},
-		{"deleted by somebody", nil, Deleted, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
+		{"deleted by a client", nil, Deleted, coppicev1.Reason_REASON_REQUESTED, func(*coppicev1.Object) {}, ""},
 		{"marked", nil, Modified, coppicev1.Reason_REASON_REQUESTED, func(o *coppicev1.Object) {
 			o.Metadata.DeletionTimestamp = timestamppb.Now()
 			o.Metadata.Finalizers = append(o.Metadata.Finalizers, "foregroundDeletion")

@@ -21,8 +21,7 @@ const (
 	reasonFailed    = coppicev1.Reason_REASON_INITIALIZATION_FAILED
 )
 
-// logEvent is an event of the test log: its revision, object, reason, cause,
-// and who did it.
+// logEvent returns an event of the test log. by has its actor, verb and note.
 func logEvent(revision uint64, typ, name string, reason coppicev1.Reason, cause uint64, by ...string) client.LogEvent {
 	e := client.LogEvent{
 		Revision: revision, Type: typ, Resource: "pods", Name: name, UID: "uid-" + name, Namespace: "shop", Reason: reason, Cause: cause,

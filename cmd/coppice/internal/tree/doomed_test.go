@@ -19,7 +19,7 @@ d/web
 r/1 <- d/web
 p/1 <- r/1
 p/2 <- r/1`, "d/web", lifecycle.Background, "d/web p/1 p/2 r/1"},
-		{"another owner holds it", `
+		{"another owner keeps it", `
 d/web
 d/api
 c/1 <- d/web, d/api
@@ -54,7 +54,7 @@ p/1 <- j/1`, "d/web", lifecycle.Foreground, "d/web j/1"},
 		{"the options outrank the root's own finalizer", `
 j/1 *orphan
 p/1 <- j/1`, "j/1", lifecycle.Background, "j/1 p/1"},
-		{"what is being deleted goes whoever holds it", `
+		{"a terminating object goes, whatever owns it", `
 d/web
 d/api
 c/1 <- d/web, d/api !example.com/x
