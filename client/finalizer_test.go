@@ -31,8 +31,8 @@ func (s *stack) run(finalize func(context.Context, *client.Call) error, opts ...
 	})
 }
 
-// A call that fails comes again; when it has succeeded the finalizer goes, and
-// with the last one the object.
+// A call that fails is repeated. When it has succeeded, the finalizer is removed, and
+// with the last finalizer the object.
 func TestRunFinalizer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -91,7 +91,8 @@ func TestLateCall(t *testing.T) {
 	testkit.WaitFor(t, s.ctx, "the call to be over", waits(0))
 }
 
-// What no later attempt cures is parked, with the error, and blocks nothing.
+// A call that fails with a permanent error is parked with the error, and blocks no other
+// call.
 func TestPermanent(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -127,8 +128,8 @@ func TestPermanent(t *testing.T) {
 	}
 }
 
-// A consumer that was created with other settings is brought up to date. Where the
-// server does not change them, the finalizer ends and says what to do.
+// A consumer with other settings is updated. If the server cannot update it, RunFinalizer
+// fails and the error says what to do.
 func TestConsumerOfOtherSettings(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -172,7 +173,8 @@ func TestConsumerOfOtherSettings(t *testing.T) {
 	}
 }
 
-// An object that is too large for a call is fetched: the function gets it whole.
+// An object that is too large for a call is read from the realm: the function gets the
+// complete object.
 func TestLargeObjectsAreFetched(t *testing.T) {
 	t.Parallel()
 	s := start(t)

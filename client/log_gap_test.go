@@ -13,7 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// A batch of the log that is lost on the way is asked for again: no commit is left out.
+// A batch of the log whose message is lost is requested again: no commit is left out.
 func TestReadLogAfterLostBatch(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

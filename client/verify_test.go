@@ -12,8 +12,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// A verification can have been begun by another client, before what this one has seen:
-// then its result is not taken, unless it is a difference.
+// Another client may have begun the verification before the revision that this client has
+// seen. Then its result counts only if it is a difference.
 func TestVerifyIncludesWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

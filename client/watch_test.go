@@ -53,9 +53,9 @@ func (m *mirror) agrees(s *stack, objects client.ResourceClient) bool {
 	return m.synced && maps.Equal(list, m.revision)
 }
 
-// A consumer that pauses keeps neither the server nor its own process from working
-// within bounds, and has everything in the end: whether it pauses while the objects are
-// read, 24 MiB of them, or while they change, by more than is kept for it.
+// A consumer that pauses does not make the server or its own process use more memory than
+// the bounds, and receives everything in the end: if it pauses while 24 MiB of objects
+// are read, and if it pauses while they change by more than the server keeps.
 func TestWatchWithSlowConsumer(t *testing.T) {
 	t.Parallel()
 	const n = 24

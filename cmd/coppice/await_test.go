@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// On a terminal one line is rewritten; elsewhere a line is written for what
+// On a terminal one line is rewritten. Elsewhere a line is printed for each state that
 // lasted.
 func TestRemovalSays(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// The demo fails if anything of a round is missing, too much, for another
-// reason, or too early.
+// The demo fails if an event of a round is missing, unexpected, early, or has another
+// cause.
 func TestDemoNotices(t *testing.T) {
 	t.Parallel()
 	r := demoRounds[1]

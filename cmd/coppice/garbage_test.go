@@ -28,8 +28,8 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// After each collection GOGC is what it has to be for what lives then, and not
-// touched if the user has said it.
+// After each collection GOGC fits the live heap. It is not changed if the user has set
+// it.
 func TestPaceCollection(t *testing.T) {
 	was := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(was) })

@@ -117,7 +117,7 @@ func noResponders(t *testing.T) error {
 	return err
 }
 
-// A server whose time never suits ends it.
+// If the server refuses every id for its time, the command fails.
 func TestCommandsGiveUp(t *testing.T) {
 	t.Parallel()
 	var c rpc.Commands

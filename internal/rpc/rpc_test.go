@@ -94,7 +94,7 @@ func TestNoAnswer(t *testing.T) {
 	_ = sub.Unsubscribe()
 }
 
-// Where the body does not say more, the headers are enough.
+// If the body has no details, the error is read from the headers.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	header := func(pairs ...string) *nats.Msg {
@@ -116,8 +116,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// What may succeed later is tried again, until it does, fails for good, or
-// there is no time left.
+// A retryable error is retried until the request succeeds, fails with another error, or
+// the context ends.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -153,7 +153,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// It is known whether anybody answers, however long they take.
+// Answers reports whether a subject has a responder, however long the responder takes.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -184,7 +184,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A request that the user may not make fails at once, and alone: others wait on.
+// A request that the server denies fails at once. Other requests on the connection keep
+// waiting.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	b := start(t)

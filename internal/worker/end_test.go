@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
-// What was begun is brought to its end when the worker is to end, for a while;
-// then it is given to another.
+// When the worker is to end, running handlers may finish for some time. Then their
+// messages are returned to the queue.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	for name, grace := range map[string]time.Duration{"in time": testkit.Timeout, "not in time": time.Millisecond} {
@@ -61,7 +61,7 @@ func (b *bench) redelivered() {
 	testkit.Receive(b.t, b.ctx, "the message, by another", again)
 }
 
-// What a worker held that died is delivered to another.
+// Messages of a worker that died are delivered to another one.
 func TestDeath(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()
@@ -123,7 +123,7 @@ func TestPeerGone(t *testing.T) {
 	b.redelivered()
 }
 
-// As long as they are there what was begun is brought to its end.
+// While the peer is available, running handlers finish.
 func TestPeerThere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()

@@ -16,8 +16,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// What fails for a reason that waiting does not cure is put aside after some
-// attempts, with all that is needed to replay it, and blocks nothing.
+// A message that keeps failing with a permanent error is parked with everything that a
+// retry needs, and blocks no other message.
 func TestPark(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()

@@ -13,7 +13,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/worker"
 )
 
-// A consumer that cannot be had ends the worker; one that cannot be had yet does not.
+// If the worker may not use its consumer, Run fails. If the consumer does not exist yet,
+// Run waits for it.
 func TestRefusedConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()
@@ -33,8 +34,8 @@ func TestRefusedConsumer(t *testing.T) {
 	}
 }
 
-// A worker may be there before stream and consumer are, and outlives the
-// consumer.
+// A worker may start before its stream and consumer exist, and continues if the consumer
+// is created again.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

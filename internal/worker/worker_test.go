@@ -60,8 +60,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// A worker takes no more messages than it handles at once: the next ones are
-// for others, and do not wait behind what it is at.
+// A worker takes no more messages than it handles at the same time. Other workers get the
+// next ones, which do not wait behind its running handlers.
 func TestNothingWaitsInAWorker(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 4} {

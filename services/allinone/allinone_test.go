@@ -52,7 +52,7 @@ func named(name string) *coppicev1.Object {
 	return &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
 }
 
-// What was acknowledged is there after a restart; realms do not mix.
+// Acknowledged writes are there after a restart, each in its realm.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

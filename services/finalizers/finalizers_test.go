@@ -84,7 +84,7 @@ func (b *bench) waitForEnd() {
 
 func packed(u string) []byte { return []byte(uid.MustParse(u)) }
 
-// Dependents are parted from the owners that they came with.
+// The references of dependents to the owners that a message names are removed.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
@@ -106,7 +106,7 @@ func TestOrphan(t *testing.T) {
 	b.waitForEnd()
 }
 
-// What is in namespaces and of kinds is deleted with those that it came with.
+// The contents of the namespaces and kinds that a message names are deleted.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
@@ -179,7 +179,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// What cannot be read, and what the writer will never take, is put aside.
+// A message that cannot be read, or that the writer refuses for good, is parked.
 func TestParks(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()

@@ -142,7 +142,8 @@ func (p *process) wait(t *testing.T, deadline time.Duration) (code int, stderr s
 // deadline is how long a service may take to end that cannot write any more.
 const deadline = 20 * time.Second
 
-// saysTheRemedy checks what a service said that ended on a full disk.
+// saysTheRemedy checks that the output of a service that ended on a full disk says what
+// to do.
 func saysTheRemedy(t *testing.T, code int, stderr string) {
 	t.Helper()
 	if code != 1 {
@@ -158,8 +159,8 @@ func saysTheRemedy(t *testing.T, code int, stderr string) {
 	}
 }
 
-// Wherever the disk is full: the service ends, says what to do, and loses
-// nothing; and goes on when there is room.
+// Whichever write finds the disk full, the service ends with an error that says what to
+// do, loses nothing, and continues after a restart with free space.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, d := range []*disk{

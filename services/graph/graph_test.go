@@ -147,8 +147,8 @@ func verify(ctx context.Context, t *testing.T, server *natsd.Server) *coppicev1.
 	return reply
 }
 
-// A server that is away for longer than the lease lasts ends nothing: the
-// service goes on when it is back.
+// A NATS server that is unavailable for longer than the lease does not end the service,
+// which continues when the server is back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -168,7 +168,7 @@ func TestOutage(t *testing.T) {
 	s.stop(ctx)
 }
 
-// A service may be there before JetStream answers.
+// A service may start before JetStream answers.
 func TestStartsBeforeJetStream(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// A realm that is broken leaves the others of the process alone, says why it is not
-// ready, and goes on by itself once it is mended.
+// A realm that fails does not affect the other realms of the process. Readiness has the
+// reason, and the realm continues when the cause is gone.
 func TestBrokenRealm(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

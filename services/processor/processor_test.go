@@ -195,7 +195,7 @@ func TestProposes(t *testing.T) {
 	b.waitForEnd()
 }
 
-// Where there is nothing to do nothing is proposed.
+// Without work, the processor sends no proposal.
 func TestNothingToPropose(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()
@@ -253,8 +253,8 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	b.waitForEnd()
 }
 
-// A processor may be there before its queue and before the graph service. It
-// says what it waits for, and what comes meanwhile is not lost.
+// A processor may start before its queue and the graph service. It logs what it waits
+// for, and messages that arrive meanwhile are not lost.
 func TestStartsFirst(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -273,7 +273,7 @@ func TestStartsFirst(t *testing.T) {
 	b.waitForEnd()
 }
 
-// What is no chunk is put aside, and blocks nothing.
+// A message that is no chunk is parked, and blocks no other message.
 func TestParksWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	b := start(t).streams()

@@ -67,7 +67,7 @@ func as(t *testing.T, args ...string) (*nats.Conn, error) {
 	return nc, err
 }
 
-// comesIn fails the test if one is not let in, isRefused if one is.
+// comesIn fails the test if the connection is refused, isRefused if it is accepted.
 func comesIn(t *testing.T, args ...string) *nats.Conn {
 	t.Helper()
 	nc, err := as(t, args...)
@@ -204,7 +204,8 @@ func TestTLS(t *testing.T) {
 	isRefused(t, "certificate", "--server", url, "--tlscert", certFile, "--tlskey", keyFile)
 }
 
-// certificate makes one for this machine, signed by another, or by itself.
+// certificate returns a certificate for this machine, signed by another certificate or by
+// itself.
 func certificate(t *testing.T, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

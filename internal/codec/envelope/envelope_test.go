@@ -99,7 +99,7 @@ func TestSnappy(t *testing.T) {
 	}
 }
 
-// However much repeats, what was sealed can be opened.
+// A commit with any amount of repetition can be sealed and opened again.
 func TestNothingButRepetition(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{5_000, 70_000, 8 << 20} {
@@ -110,7 +110,7 @@ func TestNothingButRepetition(t *testing.T) {
 	}
 }
 
-// What is small, or does not repeat, stays as it is.
+// A commit that is small, or does not compress, is not compressed.
 func TestNotWorthCompressing(t *testing.T) {
 	t.Parallel()
 	for name, commit := range map[string][]byte{
@@ -130,8 +130,8 @@ func TestNotWorthCompressing(t *testing.T) {
 	}
 }
 
-// A block that is broken, or that says it is larger than any commit, is refused
-// without being believed.
+// A block that is broken, or claims to be larger than any commit, is refused before
+// memory is allocated for it.
 func TestBrokenBlocks(t *testing.T) {
 	t.Parallel()
 	message := func(block []byte) []byte {
@@ -151,7 +151,7 @@ func TestBrokenBlocks(t *testing.T) {
 	}
 }
 
-// A message without an authentication code is none of the log.
+// A message without an authentication code is refused.
 func TestNoCode(t *testing.T) {
 	t.Parallel()
 	commit := creations(2, []byte("spec"))
@@ -163,7 +163,7 @@ func TestNoCode(t *testing.T) {
 	}
 }
 
-// Whatever is opened, what comes of it can be sealed and opened again.
+// Any commit that Open accepts can be sealed and opened again.
 func FuzzOpen(f *testing.F) {
 	f.Add(seal(creations(2, []byte("spec"))))
 	f.Add(seal(creations(100, make([]byte, 200))))

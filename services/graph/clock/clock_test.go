@@ -71,7 +71,7 @@ func (m *machine) skew() time.Duration {
 	return skew.Ahead
 }
 
-// A clock that was not compared is not good for commits.
+// Before the first comparison, the clock must not be used for commits.
 func TestNotCompared(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -105,7 +105,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// Where the clocks of both are set, another comparison finds out.
+// If the clocks of both machines are set at the same time, the next comparison detects
+// it.
 func TestBothAreSet(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t).run()

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// memory is a log that takes everything and is never asked.
+// memory is a log that accepts every commit and is never read.
 type memory struct{}
 
 func (memory) Created() int64                              { return 1 }
@@ -169,8 +169,8 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// Dependents are parted from the owner that they are named with, if it still
-// orphans them.
+// A dependent loses its reference to the owner that the command names, if that owner
+// still orphans it.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	b := start(t)

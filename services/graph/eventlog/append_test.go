@@ -96,7 +96,7 @@ func appendTo(ctx context.Context, l *eventlog.Log, expected uint64, id byte) er
 	return err
 }
 
-// appending appends through the proxy, and tells what came of it.
+// appending appends through the proxy, and returns a channel that receives the result.
 func (b *bench) appending(ctx context.Context, expected uint64, id byte) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- appendTo(ctx, b.log, expected, id) }()
@@ -251,8 +251,8 @@ func TestLostAppend(t *testing.T) {
 	b.has(2)
 }
 
-// An append whose acknowledgement was lost, after which another writer has gone
-// on, has succeeded: the identity of the commit tells.
+// If the acknowledgement is lost and another writer then appends, the append has
+// succeeded: Append finds the commit by its id.
 func TestLostAcknowledgementAndAnotherWriter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// said is what a commit says of one event, in words that compare.
+// said is one event of a commit as text, which can be compared.
 func said(revision uint64, e *lifecycle.Event, body []byte) string {
 	s := fmt.Sprintf("%d: type %d of %s, %s by %d, finalizers %q", revision, e.Type, e.UID, e.Reason, e.Cause, e.Finalizers)
 	if e.Object.Node != nil {
@@ -179,7 +179,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 	})
 }
 
-// summarized holds what Removals and References say of a commit against Each.
+// summarized compares the results of Removals and References with those of Each.
 func summarized(t *rapid.T, commit []byte) {
 	c, err := eventlog.Decode(commit)
 	if err != nil {
@@ -211,8 +211,8 @@ func summarized(t *rapid.T, commit []byte) {
 	}
 }
 
-// filtered unpacks a commit without some of its objects, and holds what it says
-// of the others, and when, against all that it says.
+// filtered unpacks a commit without some of its objects, and compares the events of the
+// others, and their revisions, with those of the complete commit.
 func filtered(t *rapid.T, commit []byte) {
 	few := map[uid.UID]uint64{}
 	unpack := func(filter eventlog.Filter) (all []string, existing []uid.UID) {

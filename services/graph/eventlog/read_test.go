@@ -37,8 +37,8 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// A stream without a consumer to spare is followed all the same, and the reason
-// for which that is slow is reported once.
+// A log is followed even if the stream has reached its limit of consumers. The reason why
+// that is slow is logged once.
 func TestFollowWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	b := newBenchWith(t, func(c *jetstream.StreamConfig) { c.MaxConsumers = 1 })

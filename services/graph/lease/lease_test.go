@@ -85,8 +85,8 @@ func (p *process) acquiring() <-chan *lease.Lease {
 	return acquired
 }
 
-// never looks for a while whether something happens that must not: as long as a member
-// takes to renew its key several times.
+// never fails the test if something happens within the time in which a member renews its key
+// several times.
 func never(t *testing.T, js jetstream.JetStream, what string, happened func() bool) {
 	t.Helper()
 	ctx := testkit.Context(t)
@@ -149,7 +149,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A holder that is cut off knows that it has lost the lease before another can have it.
+// A holder that is cut off loses its lease by its own clock before another process can
+// acquire it.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
@@ -325,7 +326,8 @@ func TestOtherTTL(t *testing.T) {
 	}
 }
 
-// A lease is lost when the server stays away.
+// While the server is unavailable, renewal is retried. The lease is lost when its time is
+// over.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})

@@ -11,7 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
 
-// The hash says what is done, and not when, or by how many steps.
+// The hash depends on the outcomes of the plan, not on its time or its number of steps.
 func TestHash(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
@@ -38,7 +38,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// A refusal names what has come since, or has changed.
+// A refusal names the objects that were added or have changed since.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

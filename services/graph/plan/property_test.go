@@ -55,8 +55,8 @@ type world struct {
 	sequence uint64
 }
 
-// newWorld draws a realm with a past, changes each of its objects, and lets
-// everybody do their part until nothing is left to do.
+// newWorld draws a realm with a past, changes each of its objects, and does all pending
+// work, that of external finalizers and agents too.
 func newWorld(t *rapid.T, change func(*lifecycle.Node)) *world {
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
 	if err != nil {
@@ -178,7 +178,7 @@ func (w *world) check(t *rapid.T, policy string, exactly bool) {
 	}
 }
 
-// compare holds what became of every object against what the plan says.
+// compare compares the outcome of every object with the plan.
 func (w *world) compare(t *rapid.T, p *plan.Plan, after *lifecycletest.Realm) {
 	planned := map[uid.UID]*plan.Object{}
 	for _, o := range p.Objects {

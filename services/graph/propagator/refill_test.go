@@ -50,7 +50,7 @@ func TestRefillPassesOver(t *testing.T) {
 	testkit.WaitFor(t, r.ctx, "the call of c, though that of b cannot be published", func() bool { return len(r.js.take()) == 1 })
 }
 
-// Calls that wait for a person use up no share of the stream.
+// Parked calls use up no share of the stream.
 func TestParkedCallsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)

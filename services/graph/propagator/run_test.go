@@ -141,7 +141,7 @@ func TestDueInWalk(t *testing.T) {
 	})
 }
 
-// A stream that does not exist for a while delays work, and loses none.
+// If the stream does not exist for some time, work is delayed and not lost.
 func TestStreamAway(t *testing.T) {
 	t.Parallel()
 	realm := statetest.New(t)

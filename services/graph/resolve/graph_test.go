@@ -65,7 +65,7 @@ func family(t *testing.T) *statetest.Realm {
 	return r
 }
 
-// What is asked for comes first, then what is below it, then what is above.
+// The reply has the requested objects first, then their dependents, then their owners.
 func TestGraph(t *testing.T) {
 	t.Parallel()
 	r := family(t)
@@ -158,8 +158,8 @@ func TestGraphReportsImport(t *testing.T) {
 	}
 }
 
-// In a namespace only objects of the namespace are returned and followed. What
-// others a reference names is not said.
+// A request for a namespace returns and follows objects of the namespace only. It does
+// not reveal other objects that references name.
 func TestGraphOfNamespace(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

@@ -82,8 +82,8 @@ func chain(t *testing.T, finalizerOf string) *statetest.Realm {
 	return r
 }
 
-// The depth of a tree costs no round trips: what goes with an object is
-// resolved with it, its owners first, within a budget.
+// A deep tree costs no more round trips: the dependents that go with an object are
+// resolved with it, owners first, within a budget.
 func TestClosure(t *testing.T) {
 	t.Parallel()
 	r := chain(t, "")
@@ -100,8 +100,8 @@ func TestClosureEndsAtFinalizers(t *testing.T) {
 	check(t, decisions(t, chain(t, "a"), 100, "a"), "a: collect")
 }
 
-// What has several owners goes when the last of them does; what another still
-// holds is not part of it.
+// An object with several owners goes when the last of them does. An object that another
+// owner keeps is not part of the closure.
 func TestClosureMeetsAgain(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
@@ -139,7 +139,7 @@ func TestDecisions(t *testing.T) {
 	check(t, decisions(t, r, 100, "waits"), "waits: collect")
 }
 
-// Cycles do not lead astray: each object once.
+// Cycles are followed once: the reply has each object once.
 func TestClosureOfACycle(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// A cursor is where a search leads, whatever it has read before, and knows when
-// it came there from the row before.
+// A cursor is at the row that a search finds, whatever it has read before, and reports
+// whether it stepped there from the row before.
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	t.Run("text", func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestCursorReaches(t *testing.T) {
 	}
 }
 
-// What could not be read is not said to be absent, even if the next can be read.
+// A row that could not be read is not reported as absent, even if the next can be read.
 func TestCursorFails(t *testing.T) {
 	t.Parallel()
 	var reads, fails atomic.Int64 // of tables; the one that fails

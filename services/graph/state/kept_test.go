@@ -66,8 +66,8 @@ func (k *kept) commit(read func(*Tx), events ...*lifecycle.Event) {
 	}
 }
 
-// What a commit has looked up or written the next does not look up again, and the
-// one after it neither; where a large one comes between, it does.
+// Rows that a commit has read or written are not read again by the next two commits,
+// unless one of these is large.
 func TestBeginRemembers(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)

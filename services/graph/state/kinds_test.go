@@ -71,8 +71,8 @@ func TestWithdrawnAndBack(t *testing.T) {
 	}
 }
 
-// What stands on commits that are not in the state yet sees what these have done,
-// whichever of them has.
+// A Tx on top of commits that are not written to the state yet has the changes of all of
+// them.
 func TestStacked(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// What is remembered is what the newest state has, however old the snapshot is
-// that read it.
+// The cache has the rows of the newest state, however old the snapshot is that read them.
 func TestRecentIsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +58,7 @@ func TestRecentIsNew(t *testing.T) {
 	})
 }
 
-// It remembers what was read until it is written, and is bounded.
+// The cache keeps rows until they are written, and is bounded.
 func TestRecentIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecent()
@@ -81,8 +80,7 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 }
 
-// What was created since a generation is known of the last writes, the first of
-// all that they created.
+// For the last writes it is known what they created since a generation.
 func TestRecentKnowsWhatWasCreated(t *testing.T) {
 	t.Parallel()
 	r := newRecent()

@@ -181,9 +181,9 @@ func (r *runs) flush() {
 	}
 }
 
-// A state that deletes objects by ranges is, key by key, one that deletes them
-// row by row: whatever lay between them when they were read, and was created
-// there since, by a commit that is written or by one that is not.
+// A state that deletes objects by ranges equals, key by key, one that deletes them row by
+// row: with any rows between them when they were read, and with rows that commits,
+// written or in flight, have created there since.
 func TestRunsDeleteWhatIsRemoved(t *testing.T) {
 	t.Parallel()
 	var ranges atomic.Int64

@@ -94,7 +94,8 @@ func TestAheadOfNothing(t *testing.T) {
 	}
 }
 
-// What is decided ahead is bounded as the queue is, also where it changes nothing.
+// Decisions ahead of a commit in flight are bounded like the queue, also those that
+// change nothing.
 func TestAheadIsBounded(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *writer.Config) { c.QueueLength = 4 })

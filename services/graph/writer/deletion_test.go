@@ -32,8 +32,8 @@ func deletionOf(name, uid string) *writer.Request {
 	}}
 }
 
-// A deletion is decided by what the commands before it have made of the object,
-// also if they are not stored yet.
+// A deletion is decided on the object as the commands before it have changed it, also if
+// these are not stored yet.
 func TestDeletionSeesItsCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)

@@ -142,7 +142,7 @@ func TestIDsOfActors(t *testing.T) {
 	}
 }
 
-// What an id has to be.
+// Ids that are malformed, or of a wrong time, are refused.
 func TestIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	b, c := stepped(t)
@@ -202,8 +202,7 @@ func TestIDsAfterAnHour(t *testing.T) {
 	}
 }
 
-// An id that is further ahead of the open commit than commits remember waits for
-// the next.
+// A command whose id is too far ahead of the open commit waits for the next commit.
 func TestIDAheadOfTheOpenCommit(t *testing.T) {
 	t.Parallel()
 	b, c := stepped(t)
@@ -228,8 +227,8 @@ func TestIDAheadOfTheOpenCommit(t *testing.T) {
 	}
 }
 
-// A refusal that rests on the newest commit is not given by one that may not be
-// the writer any more.
+// A process that may have lost its lease does not refuse commands on account of the
+// newest commit.
 func TestIDsAreRefusedByTheWriterOnly(t *testing.T) {
 	t.Parallel()
 	b, c := stepped(t)

@@ -93,7 +93,7 @@ func TestBatchGoesOnAfterFailOver(t *testing.T) {
 	}
 }
 
-// The second fail-over of a batch is as the first.
+// A batch survives a second fail-over like the first.
 func TestBatchGoesOnAfterFailOvers(t *testing.T) {
 	t.Parallel()
 	b := start(t, parted)

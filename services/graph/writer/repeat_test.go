@@ -110,13 +110,13 @@ func TestRecallsEndWithTheWriter(t *testing.T) {
 	}
 }
 
-// whole asks for whole objects.
+// whole requests complete objects.
 func whole(r *writer.Request) *writer.Request {
 	r.Work.(*command.Objects).Whole = true
 	return r
 }
 
-// A batch that asks for it is answered as its objects one by one.
+// A batch that requests complete objects has the replies of its objects one by one.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)

@@ -11,8 +11,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// While the clock is not to be relied on the writer commits nothing: it refuses what comes,
-// and what waits behind a commit that is in flight, as retryable, with the reason, and ends.
+// While the clock cannot be trusted, the writer commits nothing: it refuses new commands,
+// and those that wait behind a commit in flight, with a retryable error that has the
+// reason, and ends.
 func TestClockIsChecked(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("the clock is a day ahead")

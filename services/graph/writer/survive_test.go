@@ -11,9 +11,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// No request, however large its parts are and whatever it is together with,
-// makes a commit that the bus does not take: that would end the writer. Each is
-// answered, and again when it is repeated.
+// No request makes a commit that NATS refuses as too large, whatever its size and the
+// other requests of the commit: that would end the writer. Each request is answered, and
+// answered again when it is repeated.
 func TestSurvives(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {

@@ -64,7 +64,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}{
 		"by length": {func(c *writer.Config) { c.QueueLength = 10 }, 1, 10},
 		"by bytes":  {func(c *writer.Config) { c.QueueBytes = 1000 }, 300, 3},
-		// One that alone is larger than the queue would otherwise never come through.
+		// Otherwise a request that is larger than the queue would never be accepted.
 		"by bytes, save for one": {func(c *writer.Config) { c.QueueBytes = 1000 }, 5000, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,8 @@ func TestAtomicRollsBack(t *testing.T) {
 	b.log.check(t)
 }
 
-// A dry run answers as if, in the midst of others, and changes nothing.
+// A dry run has the reply of the real command, between other commands too, and changes
+// nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -152,7 +153,7 @@ func TestDryRun(t *testing.T) {
 	b.log.check(t)
 }
 
-// What changes nothing is no commit, and a dry run of nothing either.
+// A command that changes nothing makes no commit, and neither does an empty dry run.
 func TestNoChangeNoCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
@@ -183,7 +184,7 @@ func TestTooLarge(t *testing.T) {
 	if a := b.do(&writer.Request{Work: work}); !errors.Is(a.err, lifecycle.ReasonRequestEntityTooLarge) {
 		t.Errorf("an atomic batch: %v", a)
 	}
-	// One that only needs a commit of its own gets it.
+	// A request that needs its own commit gets it.
 	_, release := b.underWay()
 	one := b.submit(&writer.Request{Work: creation(large("one", 50<<10))})
 	work = creation(large("x", 50<<10), large("y", 50<<10))

@@ -81,7 +81,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table that is long is written while it is read, and columns stay where they are.
+// A long table is written in parts, and its columns never become narrower.
 func TestTableIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
