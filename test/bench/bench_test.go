@@ -71,7 +71,7 @@ func TestStagesExist(t *testing.T) {
 	}
 }
 
-// The page says of each target whether it was reached.
+// The page shows for each target whether it was reached.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	fast, slow := targets()[0], targets()[1]
@@ -98,7 +98,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A restart, a latency and so on are held against what they are about.
+// A restart, a latency and so on are each compared with their own figure.
 func TestReached(t *testing.T) {
 	t.Parallel()
 	of := map[string]target{}
@@ -126,7 +126,7 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// Of several runs that counts which is in the middle by what the target is about.
+// Of several runs, the one with the median of the target's figure counts.
 func TestMiddle(t *testing.T) {
 	t.Parallel()
 	run := func(rate, ratio float64) *result {
@@ -194,8 +194,8 @@ PASS
 	}
 }
 
-// What a program has printed is kept for the next run of the same program, up to
-// where it was interrupted.
+// The output of a program is kept for the next run of the same program, up to the point
+// at which the run was interrupted.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,11 +26,12 @@ func (s *suite) profile(name, dir string, r *result) (profiled, error) {
 	return profiled{name, r, parseTraces(string(out))}, nil
 }
 
-// file is the flame graph's, alongside the page.
+// file returns the file of the flame graph, next to the page.
 func (p profiled) file() string { return "performance-" + p.name + ".svg" }
 
-// stages are where the time of a profile goes: the first of which a function is in the
-// stack. A stage of this module names a package, and may name a type or a function of it.
+// stages attribute the time of a profile: a sample belongs to the first stage of which a
+// function is in the stack. A stage of this module names a package, and may name a type
+// or a function of it.
 var stages = []struct{ name, in string }{
 	{"Pebble: flushes and compactions", "pebble/v2.(*DB).compact"},
 	{"Pebble: flushes and compactions", "pebble/v2.(*DB).flush"},
@@ -58,7 +59,7 @@ var stages = []struct{ name, in string }{
 	{"garbage collection of memory", "runtime.gcBgMarkWorker"},
 }
 
-// budget is how many milliseconds of a profile go where, the rest under "other".
+// budget returns the milliseconds of a profile by stage, the rest as "other".
 func (f *frame) budget() map[string]float64 {
 	sum := map[string]float64{}
 	f.spend(sum, nil)
@@ -86,7 +87,7 @@ func stageOf(path []string) string {
 	return "other: the scheduler, system calls"
 }
 
-// frame is a function with what it called.
+// frame is a function and the functions that it called.
 type frame struct {
 	name  string
 	value float64 // milliseconds, what it called included
@@ -158,7 +159,8 @@ func toMilliseconds(s string) float64 {
 	return 0
 }
 
-// The measures of a drawing, in pixels; what is narrower is left out.
+// Sizes of a drawing, in pixels. Functions that are narrower than the smallest width are
+// left out.
 const (
 	width    = 1400.0
 	height   = 17
@@ -214,7 +216,7 @@ func (f *frame) drawAt(out *writer, x float64, y int, scale, all float64) {
 	}
 }
 
-// colour tells whose a function is.
+// colour returns the colour of the module that a function belongs to.
 func colour(name string) string {
 	for _, c := range []struct{ in, colour string }{
 		{"coppice-gc/coppice", "#7fbf7b"}, {"cockroachdb/pebble", "#f4a582"}, {"nats-io", "#92c5de"}, {"protobuf", "#d9c2e9"},

@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// kept is what benchmarks printed, in a file, a line each. A nil kept is empty,
-// and stays so.
+// kept is the output of benchmarks in a file, a line for each. A nil kept is empty, and
+// adds nothing.
 type kept struct {
 	f       *os.File
 	program string // its hash: what another program did does not count
@@ -39,7 +39,7 @@ func openKept(name, program string) (*kept, error) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			// A line without an end was not written to its end.
+			// A line without an end is incomplete.
 			return k, k.f.Truncate(whole)
 		}
 		if err != nil {
@@ -56,8 +56,8 @@ func openKept(name, program string) (*kept, error) {
 	}
 }
 
-// find returns a result, nil if none is kept, or all were returned: what is
-// measured several times is kept as often.
+// find returns a result that was not returned before, nil if there is none: a benchmark
+// that is run several times has as many results.
 func (k *kept) find(key string) *result {
 	if k == nil || len(k.results[key]) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (k *kept) add(key string, r *result) error {
 	return err
 }
 
-// rate is a rate that is kept, or else what measure says.
+// rate returns a rate that is kept, or the result of measure.
 func (k *kept) rate(key string, measure func() (float64, error)) (float64, error) {
 	if r := k.find(key); r != nil {
 		return r.ObjectsPerSecond, nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// machine is where everything was measured.
+// machine describes the machine of the measurements.
 type machine struct {
 	system, cpu string
 	cores       int
@@ -45,7 +45,8 @@ func field(file, name string) string {
 	return ""
 }
 
-// syncTime is how long the disk takes to sync so many bytes at the end of a file.
+// syncTime returns the time that the disk takes to sync a number of bytes that were
+// appended to a file.
 func syncTime(dir string, size int) (p50, p99 time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "sync-")
 	if err != nil {

@@ -27,7 +27,7 @@ type options struct {
 	keep         string
 }
 
-// small is by how much everything is smaller that is quick.
+// small is the divisor of all sizes with -quick.
 const small = 200
 
 func main() {

@@ -21,13 +21,13 @@ type page struct {
 	stages  []stage
 }
 
-// scaled is a cascade with so many processors.
+// scaled is a cascade with a number of processors.
 type scaled struct {
 	processors int
 	result     *result
 }
 
-// writer writes lines, and remembers the first failure.
+// writer writes lines, and keeps the first error.
 type writer struct {
 	w   io.Writer
 	err error
@@ -136,20 +136,20 @@ func (p *page) writeLinear(w *writer) {
 	}
 }
 
-// growth is how much more an object takes among many than among few: of time,
-// and of CPU.
+// growth is the cost of an object of a large cascade as a ratio of that of a small one:
+// in time, and in CPU.
 func (p *page) growth() (inTime, inCPU float64) {
 	few, many := p.linear[0], p.linear[len(p.linear)-1]
 	return few.ObjectsPerSecond / many.ObjectsPerSecond, cost(many) / cost(few)
 }
 
-// linearly reports whether an object takes no more of either.
+// linearly reports whether neither ratio exceeds the limit.
 func (p *page) linearly() bool {
 	inTime, inCPU := p.growth()
 	return inTime <= linearly && inCPU <= linearly
 }
 
-// linearly is up to which growth cascades are linear.
+// maxGrowth is the growth up to which cascades count as linear.
 const linearly = 1.3
 
 func (p *page) writeBudgets(w *writer) {
@@ -239,7 +239,7 @@ func (p *page) writeCommands(w *writer) {
 	}
 }
 
-// output is what a benchmark printed, in words.
+// output returns the result of a benchmark as text.
 func (p *page) output(r *result) string {
 	list := []string{fmt.Sprintf("%.3f s", r.Seconds), thousands(r.ObjectsPerSecond) + "/s"}
 	if r.P99 > 0 {

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// compared is a cascade of both.
+// compared has the rates of a cascade in both.
 type compared struct {
 	name         string
 	rows         int
 	theirs, ours float64 // a second, medians
 }
 
-// shape is a cascade as both do it.
+// shape is a cascade that both can carry out.
 type shape struct {
 	name string
 	size int
@@ -29,8 +29,8 @@ type shape struct {
 	args   []string
 }
 
-// shapes are what PostgreSQL is compared by. Rows get their uids from their
-// numbers, so that owners can be named; md5 spreads them as random ones are.
+// shapes are the cascades of the comparison. The uid of a row is the md5 of its number,
+// so that owners can be named and uids are distributed like random ones.
 func shapes() []shape {
 	row := func(i, owner string) string {
 		return fmt.Sprintf(`select md5('n' || %s)::uuid, md5('n' || %s)::uuid, md5(%s::text), '{"app":"bench","want":"collected"}'::jsonb, repeat('x', 230)`, i, owner, i)
@@ -67,7 +67,7 @@ type postgres struct {
 	asOwner  []string // what a command is run with that must not be root
 }
 
-// comparePostgres alternates between both, and takes the medians.
+// comparePostgres runs both in turn, and returns the medians.
 func (s *suite) comparePostgres(ctx context.Context) (list []compared, err error) {
 	pg, err := startPostgres(ctx, s.dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// startPostgres makes a cluster and starts it, with its defaults.
+// startPostgres creates a cluster with the default settings, and starts it.
 func startPostgres(ctx context.Context, dir string) (*postgres, error) {
 	bin, err := postgresBin(ctx)
 	if err != nil {
@@ -133,8 +133,8 @@ func startPostgres(ctx context.Context, dir string) (*postgres, error) {
 	return pg, err
 }
 
-// postgresBin is where its programs are; it installs Debian's package if they
-// are nowhere.
+// postgresBin returns the directory of PostgreSQL's programs. It installs Debian's
+// package if there is none.
 func postgresBin(ctx context.Context) (string, error) {
 	find := func() string {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -158,7 +158,7 @@ func postgresBin(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("PostgreSQL is not here, and cannot be installed (%w): %s", err, out)
 }
 
-// run runs one of its programs.
+// run runs one of PostgreSQL's programs.
 func (pg *postgres) run(ctx context.Context, input string, args ...string) (string, error) {
 	args = append([]string{filepath.Join(pg.bin, args[0])}, args[1:]...)
 	args = append(slices.Clone(pg.asOwner), args...)
@@ -172,8 +172,8 @@ func (pg *postgres) run(ctx context.Context, input string, args ...string) (stri
 	return out.String(), nil
 }
 
-// cascade makes the rows and deletes the root, and returns how many rows go in
-// a second.
+// cascade inserts the rows and deletes the root, and returns the rows that are deleted
+// per second.
 func (pg *postgres) cascade(ctx context.Context, sh shape, n int) (float64, error) {
 	script := `\set ON_ERROR_STOP on
 set client_min_messages = warning;

@@ -21,7 +21,7 @@ type suite struct {
 	kept         *kept // nil: nothing is
 }
 
-// sized is a size, or a part of it.
+// sized returns a size, or with -quick a part of it.
 func (s *suite) sized(n int) int {
 	if s.divide <= 1 {
 		return n
@@ -51,31 +51,32 @@ func (s *suite) bench(ctx context.Context, env []string, args ...string) (*resul
 	return &r, s.kept.add(key, &r)
 }
 
-// afresh is the suite without what is kept.
+// afresh returns the suite without kept results.
 func (s *suite) afresh() *suite {
 	again := *s
 	again.kept = nil
 	return &again
 }
 
-// wanted reports whether something is to be measured.
+// wanted reports whether a target is selected.
 func (s *suite) wanted(name string) bool { return strings.Contains(name, s.only) }
 
-// measured is a target with what came of it.
+// measured is a target with its results.
 type measured struct {
 	target
 	command string
 	result  *result
 	split   *result // with services as processes of their own
-	// least and most are the figures of all runs, of a target that has one.
+	// least and most are the smallest and largest figure of all runs, for a target that
+	// has one.
 	least, most float64
-	// profiled is a run of its own: to profile costs something.
+	// profiled is a separate run, because profiling has a cost.
 	profiled *profiled
 }
 
-// targets measures targets. What else goes on in the machine is to show in all of
-// them: they are measured in turn, several times, and the medians count, but for
-// the longest, which are measured once.
+// targets measures targets. Other load on the machine must affect all of them alike, so
+// they are measured in turn, several times, and the medians count. The longest are
+// measured once.
 func (s *suite) targets(ctx context.Context, list []target) (all []measured, err error) {
 	results := make([][]*result, len(list))
 	for round := range targetRounds {
@@ -107,10 +108,10 @@ func (s *suite) targets(ctx context.Context, list []target) (all []measured, err
 	return all, nil
 }
 
-// targetRounds is how often is measured what the medians are taken of.
+// targetRounds is the number of runs of which the median is taken.
 const targetRounds = 3
 
-// middle is the result with the median of a figure.
+// middle returns the result with the median of a figure.
 func middle(results []*result, figure func(*result) float64) *result {
 	slices.SortFunc(results, func(a, b *result) int { return cmp.Compare(figure(a), figure(b)) })
 	return results[len(results)/2]
@@ -123,7 +124,7 @@ func (s *suite) args(t target) []string {
 	return append(append([]string{}, t.args...), strconv.Itoa(s.sized(t.size)))
 }
 
-// target measures what there is in addition to the result of a target.
+// target measures the additional figures of a target.
 func (s *suite) target(ctx context.Context, t target, r *result) (m measured, err error) {
 	args := s.args(t)
 	m = measured{target: t, command: "coppice bench " + strings.Join(args, " "), result: r}
@@ -192,9 +193,8 @@ func (s *suite) measure(ctx context.Context) (*page, error) {
 	return p, nil
 }
 
-// linear is a wide cascade of few objects, of more, and of many, in turn: those of
-// many as often as targets are, the others moreOfFew times as often, as what they
-// take differs more.
+// linear measures wide cascades of three sizes in turn. The largest runs as often as
+// targets do, the others moreOfFew times as often, because their times vary more.
 func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 	sizes := []int{10_000, 100_000, million, 3 * million}
 	all := make([][]*result, len(sizes))
@@ -219,11 +219,11 @@ func (s *suite) linear(ctx context.Context) (medians []*result, err error) {
 	return medians, nil
 }
 
-// moreOfFew is how many times as often cascades of less than a million objects are
-// measured.
+// moreOfFew is the factor by which cascades of less than a million objects run more
+// often.
 const moreOfFew = 3
 
-// stage is what a micro-benchmark of a stage printed, for each object.
+// stage is the result of a micro-benchmark of a stage, for each object.
 type stage struct {
 	name           string
 	us, bytes, all float64
@@ -243,8 +243,8 @@ func (s *suite) stages(ctx context.Context) (list []stage, err error) {
 	return parseStages(string(out)), nil
 }
 
-// parseStages reads what go test prints of BenchmarkStages, which has 4,000
-// objects in each operation.
+// parseStages reads the output of BenchmarkStages, which has 4,000 objects in each
+// operation.
 func parseStages(out string) (list []stage) {
 	const objects = 4000
 	for line := range strings.Lines(out) {

@@ -10,29 +10,27 @@ import (
 // result is what the commands of `coppice bench` print with -o json.
 type result = bench.Result
 
-// cost is microseconds of CPU for each object.
+// cost returns the microseconds of CPU for each object.
 func cost(r *result) float64 { return r.CPUSeconds * 1e6 / float64(max(1, r.Objects)) }
 
-// target is a benchmark with what is wanted of it.
+// target is a benchmark with the wanted figure.
 type target struct {
 	name string
 	args []string
-	// size is how many objects there are at full size; its flag is the last
-	// of args.
+	// size is the number of objects at full size; its flag is the last of args.
 	size int
-	// wants says what is wanted, reached whether it was, and got what came of
-	// it, in the same words.
+	// wants is the wanted figure as text, got the measured one in the same form, and
+	// reached reports whether it was reached.
 	wants   string
 	reached func(*result) bool
 	got     func(*result) string
-	// split is that the services also run as processes of their own, of which
-	// 60% is wanted.
+	// split: the services also run as separate processes, for which 60% is wanted.
 	split bool
-	// figure is what the median is taken of, of several runs: the rate if nil.
+	// figure is the figure of which the median is taken; the rate if nil.
 	figure func(*result) float64
-	// once is that it takes long and is measured once.
+	// once: it takes long, and is measured once.
 	once bool
-	// profile is the name of the flame graph that is made of it, if one is.
+	// profile is the name of its flame graph; empty for none.
 	profile string
 	// record is the file in docs/design that has the experiments.
 	record string
@@ -57,7 +55,7 @@ const (
 // recordCascades is the record of experiments with cascades.
 const recordCascades = "0021-cost-of-cascades.md"
 
-// targets are all of them, in the order of the page.
+// targets are all targets, in the order of the page.
 func targets() []target {
 	cascade := func(name string, size int, least float64, args ...string) target {
 		args = append(append([]string{"cascade"}, args...), "--objects")
@@ -127,7 +125,7 @@ func targets() []target {
 	}
 }
 
-// bootstrapTarget is the start of a replica from a snapshot, next to a replay in the same run.
+// bootstrapTarget returns the target of the start of a replica from a snapshot, next to a replay in the same run.
 func bootstrapTarget(name string, reached func(ratio float64) bool, wants string, args ...string) target {
 	return target{
 		name: name, once: true, args: args, size: 10 * million, wants: wants,
@@ -140,10 +138,10 @@ func bootstrapTarget(name string, reached func(ratio float64) bool, wants string
 	}
 }
 
-// toSync is the p99 of commands, in that of syncs.
+// toSync returns the p99 of commands as a multiple of that of syncs.
 func toSync(r *result) float64 { return r.Details["p99_to_sync_p99"] }
 
-// leastOf64 is what 64 callers must reach, given how long a sync takes.
+// leastOf64 returns the rate that 64 callers must reach, given the time of a sync.
 func leastOf64(r *result) float64 { return 64 / (1.5 * r.Details["sync_p50_ms"] / 1000) }
 
 // thousands is a number with commas.

@@ -34,11 +34,11 @@ var (
 	seed     = flag.Uint64("seed", 1, "of the first family; the next ones follow")
 )
 
-// atOnce is how many families are deleted at once.
+// atOnce is the number of families that are deleted at the same time.
 const atOnce = 32
 
-// orders is how many orders of work are tried to find all that an order-dependent
-// deletion may lead to.
+// orders is the number of orders of work that are tried to find all results of an
+// order-dependent deletion.
 const orders = 500
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -74,7 +74,7 @@ func TestFamilies(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// A last one, which comes behind whatever is still to be done.
+	// A last object, whose work comes after all pending work.
 	last := &played{realm: r, seed: *seed - 1}
 	if err := last.play(t.Context()); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func (p *played) create(ctx context.Context) error {
 	return nil
 }
 
-// matchesPlan is what the plan says is left of what there was.
+// matchesPlan returns the objects that remain according to the plan.
 func (p *played) matchesPlan(before lifecycletest.Settled) {
 	p.said = maps.Clone(before)
 	lost := map[string]*coppicev1.PlannedObject{}
@@ -249,8 +249,8 @@ func (p *played) matchesPlan(before lifecycletest.Settled) {
 	}
 }
 
-// allowed reports whether it is what the plan said, or, where that depends on the
-// order, what some order leads to.
+// allowed reports whether the result is that of the plan, or, where that depends on the
+// order, of some order.
 func (p *played) allowed(is lifecycletest.Settled) bool {
 	if maps.Equal(is, p.said) {
 		return true
@@ -263,7 +263,7 @@ func (p *played) allowed(is lifecycletest.Settled) bool {
 	return false
 }
 
-// left is what is left of the family.
+// left returns the remaining members of the family.
 func (p *played) left(ctx context.Context) (lifecycletest.Settled, error) {
 	left := lifecycletest.Settled{}
 	listed := map[string]bool{}

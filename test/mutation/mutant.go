@@ -91,7 +91,7 @@ func (m mutant) apply(src string) (string, error) {
 	return strings.Replace(src, old, changed, 1), nil
 }
 
-// test runs the tests on the mutant, and returns what noticed it.
+// test runs the tests on the mutant, and returns the test that failed.
 func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err error) {
 	path := filepath.Join(root, filepath.FromSlash(pkg), m.file)
 	src, err := os.ReadFile(path)
@@ -117,7 +117,7 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 		return "", fmt.Errorf("%s: %w\n%s", m.name, err, firstLines(output))
 	}
 	defer func() { err = errors.Join(err, os.Remove(binary)) }() // those of all mutants have a gigabyte
-	// Scripts first: they say best what is wrong. The others take longer.
+	// Scripts first: their failures are the clearest. The other tests take longer.
 	for _, tests := range []string{"-test.run=^TestScripts$", "-test.skip=^TestScripts$"} {
 		failed, output, err := runTests(ctx, root, binary, tests)
 		if err != nil {
@@ -130,7 +130,7 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 	return "", fmt.Errorf("%s: no test notices", m.name)
 }
 
-// unbroken checks that the tests pass before anything is broken.
+// unbroken checks that the tests pass without a mutant.
 func unbroken(ctx context.Context, root, dir string) error {
 	binary := filepath.Join(dir, "unbroken.test")
 	output, err := compile(ctx, root, binary)

@@ -9,7 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-// Every mutant changes what is there. That it is noticed, the command shows.
+// Every mutant applies to its file. The command shows that the tests detect it.
 func TestMutantsApply(t *testing.T) {
 	t.Parallel()
 	root, err := module.Root()

@@ -9,8 +9,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// Services that start before NATS, its streams and each other wait, say what
-// for, and become ready by themselves; each tells how it is.
+// Services that start before NATS, its streams and each other wait, report what they wait
+// for, and become ready by themselves.
 func TestProcessesAnyOrder(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

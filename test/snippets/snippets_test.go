@@ -172,7 +172,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// Only what parses as Go is taken from the comments of other packages than client.
+// Of the comments of packages other than client, only blocks that parse as Go are
+// checked.
 func TestIsGo(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]bool{

@@ -16,8 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// With an account for each actor everything works: commands, reads, a watch that
-// ends with its client, and a cascade that the services carry out.
+// With an account for each actor, commands, reads, watches and cascades work, and a watch
+// ends with its client.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})

@@ -20,7 +20,7 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// The NATS server does not take what a role may not publish, however it is spelled.
+// The NATS server refuses every subject that a role may not publish to, in any spelling.
 func TestDeniedSubjects(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
@@ -28,7 +28,7 @@ func TestDeniedSubjects(t *testing.T) {
 	other := bus.FinalizerDurable("example.com/other") // its name can be guessed
 	for role, subjects := range map[string][]string{
 		bus.RoleApplication: {
-			// Kinds are not deleted, realms not changed, and no other actor is asked in place of this one.
+			// The role may not delete kinds, change realms, or act as another actor.
 			"coppice.default.api.application.delete.coppice_dev.kinds._", "coppice.default.api.application.deletecollection.coppice_dev.kinds._",
 			"coppice.default.api.application.delete.coppice_dev.kinds.x", "coppice.*.api.application.delete.coppice_dev.kinds._", "coppice.>.api.application.delete.coppice_dev.kinds._",
 			"coppice.default.api.application.update.coppice_dev.realms._", "coppice.default.api.application.create.coppice_dev.realms._",
@@ -74,8 +74,8 @@ func TestDeniedSubjects(t *testing.T) {
 	r.unharmed()
 }
 
-// Requests that a role may make, with content that asks for more than the role may
-// have or that nothing can be made of, are refused or find nothing.
+// Requests that a role may send, with content that exceeds its rights or is malformed,
+// are refused or find nothing.
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
@@ -118,8 +118,8 @@ func TestRefusedRequests(t *testing.T) {
 	r.unharmed()
 }
 
-// A client that says in a header which account it has is believed on no server: one
-// with accounts replaces the header, and one without has no reason to set it.
+// A client cannot choose its account by a header: a server with accounts replaces the
+// header, and the services of a server without accounts ignore it.
 func TestForgedAccount(t *testing.T) {
 	t.Parallel()
 	data, err := rpc.Encode(&coppicev1.ListRequest{})
@@ -149,7 +149,7 @@ func TestForgedAccount(t *testing.T) {
 	}
 }
 
-// A message that lacks what makes it a request, or has what stored messages have, is
+// A message without the version of a request, or with the headers of stored messages, is
 // refused.
 func TestNoRequests(t *testing.T) {
 	t.Parallel()
@@ -188,8 +188,8 @@ func TestNoRequests(t *testing.T) {
 	r.unharmed()
 }
 
-// Work that is parked under one subject and says that it came from another is not
-// published there.
+// Parked work whose content names another subject than it was parked under is not
+// published to that subject.
 func TestForgedParkedWork(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
@@ -219,8 +219,7 @@ func TestForgedParkedWork(t *testing.T) {
 	}
 }
 
-// A pull request for many messages of the work stream, which could be left behind
-// for good, is refused.
+// A pull request for many messages of the work stream is refused: it could stay for ever.
 func TestLargePulls(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
@@ -253,7 +252,7 @@ func TestHintsOfTheFuture(t *testing.T) {
 	r.cascades()
 }
 
-// A client that leaves while its verification runs does not keep others from theirs.
+// A client that leaves while its verification runs does not prevent other verifications.
 func TestAbandonedVerification(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})

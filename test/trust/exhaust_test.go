@@ -22,10 +22,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
-// No actor can use up what others need: each has a share of the watches, of the
-// readers of log and warnings, and of the consumers of finalizers and agents. The
-// refusal of more can be retried and names the limit. What a client has left open
-// without ending it is free again soon.
+// No actor can exhaust what others need: each has a share of the watches, of the readers
+// of log and warnings, and of the consumers of finalizers and agents. The refusal of more
+// is retryable and names the limit. Places of clients that are gone are soon free again.
 func TestSharesOfActors(t *testing.T) {
 	t.Parallel()
 	const watches = 5
@@ -169,7 +168,7 @@ func TestStreamsGoOn(t *testing.T) {
 	}
 }
 
-// in is the realm as a subtest sees it.
+// in returns the realm for a subtest.
 func (r *realm) in(t *testing.T) *realm {
 	t.Helper()
 	c := *r

@@ -9,8 +9,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// An application may write kinds and not delete them: so it cannot give one an
-// owner that does not exist, for which the collector would delete it.
+// An application may write kinds, and must not delete them: it cannot give a kind an
+// owner that does not exist, because of which the collector would delete the kind.
 func TestKindHasNoOwner(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -109,8 +109,8 @@ func deliveries(to string) []attempt {
 	return list
 }
 
-// The requests of TestMatrix do harm where they are permitted: so the test would
-// notice a permission too many.
+// The requests of TestMatrix change something if they are permitted, so the test detects
+// an excessive permission.
 func TestMatrixNotices(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
@@ -144,8 +144,8 @@ func TestMatrixNotices(t *testing.T) {
 	}
 }
 
-// called has calls wait for the external finalizer and the agent, each delivered and
-// not acknowledged, so that acknowledging one by an answer would show. They are
+// called creates calls of the external finalizer and the agent that are delivered and not
+// acknowledged, so that the test detects a reply that acknowledges one. They are
 // delivered again at once.
 func (r *realm) called(js jetstream.JetStream) {
 	r.t.Helper()
@@ -178,7 +178,7 @@ func (r *realm) called(js jetstream.JetStream) {
 	}
 }
 
-// world is what no attempt may change.
+// world is the state that no attempt may change.
 type world struct {
 	streams map[string]string
 	objects int
@@ -224,8 +224,8 @@ func (r *realm) consumers(js jetstream.JetStream, stream string) []string {
 	return names
 }
 
-// fence waits until a request like those before it has been answered, and then until
-// one more has: what the first answers set off has happened then.
+// fence waits for the replies to two further requests, one after the other: then the
+// effects of all earlier replies have happened.
 func (r *realm) fence(nc *nats.Conn, a attempt) {
 	r.t.Helper()
 	inbox := nc.NewInbox()
@@ -236,7 +236,7 @@ func (r *realm) fence(nc *nats.Conn, a attempt) {
 	defer func() { _ = sub.Unsubscribe() }()
 	for range 2 {
 		r.publish(nc, a.subject, inbox, header(a.subject), a.data)
-		// That there is no responder is an answer, too.
+		// "No responders" is a reply too.
 		if _, err := sub.NextMsg(testkit.Timeout / 4); err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			r.t.Fatalf("%s: %v", a.subject, err)
 		}

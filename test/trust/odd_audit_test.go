@@ -65,8 +65,8 @@ func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Objec
 	return list
 }
 
-// audit holds what has happened against what the roles may cause that have sent
-// requests.
+// audit compares the changes of the realm with the changes that the roles may cause which
+// have sent requests.
 type audit struct {
 	r       *realm
 	js      jetstream.JetStream // as the administrator
@@ -136,8 +136,7 @@ func (r *realm) lease(js jetstream.JetStream) string {
 	return string(entry.Value())
 }
 
-// check reports what has changed since the last check beyond what these roles may
-// cause.
+// check reports changes since the last check that these roles may not cause.
 func (a *audit) check(senders ...string) (violations []string) {
 	a.r.t.Helper()
 	bad := func(format string, args ...any) {
@@ -180,7 +179,7 @@ func (a *audit) check(senders ...string) (violations []string) {
 	return violations
 }
 
-// mayCommand reports whether a command of the log may be there.
+// mayCommand reports whether a command in the log is allowed.
 func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
 	internal := map[string][]string{
 		bus.RoleProcessor: {bus.OpPropose}, bus.RoleFinalizers: {bus.OpOrphan, bus.OpFinish, bus.OpDrain}, bus.RoleScanner: {bus.OpCycles},
@@ -203,7 +202,7 @@ func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
 	return false
 }
 
-// objection says why an event may not be there, and nothing if it may.
+// objection returns why an event in the log is not allowed, and "" if it is.
 func (a *audit) objection(e client.LogEvent) string {
 	if e.Namespace == markers && slices.ContainsFunc(a.markers, func(o *coppicev1.Object) bool { return o.GetMetadata().GetUid() == e.UID }) {
 		return "no user may change it"

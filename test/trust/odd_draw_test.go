@@ -54,7 +54,7 @@ type oddRequest struct {
 	subject, reply string // without a reply subject it is the sender's inbox
 	header         nats.Header
 	data           []byte
-	// answered says that the role may make it, so that it must be answered.
+	// answered: the role may send the request, so it must get a reply.
 	answered bool
 }
 
@@ -80,8 +80,8 @@ func draw(seed uint64, n int, role bus.Role, known []*coppicev1.Object) *oddRequ
 		o.reply = one(d, append(targets(), "", "_INBOX.operator.x", "_INBOX.graph.x", "_R_.x.y")...)
 	}
 	if !own && strings.HasPrefix(o.subject, "$JS.API.CONSUMER.MSG.NEXT.") {
-		// A request without an end whose answers go nowhere takes a message away, for the
-		// time in which it would be acknowledged: the role may do that to its own work.
+		// A pull request with a reply subject that has no subscriber delays a message for
+		// the acknowledgement wait: the role may do that to its own work.
 		o.data = []byte(`{"batch":1,"no_wait":true}`)
 	}
 	o.answered = own && bus.RealmOf(o.subject) == bus.DefaultRealm && bus.RequestName(o.subject) != "" && permitted(role, o.subject)
@@ -103,7 +103,7 @@ func permitted(role bus.Role, subject string) bool {
 	return false
 }
 
-// seldom reports whether a request takes long, as it reads everything.
+// seldom reports whether a request takes long because it reads everything.
 func seldom(subject string) bool {
 	switch bus.RequestName(subject) {
 	case bus.VerbVerify, bus.OpCycles:
@@ -112,8 +112,8 @@ func seldom(subject string) bool {
 	return false
 }
 
-// harmful reports whether the role may change by such a request what must not change
-// for this test to notice anything: everything in a namespace, or what a kind is.
+// harmful reports whether the role may change by such a request what the test relies on:
+// all objects of a namespace, or a kind.
 func harmful(role, subject string) bool {
 	if role != bus.RoleApplication && role != bus.RoleOperator {
 		return false
@@ -133,7 +133,7 @@ func harmful(role, subject string) bool {
 	return false
 }
 
-// subject draws one that the role may publish to, or another.
+// subject draws a subject that the role may publish to, or another one.
 func (d *drawer) subject(role bus.Role) string {
 	if d.in(8) {
 		others := bus.Actors(bus.Roles(bus.AnyRealm))
@@ -296,8 +296,8 @@ func (d *drawer) header(subject string, asJSON bool) nats.Header {
 	return h
 }
 
-// commandID draws the id of a command: one of now, of another time, a repeated one,
-// or none at all.
+// commandID draws the id of a command: of the present time, of another time, a repeated
+// id, or none.
 func (d *drawer) commandID() string {
 	u := uuid.UUID{}
 	for i := range u {

@@ -33,11 +33,11 @@ var (
 	oddSeed     = flag.Uint64("oddseed", 0, "the seed of TestOddRequests; 0 draws one")
 )
 
-// Requests of all roles with odd subjects, headers, reply subjects and bodies crash
-// nothing and change nothing beyond what their role may: the log has no other
-// commands, the objects in one namespace stay as they are, streams and leases too.
-// Every request that its role may make is answered, and with no internal error.
-// Afterwards state and log agree, and a cascade works.
+// Requests of all roles with odd subjects, headers, reply subjects and bodies crash no
+// service and change nothing that their role may not change: the log has no other
+// commands, and the objects of one namespace, streams and leases stay as they are. Every
+// request that a role may send gets a reply, and none an internal error. Afterwards state
+// and log agree, and a cascade works.
 func TestOddRequests(t *testing.T) {
 	t.Parallel()
 	seed := *oddSeed
@@ -61,7 +61,7 @@ func TestOddRequests(t *testing.T) {
 	r.ctx = ctx
 	f := &fuzz{r: r, seed: seed, roles: bus.Actors(bus.Roles(bus.AnyRealm)), sent: map[string]int{}, accepted: map[string]int{}, audit: newAudit(r)}
 
-	// Each role alone: then what has happened is its doing, or that of the services.
+	// Each role alone: then it or the services have caused all changes.
 	for _, role := range f.roles {
 		f.phase(*oddRequests/2/len(f.roles), role)
 	}
@@ -74,7 +74,7 @@ func TestOddRequests(t *testing.T) {
 	if err != nil || v.GetDifference() != "" {
 		t.Errorf("verification: %v, %v", v, err)
 	}
-	// Without this the test would not show much.
+	// Otherwise the test would show little.
 	for _, role := range f.roles {
 		if n := f.accepted[role.Name]; n < *oddRequests/1000 {
 			t.Errorf("only %d requests of %s were accepted", n, role.Name)
@@ -101,8 +101,7 @@ type fuzz struct {
 	failed   int
 }
 
-// phase sends requests of some roles at the same time, and then looks at what has
-// changed.
+// phase sends requests of some roles at the same time, and then checks all changes.
 func (f *fuzz) phase(count int, roles ...bus.Role) {
 	known := slices.Clone(f.audit.markers)
 	for _, of := range []client.Resource{secrets, {Plural: "configmaps"}, {Plural: "pods"}, {Group: "apps", Plural: "deployments"}} {
@@ -131,8 +130,8 @@ func (f *fuzz) phase(count int, roles ...bus.Role) {
 	}
 }
 
-// fence waits until every command has been decided that was published before: those
-// of an endpoint are taken in order, and the writer decides in that order.
+// fence waits until all earlier commands have been decided: an endpoint takes requests in
+// order, and the writer decides in that order.
 func (f *fuzz) fence() {
 	f.r.t.Helper()
 	for _, verb := range []string{
@@ -177,7 +176,7 @@ func (f *fuzz) send(role bus.Role, from, count int, known []*coppicev1.Object) {
 	}
 }
 
-// sendBatch sends some requests, and waits until those are answered that must be.
+// sendBatch sends requests, and waits for the replies that must come.
 func (f *fuzz) sendBatch(nc *nats.Conn, role bus.Role, from, count int, known []*coppicev1.Object) bool {
 	requests := make([]*oddRequest, count)
 	waiting := 0
@@ -242,7 +241,7 @@ func (f *fuzz) sendBatch(nc *nats.Conn, role bus.Role, from, count int, known []
 	return true
 }
 
-// answer looks at an answer.
+// answer checks a reply.
 func (f *fuzz) answer(role bus.Role, n int, o *oddRequest, m *nats.Msg) {
 	if !o.answered {
 		return
@@ -290,8 +289,7 @@ func (r *realm) cascades() {
 	r.wait("the cascade", func() bool { return len(r.objects(client.Resource{Plural: "configmaps"}, "afterwards")) == 0 })
 }
 
-// failureLog keeps what services log as an error, and that they have lost their
-// connection.
+// failureLog keeps the errors that services log, and lost connections.
 type failureLog struct {
 	slog.Handler
 	mu    sync.Mutex

@@ -37,14 +37,14 @@ const (
 	invalid2 = "\xff\xc0\xff\xfe"
 )
 
-// oddTexts are what no field expects.
+// oddTexts are valid for no field.
 var oddTexts = []string{
 	"", "\x00", " ", "\n", "*", ">", ".", "..", "a..b", "a.b", "_", "-", "/", "a/b/c", "%s%n%d", "null", "{}", `"`, "'", "\\", "../../etc/passwd",
 	invalid, "\u202e", "\u0000a", "🙂", "İ", "A", "UPPER", "true", "0", "-1", "18446744073709551616", "1e999", "$JS.API.>", "coppice.default.log",
 	strings.Repeat("x", 64), strings.Repeat("x", 254), strings.Repeat("a.", 127), strings.Repeat("é", 5000),
 }
 
-// texts are what fields of these names expect.
+// texts are valid values by the name of the field.
 var texts = map[protoreflect.Name][]string{
 	"name": {"a", "b", "c", "d", "e"}, "names": {"a", "b", "c", "d", "e"}, "generate_name": {"g-", ""},
 	"namespace": {"odd", "odder", ""}, "api_version": {"v1", "apps/v1", "coppice.dev/v1", ""},
@@ -74,7 +74,7 @@ func (d *drawer) oddText() string {
 	return one(d, oddTexts...)
 }
 
-// oddValues are JSON, or nearly so.
+// oddValues are JSON, or almost JSON.
 var oddValues = []string{
 	``, `{}`, `null`, `[]`, `"x"`, `0`, `{`, `{"a":1,"a":2}`, `{"a":1e999}`, `{"a":-0}`, `{"a":"\ud800"}`, `{"\u0000":1}`, "{\"a\":\"\xff\"}", "\xef\xbb\xbf{}",
 	`{"a":[null,{"b":null}]}`, `{"observedGeneration":"x"}`, `{"observedGeneration":9223372036854775808}`, `{"observedGeneration":1.5}`, `{"conditions":{"a":[]}}`,
@@ -134,8 +134,8 @@ func (d *drawer) mutated(b []byte, n int) []byte {
 	return b
 }
 
-// revision is one that is reached, as a rule: requests wait for seconds for another,
-// and processors for half a minute.
+// revision draws a revision that mostly is reached: requests wait several seconds for
+// another one, and processors half a minute.
 func (d *drawer) revision() uint64 {
 	if d.in(1000) {
 		return d.number()
@@ -214,7 +214,7 @@ func (d *drawer) value(f protoreflect.FieldDescriptor, empty protoreflect.Value)
 	}
 }
 
-// plausible turns what was drawn into an object that may be accepted.
+// plausible changes a drawn object so that it may be accepted.
 func (d *drawer) plausible(o *coppicev1.Object) {
 	o.ApiVersion, o.Kind, o.Extra = "", "", nil
 	m := o.GetMetadata()

@@ -20,7 +20,7 @@ func streams() []string {
 	}
 }
 
-// targets are what no answer and no delivery must reach, of each kind.
+// targets are subjects that no reply and no delivery may reach, some of each kind.
 func targets() []string {
 	log, work, finalize := bus.LogStream(bus.DefaultRealm), bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)
 	durable := bus.FinalizerDurable(bus.ExampleFinalizer)
@@ -71,9 +71,9 @@ type attempt struct {
 	data    []byte
 }
 
-// attempts are the requests that a role may make, one for each pattern. What they
-// ask for changes nothing: dry runs, reads, pulls, acknowledgements that a call is in
-// progress, and requests that are refused. Each is answered.
+// attempts are the requests that a role may send, one for each pattern. They change
+// nothing: dry runs, reads, pulls, acknowledgements of progress, and requests that are
+// refused. Each gets a reply.
 func attempts(t *testing.T, role bus.Role) []attempt {
 	t.Helper()
 	dry := &coppicev1.DeleteOptions{DryRun: []string{"All"}}

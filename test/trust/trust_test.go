@@ -1,6 +1,5 @@
-// Package trust_test attacks Coppice as its own users could: each role publishes
-// every request that it may, and names as the reply subject what it may not
-// publish to.
+// Package trust_test attacks Coppice with the credentials of its users: each role sends
+// every request that it may, with reply subjects that it may not publish to.
 package trust_test
 
 import (
@@ -28,7 +27,7 @@ type realm struct {
 	ctx   context.Context
 	stack *allinone.Stack
 	owner *client.Client // operator
-	// connect connects as an attacker does, who is refused much.
+	// connect connects as an attacker: the server may refuse subjects.
 	connect func(role string, opts ...nats.Option) (*nats.Conn, error)
 }
 
@@ -89,8 +88,7 @@ func (r *realm) wait(what string, holds func() bool) {
 	testkit.WaitFor(r.t, r.ctx, what, holds)
 }
 
-// publish publishes what a role may publish, with a reply subject of the
-// attacker's choice.
+// publish publishes to a subject of a role, with any reply subject.
 func (r *realm) publish(nc *nats.Conn, subject, reply string, header nats.Header, data []byte) {
 	r.t.Helper()
 	if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
@@ -98,9 +96,8 @@ func (r *realm) publish(nc *nats.Conn, subject, reply string, header nats.Header
 	}
 }
 
-// unharmed checks that all objects are there, after everything that was sent
-// before on the connection has been answered: requests to an endpoint are taken
-// in order, and so are those that were sent to another in answer to them.
+// unharmed checks that all objects are there, after the replies to all earlier requests
+// of the connection: endpoints take requests in order, also those that a reply would be.
 func (r *realm) unharmed(fences ...func()) {
 	r.t.Helper()
 	for range 3 {
@@ -127,10 +124,10 @@ func subject(actor, verb, plural, namespace string) string {
 	return bus.API{Realm: bus.DefaultRealm, Actor: actor, Verb: verb, Plural: plural, Namespace: namespace}.Subject()
 }
 
-// everything is the request that an answer must not become.
+// everything is the request that a reply must not act as.
 var everything = subject(bus.RoleOperator, bus.VerbDeleteCollection, "secrets", "prod")
 
-// The answer of the graph service to a reader is no request of an operator.
+// A reply of the graph service to a reader does not act as a request of an operator.
 func TestAnswerIsNoRequest(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -153,7 +150,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	}
 	r.unharmed(fence)
 
-	// Nor does it get into the log, or anywhere else than to an inbox.
+	// It is not stored in the log, and reaches inboxes only.
 	js := testkit.JetStream(t, r.stack.Server(), bus.RoleGraph)
 	log, err := js.Stream(r.ctx, bus.LogStream(bus.DefaultRealm))
 	if err != nil {
@@ -174,7 +171,7 @@ func TestAnswerIsNoRequest(t *testing.T) {
 	}
 }
 
-// Nor is an answer of the NATS server.
+// A reply of the NATS server does not either.
 func TestServerAnswerIsNoRequest(t *testing.T) {
 	t.Parallel()
 	r := start(t)

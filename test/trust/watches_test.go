@@ -19,8 +19,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph"
 )
 
-// A watch ends, and its place is free again, when its client unsubscribes or closes its
-// connection. Where the client is in another account that takes until the reply ends.
+// A watch ends, and its place is free, when its client unsubscribes or closes its
+// connection. If the client is in another account, that takes until the reply ends.
 func TestWatchesEnd(t *testing.T) {
 	t.Parallel()
 	for _, accounts := range []bool{false, true} {
@@ -100,9 +100,9 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) (sum float6
 	return sum
 }
 
-// A watch and a reader of the log that the server ends every now and then go on where
-// they were: every change is delivered once, in order, and the objects that were there
-// are not delivered again.
+// If the server ends a watch or a reader of the log from time to time, the client
+// continues: every change is delivered once, in order, and existing objects are not
+// delivered again.
 func TestStreamsAreRenewed(t *testing.T) {
 	t.Parallel()
 	for _, accounts := range []bool{false, true} {
