@@ -134,6 +134,15 @@ func (c *crashed) start(fs *vfs.MemFS, synced uint64, what string) {
 			result = "unfinished"
 			s, err = state.Open(crashDir, crashConfig(fs))
 		}
+		if errors.Is(err, state.ErrDamaged) && strings.Contains(err.Error(), "could not open manifest file") {
+			// Pebble syncs a new manifest and the file that names it in one sync of their
+			// directory: a file system may keep the second alone. A start replays the log.
+			if err := fs.RemoveAll(crashDir); err != nil {
+				return "", err
+			}
+			result, synced = "without its manifest", 0
+			s, err = state.Open(crashDir, crashConfig(fs))
+		}
 		if err != nil {
 			return "", err
 		}

@@ -62,13 +62,30 @@ func ofDamage(err error) error {
 // checkBlobs returns ErrDamaged if files of bodies are missing or cut. Pebble checks only
 // the tables when it opens them.
 func checkBlobs(fs vfs.FS, dir string, db *pebble.DB) error {
-	m := db.Metrics()
-	count, size := m.BlobFiles.Local.LiveCount, m.BlobFiles.Local.LiveSize
+	// Not BlobFiles.Local: Pebble 2.1.7 counts only what changes after it was opened there.
+	live := func() (count, size uint64) {
+		m := db.Metrics()
+		return m.BlobFiles.LiveCount, m.BlobFiles.LiveSize
+	}
+	for count, size := live(); ; {
+		files, bytes, err := blobs(fs, dir)
+		if err != nil || files >= count && bytes >= size {
+			return err
+		}
+		// A compaction may have replaced files meanwhile.
+		was, were := count, size
+		if count, size = live(); was == count && were == size {
+			return fmt.Errorf("%w: it has %d files of bodies with %d bytes, and should have %d with %d", ErrDamaged, files, bytes, count, size)
+		}
+	}
+}
+
+// blobs returns the number and the size of the files of bodies in a directory.
+func blobs(fs vfs.FS, dir string) (files, bytes uint64, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	var files, bytes uint64
 	for _, name := range names {
 		if filepath.Ext(name) != ".blob" {
 			continue
@@ -78,17 +95,11 @@ func checkBlobs(fs vfs.FS, dir string, db *pebble.DB) error {
 			continue // it was obsolete, and Pebble has removed it
 		}
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
 		files, bytes = files+1, bytes+uint64(info.Size())
 	}
-	// Pebble 2.1.7 subtracts the obsolete files that it finds when it opens a database after a
-	// crash, without having added them: the numbers may be too small, or wrap below zero. A
-	// missing file is then found when it is read.
-	if int64(files) < int64(count) || int64(bytes) < int64(size) {
-		return fmt.Errorf("%w: it has %d files of bodies with %d bytes, and should have %d with %d", ErrDamaged, files, bytes, count, size)
-	}
-	return nil
+	return files, bytes, nil
 }
 
 // recovered converts a panic of Pebble 2.1.7 into ErrDamaged. Pebble panics when a file of

@@ -19,8 +19,9 @@ func TestUnreadableBody(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(file string) error
 		late   bool // the damage happens when the state is open
+		opens  bool // the damage shows only when the body is read
 	}{
-		"flipped":           {change: flipBodies},
+		"flipped":           {change: flipBodies, opens: true},
 		"flipped when open": {change: flipBodies, late: true},
 		"cut when open":     {change: func(file string) error { return os.Truncate(file, 100) }, late: true},
 		"missing":           {change: os.Remove},
@@ -54,6 +55,9 @@ func TestUnreadableBody(t *testing.T) {
 				injure()
 			}
 			s, err = Open(dir, Config{})
+			if err == nil && !c.late && !c.opens {
+				t.Error("the state was opened")
+			}
 			if err == nil {
 				if c.late {
 					injure()
