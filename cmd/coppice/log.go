@@ -132,7 +132,7 @@ func (a *app) logVerify(name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	info, err := segment.Verify(f)
 	f.bar.Clear()
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *app) logCat(ctx context.Context, name, output string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	r, failure := segment.Open(f, f.size)
 	if failure != nil {
 		r, failure = segment.Recover(f, f.size) // what is good is printed
@@ -215,7 +215,7 @@ func (a *app) logStats(name, output string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	s := &logSummary{Events: map[string]uint64{}, Kinds: map[string]*kindSummary{}, Commands: map[string]uint64{}}
 	scanner, names := segment.NewScanner(f), history.Names{}
 	for c, err := range scanner.Commits() {
