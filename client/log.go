@@ -104,7 +104,7 @@ func (r *logReader) reply(ctx context.Context, yield func(LogCommit, error) bool
 			}
 			return false, errGapInLog
 		}
-		if r.last = b.GetLast(); r.to == 0 && !r.of.Follow {
+		if r.last = b.GetLast(); !r.of.Follow && (r.to == 0 || b.GetError() == nil && r.to > r.last) {
 			r.to = r.last // later commits are not read
 		}
 		for _, e := range b.GetEntries() {

@@ -66,6 +66,16 @@ func TestReadLog(t *testing.T) {
 			t.Fatalf("read %d commits of %d, and %d of the two about one object", all, last, found)
 		}
 	}
+	beyond := uint64(0)
+	for c, err := range log.Read(s.ctx, client.FromSequence(last), client.ToSequence(last+10)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		beyond = c.Sequence
+	}
+	if beyond != last {
+		t.Errorf("a range that ends behind the log ends with %d, want %d", beyond, last)
+	}
 	if after := consumers(); after != before {
 		t.Errorf("the log has %d consumers, and had %d", after, before)
 	}

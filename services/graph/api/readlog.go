@@ -138,7 +138,7 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		}
 		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at %d", r.next, r.first)}
 	}
-	if r.ToSequence == 0 && !r.GetFollow() {
+	if !r.GetFollow() && (r.ToSequence == 0 || r.ToSequence > r.last) {
 		r.ToSequence = r.last
 	}
 	if err := r.flush(false); err != nil { // the client learns that it is served
