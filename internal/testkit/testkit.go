@@ -143,4 +143,7 @@ var ignored = []goleak.Option{
 	// Pebble 2.1.7 panics when it is closed after a file of values could not be read, and
 	// leaves this goroutine behind. A database that is not closed has others too.
 	goleak.IgnoreTopFunction("github.com/cockroachdb/pebble/v2/internal/genericcache.(*shard[...]).releaseLoop"),
+	// nats-server 2.15.2 leaves these behind if it is stopped while it creates a stream.
+	goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+	goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
 }
