@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -54,12 +55,15 @@ func TestCrash(t *testing.T) {
 // longer log at each start.
 const killsOfWorld = 12
 
+// leaseTTL is short because a restarted process waits for the lease of the killed one.
+const leaseTTL = time.Second
+
 // crashServices kills services, but not their NATS server.
 func crashServices(t *testing.T, i, kills int) {
 	t.Helper()
 	server := testkit.NATS(t)
 	w := newWorld(t, i, server.URL(), nats.UserInfo(bus.RoleOperator, server.Password(bus.RoleOperator)), nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleOperator)))
-	w.child = childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
+	w.child = childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server), LeaseTTL: leaseTTL}
 	reader := testkit.Conn(t, server, bus.RoleGraph)
 	w.look = func(ctx context.Context) { w.log.mustRead(ctx, reader) }
 	w.run(kills)
@@ -70,7 +74,7 @@ func crashServices(t *testing.T, i, kills int) {
 // survives the kill of a process.
 func crashAllInOne(t *testing.T, kills int) {
 	t.Helper()
-	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: freePort(t)}
+	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: freePort(t), LeaseTTL: leaseTTL}
 	server := openFiles(t, c.Dir, c.Port)
 	w := newWorld(t, 0, server.URL()) // the client learns the properties of the server with its first connection
 	if err := server.Shutdown(); err != nil {
