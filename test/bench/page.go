@@ -114,7 +114,7 @@ func (p *page) writeLinear(w *writer) {
 		few, many := p.linear[0], p.linear[len(p.linear)-1]
 		inTime, inCPU := p.growth()
 		w.line("| cost of an object in a wide cascade of %s against one of %s | | within %.1fx | %.2fx the time, %.2fx the CPU | %s | %.1f and %.1f us | | %s |",
-			thousands(float64(many.Objects)), thousands(float64(few.Objects)), linearly, inTime, inCPU, yes(p.linearly()), cost(many), cost(few), link(recordCascades))
+			thousands(float64(many.Objects)), thousands(float64(few.Objects)), maxGrowth, inTime, inCPU, yes(p.linearly()), cost(many), cost(few), link(recordCascades))
 		w.line("")
 		w.line("Wide cascades by size. Median of %d runs; of %d runs below 1,000,000 objects.", targetRounds, targetRounds*moreOfFew)
 		w.line("")
@@ -146,11 +146,11 @@ func (p *page) growth() (inTime, inCPU float64) {
 // linearly reports whether neither ratio exceeds the limit.
 func (p *page) linearly() bool {
 	inTime, inCPU := p.growth()
-	return inTime <= linearly && inCPU <= linearly
+	return inTime <= maxGrowth && inCPU <= maxGrowth
 }
 
 // maxGrowth is the growth up to which cascades count as linear.
-const linearly = 1.3
+const maxGrowth = 1.3
 
 func (p *page) writeBudgets(w *writer) {
 	for _, m := range p.targets {
