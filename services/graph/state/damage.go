@@ -102,10 +102,15 @@ func blobs(fs vfs.FS, dir string) (files, bytes uint64, err error) {
 	return files, bytes, nil
 }
 
-// recovered converts a panic of Pebble 2.1.7 into ErrDamaged. Pebble panics when a file of
-// bodies cannot be opened, and when it is closed after a read has failed. Other panics
-// continue. p is the result of recover, which is not nil.
+// recovered converts a panic of Pebble 2.1.7 into an error. Pebble panics when a file of
+// bodies cannot be opened, and when it is closed after a read has failed: ErrDamaged. It
+// panics with the error of a sync of its directory, too. Other panics continue. p is the
+// result of recover, which is not nil.
 func recovered(p any) error {
+	var sync *os.PathError
+	if err, ok := p.(error); ok && errors.As(err, &sync) {
+		return err
+	}
 	text, _ := p.(string)
 	if strings.HasPrefix(text, "unknown metadata type") || strings.HasPrefix(text, "element has outstanding references") {
 		return fmt.Errorf("%w: a file cannot be read (pebble: %s)", ErrDamaged, text)
@@ -113,7 +118,7 @@ func recovered(p any) error {
 	panic(p)
 }
 
-// protect calls read, and returns ErrDamaged if Pebble panics.
+// protect calls read, and returns the error if Pebble panics.
 func protect(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

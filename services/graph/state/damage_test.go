@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -102,6 +103,10 @@ func TestProtect(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
+	full := &os.PathError{Op: "sync", Path: "state", Err: syscall.ENOSPC}
+	if err := protect(func() error { panic(full) }); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrDamaged) {
+		t.Errorf("a sync that panics: %v", err)
+	}
 	err := protect(func() error { panic("a mistake") })
 	t.Errorf("no panic, but %v", err)
 }
