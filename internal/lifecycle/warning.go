@@ -27,6 +27,8 @@ const (
 	// WarnRebuilt: the state of a graph service was damaged and is rebuilt from the log.
 	// The warning is about the realm itself.
 	WarnRebuilt = "StateRebuilt"
+	// WarnUnarchived: the realm's log cannot be archived. The warning is about the realm itself.
+	WarnUnarchived = "LogNotArchived"
 )
 
 // Warning is the reason of the warning that a classification of the reference

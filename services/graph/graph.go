@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
@@ -75,8 +76,10 @@ type Config struct {
 	// After each, up to 4 MiB of the log are read again; 5 s.
 	CheckLog time.Duration
 	// Archive has segments and snapshots of the realms, below the realm id of each; nil for
-	// none. It may be unreachable for a while: see stores.Opener.Lazy.
-	Archive archive.Store
+	// none. It may be unreachable for a while: see stores.Opener.Lazy. One graph service of each
+	// realm writes it, within ArchiveLimits: see package archiver.
+	Archive       archive.Store
+	ArchiveLimits archiver.Limits
 	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a streamed reply, after which the client

@@ -38,6 +38,9 @@ type allMetrics struct {
 	failures  *prometheus.CounterVec
 	damage    *prometheus.GaugeVec
 	rebuilds  *prometheus.CounterVec
+	archive   *prometheus.GaugeVec
+
+	archiveFailures *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -67,6 +70,9 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		damage:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_damaged_messages", Help: "Messages of the log that are missing or cannot be read."}, realm),
 		rebuilds:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
 		refused:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
+		archive:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archived_revision", Help: "Revision of the last commit that this process knows to be in the archive, by entry: in a segment, or in a verified snapshot. Only the process that archives the realm has it."}, []string{"realm", "entry"}),
+
+		archiveFailures: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_archive_failures_total", Help: "Failed attempts to archive the log. Each is retried after 1 s to 1 min."}, realm),
 	}
 }
 
@@ -87,7 +93,7 @@ func (m *metrics) remove() {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
-		a.queued, a.queueSize, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds,
+		a.queued, a.queueSize, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
 	}
@@ -107,6 +113,7 @@ func (m *allMetrics) of(realm string) *metrics {
 	m.failures.WithLabelValues(realm)
 	m.damage.WithLabelValues(realm)
 	m.rebuilds.WithLabelValues(realm)
+	m.archiveFailures.WithLabelValues(realm)
 	return &metrics{
 		all: m, realm: realm,
 		writing: sync.OnceValue(func() *writing { return m.writing(realm) }),
@@ -209,6 +216,13 @@ func (m *metrics) queue(requests, bytes int) {
 // damaged sets how many messages of the log are missing or cannot be read.
 func (m *metrics) damaged(messages uint64) {
 	m.all.damage.WithLabelValues(m.realm).Set(float64(messages))
+}
+
+// archived sets the revisions up to which segments and verified snapshots are archived; 0 for
+// none.
+func (m *metrics) archived(segments, snapshot uint64) {
+	m.all.archive.WithLabelValues(m.realm, "segment").Set(float64(segments))
+	m.all.archive.WithLabelValues(m.realm, "snapshot").Set(float64(snapshot))
 }
 
 // working sets how many messages of work there are.

@@ -150,6 +150,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 	var replica api.Stopper
 	serve := func() (err error) {
 		if replica == nil {
+			watched.Go(func() { r.runArchiver(watching) })
 			replica, err = api.ServeReplica(r.apiConfig(), api.Replica{
 				Reached:   r.hub.Wait,
 				Admit:     r.hub.Admit,

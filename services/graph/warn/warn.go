@@ -133,6 +133,11 @@ func (w *Warner) Rebuilt(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnRebuilt, message)
 }
 
+// Unarchived is Skipped for a log that cannot be archived.
+func (w *Warner) Unarchived(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnUnarchived, message)
+}
+
 func (w *Warner) ofRealm(realmID uid.UID, reason, message string) {
 	if w == nil {
 		return

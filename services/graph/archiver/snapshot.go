@@ -1,0 +1,196 @@
+package archiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/archived"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/snapshot"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// snapshotDue reports whether another snapshot is to be made.
+func (w *work) snapshotDue() bool {
+	if w.c.State.Checkpoint().GetSequence() <= w.base.Sequence || time.Since(w.refused) < refusedPause*w.l.Interval {
+		return false
+	}
+	since := w.since
+	if w.spool != nil {
+		since += w.spool.bytes
+	}
+	return since >= max(w.l.SnapshotBytes, w.size/2) || w.c.Now().Sub(w.basedAt) >= w.l.SnapshotAge
+}
+
+// refusedPause is how many times Limits.Interval passes after a snapshot that was not verified.
+const refusedPause = 600
+
+// snapshot puts the segments up to the last commit of the state into the archive, verifies a
+// snapshot of the state with them, and puts it and the record of that into the archive.
+func (w *work) snapshot(ctx context.Context) (err error) {
+	f, err := os.OpenFile(filepath.Join(w.c.Dir, "snapshot"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	snap := w.c.State.Snapshot()
+	written, err := snapshot.Write(ctx, f, snap, snapshot.WriteOptions{Pace: w.pace})
+	cp := snap.Checkpoint()
+	if err = errors.Join(err, snap.Close()); err != nil {
+		return err
+	}
+	if _, err := w.archive(ctx, cp.GetSequence()); err != nil {
+		return err
+	}
+	if w.spool != nil {
+		if err := w.put(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.verify(ctx, cp, written); err != nil {
+		if ctx.Err() == nil {
+			w.refused = time.Now()
+		}
+		return err
+	}
+	size, err := w.putSnapshot(ctx, f, cp, written)
+	if err != nil {
+		return err
+	}
+	now := w.c.Now()
+	v := archive.Verification{
+		Sequence: cp.GetSequence(), Position: cp.GetPosition(), Revision: cp.GetRevision(), Checksum: cp.GetChecksum(),
+		Hash: written.Hash, From: w.base.Sequence, By: w.c.Instance, At: now,
+	}
+	if err := archive.PutVerification(ctx, w.c.Store, w.realm, v); err != nil && !errors.Is(err, archive.ErrExists) {
+		return err
+	}
+	w.c.Logger.Info("a snapshot was archived and verified", "commit", v.Sequence, "revision", v.Revision, "bytes", size, "since-commit", v.From)
+	w.base, w.size, w.since, w.basedAt, w.done.Snapshot = v, size, 0, now, v.Revision
+	w.c.Progress(w.done)
+	return nil
+}
+
+// verify compares a snapshot of the state with the segments.
+func (w *work) verify(ctx context.Context, cp *coppicev1.Checkpoint, written snapshot.Info) error {
+	folded, err := w.fold(ctx, cp)
+	if err != nil {
+		return fmt.Errorf("the snapshot of commit %d cannot be verified: %w", cp.GetSequence(), err)
+	}
+	if written.Hash != folded {
+		return fmt.Errorf("the snapshot of commit %d is not verified: the segments give the content %x, and the state has %x; run coppice verify and coppice archive verify",
+			cp.GetSequence(), folded, written.Hash)
+	}
+	return nil
+}
+
+// putSnapshot puts a snapshot into the archive, and reads it back.
+func (w *work) putSnapshot(ctx context.Context, f *os.File, cp *coppicev1.Checkpoint, written snapshot.Info) (size int64, err error) {
+	if _, err := f.Seek(0, 0); err != nil {
+		return 0, err
+	}
+	name := archive.SnapshotName(w.realm, cp.GetSequence())
+	if err := w.c.Store.Put(ctx, name.String(), f, written.Size); err != nil && !errors.Is(err, archive.ErrExists) {
+		return 0, err
+	}
+	stored, err := w.stored(ctx, cp.GetSequence())
+	if err != nil {
+		return 0, err
+	}
+	if stored.Hash != written.Hash {
+		return 0, fmt.Errorf("archive %s: %s has the content %x, and the state has %x; delete the entry, and another snapshot is stored", w.c.Store, name, stored.Hash, written.Hash)
+	}
+	return stored.Size, nil
+}
+
+// stored reads a snapshot back from the archive.
+func (w *work) stored(ctx context.Context, sequence uint64) (info snapshot.Info, err error) {
+	err = w.entry(ctx, archive.SnapshotName(w.realm, sequence), func(in reader) (err error) {
+		info, err = snapshot.Verify(ctx, in)
+		return err
+	})
+	return info, err
+}
+
+// fold returns the content hash of the last verified snapshot, or of nothing, and the segments
+// since, up to a commit. All of them are read from the archive.
+func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byte, err error) {
+	chain := archive.Chain(w.segments, w.base.Sequence+1)
+	if len(chain) == 0 || chain[len(chain)-1].Last < to.GetSequence() {
+		missing := w.base.Sequence + 1
+		if len(chain) > 0 {
+			missing = chain[len(chain)-1].Last + 1
+		}
+		return hash, fmt.Errorf("archive %s: no segment has commit %d, and the log has it no more; copy it from the archive that has it (coppice archive copy)", w.c.Store, missing)
+	}
+	dir := filepath.Join(w.c.Dir, "verify")
+	if err := os.RemoveAll(dir); err != nil {
+		return hash, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if w.base.Sequence > 0 {
+		if err := w.load(ctx, dir); err != nil {
+			return hash, err
+		}
+	}
+	s, err := state.Open(dir, foldConfig)
+	if err != nil {
+		return hash, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	f := replay.NewFolder(s, w.c.Log.Created(), w.c.Log.Keys())
+	source := archived.Source{Store: w.c.Store, Segments: chain, Pace: w.pace}
+	if err := f.FoldTo(ctx, source, to.GetPosition()); err != nil {
+		return hash, err
+	}
+	snap := s.Snapshot().Until(ctx)
+	hash, err = snap.ContentHash()
+	return hash, errors.Join(err, snap.Close())
+}
+
+// foldConfig is the configuration of the state in the second directory: it needs little
+// memory, since nothing is read from it but what the fold reads.
+var foldConfig = state.Config{CacheSize: 64 << 20, MemTableSize: 16 << 20}
+
+// load loads the last verified snapshot into a directory.
+func (w *work) load(ctx context.Context, dir string) error {
+	return w.entry(ctx, archive.SnapshotName(w.realm, w.base.Sequence), func(in reader) error {
+		info, err := snapshot.Build(ctx, in, dir, snapshot.Stream{RealmID: w.realm[:], Created: w.c.Log.Created()}, foldConfig)
+		if err == nil && info.Hash != w.base.Hash {
+			err = fmt.Errorf("its content is %x, and %x was verified", info.Hash, w.base.Hash)
+		}
+		return err
+	})
+}
+
+// reader is an entry that is read.
+type reader interface {
+	Read(b []byte) (int, error)
+}
+
+// entry reads an entry of the archive.
+func (w *work) entry(ctx context.Context, name archive.Name, read func(reader) error) (err error) {
+	for e, err := range w.c.Store.List(ctx, name.String()) {
+		if err != nil {
+			return err
+		}
+		if e.Name != name.String() {
+			continue
+		}
+		in, err := w.c.Store.Open(ctx, e.Name, 0, e.Size)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(read(in), in.Close()); err != nil {
+			return fmt.Errorf("archive %s: %s: %w", w.c.Store, e.Name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("archive %s: %s: %w", w.c.Store, name, archive.ErrNotFound)
+}
