@@ -25,7 +25,9 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
@@ -189,6 +191,29 @@ func TestRestoreUpTo(t *testing.T) {
 	var gap *bootstrap.GapError
 	if !errors.As(err, &gap) || gap.Last != 1000 {
 		t.Errorf("a restore of commits that do not exist: %v", err)
+	}
+}
+
+// Reading the log of a restored realm again finds no damage, although the first message of its
+// stream is not commit 1.
+func TestScrubOfRestoredRealm(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.segments()
+	a.restore(0)
+	a.has(t.TempDir(), "one")
+	ctx := testkit.Context(t)
+	log, err := eventlog.Open(ctx, testkit.JetStream(t, a.n, bus.RoleGraph), realm, 1, eventlog.NewKeys(testkit.Secrets(), realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, first, err := log.Last(ctx)
+	if err != nil || first != 1 {
+		t.Fatalf("the stream begins at %d, %v", first, err)
+	}
+	if done, err := replay.NewScrub(log, first).Step(ctx, last); err != nil || !done {
+		t.Errorf("read up to %d: %t, %v", last, done, err)
 	}
 }
 

@@ -14,7 +14,7 @@ type Scrub struct {
 	log   *eventlog.Log
 	chain eventlog.Chain
 	at    uint64 // the position of the last message that was read
-	begun bool   // chain is known: the log begins with commit 1, or a commit was read
+	begun bool   // a commit was read
 }
 
 // Bounds of one step of a Scrub.
@@ -23,10 +23,11 @@ const (
 	scrubBytes    = 4 << 20
 )
 
-// NewScrub returns a Scrub that begins at a position of a log: 1, or the first message of a stream
-// that was cut.
+// NewScrub returns a Scrub that begins at a position of a log: the first message of its stream.
+// If that is not commit 1, because the stream was cut or continues another log, the checksum
+// before it is not checked.
 func NewScrub(log *eventlog.Log, from uint64) *Scrub {
-	return &Scrub{log: log, at: from - 1, begun: from == 1}
+	return &Scrub{log: log, at: from - 1}
 }
 
 // At returns the position of the last message that was read.
@@ -63,8 +64,9 @@ func (s *Scrub) visit(m eventlog.Message) error {
 	case c == nil || s.chain.Skips(&c.header) != "":
 		return nil
 	}
-	if !s.begun {
-		s.chain, s.begun = eventlog.ChainBefore(&c.header), true
+	if !s.begun && c.header.Sequence > 1 {
+		s.chain = eventlog.ChainBefore(&c.header)
 	}
+	s.begun = true
 	return s.chain.Follow(m.Sequence, &c.header, c.newKey, c.checksum)
 }
