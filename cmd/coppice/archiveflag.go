@@ -15,14 +15,17 @@ import (
 // archiveFlag is the flag with the URL of the archive of a graph service.
 type archiveFlag struct{ url string }
 
+// noArchive is the value of the flag for no archive.
+const noArchive = "none"
+
 // add adds the flag. fallback says what its default is.
 func (f *archiveFlag) add(c *cobra.Command, fallback string) {
-	c.Flags().StringVar(&f.url, "archive", "", "URL of the archive of the logs: file:///dir, nats://bucket or s3://bucket/prefix?endpoint=URL; credentials of S3 are in the environment ("+fallback+")")
+	c.Flags().StringVar(&f.url, "archive", "", "URL of the archive of the logs: file:///dir, nats://bucket or s3://bucket/prefix?endpoint=URL; credentials of S3 are in the environment; "+noArchive+" for no archive ("+fallback+")")
 }
 
 // location parses the URL. ok is false if there is no archive.
 func (f *archiveFlag) location() (l archive.Location, ok bool, err error) {
-	if f.url == "" {
+	if f.url == "" || f.url == noArchive {
 		return l, false, nil
 	}
 	l, err = archive.ParseLocation(f.url)

@@ -57,15 +57,19 @@ of the log.`,
 			if err != nil {
 				return a.usage(c, err)
 			}
-			location, named, err := f.archive.location()
-			if err == nil && !named {
+			location, archiving, err := f.archive.location()
+			if err == nil && f.archive.url == "" {
+				archiving = true
 				location, err = inDirectory(filepath.Join(f.data, "archive"))
 			}
 			if err != nil {
 				return a.usage(c, err)
 			}
 			return a.up(c.Context(), f, func(g *graph.Config) {
-				g.AcceptLoss, g.Archive = losses, openArchive(location, g.Conn, 1)
+				g.AcceptLoss = losses
+				if archiving {
+					g.Archive = openArchive(location, g.Conn, 1)
+				}
 			})
 		},
 	}

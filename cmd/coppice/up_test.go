@@ -155,7 +155,7 @@ func TestUp(t *testing.T) {
 	}
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p.end(signal)
-		p = startUp(ctx, t, "--data", data).awaitReady(ctx, data)
+		p = startUp(ctx, t, "--data", data, "--archive", "none").awaitReady(ctx, data)
 		found, err := p.configMaps().Get(ctx, "kept")
 		if err != nil || found.GetMetadata().GetUid() != created.GetMetadata().GetUid() {
 			t.Errorf("after %v there is %v, %v", signal, found, err)
