@@ -33,7 +33,10 @@ func TestProcessesRealms(t *testing.T) {
 	}
 }
 
+// realmOfProcesses creates, uses and deletes a realm while processes run; end ends a graph
+// service meanwhile.
 func realmOfProcesses(t *testing.T, end func(*service)) {
+	t.Helper()
 	d := newDeployment(t)
 	d.nats()
 	first := d.instance("graph-1", bus.RoleGraph, "--data", filepath.Join(d.dir, "graph-1"))

@@ -246,8 +246,9 @@ func cascades(t *testing.T) *commits {
 }
 
 // A process is killed and its machine loses power at any I/O operation: while it follows the
-// log, while it replays the log from the beginning, and while it loads a snapshot. The next start always has the fold of a prefix of the log, with all
-// that was synced, and becomes the fold of the log.
+// log, while it replays the log from the beginning, and while it loads a snapshot. The next
+// start always has the fold of a prefix of the log, with all that was synced, and becomes the
+// fold of the log.
 func TestCrashAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	log := cascades(t)
@@ -260,13 +261,15 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}{
 		"follow": {300, follow, []string{"empty", "a prefix", "complete"}},
 		"replay": {50, func(t *testing.T, c *crashed, fs *crashFS) {
+			t.Helper()
 			c.unfinished = true
 			f := NewFolder(openCrashed(t, fs), 1, realmKeys)
 			if err := errors.Join(f.FoldFromEmpty(t.Context(), log, last), f.state.Sync(), f.state.Close()); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"empty"}},
-		"load": {50, func(t *testing.T, c *crashed, fs *crashFS) {
+		"load": {50, func(t *testing.T, _ *crashed, fs *crashFS) {
+			t.Helper()
 			f := NewFolder(openCrashed(t, vfs.NewMem()), 1, realmKeys)
 			if err := f.FoldTo(t.Context(), log, last); err != nil {
 				t.Fatal(err)
