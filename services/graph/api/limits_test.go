@@ -58,8 +58,8 @@ func TestPageEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	})
-	// What the chunk has already read may still be visited.
-	if err := snap.Err(); !errors.Is(err, context.Canceled) || found > 512 {
+	// The rest of the chunk, and a chunk that was already read ahead, may still be visited.
+	if err := snap.Err(); !errors.Is(err, context.Canceled) || found > 768 {
 		t.Errorf("%d objects were visited after the end: %v", found, err)
 	}
 	s := &server{Config: Config{Realm: "default"}}
