@@ -265,7 +265,7 @@ func (s *logSummary) add(c *segment.Commit, names history.Names) error {
 	return nil
 }
 
-// complete adds what the file says of itself.
+// complete adds what the header and the footer of the file contain.
 func (s *logSummary) complete(info segment.Info) {
 	s.Version, s.RealmID, s.Commits = info.Version, fmt.Sprintf("%x", info.RealmID), info.Commits
 	s.FirstSequence, s.LastSequence = info.Before.Sequence+1, info.Last.Sequence

@@ -64,7 +64,7 @@ func (b *bench) ended(realm string) {
 }
 
 // A service works in the realms that it was started with until it has the list, then in
-// those of the list. While nobody replies, it works on.
+// those of the list. Without a reply it works on.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)

@@ -152,7 +152,7 @@ func serveRecording(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := client.New(nc, client.WithActor("somebody"), client.WithRealm(realm))
+	c := client.New(nc, client.WithActor("another"), client.WithRealm(realm))
 	has(ctx, t, c, "one", "three")
 	objects := c.Resource(configMaps, "a")
 	if o, err := objects.Get(ctx, "one"); err != nil || o.GetMetadata().GetUid() == "" {
