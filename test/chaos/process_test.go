@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -51,6 +52,9 @@ func start(t *testing.T, c childConfig) *process {
 		_ = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
+		if t.Failed() {
+			p.dump()
+		}
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 		if t.Failed() {
@@ -58,6 +62,16 @@ func start(t *testing.T, c childConfig) *process {
 		}
 	})
 	return p
+}
+
+// dump has a process that still runs write the stacks of its goroutines and end. A
+// suspended process does not.
+func (p *process) dump() {
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.ended:
+	case <-time.After(5 * time.Second):
+	}
 }
 
 // passwords returns the passwords of the services.
