@@ -89,6 +89,9 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 	if err := r.checkLog(ctx, func() bool { return time.Since(start) < r.events.MaxLag() }); err != nil {
 		return false, err
 	}
+	if r.state == nil {
+		return false, nil // its snapshot had commits of an accepted loss, and was set aside
+	}
 	if r.cut != nil {
 		return false, r.cut // the commits behind the snapshot are missing too
 	}

@@ -3,8 +3,10 @@ package graph_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -267,5 +269,19 @@ func TestSnapshotOfLostCommits(t *testing.T) {
 		c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen}
 	}).writing(ctx)
 	has(ctx, t, application(t, a.n), "one")
+	// The log grows beyond the commit of the snapshot: the next empty replica loads it.
+	names := []string{"one"}
+	for i := range 10 {
+		names = append(names, fmt.Sprintf("later-%d", i))
+		if _, err := application(t, a.n).Resource(configMaps, "a").Create(ctx, configMap(names[i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.stop(ctx)
+	s = serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
+		c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen}
+	}).writing(ctx)
+	slices.Sort(names)
+	has(ctx, t, application(t, a.n), names...)
 	s.stop(ctx)
 }

@@ -81,9 +81,11 @@ func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit)
 		if err != nil {
 			return err
 		}
-		// A position exceeds the sequence by the number of skipped messages so far.
-		skipped := r.Info().Last.Position - r.Info().Last.Sequence
-		for c, err := range r.Commits(max(from, skipped) - skipped) {
+		sequence, err := r.AtPosition(from)
+		if err != nil {
+			return fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err)
+		}
+		for c, err := range r.Commits(sequence) {
 			if err == nil {
 				err = ctx.Err()
 			}

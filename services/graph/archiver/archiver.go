@@ -64,7 +64,7 @@ type Limits struct {
 	Rate int64
 	// Interval is the time between two looks at the log; 1 s. After a failure the archiver
 	// pauses for this time, and up to 60 times as long. After a snapshot that could not be
-	// verified, it goes on with segments, and makes no snapshot for 600 times as long.
+	// verified or stored, it goes on with segments, and makes no snapshot for 600 times as long.
 	Interval time.Duration
 	// Turn is the time after which a writer releases the lease for Pause, so that a standby
 	// can take it; 10 min and 15 s. A writer also waits for Pause before it acquires the lease.
@@ -96,7 +96,7 @@ type Archiver struct {
 	c       Config
 	l       Limits
 	limiter *rate.Limiter
-	refused time.Time // when a snapshot could not be verified last
+	refused time.Time // when a snapshot could not be verified or stored last
 }
 
 // New returns an Archiver.

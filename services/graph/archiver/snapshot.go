@@ -28,7 +28,8 @@ func (w *work) snapshotDue() bool {
 	return since >= max(w.l.SnapshotBytes, w.size/2) || w.c.Now().Sub(w.basedAt) >= w.l.SnapshotAge
 }
 
-// refusedPause is how many times Limits.Interval passes after a snapshot that was not verified.
+// refusedPause is how many times Limits.Interval passes after a snapshot that was not verified
+// or could not be stored.
 const refusedPause = 600
 
 // snapshot puts the segments up to the last commit of the state into the archive, verifies a
@@ -38,7 +39,12 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	defer func() {
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+		if err != nil && ctx.Err() == nil {
+			w.refused = time.Now()
+		}
+	}()
 	snap := w.c.State.Snapshot()
 	written, err := snapshot.Write(ctx, f, snap, snapshot.WriteOptions{Pace: w.pace})
 	cp := snap.Checkpoint()
@@ -54,9 +60,6 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 		}
 	}
 	if err := w.verify(ctx, cp, written); err != nil {
-		if ctx.Err() == nil {
-			w.refused = time.Now()
-		}
 		return err
 	}
 	size, err := w.putSnapshot(ctx, f, cp, written)
@@ -68,13 +71,26 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 		Sequence: cp.GetSequence(), Position: cp.GetPosition(), Revision: cp.GetRevision(), Checksum: cp.GetChecksum(),
 		Hash: written.Hash, From: w.base.Sequence, By: w.c.Instance, At: now,
 	}
-	if err := archive.PutVerification(ctx, w.c.Store, w.realm, v); err != nil && !errors.Is(err, archive.ErrExists) {
+	if err := w.record(ctx, v); err != nil {
 		return err
 	}
 	w.c.Logger.Info("a snapshot was archived and verified", "commit", v.Sequence, "revision", v.Revision, "bytes", size, "since-commit", v.From)
 	w.base, w.size, w.since, w.basedAt, w.done.Snapshot = v, size, 0, now, v.Revision
 	w.c.Progress(w.done)
 	return nil
+}
+
+// record stores the record of a verification. One that is there must be of the same content.
+func (w *work) record(ctx context.Context, v archive.Verification) error {
+	err := archive.PutVerification(ctx, w.c.Store, w.realm, v)
+	if !errors.Is(err, archive.ErrExists) {
+		return err
+	}
+	before, err := archive.ReadVerification(ctx, w.c.Store, w.realm, v.Sequence)
+	if err == nil && (before.Hash != v.Hash || before.Checksum != v.Checksum) {
+		err = fmt.Errorf("archive %s: %s is the record of another snapshot; delete it", w.c.Store, archive.VerifiedName(w.realm, v.Sequence))
+	}
+	return err
 }
 
 // verify compares a snapshot of the state with the segments.
@@ -104,7 +120,7 @@ func (w *work) putSnapshot(ctx context.Context, f *os.File, cp *coppicev1.Checkp
 		return 0, err
 	}
 	if stored.Hash != written.Hash {
-		return 0, fmt.Errorf("archive %s: %s has the content %x, and the state has %x; delete the entry, and another snapshot is stored", w.c.Store, name, stored.Hash, written.Hash)
+		return 0, fmt.Errorf("archive %s: %s has the content %x, and the state has %x; delete the entry and its record %s, and another snapshot is stored", w.c.Store, name, stored.Hash, written.Hash, archive.VerifiedName(w.realm, cp.GetSequence()))
 	}
 	return stored.Size, nil
 }

@@ -68,6 +68,11 @@ func (w *work) begin(ctx context.Context) (err error) {
 	if ok {
 		w.base, w.size, w.basedAt, w.done.Snapshot = base, snapshot.Entry.Size, base.At, base.Revision
 	}
+	if ok {
+		if err := w.compareBase(ctx, snapshot, base); err != nil {
+			return err
+		}
+	}
 	for _, s := range w.segments {
 		if s.Last > base.Sequence {
 			w.since += s.Entry.Size
@@ -117,6 +122,20 @@ func (w *work) compare(ctx context.Context, s archive.Item) error {
 		return w.another(s, fmt.Sprintf("commit %d of the log has checksum %016x, and that of the segment %016x", end.Sequence, checksum, end.Checksum))
 	}
 	return nil
+}
+
+// compareBase compares the last verified snapshot with the log, if both still have its commit.
+func (w *work) compareBase(ctx context.Context, snapshot archive.Item, base archive.Verification) error {
+	_, first, err := w.c.Log.Last(ctx)
+	if err != nil || base.Sequence > w.c.State.Checkpoint().GetSequence() || base.Position < first {
+		return err
+	}
+	h, checksum, err := w.commit(ctx, base.Position)
+	if err == nil && (h.Sequence != base.Sequence || checksum != base.Checksum) {
+		err = fmt.Errorf("archive %s: snapshot %s has commits that the log has lost; nothing is archived. Move it and its record %s to another archive",
+			w.c.Store, snapshot.Entry.Name, archive.VerifiedName(snapshot.Realm, base.Sequence))
+	}
+	return err
 }
 
 // another returns the error for a segment that has commits of another history of the realm.

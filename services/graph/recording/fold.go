@@ -33,7 +33,7 @@ type PartialError struct {
 }
 
 func (e *PartialError) Error() string {
-	return fmt.Sprintf("the recording begins with commit %d: only one that begins with commit 1 can be replayed; record the log without --from", e.First)
+	return fmt.Sprintf("the recording begins with commit %d: only one that begins with commit 1 can be replayed; record the log without --from. The log of a restored realm begins later, and cannot be replayed", e.First)
 }
 
 // Fold copies a recorded log into a directory, which must be empty or not exist, and folds
@@ -60,9 +60,12 @@ func Fold(ctx context.Context, file, dir string, progress func(sequence, last ui
 		return f, errors.Join(err, os.RemoveAll(partial))
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return f, err
+		return f, errors.Join(err, os.RemoveAll(partial))
 	}
-	return f, os.Rename(partial, dir)
+	if err := os.Rename(partial, dir); err != nil {
+		return f, errors.Join(err, os.RemoveAll(partial))
+	}
+	return f, nil
 }
 
 func foldInto(ctx context.Context, file, dir string, progress func(sequence, last uint64)) (f Folded, err error) {
