@@ -61,6 +61,13 @@ directory archive in it.`,
 			if f.from == "" {
 				return a.usage(c, errors.New("no archive is named: write --from URL"))
 			}
+			if f.data != "" {
+				for _, name := range []string{"server", "user", "context", "secret", "replicas"} {
+					if c.Flags().Changed(name) {
+						return a.usage(c, fmt.Errorf("--%s concerns a NATS server, and --data restores into a directory: leave out one of them", name))
+					}
+				}
+			}
 			err := a.restore(c.Context(), args[0], f)
 			var usage *usageError
 			if errors.As(err, &usage) && usage.command == "" {

@@ -48,6 +48,10 @@ type chain struct {
 // open decodes a message, and checks it against the commits before it. The chain is not
 // changed.
 func (c *chain) open(position uint64, message []byte) (commit Commit, err error) {
+	// The writer bounds a commit before it is compressed: a block that claims more is not a commit.
+	if n := envelope.Size(message); n > MaxMessage {
+		return commit, fmt.Errorf("it claims a commit of %d bytes, more than %d", n, MaxMessage)
+	}
 	content, err := envelope.OpenInto(&c.room, message)
 	if err != nil {
 		return commit, err

@@ -40,6 +40,12 @@ func Open(name string) (r *Recorder, err error) {
 		}
 	}()
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file: record into one", name)
+	}
+	if err == nil && info.Size() == 0 {
+		err = f.Chmod(datadir.FileMode)
+	}
 	if err != nil {
 		return nil, err
 	}
