@@ -10,7 +10,6 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -87,7 +86,7 @@ func (w *work) open(ctx context.Context, last uint64) (more bool, err error) {
 	if h.Sequence != first {
 		return false, fmt.Errorf("the log has commit %d at sequence %d, where the state has commit %d", h.Sequence, position, first)
 	}
-	if at := lifecycle.Time(h.Time).Time(); at.Before(s.began) {
+	if at := h.Time.Time(); at.Before(s.began) {
 		s.began = at // a process that lives for less than SegmentAge archives it, too
 	}
 	if first > 1 {
