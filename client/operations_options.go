@@ -89,7 +89,7 @@ type DeleteRealmOption interface {
 	ApplyToDeleteRealm(o *DeleteRealmOptions)
 }
 
-// WithoutArchive deletes a realm although its log is not archived.
+// WithoutArchive deletes a realm although its last commits may not be in an archive.
 type WithoutArchive bool
 
 // ApplyToDeleteRealm sets o.WithoutArchive.

@@ -74,7 +74,7 @@ A deletion that was interrupted continues by itself.`,
 		}),
 	}
 	c.Flags().StringVar(&confirm, "confirm", "", "the name of the realm once more, instead of typing it")
-	c.Flags().BoolVar(&withoutArchive, "without-archive", false, "delete the realm although nothing of it is archived")
+	c.Flags().BoolVar(&withoutArchive, "without-archive", false, "delete the realm although its last commits may not be in an archive")
 	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait until the realm is deleted; 0 to not wait")
 	return c
 }

@@ -142,6 +142,9 @@ func CheckRealm(realm string) error {
 	if n := len(realm); n == 0 || n > 32 || !all(realm, inside) || realm[0] == '-' || realm[n-1] == '-' {
 		return fmt.Errorf("%q is not the name of a realm: at most 32 lower case letters, digits and hyphens, starting and ending with a letter or digit", realm)
 	}
+	if realm == "instance" {
+		return fmt.Errorf("%q is not the name of a realm: graph services have a file of that name", realm)
+	}
 	return nil
 }
 

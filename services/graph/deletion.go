@@ -72,21 +72,37 @@ func (s *Service) delete(ctx context.Context, g *errgroup.Group, name string) {
 
 // tryDelete deletes the streams of a realm, unless another process has deleted it.
 func (s *Service) tryDelete(ctx context.Context, name string) error {
+	// The realm may have been deleted by another process, and created again.
+	list, err := s.registry.List(ctx)
+	if err != nil || list.Of(name).GetState() != coppicev1.RealmState_REALM_STATE_DELETING {
+		return err
+	}
 	l, err := s.stopped(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Release(context.WithoutCancel(ctx)) }()
-	list, err := s.registry.List(ctx)
-	if err != nil {
+	list, err = s.registry.List(ctx)
+	if err != nil || list.Of(name).GetState() != coppicev1.RealmState_REALM_STATE_DELETING {
 		return err
 	}
-	if list.Of(name).GetState() != coppicev1.RealmState_REALM_STATE_DELETING {
-		return nil
+	// A process that has not seen the new list yet may still create streams of the realm.
+	age := s.c.Now().Sub(time.UnixMicro(list.Of(name).GetDeleted()))
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(3*listInterval - max(age, 0)):
 	}
 	id, err := s.logID(ctx, name)
 	if err != nil {
 		return err
+	}
+	if len(id) == 0 { // the log is gone, or was never begun: what this process has seen of it
+		if seen, err := tail.Open(tail.File(s.c.Dir, name)); err == nil {
+			if id, err = hex.DecodeString(seen.Mark().RealmID); err != nil {
+				return err
+			}
+		}
 	}
 	if err := s.registry.Deleting(ctx, name, id); err != nil {
 		return err
@@ -111,6 +127,9 @@ func (s *Service) stopped(ctx context.Context, name string) (*lease.Lease, error
 	l, err := s.member.Acquire(waiting, name, lease.Options{Anyway: true})
 	if writer := s.member.Writers()[name]; err != nil && ctx.Err() == nil && writer != "" {
 		return nil, fmt.Errorf("the graph service %s still writes the realm; wait until it has stopped, or stop that process", writer)
+	}
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("the graph service %s did not get the lease of the realm within 2 s, see its log: %w", s.c.Instance, err)
 	}
 	return l, err
 }
@@ -162,8 +181,8 @@ func (s *Service) discard(listed *coppicev1.Realm) error {
 	if r.state != nil {
 		err = errors.Join(err, r.state.Close())
 	}
-	if err != nil || r.seen.GetSequence() > 0 {
-		return err // its log is none that was deleted
+	if err != nil || r.unusable != nil || r.seen.GetSequence() > 0 {
+		return err // its log is none that was deleted, or is not known
 	}
 	return os.RemoveAll(r.dir())
 }

@@ -44,6 +44,9 @@ func (s *Service) followList(ctx context.Context, g *errgroup.Group) error {
 		if err == nil {
 			list, err = s.registry.List(ctx)
 		}
+		if err == nil {
+			list, err = s.relist(ctx, list)
+		}
 		switch {
 		case err == nil:
 			reported = ""
@@ -84,6 +87,26 @@ func (s *Service) addRealms(ctx context.Context, added *bool) error {
 	}
 	*added = true
 	return nil
+}
+
+// relist adds realms that run and are not in the list. Keys are never removed from it, so its
+// bucket was lost, and was created again.
+func (s *Service) relist(ctx context.Context, list registry.List) (registry.List, error) {
+	lost := false
+	for _, r := range s.all() {
+		if r.cancel == nil || list.Of(r.name) != nil {
+			continue
+		}
+		s.c.Log.Warn("the list of realms was lost; adding the realm to it again", "realm", r.name)
+		if _, err := s.registry.Ensure(ctx, r.name, s.c.Now()); err != nil {
+			return list, err
+		}
+		lost = true
+	}
+	if !lost {
+		return list, nil
+	}
+	return s.registry.List(ctx)
 }
 
 // follow starts the realms that are in the list, and stops those that are not.

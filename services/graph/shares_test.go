@@ -120,3 +120,36 @@ func TestDeletionWaits(t *testing.T) {
 	}
 	first.cancel()
 }
+
+// The list of realms is made again when its bucket is lost: the realms run on.
+func TestListIsLost(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
+	if _, err := operator.CreateRealm(ctx, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	shop := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithRealm("shop"))
+	if _, err := shop.Resource(configMaps, "a").Create(ctx, configMap("before")); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.JetStream(t, n, bus.RoleGraph).DeleteKeyValue(ctx, bus.RealmBucket); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the list", func() bool {
+		list, err := operator.ListRealms(ctx)
+		return err == nil && len(list) == 2
+	})
+	if _, err := shop.Resource(configMaps, "a").Create(ctx, configMap("after")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.CreateRealm(ctx, "instance"); !errors.Is(err, client.ErrBadRequest) && !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a realm with the name of a file of graph services: %v", err)
+	}
+	if _, err := operator.ListRealms(ctx, make(client.WithNames, 1001)); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("a list of 1,001 names: %v", err)
+	}
+	s.stop(ctx)
+}

@@ -98,7 +98,7 @@ func (s *realmsServer) delete(q *request) {
 		err = lifecycle.ErrBadRequest("confirm: %q; to delete realm %q with its log, name it here", r.GetConfirm(), at.Realm)
 	}
 	if err == nil && !r.GetWithoutArchive() {
-		err = lifecycle.ErrBadRequest("realm %q has no archive, so that nothing of it remains: set without_archive to delete it nevertheless", at.Realm)
+		err = lifecycle.ErrBadRequest("realm %q is not archived before it is deleted, so that commits may be lost that its archive does not have: set without_archive to delete it nevertheless", at.Realm)
 	}
 	if err != nil {
 		q.answer(nil, err)
@@ -110,6 +110,9 @@ func (s *realmsServer) delete(q *request) {
 	})
 }
 
+// maxRealmNames is the maximum number of names in a request for a list of realms.
+const maxRealmNames = 1_000
+
 func (s *realmsServer) list(q *request) {
 	at, err := s.target(q)
 	var r coppicev1.ListRealmsRequest
@@ -118,6 +121,9 @@ func (s *realmsServer) list(q *request) {
 	}
 	if err == nil {
 		err = q.read(&r)
+	}
+	if n := len(r.GetNames()); err == nil && n > maxRealmNames {
+		err = lifecycle.ErrBadRequest("names: %d names, and a request has at most %d; send several requests, or leave out names to list all realms", n, maxRealmNames)
 	}
 	if err != nil {
 		q.answer(nil, err)

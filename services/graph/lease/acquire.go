@@ -106,6 +106,10 @@ func (m *Member) try(ctx context.Context, key string, s *session, anyway bool) (
 	}
 	l := &Lease{m: m, key: key, session: s, lost: make(chan struct{}), leave: make(chan struct{})}
 	m.mu.Lock()
+	if held := m.held[key]; m.taking[key] || held != nil && !held.over.Load() {
+		m.mu.Unlock()
+		return nil, Holder{}, nil // another call of Acquire of this process has it
+	}
 	m.taking[key] = true
 	m.mu.Unlock()
 	if claimed {

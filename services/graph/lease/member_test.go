@@ -98,3 +98,24 @@ func never(t *testing.T, js jetstream.JetStream, what string, happened func() bo
 		}
 	}
 }
+
+// A process that has a lease does not get it twice: the first would not see that the second
+// was released.
+func TestAcquireTwice(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	a := run(t, js, config("a", time.Second))
+	first := a.acquire()
+	second := a.acquiring()
+	never(t, js, "the lease was acquired twice", func() bool { return len(second) > 0 })
+	if !first.Holds() {
+		t.Error("the first lease is lost")
+	}
+	if err := first.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if l := testkit.Receive(t, ctx, "the second lease", second); !l.Holds() {
+		t.Error("the second lease is not held")
+	}
+}

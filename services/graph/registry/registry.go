@@ -113,7 +113,7 @@ func (g *Registry) List(ctx context.Context) (List, error) {
 	}
 	g.reading.Lock()
 	defer g.reading.Unlock()
-	changed, err := g.reader.Update(ctx)
+	_, err := g.reader.Update(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		g.mu.Lock()
 		g.kv = nil // the next call creates it again
@@ -122,7 +122,7 @@ func (g *Registry) List(ctx context.Context) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
-	if !changed && g.last.Version != "" {
+	if g.last.Version == g.reader.Version() {
 		return g.last, nil
 	}
 	list := List{Version: g.reader.Version()}
@@ -203,9 +203,40 @@ func (g *Registry) Change(ctx context.Context, name string, change func(*coppice
 	}
 }
 
+// The maximum number of realms, and of names in the list, of which those of deleted realms are
+// kept. A graph service has a state and some hundred KiB of memory for each realm.
+const (
+	maxRealms = 1_000
+	maxNames  = 10_000
+)
+
+// checkRoom returns an error if the list has no room for another realm.
+func (g *Registry) checkRoom(ctx context.Context, name string) error {
+	list, err := g.List(ctx)
+	if err != nil {
+		return err
+	}
+	live := 0
+	for _, r := range list.Realms {
+		if r.GetState() != coppicev1.RealmState_REALM_STATE_DELETED {
+			live++
+		}
+	}
+	switch {
+	case live >= maxRealms:
+		return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is not created: there are %d realms, which is the maximum; delete one that is not needed", name, live)}
+	case len(list.Realms) >= maxNames && list.Of(name) == nil:
+		return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is not created: the list has %d names, which is the maximum; use the name of a realm that was deleted", name, len(list.Realms))}
+	}
+	return nil
+}
+
 // Create adds a realm to the list. A realm that was deleted is created again, with an empty
-// log.
+// log. There are at most 1,000 realms, and 10,000 names with those of deleted ones.
 func (g *Registry) Create(ctx context.Context, name, actor string, now time.Time) (*coppicev1.Realm, error) {
+	if err := g.checkRoom(ctx, name); err != nil {
+		return nil, err
+	}
 	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
 		switch r.GetState() {
 		case coppicev1.RealmState_REALM_STATE_ACTIVE:

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,4 +141,27 @@ func TestBucketRemoved(t *testing.T) {
 		list, err := g.List(ctx)
 		return err == nil && len(list.Realms) == 0
 	})
+}
+
+// A key that is no realm is an error of each list, and not only of the first.
+func TestUnreadableKey(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	g := registry.New(js, 1)
+	if _, err := g.Create(ctx, "shop", "ana", time.UnixMicro(1)); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(ctx, bus.RealmBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.Put(ctx, "bad", []byte("\xff\xff")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if list, err := g.List(ctx); err == nil || !strings.Contains(err.Error(), "remove the key") {
+			t.Errorf("the list is %v, %v", list, err)
+		}
+	}
 }
