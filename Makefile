@@ -1,5 +1,5 @@
 # The verbs that people expect. CI runs .ci/run.
-.PHONY: build test check race lint generate baseline oracle conformance mutation model calls watches odd injuries demo up ci
+.PHONY: build test check race lint generate baseline oracle conformance mutation model calls brakes watches odd injuries chaos demo up ci
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -7,7 +7,9 @@ build:
 test:
 	go test ./...
 
-# What a change must pass before it is reviewed; at most 6 minutes on two cores.
+# What a change must pass before it is reviewed; at most 6 minutes on two cores, with compiled packages in the
+# cache: the first run takes longer, because it also builds golangci-lint and buf. The tests that start processes and
+# clusters are left to `make test` and .ci/run.
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	go vet ./...
@@ -15,7 +17,7 @@ check:
 	go run ./test/words
 	go tool -modfile=tools/go.mod buf lint
 	go tool -modfile=tools/go.mod buf breaking --against proto/baseline.binpb
-	go test ./...
+	go test -short $$(go list ./... | grep -v '/test/\(chaos\|injury\|processes\|trust\)$$')
 
 race:
 	go test -race ./...
@@ -47,17 +49,25 @@ mutation:
 	go run ./test/mutation
 
 # Holds the services against a model, with scripts that are drawn; for hours, if there are many.
-# And holds plans against what the services do, and against every order of work.
+# And holds plans against what the services do, and against every order of work. And restores
+# 10,200 drawn graphs, RESTORES in each of three parts.
 OPS ?= 20000
 FAMILIES ?= 10000
+RESTORES ?= 3400
 model:
 	go test ./test/model -count=1 -timeout 0 -v -run TestModel -ops=$(OPS) | grep -v '^ *--- PASS\|^=== \|rapid. OK'
 	go test ./services/graph/plan -count=1 -timeout 0 -run TestFamilies -rapid.checks=$(FAMILIES)
 	go test ./test/families -count=1 -timeout 0 -v -families=$(FAMILIES)
+	go test ./client/restore -count=1 -timeout 0 -run 'TestRestoreIsInverse$$' -rapid.checks=$(RESTORES)
 
 # A million calls of a finalizer without a consumer, while another works.
 calls:
 	go test ./test/api -count=1 -timeout 0 -v -run TestQueuedCalls -calls=1000000
+
+# Brakes with a limit of 1,000 stop the deletion of 100,000 objects, and one release finishes it: wide, as a
+# tree, and as a chain of 10,000.
+brakes:
+	go test ./services/allinone -count=1 -timeout 0 -parallel 1 -v -run 'TestBrake$$' -brake-objects=100000
 
 # A thousand watches that begin at once on 16 MiB of objects, and the memory that takes.
 watches:
@@ -69,11 +79,20 @@ ODD ?= 1000000
 odd:
 	go test ./test/trust -count=1 -timeout 0 -v -run TestOddRequests -odd=$(ODD)
 
-# Damages files of installations at random: each is survived, or refused with its name.
+# Damages files of installations at random, and those of one server of a cluster: each is
+# survived, or refused with its name.
 INJURIES ?= 200
+CLUSTERS ?= 40
 SEED ?= 1
 injuries:
-	go test ./test/injury -count=1 -timeout 0 -v -run TestInjuries -injuries=$(INJURIES) -seed=$(SEED)
+	go test ./test/injury -count=1 -timeout 0 -v -run 'TestInjuries|TestClusterInjuries' -injuries=$(INJURIES) -clusters=$(CLUSTERS) -seed=$(SEED)
+
+# Faults on a cluster of three NATS servers, for hours: FOR=8h. Each schedule is added to
+# test/chaos/runs.tsv, and docs/reliability.md has the sums. SEED is that of the first schedule.
+FOR ?= 1h
+chaos:
+	go test ./test/chaos -count=1 -timeout 0 -v -run 'TestCluster$$' -most=0 -seed=$(SEED) -for=$(FOR) -record
+	COPPICE_UPDATE=1 go test ./test/chaos -count=1 -run TestRuns
 
 demo:
 	go run ./cmd/coppice demo

@@ -15,7 +15,7 @@ type Adopted struct {
 
 // Adopt makes owner the controller of the objects that match a label selector and have no
 // controller, and removes its reference from objects that no longer match. A
-// controller calls it in each round. owners is the client for the owner's resource and
+// controller calls it in each reconciliation. owners is the client for the owner's resource and
 // namespace, with which Adopt reads the owner again: an owner that is being deleted does
 // not adopt. Adopt skips objects that change during the call.
 func Adopt(ctx context.Context, owners ResourceClient, owner *Object, objects ResourceClient, selector string) (Adopted, error) {
@@ -62,7 +62,7 @@ func Adopt(ctx context.Context, owners ResourceClient, owner *Object, objects Re
 	}
 	for _, object := range release {
 		next := proto.CloneOf(object)
-		RemoveOwnerReference(next, uid)
+		RemoveOwnerReference(uid, next)
 		if ok, err := tryUpdate(ctx, objects, next); err != nil {
 			return done, err
 		} else if ok {

@@ -28,7 +28,7 @@ type Termination struct {
 //
 // As in RunFinalizer, any number of processes share the calls, a call is repeated until
 // terminate returns nil, and terminate must be idempotent. The actor needs the verbs
-// consumeagent, get and delete.
+// consumeagent, get and delete. RunAgent fails, waits and reports as RunFinalizer does.
 func (c *Client) RunAgent(ctx context.Context, of Resource, terminate func(context.Context, *Termination) error, opts ...WorkerOption) error {
 	err := c.work(ctx, queueOf{
 		durable: bus.AgentDurable(of.Group, of.Plural),

@@ -102,7 +102,7 @@ func (r *resourceClient) createBatched(ctx context.Context, o *Object, into *Rep
 				return unbatched()
 			}
 		case <-ctx.Done():
-			err := error(&Error{Reason: ErrTimeout, Message: "create: the request was not sent, because earlier requests had no reply; nothing has changed"})
+			err := error(&Error{Reason: ErrTimeout, Message: "create: the request was not sent, because earlier requests got no reply in time; nothing has changed"})
 			if !c.batches.withdraw(a, m) {
 				err = c.batches.leave(m)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestCoalescing(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, c := range map[string]*client.Client{
-		"together": client.New(s.nc), "apart": client.New(s.nc, client.WithoutBatching()),
+		"coalesced": client.New(s.nc), "single": client.New(s.nc, client.WithoutBatching()),
 	} {
 		objects := c.Resource(configMaps, name)
 		var (
@@ -182,7 +183,7 @@ func (g *graph) waiting(c *client.Client, n int) {
 func TestCoalesces(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks).WaitLong()
+	c := client.New(g.asks, client.WithTimeout(testkit.Timeout)).WaitLong()
 	answer := g.flying(c)
 	const fit = 16 // into messages of 64 KiB
 	names := []string{"refused-0"}
@@ -224,7 +225,7 @@ func TestCoalesces(t *testing.T) {
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks).WaitLong()
+	c := client.New(g.asks, client.WithTimeout(testkit.Timeout)).WaitLong()
 	answer := g.flying(c)
 	brief, cancel := context.WithTimeout(g.ctx, 10*time.Millisecond)
 	defer cancel()
@@ -275,7 +276,7 @@ func (d deadline) Err() error {
 func TestLeaveRetried(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks).WaitLong()
+	c := client.New(g.asks, client.WithTimeout(testkit.Timeout)).WaitLong()
 	answer := g.flying(c)
 	ctx := deadline{g.ctx, make(chan struct{})}
 	leaves := g.create(ctx, c, "leaves")
@@ -305,7 +306,7 @@ func TestLeaveRetried(t *testing.T) {
 func TestAllLeave(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks).WaitLong()
+	c := client.New(g.asks, client.WithTimeout(testkit.Timeout)).WaitLong()
 	answer := g.flying(c)
 	leaving, leave := context.WithCancel(g.ctx)
 	both := []<-chan error{g.create(leaving, c, "a"), g.create(leaving, c, "b")}
@@ -325,7 +326,7 @@ func TestAllLeave(t *testing.T) {
 func TestLostRequests(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks)
+	c := client.New(g.asks, client.WithTimeout(testkit.Timeout))
 	answer := g.flying(c)
 	late := g.create(g.ctx, c, "late")
 	m, r := g.request()
@@ -344,21 +345,33 @@ func TestLostRequests(t *testing.T) {
 // not create gets ErrForbidden, in batches too.
 func TestWhyNotBatched(t *testing.T) {
 	t.Parallel()
+	const creators = 32
 	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
-	ctx, cancel := context.WithTimeout(testkit.Context(t), 2*time.Second)
-	defer cancel()
 	for user, reason := range map[string]client.Reason{bus.LocalUser: client.ErrServiceUnavailable, bus.RoleProcessor: client.ErrForbidden} {
-		objects := client.New(testkit.Conn(t, server, user), client.WithTimeout(100*time.Millisecond)).Resource(configMaps, "a")
+		ctx := deadline{testkit.Context(t), make(chan struct{})}
+		var refusals, got atomic.Int32
+		objects := client.New(testkit.Conn(t, server, user), client.WithTimeout(testkit.Timeout), client.WithOnError(func(error) {
+			if refusals.Add(1) == 3*creators {
+				close(ctx.passed)
+			}
+		})).Resource(configMaps, "a")
 		var wg sync.WaitGroup
-		for i := range 32 {
+		for i := range creators {
 			wg.Go(func() {
 				_, err := objects.Create(ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: fmt.Sprint("x-", i)}})
-				if !errors.Is(err, reason) {
+				switch {
+				case errors.Is(err, reason):
+					got.Add(1)
+				case reason == client.ErrServiceUnavailable && errors.Is(err, client.ErrTimeout): // it left during an attempt
+				default:
 					t.Errorf("as %s: %v, want %s", user, err, reason)
 				}
 			})
 		}
-		defer wg.Wait()
+		wg.Wait()
+		if got.Load() == 0 {
+			t.Errorf("as %s: no caller gets %s", user, reason)
+		}
 	}
 }
 
@@ -366,10 +379,10 @@ func TestWhyNotBatched(t *testing.T) {
 func TestApart(t *testing.T) {
 	t.Parallel()
 	g := startGraph(t)
-	c := client.New(g.asks, client.WithoutBatching())
+	c := client.New(g.asks, client.WithoutBatching(), client.WithTimeout(testkit.Timeout))
 	var callers []<-chan error
 	for i := range 10 {
-		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("apart-", i)))
+		callers = append(callers, g.create(g.ctx, c, fmt.Sprint("single-", i)))
 	}
 	var answers []func()
 	for range callers {
@@ -384,7 +397,7 @@ func TestApart(t *testing.T) {
 	}
 	for i, done := range callers {
 		if err := g.done("the answer", done); err != nil {
-			t.Errorf("apart-%d: %v", i, err)
+			t.Errorf("single-%d: %v", i, err)
 		}
 	}
 }

@@ -26,6 +26,7 @@ type Client struct {
 	batches      *batches
 	newest       *atomic.Uint64 // see Revision
 	commands     *rpc.Commands
+	past         *Past // nil for the present
 }
 
 // Option is an option of New.
@@ -38,12 +39,15 @@ func WithRealm(realm string) Option { return func(c *Client) { c.realm = realm }
 // default. If the NATS server has permissions, it must be the actor of the NATS user.
 func WithActor(actor string) Option { return func(c *Client) { c.actor = actor } }
 
-// WithTimeout sets the time that one attempt of a request waits for its reply; 5 s by
-// default. The client tries again until the context ends.
+// WithTimeout sets the time that one attempt of a request waits for its reply. Without it,
+// or if it is not positive, that is 5 s. The client tries again until the context ends. Plan, PlanDeletions
+// and ReleaseBrake wait at least 30 s; their context can end earlier.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// WithRetryTimeout limits the time for all attempts of a request. By default the client
-// tries until the context ends.
+// WithRetryTimeout sets the maximum time for all attempts of a request; it is at least 30 s for
+// Plan, PlanDeletions and ReleaseBrake. A call whose reply is a stream, such as LogClient.Read,
+// fails when no message has come for that time; Watch differs, see there. By default the client
+// tries again until the context ends.
 func WithRetryTimeout(d time.Duration) Option { return func(c *Client) { c.retryTimeout = d } }
 
 // WithoutBatching sends each Create as its own request. By default, concurrent calls of
@@ -59,10 +63,13 @@ func WithOnError(f func(error)) Option { return func(c *Client) { c.onError = f 
 func New(nc *nats.Conn, opts ...Option) *Client {
 	c := &Client{
 		batches: newBatches(), commands: &rpc.Commands{}, newest: &atomic.Uint64{}, nc: nc,
-		realm: bus.DefaultRealm, actor: "client", timeout: 5 * time.Second,
+		realm: bus.DefaultRealm, actor: "client",
 	}
 	for _, o := range opts {
 		o(c)
+	}
+	if c.timeout <= 0 {
+		c.timeout = 5 * time.Second
 	}
 	return c
 }
@@ -111,6 +118,9 @@ func (c *Client) call(ctx context.Context, a bus.API, command bool, request, rep
 // send is call for a request that is encoded. It calls failed, if it is not nil,
 // with the error of each failed attempt.
 func (c *Client) send(ctx context.Context, a bus.API, command bool, request []byte, reply proto.Message, failed func(error)) error {
+	if c.past != nil {
+		return c.errPast(a.Verb)
+	}
 	err := bus.CheckActor(a.Actor)
 	if a.Realm != bus.SystemRealm {
 		err = errors.Join(bus.CheckRealm(a.Realm), err)
@@ -131,7 +141,19 @@ func (c *Client) send(ctx context.Context, a bus.API, command bool, request []by
 		return err
 	}
 	retry := func() error {
-		return rpc.Retry(ctx, c.timeout, func(ctx context.Context) error { return attempt(ctx, nil) })
+		// If ctx expires during an attempt, the last refusal is a better error than a timeout.
+		var refusal error
+		err := rpc.Retry(ctx, c.timeout, func(each context.Context) error {
+			err := attempt(each, nil)
+			if err != nil && (ctx.Err() == nil || !errors.Is(err, ErrTimeout)) {
+				refusal = err
+			}
+			return err
+		})
+		if refusal != nil && ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+			return rpc.Ended(ctx, refusal)
+		}
+		return err
 	}
 	if command {
 		retry = func() error { return c.commands.Retry(ctx, c.timeout, attempt) }
@@ -151,7 +173,7 @@ func (c *Client) report(err error, also ...func(error)) {
 	}
 }
 
-// withRetryTimeout returns a context that lasts as long as a request is tried.
+// withRetryTimeout returns a context that ends when the client stops trying a request.
 func (c *Client) withRetryTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.retryTimeout > 0 {
 		return context.WithTimeout(ctx, c.retryTimeout)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	graphservice "github.com/coppice-gc/coppice/services/graph"
 )
@@ -18,7 +19,7 @@ func TestWrongClocks(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, wrong := range map[string]time.Duration{"slow": -10 * time.Minute, "fast": 10 * time.Minute} {
-		c := client.New(s.nc)
+		c := client.New(s.nc, client.WithTimeout(testkit.Timeout))
 		c.SetClock(wrong)
 		s.crowd(c, "10 min "+name, name)
 	}
@@ -39,7 +40,7 @@ func TestAfterAnHour(t *testing.T) {
 			s.create("before")
 			before := s.revision()
 			ahead.Store(int64(time.Hour))
-			c := client.New(s.nc)
+			c := client.New(s.nc, client.WithTimeout(testkit.Timeout))
 			c.SetClock(time.Hour + wrong)
 			s.crowd(c, name, "o")
 			if got, want := s.revision(), before+3*callers; got != want {
@@ -93,7 +94,7 @@ func (s *stack) crowd(c *client.Client, clock, prefix string) {
 // revision is the realm's.
 func (s *stack) revision() uint64 {
 	s.t.Helper()
-	page, err := client.New(s.nc).Resource(configMaps, "shop").ListPage(s.ctx)
+	page, err := client.New(s.nc, client.WithTimeout(testkit.Timeout)).Resource(configMaps, "shop").ListPage(s.ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// deletions returns the results of a deletion of many objects.
-func deletions(reply *coppicev1.ObjectsReply, into *Reply) []DeleteResult {
+// deletionResults returns the results of a deletion of many objects.
+func deletionResults(reply *coppicev1.ObjectsReply, into *Reply) []DeleteResult {
 	list := make([]DeleteResult, 0, len(reply.GetResults()))
 	for i, r := range results(reply) {
 		d := DeleteResult{Object: r.Object, Err: r.Err, Warnings: r.Warnings, Revision: r.Revision}
@@ -55,7 +55,7 @@ func (r *resourceClient) delete(ctx context.Context, names []string, opts []Dele
 	if o.Reply != nil {
 		*o.Reply = Reply{}
 	}
-	return deletions(&reply, o.Reply), nil
+	return deletionResults(&reply, o.Reply), nil
 }
 
 func (r *resourceClient) Delete(ctx context.Context, name string, opts ...DeleteOption) (*DeleteResult, error) {
@@ -98,7 +98,7 @@ func (r *resourceClient) deleteCollection(ctx context.Context, request *coppicev
 		if err := r.c.call(ctx, r.api(bus.VerbDeleteCollection), false, request, &reply); err != nil {
 			return all, err
 		}
-		all = append(all, deletions(&coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()}, o.Reply)...)
+		all = append(all, deletionResults(&coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()}, o.Reply)...)
 		if request.Continue = reply.GetContinue(); request.Continue == "" {
 			return all, nil
 		}
@@ -108,35 +108,47 @@ func (r *resourceClient) deleteCollection(ctx context.Context, request *coppicev
 const (
 	// planAttempts is how often Plan starts again if the plan changes while its pages are read.
 	planAttempts = 5
-	// planTimeout is the least time that Plan waits for a reply: large plans take seconds.
+	// planTimeout is the minimum time that Plan and ReleaseBrake wait for a reply. Large plans
+	// take seconds, and each further attempt computes the plan from the beginning.
 	planTimeout = 30 * time.Second
 )
+
+// patient returns a client that waits for the reply to a request that needs a plan.
+func (c *Client) patient() *Client {
+	slow := *c
+	slow.timeout = max(slow.timeout, planTimeout)
+	if slow.retryTimeout > 0 {
+		slow.retryTimeout = max(slow.retryTimeout, planTimeout)
+	}
+	return &slow
+}
 
 // Plan returns all objects of the plan. It fails with ErrConflict if the plan
 // changes repeatedly while it is read.
 func (r *resourceClient) Plan(ctx context.Context, names []string, opts ...PlanOption) (*Plan, error) {
 	p := collect(opts, PlanOption.ApplyToPlan)
-	slow := *r.c
-	slow.timeout = max(slow.timeout, planTimeout)
-	if slow.retryTimeout > 0 {
-		slow.retryTimeout = max(slow.retryTimeout, planTimeout)
-	}
-	patient := &resourceClient{c: &slow, resource: r.resource, namespace: r.namespace}
 	deletion := DeleteOptions{Propagation: p.Propagation, GracePeriod: p.GracePeriod, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	return r.plan(ctx, &coppicev1.PlanRequest{
+		Delete: &coppicev1.DeleteRequest{Names: names, Options: deletion.message()}, MinRevision: p.MinRevision, Unprotect: p.Unprotect,
+	}, p.Reply)
+}
+
+// plan reads all pages of a plan.
+func (r *resourceClient) plan(ctx context.Context, q *coppicev1.PlanRequest, into *Reply) (*Plan, error) {
+	patient := &resourceClient{c: r.c.patient(), resource: r.resource, namespace: r.namespace}
 	for range planAttempts {
-		plan, complete, err := patient.planPages(ctx, &coppicev1.PlanRequest{
-			Delete: &coppicev1.DeleteRequest{Names: names, Options: deletion.message()}, MinRevision: p.MinRevision,
-		})
+		q.Offset = 0
+		plan, complete, err := patient.planPages(ctx, q)
 		if err != nil {
 			return nil, err
 		}
 		if complete {
-			if p.Reply != nil {
-				*p.Reply = Reply{Revision: plan.GetRevision()}
+			if into != nil {
+				*into = Reply{Revision: plan.GetRevision()}
 			}
 			return plan, nil
 		}
-		p.MinRevision = max(p.MinRevision, plan.GetRevision())
+		q.MinRevision = max(q.MinRevision, plan.GetRevision())
 	}
 	return nil, &Error{Reason: ErrConflict, Message: "plan: the plan changed each time while its pages were read; try again"}
 }
@@ -147,7 +159,7 @@ func (r *resourceClient) planPages(ctx context.Context, q *coppicev1.PlanRequest
 	p = &Plan{}
 	for p.Hash == "" || p.Truncated {
 		var page Plan
-		if err := r.c.call(ctx, r.api(bus.VerbPlan), false, q, &page); err != nil {
+		if err := r.c.read(ctx, r.api(bus.VerbPlan), q, &page); err != nil {
 			return nil, false, err
 		}
 		if p.Hash != "" && p.Hash != page.Hash {

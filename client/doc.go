@@ -10,8 +10,8 @@
 //	pods := c.Resource(client.Resource{Plural: "pods"}, "shop")
 //	pod, err := pods.Get(ctx, "web-1")
 //
-// An external finalizer is one call. It removes the finalizer from an object when
-// the function returns nil, and calls it again after an error:
+// An external finalizer is one call. RunFinalizer removes the finalizer from an object
+// when the function returns nil, and calls the function again after an error:
 //
 //	err := c.RunFinalizer(ctx, "example.com/bucket", func(ctx context.Context, call *client.Call) error {
 //		return deleteBucket(ctx, call.Object)
@@ -40,20 +40,21 @@
 // # Retries and command ids
 //
 // The client sends a request again until it gets a reply or the context ends. A
-// request that writes has a command id, and a service that gets the same id again
-// returns the first result: a write is carried out at most once.
+// request that writes objects has a command id, and a service that gets the same id
+// again returns the first result: the write is carried out at most once. The requests
+// of DeleteCollection and DeleteEverything have no command ids.
 //
 // # Batching
 //
 // If more than four calls of Create for the same resource and namespace are
 // concurrent, their objects share requests. A shared request is one command in the
-// log; each caller gets its own result. Without congestion no call waits; otherwise
-// a call waits at most 100 ms for a place in a request. WithoutBatching turns it off.
+// log; each caller gets its own result. Up to four concurrent calls do not wait; a
+// further call waits at most 100 ms before it is sent. WithoutBatching turns batching off.
 //
 // # Limits
 //
-// The client has no cache; Watch is the means to keep one. It does not check
-// permissions: the NATS server does.
+// The client has no cache; a program that needs one can keep it with Watch. The client
+// does not check permissions: the NATS server does.
 //
 // # Compatibility
 //

@@ -9,12 +9,14 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// LogEvent is an event of the log about one object.
+// LogEvent is an event of the log about one object, or about the realm.
 type LogEvent struct {
+	// Revision is zero for an event about the realm.
 	Revision uint64
 	Time     time.Time
 	// Type is the name of the event: ObjectCreated, DeletionMarked, ...
-	Type      string
+	Type string
+	// Resource, Namespace, Name and UID are empty for an event about the realm.
 	Resource  string
 	Namespace string
 	Name      string
@@ -25,8 +27,13 @@ type LogEvent struct {
 	Reason coppicev1.Reason
 	// Cause is the revision of the event that caused this one; zero if none did.
 	Cause uint64
-	// Detail has the finalizers, owner references or initializers of the event.
+	// Detail has the finalizers, owner references or initializers of the event, or what an event
+	// about the realm says.
 	Detail string
+	// References are the owner references that an OwnerReferencesRemoved event removed. An
+	// event about several objects has one list for all of them, with the controller and
+	// blockOwnerDeletion of one of the objects: those of the others may differ.
+	References []*OwnerReference
 }
 
 // Events returns the events of a commit about objects, in order. resources translates
@@ -71,6 +78,7 @@ func (x *expander) event(e *coppicev1.Event) {
 			names = append(names, x.resources(r.GetApiVersion(), r.GetKind())+"/"+r.GetName())
 		}
 		base.Detail = detail("references to", names)
+		base.References = references(v.OwnerReferencesRemoved.GetReferences())
 		x.columns(base, "OwnerReferencesRemoved", v.OwnerReferencesRemoved.GetObjects())
 	case *coppicev1.Event_FinalizerRemoved:
 		base.Detail = v.FinalizerRemoved.GetFinalizer()
@@ -79,6 +87,17 @@ func (x *expander) event(e *coppicev1.Event) {
 		base.Detail = detail("last finalizers", v.Deleted.GetFinalizers())
 		x.columns(base, "ObjectDeleted", v.Deleted.GetObjects())
 	}
+}
+
+func references(list []*coppicev1.NodeOwner) []*OwnerReference {
+	refs := make([]*OwnerReference, len(list))
+	for i, r := range list {
+		refs[i] = &OwnerReference{
+			ApiVersion: r.GetApiVersion(), Kind: r.GetKind(), Name: r.GetName(), Uid: uid.UID(r.GetUid()).String(),
+			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
+		}
+	}
+	return refs
 }
 
 // initialization describes the initializers for which an object waits, or the one that

@@ -279,7 +279,7 @@ func ExampleClient_RunFinalizer() {
 			// Delete the bucket here. An error has the call repeated.
 			fmt.Println("delete bucket", call.Object.GetMetadata().GetName())
 			return nil
-		}, client.Concurrency(1), client.OnError(func(err error) { fmt.Println("retry:", err) }))
+		}, client.Concurrency(1), client.OnError(func(err error) { log.Println("retry:", err) }))
 	}()
 	for event, err := range buckets.Watch(ctx) {
 		if err != nil {

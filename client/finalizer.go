@@ -42,7 +42,9 @@ func Permanent(err error) error { return worker.Permanent(err) }
 //
 // The graph service keeps the calls in a durable consumer, which RunFinalizer creates: the
 // actor needs the verbs consumefinalizer, get and removefinalizer. RunFinalizer fails with
-// ErrConflict if the consumer exists with other settings.
+// ErrBadRequest if the name is not that of a finalizer, and with ErrConflict if the consumer exists with
+// other settings. It waits for everything else, such as a permission, and reports what it waits for to OnError
+// and WithLogger.
 func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize func(context.Context, *Call) error, opts ...WorkerOption) error {
 	err := c.work(ctx, queueOf{
 		durable: bus.FinalizerDurable(finalizer),
@@ -64,8 +66,11 @@ type queueOf struct {
 
 // work handles calls until ctx ends.
 func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error {
+	if c.past != nil {
+		return c.errPast(q.consume.Verb)
+	}
 	o := collect(opts, WorkerOption.ApplyToWorker)
-	if o.Concurrency == 0 {
+	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
 	host, _ := os.Hostname()
@@ -77,9 +82,10 @@ func (c *Client) work(ctx context.Context, q queueOf, opts []WorkerOption) error
 			err := c.call(ctx, q.consume, false, &coppicev1.ConsumeRequest{Process: process}, &reply)
 			return time.Duration(reply.GetAckWait()) * time.Millisecond, err
 		},
-		Concurrency: o.Concurrency, ParkAfter: uint64(o.ParkAfter),
+		Concurrency: o.Concurrency, ParkAfter: uint64(max(o.ParkAfter, 0)),
 		Backoff: o.Backoff.Min, MaxBackoff: o.Backoff.Max, By: process, Log: o.Logger,
-		Handle: q.handle,
+		Handle:  q.handle,
+		Waiting: func(err error) { c.report(err, o.OnError) },
 		Observe: func(out worker.Outcome) {
 			if out.Err != nil {
 				c.report(out.Err, o.OnError)
@@ -120,15 +126,19 @@ type identity struct {
 	resource             Resource
 }
 
-// calledFor returns the object of a FinalizeCall or a TerminateCall. It ignores fields that
-// it does not know, so that later versions can add some.
+// calledFor returns the object of a call of a finalizer, an agent or RunExpiry. It ignores fields
+// that it does not know, so that later versions can add some, and refuses a newer format.
 func calledFor(m *worker.Message) (identity, error) {
 	var call struct {
+		Format   uint32
 		Resource string
 		Object   struct{ Metadata identity }
 	}
 	if err := json.Unmarshal(m.Data, &call); err != nil {
 		return identity{}, worker.Permanent(fmt.Errorf("the call on %s cannot be decoded: %w", m.Subject, err))
+	}
+	if err := m.Known(call.Format); err != nil {
+		return identity{}, err
 	}
 	of := call.Object.Metadata
 	of.resource = ParseResource(call.Resource)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/worker"
@@ -18,5 +19,20 @@ func TestCalledFor(t *testing.T) {
 	}
 	if _, err := calledFor(&worker.Message{Data: []byte("\n\x08pods")}); err == nil {
 		t.Error("a message that is not JSON was accepted")
+	}
+}
+
+// A call of a newer format is refused, and stays in its queue: it is not a permanent error.
+func TestCallOfNewerFormat(t *testing.T) {
+	t.Parallel()
+	m := &worker.Message{Subject: "coppice.default.finalize.x", Data: []byte(`{"resource":"pods","object":{"metadata":{"name":"web"}},"format":2}`)}
+	_, err := calledFor(m)
+	var newer *worker.FormatError
+	if !errors.As(err, &newer) || newer.Format != 2 || worker.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+	m.Data = []byte(`{"resource":"pods","object":{"metadata":{"name":"web"}},"format":1}`)
+	if _, err := calledFor(m); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -35,7 +35,7 @@ func dialPlain(t *testing.T, address string) *plain {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testkit.Timeout)); err != nil {
 		t.Fatal(err)
 	}
 	p := &plain{t: t, conn: conn, r: bufio.NewReader(conn)}
@@ -123,8 +123,7 @@ func (p *plain) request(subject, header, body string) (reply, headers string) {
 // A finalizer that speaks NATS over a socket, as docs/finalizers.md says.
 func TestFinalizerWithNothingButTheProtocol(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx := testkit.Context(t)
 	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
 	if err != nil {
 		t.Fatal(err)

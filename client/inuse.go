@@ -18,6 +18,10 @@ const inUseMaxBackoff = 5 * time.Second
 // removes it from an object that is being deleted when user returns "". It returns when
 // ctx ends. Any number of processes may run the same finalizer.
 //
+// It fails where RunFinalizer does, and if it cannot watch the objects or add the finalizer to one
+// of them: start it again then, because new objects do not get the finalizer any more. The actor needs the
+// verbs of RunFinalizer, and watch and update.
+//
 // user returns the name of a user of the object, and "" if nothing uses it. If something
 // starts to use the object after user has returned "", the object is removed all
 // the same: before a program starts to use an object, it must check that the object is

@@ -57,7 +57,7 @@ func (ks *Kinds) All() []Kind {
 
 // Of returns the kind with an apiVersion and a name.
 func (ks *Kinds) Of(apiVersion, kind string) (Kind, bool) {
-	group := groupOf(apiVersion)
+	group := api.GroupOf(apiVersion)
 	for _, k := range ks.list {
 		if k.Group == group && k.Kind == kind {
 			return k, true
@@ -108,13 +108,4 @@ func (ks *Kinds) Find(word string) (Kind, error) {
 		return Kind{}, &Error{Reason: ErrBadRequest, Message: fmt.Sprintf("find kind %q: it may be %s; use the name with its group", word, strings.Join(names, " or "))}
 	}
 	return found[0], nil
-}
-
-// groupOf returns the group of an apiVersion, empty for the core group.
-func groupOf(apiVersion string) string {
-	group, _, ok := strings.Cut(apiVersion, "/")
-	if !ok {
-		return ""
-	}
-	return group
 }

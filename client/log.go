@@ -19,7 +19,7 @@ type logClient struct{ c *Client }
 // LogCommit is a commit and its sequence in the log.
 type LogCommit struct {
 	Sequence uint64
-	// Commit is nil for a message that is no commit, see WithSkipped, and with Undecoded.
+	// Commit is nil for a message that is no commit, see IncludeSkipped, and with Undecoded.
 	*Commit
 	// Skipped says why the message is no commit of the realm; empty for a commit.
 	Skipped string
@@ -27,7 +27,10 @@ type LogCommit struct {
 	Stored []byte
 }
 
-func (l *logClient) Last(ctx context.Context) (last uint64, err error) {
+func (l *logClient) Last(ctx context.Context, _ ...CommitOption) (last uint64, err error) {
+	if past := l.c.past; past != nil {
+		return past.Sequence, nil
+	}
 	r := &logReader{l: l}
 	if err := r.reply(ctx, func(LogCommit, error) bool { return true }); err != nil {
 		return 0, l.wrap(err)
@@ -35,7 +38,7 @@ func (l *logClient) Last(ctx context.Context) (last uint64, err error) {
 	return r.last, nil
 }
 
-func (l *logClient) Commit(ctx context.Context, sequence uint64) (*Commit, error) {
+func (l *logClient) Commit(ctx context.Context, sequence uint64, _ ...CommitOption) (*Commit, error) {
 	for c, err := range l.Read(ctx, FromSequence(sequence), ToSequence(sequence)) {
 		return c.Commit, err
 	}
@@ -46,10 +49,18 @@ func (l *logClient) Commit(ctx context.Context, sequence uint64) (*Commit, error
 }
 
 // Read skips messages of the stream that are no commits, as graph services do, unless
-// WithSkipped asks for them.
+// IncludeSkipped asks for them.
 func (l *logClient) Read(ctx context.Context, opts ...LogOption) iter.Seq2[LogCommit, error] {
 	return func(yield func(LogCommit, error) bool) {
 		of := collect(opts, LogOption.ApplyToLog)
+		if past := l.c.past; past != nil { // nothing is appended to it
+			if of.Follow = false; of.ToSequence == 0 || of.ToSequence > past.Sequence {
+				of.ToSequence = past.Sequence
+			}
+			if of.FromSequence > of.ToSequence || of.FromSequence == 0 && of.FromRevision == 0 {
+				return
+			}
+		}
 		r := &logReader{l: l, of: of, next: of.FromSequence, to: of.ToSequence}
 		for !r.done && ctx.Err() == nil {
 			if err := r.reply(ctx, yield); err != nil {

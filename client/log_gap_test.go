@@ -26,7 +26,7 @@ func TestReadLogAfterLostBatch(t *testing.T) {
 	if err := answers.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	log := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader)).Log()
+	log := client.New(testkit.Conn(t, server, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithTimeout(testkit.Timeout)).Log()
 	read := make(chan uint64, 10)
 	ended := make(chan error, 1)
 	go func() {

@@ -2,7 +2,11 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,7 +24,7 @@ func (p *operationsClient) call(ctx context.Context, verb string, request, reply
 
 func (p *operationsClient) Consumers(ctx context.Context, opts ...ConsumersOption) (*Consumers, error) {
 	o := collect(opts, ConsumersOption.ApplyToConsumers)
-	q := &coppicev1.ListConsumersRequest{Finalizers: o.Finalizers}
+	q := &coppicev1.ListConsumersRequest{Finalizers: o.Finalizers, Calls: o.Calls}
 	for _, a := range o.Agents {
 		q.Agents = append(q.Agents, a.String())
 	}
@@ -31,22 +35,63 @@ func (p *operationsClient) Consumers(ctx context.Context, opts ...ConsumersOptio
 	return &reply, nil
 }
 
+func (p *operationsClient) Finalizers(ctx context.Context, opts ...CallOption) ([]*FinalizerInUse, error) {
+	o := collect(opts, CallOption.ApplyToCall)
+	sums := map[string]*FinalizerInUse{}
+	for token := ""; ; {
+		var page coppicev1.ListFinalizersReply
+		if err := p.call(ctx, bus.VerbListFinalizers, &coppicev1.ListFinalizersRequest{Continue: token}, &page); err != nil {
+			return nil, err
+		}
+		if token == "" {
+			o.replied(&page)
+		}
+		for _, f := range page.GetFinalizers() {
+			sum := sums[f.GetName()]
+			if sum == nil {
+				sums[f.GetName()] = f
+				continue
+			}
+			sum.Objects += f.GetObjects()
+			sum.Terminating += f.GetTerminating()
+			if f.GetOldest() != 0 && (sum.GetOldest() == 0 || f.GetOldest() < sum.GetOldest()) {
+				sum.Oldest = f.GetOldest()
+			}
+		}
+		if token = page.GetContinue(); token == "" {
+			break
+		}
+	}
+	list := slices.Collect(maps.Values(sums))
+	slices.SortFunc(list, func(a, b *FinalizerInUse) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return list, nil
+}
+
+func (p *operationsClient) ExpiryPolicies(ctx context.Context, opts ...CallOption) ([]*ExpiryStatus, error) {
+	var reply coppicev1.StatusReply
+	if err := p.call(ctx, bus.VerbStatus, &coppicev1.StatusRequest{Policies: true}, &reply); err != nil {
+		return nil, err
+	}
+	collect(opts, CallOption.ApplyToCall).replied(&reply)
+	return reply.GetPolicies(), nil
+}
+
 func (p *operationsClient) ListParked(ctx context.Context, opts ...ParkedOption) (*ParkedPage, error) {
 	o := collect(opts, ParkedOption.ApplyToParked)
 	var reply ParkedPage
 	if err := p.call(ctx, bus.VerbListParked, &coppicev1.ListParkedRequest{
-		After: o.After, Limit: uint32(o.Limit), Ids: o.IDs, Content: o.Content, Subject: o.Subject,
+		After: o.After, Limit: uint32(max(o.Limit, 0)), Ids: o.IDs, Content: o.Content, Subject: o.Subject,
 	}, &reply); err != nil {
 		return nil, err
 	}
 	return &reply, nil
 }
 
-func (p *operationsClient) RetryParked(ctx context.Context, ids []uint64) ([]error, error) {
+func (p *operationsClient) RetryParked(ctx context.Context, ids []uint64, _ ...ChangeParkedOption) ([]error, error) {
 	return p.eachParked(ctx, bus.VerbRetryParked, ids)
 }
 
-func (p *operationsClient) DropParked(ctx context.Context, ids []uint64) ([]error, error) {
+func (p *operationsClient) DropParked(ctx context.Context, ids []uint64, _ ...ChangeParkedOption) ([]error, error) {
 	return p.eachParked(ctx, bus.VerbDropParked, ids)
 }
 
@@ -67,12 +112,33 @@ func (p *operationsClient) eachParked(ctx context.Context, verb string, ids []ui
 	return failed, nil
 }
 
-func (p *operationsClient) Resume(ctx context.Context) (resumed bool, err error) {
+func (p *operationsClient) Resume(ctx context.Context, opts ...CallOption) (resumed bool, err error) {
 	var reply coppicev1.ResumeReply
 	if err := p.c.call(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbResume), true, &coppicev1.ResumeRequest{}, &reply); err != nil {
 		return false, err
 	}
+	collect(opts, CallOption.ApplyToCall).replied(&reply)
 	return reply.GetResumed(), nil
+}
+
+func (p *operationsClient) Brakes(ctx context.Context, opts ...CallOption) ([]*BrakeStatus, error) {
+	var reply coppicev1.BrakesReply
+	if err := p.call(ctx, bus.VerbBrakes, &coppicev1.BrakesRequest{}, &reply); err != nil {
+		return nil, err
+	}
+	collect(opts, CallOption.ApplyToCall).replied(&reply)
+	return reply.GetBrakes(), nil
+}
+
+func (p *operationsClient) ReleaseBrake(ctx context.Context, kind Resource, opts ...ReleaseBrakeOption) (*BrakeRelease, error) {
+	o := collect(opts, ReleaseBrakeOption.ApplyToReleaseBrake)
+	c := p.c.patient()
+	at := bus.API{Realm: p.c.realm, Actor: p.c.actor, Verb: bus.VerbReleaseBrake, Group: kind.Group, Plural: kind.Plural}
+	var reply BrakeRelease
+	if err := c.call(ctx, at, true, &coppicev1.ReleaseBrakeRequest{DryRun: o.DryRun}, &reply); err != nil {
+		return nil, err
+	}
+	return &reply, nil
 }
 
 func (p *operationsClient) ListRealms(ctx context.Context, opts ...RealmsOption) ([]*Realm, error) {
@@ -84,12 +150,12 @@ func (p *operationsClient) ListRealms(ctx context.Context, opts ...RealmsOption)
 	return reply.GetRealms(), nil
 }
 
-func (p *operationsClient) CreateRealm(ctx context.Context, name string) (*Realm, error) {
+func (p *operationsClient) CreateRealm(ctx context.Context, name string, _ ...CreateRealmOption) (*Realm, error) {
 	if err := bus.CheckRealm(name); err != nil {
 		return nil, &Error{Reason: ErrInvalid, Message: err.Error()}
 	}
 	var reply coppicev1.CreateRealmReply
-	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbCreateRealm), false, &coppicev1.CreateRealmRequest{}, &reply); err != nil {
+	if err := p.c.call(ctx, bus.RealmsAPI(name, p.c.actor, bus.VerbCreateRealm), false, &coppicev1.CreateRealmRequest{Id: rand.Text()}, &reply); err != nil {
 		return nil, err
 	}
 	return reply.GetRealm(), nil
@@ -113,7 +179,7 @@ func (p *operationsClient) Verify(ctx context.Context, opts ...VerifyOption) (*V
 	// The run that this request shares may have begun before what this client has written:
 	// then a second one, which begins later, has the result.
 	seen, shared := p.c.Revision(), false
-	request := func() proto.Message { return &coppicev1.VerifyRequest{} }
+	request := func() proto.Message { return &coppicev1.VerifyRequest{Full: o.Full} }
 	err := p.c.streamed(ctx, bus.RealmAPI(p.c.realm, p.c.actor, bus.VerbVerify), request, func(data []byte) (done bool, err error) {
 		var b coppicev1.VerifyBatch
 		if err := proto.Unmarshal(data, &b); err != nil {

@@ -4,22 +4,29 @@ package client
 type ConsumersOptions struct {
 	Finalizers []string
 	Agents     []Resource
+	Calls      []*CallOf
 }
 
-// ConsumersOption is an option of OperationsClient.Consumers: OfFinalizers or OfAgents.
+// ConsumersOption is an option of OperationsClient.Consumers: ForFinalizers, ForAgents or IncludeCalls.
 type ConsumersOption interface{ ApplyToConsumers(o *ConsumersOptions) }
 
-// OfFinalizers returns the consumers of these finalizers.
-type OfFinalizers []string
+// ForFinalizers returns the consumers of these finalizers.
+type ForFinalizers []string
 
 // ApplyToConsumers sets o.Finalizers.
-func (v OfFinalizers) ApplyToConsumers(o *ConsumersOptions) { o.Finalizers = v }
+func (v ForFinalizers) ApplyToConsumers(o *ConsumersOptions) { o.Finalizers = v }
 
-// OfAgents returns the consumers of the agents of these resources.
-type OfAgents []Resource
+// IncludeCalls returns the states of these calls, at most 100, in addition to those of consumers.
+type IncludeCalls []*CallOf
+
+// ApplyToConsumers sets o.Calls.
+func (v IncludeCalls) ApplyToConsumers(o *ConsumersOptions) { o.Calls = v }
+
+// ForAgents returns the consumers of the agents of these resources.
+type ForAgents []Resource
 
 // ApplyToConsumers sets o.Agents.
-func (v OfAgents) ApplyToConsumers(o *ConsumersOptions) { o.Agents = v }
+func (v ForAgents) ApplyToConsumers(o *ConsumersOptions) { o.Agents = v }
 
 // ParkedOptions are the options of OperationsClient.ListParked.
 type ParkedOptions struct {
@@ -31,7 +38,7 @@ type ParkedOptions struct {
 }
 
 // ParkedOption is an option of OperationsClient.ListParked: AfterID, Limit,
-// WithIDs, WithContent or FromSubject.
+// ForIDs, IncludeContent or ForSubject.
 type ParkedOption interface{ ApplyToParked(o *ParkedOptions) }
 
 // AfterID returns the page after an id: its value is ParkedPage.GetNext.
@@ -40,23 +47,23 @@ type AfterID uint64
 // ApplyToParked sets o.After.
 func (v AfterID) ApplyToParked(o *ParkedOptions) { o.After = uint64(v) }
 
-// WithIDs returns only work with these ids, and leaves out unknown ones.
-type WithIDs []uint64
+// ForIDs returns only work with these ids, and leaves out unknown ones.
+type ForIDs []uint64
 
 // ApplyToParked sets o.IDs.
-func (v WithIDs) ApplyToParked(o *ParkedOptions) { o.IDs = v }
+func (v ForIDs) ApplyToParked(o *ParkedOptions) { o.IDs = v }
 
-// WithContent returns the content of the messages.
-type WithContent bool
+// IncludeContent returns the content of the messages.
+type IncludeContent bool
 
 // ApplyToParked sets o.Content.
-func (v WithContent) ApplyToParked(o *ParkedOptions) { o.Content = bool(v) }
+func (v IncludeContent) ApplyToParked(o *ParkedOptions) { o.Content = bool(v) }
 
-// FromSubject returns only work that was parked from a subject.
-type FromSubject string
+// ForSubject returns only work that was parked from a subject.
+type ForSubject string
 
 // ApplyToParked sets o.Subject.
-func (v FromSubject) ApplyToParked(o *ParkedOptions) { o.Subject = string(v) }
+func (v ForSubject) ApplyToParked(o *ParkedOptions) { o.Subject = string(v) }
 
 // RealmsOptions are the options of OperationsClient.ListRealms.
 type RealmsOptions struct {
@@ -64,20 +71,20 @@ type RealmsOptions struct {
 	Deleted bool
 }
 
-// RealmsOption is an option of OperationsClient.ListRealms: WithNames or WithDeleted.
+// RealmsOption is an option of OperationsClient.ListRealms: ForNames or IncludeDeleted.
 type RealmsOption interface{ ApplyToRealms(o *RealmsOptions) }
 
-// WithNames returns only the realms with these names, and leaves out unknown ones.
-type WithNames []string
+// ForNames returns only the realms with these names, and leaves out unknown ones.
+type ForNames []string
 
 // ApplyToRealms sets o.Names.
-func (v WithNames) ApplyToRealms(o *RealmsOptions) { o.Names = v }
+func (v ForNames) ApplyToRealms(o *RealmsOptions) { o.Names = v }
 
-// WithDeleted also returns realms that were deleted.
-type WithDeleted bool
+// IncludeDeleted also returns realms that were deleted.
+type IncludeDeleted bool
 
 // ApplyToRealms sets o.Deleted.
-func (v WithDeleted) ApplyToRealms(o *RealmsOptions) { o.Deleted = bool(v) }
+func (v IncludeDeleted) ApplyToRealms(o *RealmsOptions) { o.Deleted = bool(v) }
 
 // DeleteRealmOptions are the options of OperationsClient.DeleteRealm.
 type DeleteRealmOptions struct {
@@ -89,7 +96,8 @@ type DeleteRealmOption interface {
 	ApplyToDeleteRealm(o *DeleteRealmOptions)
 }
 
-// WithoutArchive deletes a realm although its last commits may not be in an archive.
+// WithoutArchive deletes a realm without archiving the rest of its log. It is
+// required if the graph services have no archive, and ends the wait for one that fails.
 type WithoutArchive bool
 
 // ApplyToDeleteRealm sets o.WithoutArchive.
@@ -98,9 +106,10 @@ func (v WithoutArchive) ApplyToDeleteRealm(o *DeleteRealmOptions) { o.WithoutArc
 // VerifyOptions are the options of OperationsClient.Verify.
 type VerifyOptions struct {
 	OnProgress func(sequence, last uint64)
+	Full       bool
 }
 
-// VerifyOption is an option of OperationsClient.Verify: OnProgress.
+// VerifyOption is an option of OperationsClient.Verify: OnProgress, FromFirstCommit.
 type VerifyOption interface{ ApplyToVerify(o *VerifyOptions) }
 
 // OnProgress is called every few seconds with the sequence of the last commit that was
@@ -109,3 +118,38 @@ type OnProgress func(sequence, last uint64)
 
 // ApplyToVerify sets o.OnProgress.
 func (v OnProgress) ApplyToVerify(o *VerifyOptions) { o.OnProgress = v }
+
+// FromFirstCommit folds the log from its first commit, and not from the newest verified
+// snapshot of the archive. It is refused if the first commit cannot be read any more.
+type FromFirstCommit bool
+
+// ApplyToVerify sets o.Full.
+func (v FromFirstCommit) ApplyToVerify(o *VerifyOptions) { o.Full = bool(v) }
+
+// ReleaseBrakeOptions are the options of OperationsClient.ReleaseBrake.
+type ReleaseBrakeOptions struct {
+	DryRun bool
+}
+
+// ReleaseBrakeOption is an option of OperationsClient.ReleaseBrake: DryRun.
+type ReleaseBrakeOption interface {
+	ApplyToReleaseBrake(o *ReleaseBrakeOptions)
+}
+
+// ApplyToConsumers replaces all options by o.
+func (o ConsumersOptions) ApplyToConsumers(to *ConsumersOptions) { *to = o }
+
+// ApplyToParked replaces all options by o.
+func (o ParkedOptions) ApplyToParked(to *ParkedOptions) { *to = o }
+
+// ApplyToRealms replaces all options by o.
+func (o RealmsOptions) ApplyToRealms(to *RealmsOptions) { *to = o }
+
+// ApplyToDeleteRealm replaces all options by o.
+func (o DeleteRealmOptions) ApplyToDeleteRealm(to *DeleteRealmOptions) { *to = o }
+
+// ApplyToVerify replaces all options by o.
+func (o VerifyOptions) ApplyToVerify(to *VerifyOptions) { *to = o }
+
+// ApplyToReleaseBrake replaces all options by o.
+func (o ReleaseBrakeOptions) ApplyToReleaseBrake(to *ReleaseBrakeOptions) { *to = o }

@@ -11,11 +11,20 @@ type DryRun bool
 // ApplyToWrite sets o.DryRun.
 func (v DryRun) ApplyToWrite(o *WriteOptions) { o.DryRun = bool(v) }
 
+// ApplyToReleaseBrake sets o.DryRun.
+func (v DryRun) ApplyToReleaseBrake(o *ReleaseBrakeOptions) { o.DryRun = bool(v) }
+
 // ApplyToPatch sets o.DryRun.
 func (v DryRun) ApplyToPatch(o *PatchOptions) { o.DryRun = bool(v) }
 
 // ApplyToImport sets o.DryRun.
 func (v DryRun) ApplyToImport(o *ImportOptions) { o.DryRun = bool(v) }
+
+// ApplyToRestore sets o.DryRun.
+func (v DryRun) ApplyToRestore(o *RestoreOptions) { o.DryRun = bool(v) }
+
+// ApplyToDeletePlanned sets o.DryRun.
+func (v DryRun) ApplyToDeletePlanned(o *DeletePlannedOptions) { o.DryRun = bool(v) }
 
 // ApplyToDelete sets o.DryRun.
 func (v DryRun) ApplyToDelete(o *DeleteOptions) { o.DryRun = bool(v) }
@@ -33,6 +42,9 @@ type CloseSession bool
 
 // ApplyToImport sets o.CloseSession.
 func (v CloseSession) ApplyToImport(o *ImportOptions) { o.CloseSession = bool(v) }
+
+// ApplyToRestore sets o.CloseSession.
+func (v CloseSession) ApplyToRestore(o *RestoreOptions) { o.CloseSession = bool(v) }
 
 // IfUID refuses the request with ErrConflict if the object has another uid.
 type IfUID string
@@ -67,12 +79,15 @@ func (v IfResourceVersion) ApplyToDelete(o *DeleteOptions) { o.ResourceVersion =
 // ApplyToPlan sets o.ResourceVersion.
 func (v IfResourceVersion) ApplyToPlan(o *PlanOptions) { o.ResourceVersion = uint64(v) }
 
-// Note is kept in the log with the removal of a finalizer. A person who removes a
-// finalizer that a controller set should say why.
+// Note is a text that the log keeps with the removal of a finalizer or with a
+// restoration. A person who removes a controller's finalizer should say why.
 type Note string
 
 // ApplyToRemoveFinalizer sets o.Note.
 func (v Note) ApplyToRemoveFinalizer(o *RemoveFinalizerOptions) { o.Note = string(v) }
+
+// ApplyToRestore sets o.Note.
+func (v Note) ApplyToRestore(o *RestoreOptions) { o.Note = string(v) }
 
 // PropagationPolicy says what a deletion does to dependents. Without one, the object's
 // finalizers decide, and then its kind.
@@ -94,9 +109,9 @@ const (
 	Orphan PropagationPolicy = "Orphan"
 )
 
-// GracePeriod is the time that the agent of the object's kind has to end the object, in
-// whole seconds. Zero removes the object without waiting for the agent. It has no effect
-// on kinds without graceful deletion.
+// GracePeriod is the time that the agent of the object's kind has to end the object. It is
+// rounded up to whole seconds; a negative value counts as 1 s. Zero removes the object
+// without waiting for the agent. It has no effect on kinds without graceful deletion.
 type GracePeriod time.Duration
 
 // ApplyToDelete sets o.GracePeriod.
@@ -136,7 +151,8 @@ func (v LabelSelector) ApplyToList(o *ListOptions) { o.LabelSelector = string(v)
 func (v LabelSelector) ApplyToWatch(o *WatchOptions) { o.LabelSelector = string(v) }
 
 // Limit is the largest number of results. List uses it as the size of a page, and iterates
-// over all objects; without it a page has as many objects as fit into a message.
+// over all objects; without it, or if it is not positive, a page has as many objects as fit
+// into a message.
 type Limit int
 
 // ApplyToList sets o.Limit.
@@ -157,8 +173,10 @@ type Continue string
 // ApplyToList sets o.Continue.
 func (v Continue) ApplyToList(o *ListOptions) { o.Continue = string(v) }
 
-// MinRevision has a replica wait until it has reached the revision. With Client.Revision,
-// a read includes everything that the client has read and written.
+// MinRevision makes the replica that answers Resolve, ResolveUIDs, Plan or PlanDeletions wait up to 2 s
+// for the revision; then the client tries again. With the value of Client.Revision, the read includes
+// everything that the client has read and written. List and ListPage include that without this option,
+// and with it fail with ErrBadRequest if the revision does not exist yet.
 type MinRevision uint64
 
 // ApplyToList sets o.MinRevision.
@@ -167,10 +185,14 @@ func (v MinRevision) ApplyToList(o *ListOptions) { o.MinRevision = uint64(v) }
 // ApplyToGraph sets o.MinRevision.
 func (v MinRevision) ApplyToGraph(o *GraphOptions) { o.MinRevision = uint64(v) }
 
+// ApplyToPlanDeletions sets o.MinRevision.
+func (v MinRevision) ApplyToPlanDeletions(o *PlanDeletionsOptions) { o.MinRevision = uint64(v) }
+
 // ApplyToPlan sets o.MinRevision.
 func (v MinRevision) ApplyToPlan(o *PlanOptions) { o.MinRevision = uint64(v) }
 
-// FromRevision starts after a revision (Watch), or with the commit that has it (Read).
+// FromRevision sets where a call starts. Watch delivers the changes after this revision;
+// LogClient.Read begins with the commit that contains it.
 type FromRevision uint64
 
 // ApplyToWatch sets o.FromRevision.
@@ -198,8 +220,8 @@ type FollowDependents bool
 // ApplyToGraph sets o.Dependents.
 func (v FollowDependents) ApplyToGraph(o *GraphOptions) { o.Dependents = bool(v) }
 
-// CountTotal counts the objects and all their direct and indirect dependents,
-// those that the reply has no room for included, up to 1,000,000.
+// CountTotal counts the objects and all their direct and indirect dependents, including
+// those that do not fit into the reply, up to 1,000,000.
 type CountTotal bool
 
 // ApplyToGraph sets o.CountTotal.
@@ -244,12 +266,12 @@ type ForNamespace string
 // ApplyToLog sets o.Namespace.
 func (v ForNamespace) ApplyToLog(o *LogOptions) { o.Namespace = string(v) }
 
-// WithSkipped also returns the messages of the stream that are no commits of the
+// IncludeSkipped also returns the messages of the stream that are no commits of the
 // realm, which graph services skip. Limit does not count them, and no filter applies to them.
-type WithSkipped bool
+type IncludeSkipped bool
 
 // ApplyToLog sets o.Skipped.
-func (v WithSkipped) ApplyToLog(o *LogOptions) { o.Skipped = bool(v) }
+func (v IncludeSkipped) ApplyToLog(o *LogOptions) { o.Skipped = bool(v) }
 
 // Undecoded leaves LogCommit.Commit nil. It is for programs that store or send the commits
 // as they are in the stream, LogCommit.Stored.
@@ -271,9 +293,10 @@ type ParkAfter int
 // ApplyToWorker sets o.ParkAfter.
 func (v ParkAfter) ApplyToWorker(o *WorkerOptions) { o.ParkAfter = int(v) }
 
-// OnError is called with each error after which the call tries again: an interrupted watch or
-// log, a failed attempt of a finalizer or an agent. It must not block; RunFinalizer and
-// RunAgent call it from several goroutines.
+// OnError is called with each error after which the call tries again: when Watch, LogClient.Read or
+// FollowWarnings is interrupted, and when a function of RunFinalizer, RunAgent or RunExpiry fails. The
+// last three also call it once for each reason for which they wait, and call it from several
+// goroutines. It must not block.
 type OnError func(error)
 
 // ApplyToWatch sets o.OnError.
@@ -281,6 +304,9 @@ func (v OnError) ApplyToWatch(o *WatchOptions) { o.OnError = v }
 
 // ApplyToLog sets o.OnError.
 func (v OnError) ApplyToLog(o *LogOptions) { o.OnError = v }
+
+// ApplyToFollowWarnings sets o.OnError.
+func (v OnError) ApplyToFollowWarnings(o *FollowWarningsOptions) { o.OnError = v }
 
 // ApplyToWorker sets o.OnError.
 func (v OnError) ApplyToWorker(o *WorkerOptions) { o.OnError = v }
@@ -301,9 +327,9 @@ func (v logger) ApplyToWorker(o *WorkerOptions) { o.Logger = v.Logger }
 
 // Reply is what a reply says in addition to the call's result.
 type Reply struct {
-	// Revision is the realm's revision after the request: that of the state that a
-	// read used, or that is durable after a write. It is set for deletions, for writes
-	// that changed nothing, and for objects that were refused.
+	// Revision is a revision of the realm: after a read, that of the state that was read;
+	// after a write, one that is durable and includes the write. It is also set after
+	// deletions, writes that changed nothing, and batches with refused objects.
 	Revision uint64
 	// Warnings are about the objects of the request, such as an owner reference
 	// that has no effect.
@@ -312,13 +338,16 @@ type Reply struct {
 	Created bool
 }
 
-// ReplyInto stores what the reply says in addition to the result:
+// ReplyInto stores the revision and the warnings of the reply in r:
 //
 //	var reply client.Reply
 //	pod, err := pods.Update(ctx, pod, client.ReplyInto(&reply))
+//
+// Calls about objects set it, and so do Kinds, Status, Finalizers, ExpiryPolicies, Brakes, Resume
+// and At.
 func ReplyInto(r *Reply) ReplyOption { return ReplyOption{r} }
 
-// ReplyOption is what ReplyInto returns, an option of every call that gets one reply.
+// ReplyOption is the option that ReplyInto returns.
 type ReplyOption struct{ into *Reply }
 
 // ApplyToWrite sets o.Reply.
@@ -333,8 +362,17 @@ func (v ReplyOption) ApplyToRemoveFinalizer(o *RemoveFinalizerOptions) { o.Reply
 // ApplyToImport sets o.Reply.
 func (v ReplyOption) ApplyToImport(o *ImportOptions) { o.Reply = v.into }
 
+// ApplyToRestore sets o.Reply.
+func (v ReplyOption) ApplyToRestore(o *RestoreOptions) { o.Reply = v.into }
+
 // ApplyToDelete sets o.Reply.
 func (v ReplyOption) ApplyToDelete(o *DeleteOptions) { o.Reply = v.into }
+
+// ApplyToPlanDeletions sets o.Reply.
+func (v ReplyOption) ApplyToPlanDeletions(o *PlanDeletionsOptions) { o.Reply = v.into }
+
+// ApplyToDeletePlanned sets o.Reply.
+func (v ReplyOption) ApplyToDeletePlanned(o *DeletePlannedOptions) { o.Reply = v.into }
 
 // ApplyToPlan sets o.Reply.
 func (v ReplyOption) ApplyToPlan(o *PlanOptions) { o.Reply = v.into }

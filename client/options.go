@@ -10,9 +10,12 @@ import (
 // The option structs and the Apply methods are exported for other implementations
 // of the interfaces, such as fakes and wrappers. A struct is an option too: it replaces
 // the options before it, for programs that compute their options.
+//
+// The first word says what an option does: If... is a condition, and the call changes nothing if it is not
+// met; For... selects; From... and To... are the ends of a range; Include... and Follow... return more.
 
-// WriteOptions are the options of Create, CreateBatch, Update, UpdateBatch,
-// UpdateStatus and Apply.
+// WriteOptions are the options of Create, CreateBatch, Update, UpdateBatch, UpdateStatus,
+// Apply, ApplyBatch, ApplyAcross and ApplyAcrossBatch. Atomic has an effect on batches only.
 type WriteOptions struct {
 	DryRun bool
 	Atomic bool
@@ -54,6 +57,17 @@ type ImportOptions struct {
 	Reply        *Reply
 }
 
+// RestoreOptions are the options of RestoreBatch.
+type RestoreOptions struct {
+	DryRun       bool
+	CloseSession bool
+	Note         string // kept in the log; at most 1,024 bytes
+	Reply        *Reply
+}
+
+// RestoreOption is an option of RestoreBatch: DryRun, CloseSession, Note or ReplyInto.
+type RestoreOption interface{ ApplyToRestore(o *RestoreOptions) }
+
 // ImportOption is an option of ImportBatch: DryRun, CloseSession or ReplyInto.
 type ImportOption interface{ ApplyToImport(o *ImportOptions) }
 
@@ -82,12 +96,36 @@ type PlanOptions struct {
 	UID             string
 	ResourceVersion uint64
 	MinRevision     uint64
-	Reply           *Reply
+	// Unprotect plans the removal of the protection of the objects, not their deletion.
+	Unprotect bool
+	Reply     *Reply
 }
 
 // PlanOption is an option of Plan: a PropagationPolicy, GracePeriod, IfUID,
-// IfResourceVersion, MinRevision or ReplyInto.
+// IfResourceVersion, MinRevision, PlanUnprotect or ReplyInto.
 type PlanOption interface{ ApplyToPlan(o *PlanOptions) }
+
+// PlanDeletionsOptions are the options of PlanDeletions.
+type PlanDeletionsOptions struct {
+	MinRevision uint64
+	Reply       *Reply
+}
+
+// PlanDeletionsOption is an option of PlanDeletions: MinRevision or ReplyInto.
+type PlanDeletionsOption interface {
+	ApplyToPlanDeletions(o *PlanDeletionsOptions)
+}
+
+// DeletePlannedOptions are the options of DeletePlanned.
+type DeletePlannedOptions struct {
+	DryRun bool
+	Reply  *Reply
+}
+
+// DeletePlannedOption is an option of DeletePlanned: DryRun or ReplyInto.
+type DeletePlannedOption interface {
+	ApplyToDeletePlanned(o *DeletePlannedOptions)
+}
 
 // GetOptions are the options of Get.
 type GetOptions struct {
@@ -155,10 +193,20 @@ type LogOptions struct {
 }
 
 // LogOption is an option of LogClient.Read: FromSequence, FromRevision, ToSequence,
-// Follow, Limit, ForUIDs, ForName, ForNamespace, WithSkipped, Undecoded or OnError.
+// Follow, Limit, ForUIDs, ForName, ForNamespace, IncludeSkipped, Undecoded or OnError.
 type LogOption interface{ ApplyToLog(o *LogOptions) }
 
-// WorkerOptions are the options of RunFinalizer, RunAgent and RunInUseFinalizer.
+// FollowWarningsOptions are the options of FollowWarnings.
+type FollowWarningsOptions struct {
+	OnError func(error)
+}
+
+// FollowWarningsOption is an option of FollowWarnings: OnError.
+type FollowWarningsOption interface {
+	ApplyToFollowWarnings(o *FollowWarningsOptions)
+}
+
+// WorkerOptions are the options of RunFinalizer, RunAgent, RunExpiry and RunInUseFinalizer.
 type WorkerOptions struct {
 	// Concurrency is the number of objects that are handled at the same time; 8 by default.
 	Concurrency int
@@ -171,15 +219,53 @@ type WorkerOptions struct {
 	Logger  *slog.Logger
 }
 
-// WorkerOption is an option of RunFinalizer, RunAgent and RunInUseFinalizer:
+// WorkerOption is an option of RunFinalizer, RunAgent, RunExpiry and RunInUseFinalizer:
 // Concurrency, ParkAfter, Backoff, OnError or WithLogger.
 type WorkerOption interface{ ApplyToWorker(o *WorkerOptions) }
 
 // CallOptions are the options of calls that have no others.
-type CallOptions struct{ Reply *Reply }
+type CallOptions struct {
+	// Reply gets the revision of the state that the reply describes.
+	Reply *Reply
+}
+
+// replied stores the revision of a reply in o.Reply.
+func (o CallOptions) replied(reply interface{ GetRevision() uint64 }) {
+	if o.Reply != nil {
+		*o.Reply = Reply{Revision: reply.GetRevision()}
+	}
+}
 
 // CallOption is an option of calls that have no others: ReplyInto.
 type CallOption interface{ ApplyToCall(o *CallOptions) }
+
+// The following calls have no option yet. They do not take ReplyInto, because their replies name
+// no revision.
+type (
+	// WarningsOptions are the options of Warnings.
+	WarningsOptions struct{}
+	// WarningsOption is an option of Warnings. There is none yet.
+	WarningsOption interface{ ApplyToWarnings(o *WarningsOptions) }
+
+	// CommitOptions are the options of LogClient.Commit and LogClient.Last.
+	CommitOptions struct{}
+	// CommitOption is an option of LogClient.Commit and LogClient.Last. There is none yet.
+	CommitOption interface{ ApplyToCommit(o *CommitOptions) }
+
+	// ChangeParkedOptions are the options of RetryParked and DropParked.
+	ChangeParkedOptions struct{}
+	// ChangeParkedOption is an option of RetryParked and DropParked. There is none yet.
+	ChangeParkedOption interface {
+		ApplyToChangeParked(o *ChangeParkedOptions)
+	}
+
+	// CreateRealmOptions are the options of CreateRealm.
+	CreateRealmOptions struct{}
+	// CreateRealmOption is an option of CreateRealm. There is none yet.
+	CreateRealmOption interface {
+		ApplyToCreateRealm(o *CreateRealmOptions)
+	}
+)
 
 // ApplyToWrite replaces all options by o.
 func (o WriteOptions) ApplyToWrite(to *WriteOptions) { *to = o }
@@ -193,11 +279,20 @@ func (o RemoveFinalizerOptions) ApplyToRemoveFinalizer(to *RemoveFinalizerOption
 // ApplyToImport replaces all options by o.
 func (o ImportOptions) ApplyToImport(to *ImportOptions) { *to = o }
 
+// ApplyToRestore replaces all options by o.
+func (o RestoreOptions) ApplyToRestore(to *RestoreOptions) { *to = o }
+
 // ApplyToDelete replaces all options by o.
 func (o DeleteOptions) ApplyToDelete(to *DeleteOptions) { *to = o }
 
 // ApplyToPlan replaces all options by o.
 func (o PlanOptions) ApplyToPlan(to *PlanOptions) { *to = o }
+
+// ApplyToPlanDeletions replaces all options by o.
+func (o PlanDeletionsOptions) ApplyToPlanDeletions(to *PlanDeletionsOptions) { *to = o }
+
+// ApplyToDeletePlanned replaces all options by o.
+func (o DeletePlannedOptions) ApplyToDeletePlanned(to *DeletePlannedOptions) { *to = o }
 
 // ApplyToGet replaces all options by o.
 func (o GetOptions) ApplyToGet(to *GetOptions) { *to = o }
@@ -214,12 +309,18 @@ func (o GraphOptions) ApplyToGraph(to *GraphOptions) { *to = o }
 // ApplyToLog replaces all options by o.
 func (o LogOptions) ApplyToLog(to *LogOptions) { *to = o }
 
+// ApplyToFollowWarnings replaces all options by o.
+func (o FollowWarningsOptions) ApplyToFollowWarnings(to *FollowWarningsOptions) { *to = o }
+
+// ApplyToCall replaces all options by o.
+func (o CallOptions) ApplyToCall(to *CallOptions) { *to = o }
+
 // ApplyToWorker replaces all options by o.
 func (o WorkerOptions) ApplyToWorker(to *WorkerOptions) { *to = o }
 
-// ApplyToPlan replaces the options of the planned deletion by o.
+// ApplyToPlan replaces the options of the planned deletion by o. DryRun and Plan have no effect.
 func (o DeleteOptions) ApplyToPlan(to *PlanOptions) {
-	to.Propagation, to.GracePeriod, to.UID, to.ResourceVersion = o.Propagation, o.GracePeriod, o.UID, o.ResourceVersion
+	to.Propagation, to.GracePeriod, to.UID, to.ResourceVersion, to.Reply = o.Propagation, o.GracePeriod, o.UID, o.ResourceVersion, o.Reply
 }
 
 // collect returns the options that a call was given. It skips nil, and does not allocate for

@@ -3,7 +3,10 @@ package client_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -35,7 +38,7 @@ func TestSetOwners(t *testing.T) {
 	if c := client.ControllerOf(o); c.GetUid() != "a" || client.ControllerOf(a) != nil {
 		t.Errorf("the controller is %v", c)
 	}
-	if !client.RemoveOwnerReference(o, "a") || client.RemoveOwnerReference(o, "a") || len(o.GetMetadata().GetOwnerReferences()) != 1 {
+	if !client.RemoveOwnerReference("a", o) || client.RemoveOwnerReference("a", o) || len(o.GetMetadata().GetOwnerReferences()) != 1 {
 		t.Errorf("the owners are %v", o.GetMetadata().GetOwnerReferences())
 	}
 	for what, owner := range map[string]*coppicev1.Object{"elsewhere": object("other", "x", "x"), "without uid": object("shop", "x", "")} {
@@ -48,6 +51,36 @@ func TestSetOwners(t *testing.T) {
 	}
 	if err := client.SetOwnerReference(object("", "node", "n"), o); err != nil {
 		t.Errorf("a cluster-scoped owner: %v", err)
+	}
+}
+
+// An object uses objects of its namespace and cluster-scoped ones, each name once.
+func TestAddUse(t *testing.T) {
+	t.Parallel()
+	o, net := object("shop", "vm", "vm"), object("shop", "net", "")
+	again := object("shop", "net", "net-2")
+	zone := &coppicev1.Object{ApiVersion: "example.com/v1", Kind: "Zone", Metadata: &coppicev1.ObjectMeta{Name: "a", Uid: "z"}}
+	for _, used := range []*coppicev1.Object{net, zone, again} {
+		if err := client.AddUse(used, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses := o.GetMetadata().GetUses()
+	want := []*client.Use{
+		{Group: "example.com", Kind: "Zone", Name: "a", Uid: "z"},
+		{Kind: "ConfigMap", Namespace: "shop", Name: "net", Uid: "net-2"},
+	}
+	if !slices.EqualFunc(uses, want, func(a, b *client.Use) bool { return proto.Equal(a, b) }) {
+		t.Errorf("the uses are %v, want %v", uses, want)
+	}
+	if err := client.AddUse(object("other", "x", "x"), o); !errors.Is(err, client.ErrUseScope) || len(o.GetMetadata().GetUses()) != 2 {
+		t.Errorf("an object of another namespace: %v, uses %v", err, o.GetMetadata().GetUses())
+	}
+	client.AddUseAcross(object("other", "net", "net-3"), o) // another object than the one of the same name in its own namespace
+	client.AddUseAcross(object("other", "net", "net-4"), o)
+	want = append(want, &client.Use{Kind: "ConfigMap", Namespace: "other", Name: "net", Uid: "net-4"})
+	if uses := o.GetMetadata().GetUses(); !slices.EqualFunc(uses, want, func(a, b *client.Use) bool { return proto.Equal(a, b) }) {
+		t.Errorf("the uses are %v, want %v", uses, want)
 	}
 }
 

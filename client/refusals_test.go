@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
@@ -43,7 +46,7 @@ func TestConflicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const says = "the object has been modified; please apply your changes to the latest version"
+	const says = "resourceVersion precondition failed: have "
 	_, err = objects.Update(s.ctx, old)
 	refused(t, "update", err, client.ErrConflict, says, `configmaps "a"`)
 	rv, other := old.GetMetadata().GetResourceVersion(), "another-uid"
@@ -61,16 +64,18 @@ func TestConflicts(t *testing.T) {
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	brief := []client.Option{client.WithTimeout(200 * time.Millisecond), client.WithRetryTimeout(time.Second)}
+	patient := client.WithTimeout(testkit.Timeout)
 	for what, c := range map[string]*client.Client{
-		"a reader that writes":             client.New(s.conn(bus.RoleReader), append(brief, client.WithActor(bus.RoleReader))...),
-		"an application as another actor":  client.New(s.conn(bus.RoleApplication), append(brief, client.WithActor("ana"))...),
-		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), append(brief, client.WithActor(bus.RoleFinalizer))...),
+		"a reader that writes":             client.New(s.conn(bus.RoleReader), patient, client.WithActor(bus.RoleReader)),
+		"an application as another actor":  client.New(s.conn(bus.RoleApplication), patient, client.WithActor("ana")),
+		"a finalizer that creates objects": client.New(s.conn(bus.RoleFinalizer), patient, client.WithActor(bus.RoleFinalizer)),
 	} {
 		_, err := c.Resource(configMaps, "shop").Create(s.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "a"}})
 		refused(t, what, err, client.ErrForbidden, "may not create configmaps", c.Realm(), c.Actor())
 	}
-	_, err := client.New(s.nc, append(brief, client.WithRealm("nowhere"))...).Resource(configMaps, "shop").Get(s.ctx, "a")
+	ctx := deadline{s.ctx, make(chan struct{})}
+	expire := sync.OnceFunc(func() { close(ctx.passed) })
+	_, err := client.New(s.nc, patient, client.WithOnError(func(error) { expire() }), client.WithRealm("nowhere")).Resource(configMaps, "shop").Get(ctx, "a")
 	refused(t, "an unknown realm", err, client.ErrServiceUnavailable, `no graph service answers for realm "nowhere": there is no such realm`)
 	for what, c := range map[string]*client.Client{
 		"a malformed realm": client.New(s.nc, client.WithRealm("No.Where")),
@@ -78,6 +83,41 @@ func TestForbidden(t *testing.T) {
 	} {
 		_, err := c.Resource(configMaps, "shop").Get(s.ctx, "a")
 		refused(t, what, err, client.ErrBadRequest, "is not the name of")
+	}
+}
+
+// If the context expires while the last attempt waits for a reply, the error has the last
+// refusal.
+func TestLastRefusal(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	ctx := deadline{testkit.Context(t), make(chan struct{})}
+	requests := 0
+	answers := testkit.Conn(t, server, bus.RoleAnswers)
+	if _, err := answers.Subscribe(bus.APIPattern(bus.DefaultRealm, bus.VerbGet), func(m *nats.Msg) {
+		if requests++; requests == 2 {
+			close(ctx.passed)
+		}
+		if requests > 1 {
+			return
+		}
+		refusal := &nats.Msg{Header: nats.Header{
+			micro.ErrorCodeHeader: []string{"429"}, micro.ErrorHeader: []string{"too much"}, bus.HeaderReason: []string{string(client.ErrTooManyRequests)},
+		}}
+		if err := m.RespondMsg(refusal); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := answers.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(testkit.Conn(t, server, bus.LocalUser), client.WithTimeout(testkit.Timeout))
+	_, err := c.Resource(configMaps, "shop").Get(ctx, "a")
+	refused(t, "a read", err, client.ErrTooManyRequests, "too much")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want an error that matches context.DeadlineExceeded", err)
 	}
 }
 

@@ -3,6 +3,8 @@ package client_test
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
-// Every reply has the realm's revision: of a read, of a write, of a write that changes
+// Every reply about the state has the realm's revision: of a read, of a write, of a write that changes
 // nothing, of a deletion, and of a refused object of a batch.
 func TestReplyRevision(t *testing.T) {
 	t.Parallel()
@@ -47,11 +49,21 @@ func TestReplyRevision(t *testing.T) {
 			_, err := objects.Plan(s.ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
 			return err
 		},
+		"plan of a deletion": func() error {
+			_, err := objects.Plan(s.ctx, []string{"a"}, client.DeleteOptions{Reply: &reply})
+			return err
+		},
 		"resolve": func() error {
 			_, err := objects.Resolve(s.ctx, []string{"a"}, client.MinRevision(revision), client.ReplyInto(&reply))
 			return err
 		},
-		"status": func() error { _, err := c.Status(s.ctx, client.ReplyInto(&reply)); return err },
+		"kinds":           func() error { _, err := c.Kinds(s.ctx, client.ReplyInto(&reply)); return err },
+		"status":          func() error { _, err := c.Status(s.ctx, client.ReplyInto(&reply)); return err },
+		"past":            func() error { _, err := c.At(s.ctx, client.Moment{}, client.ReplyInto(&reply)); return err },
+		"brakes":          func() error { _, err := c.Operations().Brakes(s.ctx, client.ReplyInto(&reply)); return err },
+		"finalizers":      func() error { _, err := c.Operations().Finalizers(s.ctx, client.ReplyInto(&reply)); return err },
+		"expiry policies": func() error { _, err := c.Operations().ExpiryPolicies(s.ctx, client.ReplyInto(&reply)); return err },
+		"resume":          func() error { _, err := c.Operations().Resume(s.ctx, client.ReplyInto(&reply)); return err },
 		"batch with a refused object": func() error {
 			results, err := objects.CreateBatch(s.ctx, []*client.Object{object("shop", "a", ""), object("shop", "a", "")}, client.ReplyInto(&reply))
 			if err == nil && (!errors.Is(results[0].Err, client.ErrAlreadyExists) || results[0].Revision != reply.Revision) {
@@ -77,13 +89,74 @@ func TestReplyRevision(t *testing.T) {
 	}
 }
 
+// The calls that take a CallOption are those whose reply TestReplyRevision looks at: any other
+// call would ignore ReplyInto.
+func TestCallsWithReply(t *testing.T) {
+	t.Parallel()
+	option, reply := reflect.TypeFor[[]client.CallOption](), reflect.TypeFor[client.ReplyOption]()
+	var calls []string
+	for _, of := range []reflect.Type{reflect.TypeFor[*client.Client](), reflect.TypeFor[client.OperationsClient](), reflect.TypeFor[client.LogClient](), reflect.TypeFor[client.ResourceClient]()} {
+		for i := range of.NumMethod() {
+			if m := of.Method(i); m.Type.IsVariadic() && m.Type.In(m.Type.NumIn()-1) == option {
+				calls = append(calls, m.Name)
+			}
+		}
+	}
+	slices.Sort(calls)
+	if want := []string{"At", "Brakes", "ExpiryPolicies", "Finalizers", "Kinds", "Resume", "Status"}; !slices.Equal(calls, want) {
+		t.Errorf("%q take a CallOption, want %q", calls, want)
+	}
+	for _, without := range []reflect.Type{reflect.TypeFor[client.WarningsOption](), reflect.TypeFor[client.CommitOption](), reflect.TypeFor[client.ChangeParkedOption](), reflect.TypeFor[client.CreateRealmOption]()} {
+		if reply.Implements(without) {
+			t.Errorf("ReplyInto is a %s, and has no effect there", without)
+		}
+	}
+}
+
+// Numbers and times that make no sense count as not given.
+func TestNotPositive(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := client.New(s.nc, client.WithTimeout(-1))
+	objects := c.Resource(configMaps, "shop")
+	if _, err := objects.Create(s.ctx, object("shop", "a", ""), nil); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := objects.ListPage(s.ctx, client.Limit(-1)); err != nil || len(page.Objects) != 1 {
+		t.Errorf("a list: %+v, %v", page, err)
+	}
+	if g, err := objects.Resolve(s.ctx, []string{"a"}, client.Limit(-1)); err != nil || len(g.GetNodes()) != 1 {
+		t.Errorf("resolve: %v, %v", g, err)
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error {
+			stop()
+			return nil
+		}, client.Concurrency(-1), client.ParkAfter(-1), client.Backoff{})
+	}()
+	o := object("shop", "b", "")
+	o.Metadata.Finalizers = []string{bus.ExampleFinalizer}
+	if _, err := objects.Create(s.ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.Delete(s.ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Receive(t, s.ctx, "a call", ended); err != nil {
+		t.Error(err)
+	}
+}
+
 // WithOnError and OnError report errors that are retried.
 func TestOnError(t *testing.T) {
 	t.Parallel()
 	nc := testkit.Conn(t, testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), bus.LocalUser) // without services
 	var general, own atomic.Int32
 	c := client.New(nc, client.WithOnError(func(error) { general.Add(1) }))
-	ctx, cancel := context.WithTimeout(testkit.Context(t), 2*time.Second)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	defer cancel()
 	count := client.OnError(func(err error) {
 		if !errors.Is(err, client.ErrServiceUnavailable) && !errors.Is(err, client.ErrTimeout) {
@@ -97,7 +170,16 @@ func TestOnError(t *testing.T) {
 		t.Errorf("the watch had %v", err)
 	}
 	if general.Load() < 3 || own.Load() < 3 {
-		t.Errorf("reported %d and %d errors, want 3 or more", general.Load(), own.Load())
+		t.Errorf("the watch has reported %d and %d errors, want 3 or more", general.Load(), own.Load())
+	}
+	own.Store(0)
+	ctx, cancel = context.WithCancel(testkit.Context(t))
+	defer cancel()
+	for _, err := range c.FollowWarnings(ctx, count) {
+		t.Errorf("the warnings had %v", err)
+	}
+	if own.Load() < 3 {
+		t.Errorf("the warnings have reported %d errors, want 3 or more", own.Load())
 	}
 }
 
@@ -112,13 +194,15 @@ func TestOnErrorOfFinalizer(t *testing.T) {
 			return failure
 		}
 		return nil
-	}, client.Backoff{Min: time.Millisecond}, client.OnError(func(err error) { errs <- err }))
+	}, client.Backoff{Min: time.Millisecond}, client.OnError(func(err error) {
+		if errors.Is(err, failure) { // and not why it waits for its consumer
+			errs <- err
+		}
+	}))
 	s.create("a", bus.ExampleFinalizer)
 	s.delete("a")
 	s.gone("a")
 	for range 2 {
-		if err := testkit.Receive(t, s.ctx, "a failed attempt", errs); !errors.Is(err, failure) {
-			t.Errorf("reported %v", err)
-		}
+		testkit.Receive(t, s.ctx, "a failed attempt", errs)
 	}
 }

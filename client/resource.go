@@ -131,6 +131,14 @@ func (r *resourceClient) ApplyBatch(ctx context.Context, objects []*Object, opts
 	return r.writeBatch(ctx, bus.VerbApply, objects, opts)
 }
 
+func (r *resourceClient) ApplyAcross(ctx context.Context, o *Object, opts ...WriteOption) (*Object, error) {
+	return r.writeOne(ctx, bus.VerbApplyAcross, o, opts)
+}
+
+func (r *resourceClient) ApplyAcrossBatch(ctx context.Context, objects []*Object, opts ...WriteOption) ([]Result, error) {
+	return r.writeBatch(ctx, bus.VerbApplyAcross, objects, opts)
+}
+
 func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, opts ...PatchOption) (*Object, error) {
 	p := collect(opts, PatchOption.ApplyToPatch)
 	var reply coppicev1.ObjectsReply
@@ -168,10 +176,19 @@ func (r *resourceClient) ImportBatch(ctx context.Context, session string, object
 	return batch(&reply, o.Reply, err)
 }
 
+func (r *resourceClient) RestoreBatch(ctx context.Context, session string, objects []*Restored, opts ...RestoreOption) ([]Result, error) {
+	o := collect(opts, RestoreOption.ApplyToRestore)
+	var reply coppicev1.ObjectsReply
+	err := r.c.call(ctx, r.api(bus.VerbRestore), true, &coppicev1.RestoreRequest{
+		Session: session, Objects: objects, Close: o.CloseSession, DryRun: o.DryRun, Note: o.Note,
+	}, &reply)
+	return batch(&reply, o.Reply, err)
+}
+
 func (r *resourceClient) Get(ctx context.Context, name string, opts ...GetOption) (*Object, error) {
 	g := collect(opts, GetOption.ApplyToGet)
 	var reply coppicev1.ObjectsReply
-	err := r.c.call(ctx, r.api(bus.VerbGet), false, &coppicev1.GetRequest{
+	err := r.c.read(ctx, r.api(bus.VerbGet), &coppicev1.GetRequest{
 		Names: []string{name}, IncludeUninitialized: g.IncludeUninitialized,
 	}, &reply)
 	return object(&reply, g.Reply, err)
@@ -204,8 +221,8 @@ func (r *resourceClient) ListPage(ctx context.Context, opts ...ListOption) (*Pag
 
 func (r *resourceClient) page(ctx context.Context, l ListOptions) (*Page, error) {
 	var reply coppicev1.ListReply
-	if err := r.c.call(ctx, r.api(bus.VerbList), false, &coppicev1.ListRequest{
-		LabelSelector: l.LabelSelector, Limit: uint32(l.Limit), Continue: l.Continue, MinRevision: l.MinRevision,
+	if err := r.c.read(ctx, r.api(bus.VerbList), &coppicev1.ListRequest{
+		LabelSelector: l.LabelSelector, Limit: uint32(max(l.Limit, 0)), Continue: l.Continue, MinRevision: l.MinRevision,
 		IncludeUninitialized: l.IncludeUninitialized,
 	}, &reply); err != nil {
 		return nil, err
@@ -226,9 +243,9 @@ func (r *resourceClient) ResolveUIDs(ctx context.Context, uids []string, opts ..
 
 func (r *resourceClient) resolve(ctx context.Context, q *coppicev1.ResolveObjectsRequest, opts []GraphOption) (*Graph, error) {
 	g := collect(opts, GraphOption.ApplyToGraph)
-	q.Owners, q.Dependents, q.Limit, q.MinRevision, q.CountTotal = g.Owners, g.Dependents, uint32(g.Limit), g.MinRevision, g.CountTotal
+	q.Owners, q.Dependents, q.Limit, q.MinRevision, q.CountTotal = g.Owners, g.Dependents, uint32(max(g.Limit, 0)), g.MinRevision, g.CountTotal
 	var reply Graph
-	if err := r.c.call(ctx, r.api(bus.VerbResolve), false, q, &reply); err != nil {
+	if err := r.c.read(ctx, r.api(bus.VerbResolve), q, &reply); err != nil {
 		return nil, err
 	}
 	if g.Reply != nil {

@@ -16,9 +16,7 @@ func (c *Client) Status(ctx context.Context, opts ...CallOption) (*Status, error
 	if err := c.call(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbStatus), false, &coppicev1.StatusRequest{}, &reply); err != nil {
 		return nil, err
 	}
-	if o.Reply != nil {
-		*o.Reply = Reply{Revision: reply.GetRevision()}
-	}
+	o.replied(&reply)
 	return &reply, nil
 }
 

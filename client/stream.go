@@ -20,17 +20,19 @@ const silence = 15 * time.Second
 // errEnded is returned by stream if the reply ended before visit was done.
 var errEnded = &Error{Reason: ErrServiceUnavailable, Message: "the reply ended early; send the request again", RetryAfter: 100 * time.Millisecond}
 
-// errRenewed is returned by visit to go on with another request, from where this reply
-// has ended.
+// errRenewed is returned by visit to continue with another request where this reply ended.
 var errRenewed = &Error{Reason: ErrServiceUnavailable, Message: "the reply has ended; ask again", RetryAfter: firstPause}
 
-// errSlow is returned by stream if the NATS client has dropped a part of the reply,
-// because the program took it more slowly than it came.
-var errSlow = &Error{Reason: ErrServiceUnavailable, Message: "the program took the reply more slowly than it came, and a part of it was dropped; ask again", RetryAfter: 100 * time.Millisecond}
+// errSlow is returned by stream if the NATS client dropped a part of the reply, because the
+// program read it too slowly.
+var errSlow = &Error{Reason: ErrServiceUnavailable, Message: "the program read the reply too slowly, and the NATS client dropped a part of it; send the request again", RetryAfter: 100 * time.Millisecond}
 
 // stream sends a request and calls visit with each message of the reply, until
 // visit returns done or an error. It does not retry.
 func (c *Client) stream(ctx context.Context, a bus.API, request proto.Message, visit func(data []byte) (done bool, err error)) error {
+	if c.past != nil && a.Verb != bus.VerbReadLog {
+		return c.errPast(a.Verb)
+	}
 	if err := errors.Join(bus.CheckRealm(a.Realm), bus.CheckActor(a.Actor)); err != nil {
 		return &Error{Reason: ErrBadRequest, Message: err.Error()}
 	}
@@ -106,7 +108,9 @@ func (c *Client) streamed(ctx context.Context, a bus.API, request func() proto.M
 		if c.retryTimeout > 0 && time.Since(since) >= c.retryTimeout {
 			return fmt.Errorf("%w; %w", err, context.DeadlineExceeded)
 		}
-		c.report(err, onError)
+		if !errors.Is(err, errRenewed) {
+			c.report(err, onError)
+		}
 		select {
 		case <-ctx.Done():
 			return rpc.Ended(ctx, err)

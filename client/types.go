@@ -1,6 +1,8 @@
 package client
 
 import (
+	"time"
+
 	"github.com/coppice-gc/coppice/client/api"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -13,8 +15,14 @@ type (
 	ObjectMeta = coppicev1.ObjectMeta
 	// OwnerReference is a reference from a dependent to its owner.
 	OwnerReference = coppicev1.OwnerReference
+	// Use is a use of one object by another.
+	Use = coppicev1.Use
 	// Plan is what a deletion would do.
 	Plan = coppicev1.PlanReply
+	// Protection says who protects an object from deletion, and why.
+	Protection = coppicev1.Protection
+	// Restored is an object that RestoreBatch creates again, or gives references back to.
+	Restored = coppicev1.RestoredObject
 	// Graph is a set of objects with the classes of their owners.
 	Graph = coppicev1.ResolveObjectsReply
 	// Status is the pending work of a realm.
@@ -29,6 +37,18 @@ type (
 	ParkedPage = coppicev1.ListParkedReply
 	// Realm is a realm in the list of realms.
 	Realm = coppicev1.Realm
+	// CallOf names the call of a finalizer or an agent for one object.
+	CallOf = coppicev1.CallOf
+	// CallStatus is the state of a call.
+	CallStatus = coppicev1.CallStatus
+	// FinalizerInUse counts the objects that have an external finalizer.
+	FinalizerInUse = coppicev1.FinalizerInUse
+	// ExpiryStatus says what the last evaluation of an expiry policy has found.
+	ExpiryStatus = coppicev1.ExpiryStatus
+	// BrakeStatus is the brake of a kind.
+	BrakeStatus = coppicev1.BrakeStatus
+	// BrakeRelease is the result of the release of a brake.
+	BrakeRelease = coppicev1.ReleaseBrakeReply
 	// VerifyResult is the result of a verification.
 	VerifyResult = coppicev1.VerifyReply
 )
@@ -39,7 +59,7 @@ type (
 	Error = api.Error
 	// Reason is the reason of an Error, and a target for errors.Is.
 	Reason = api.Reason
-	// Cause is one field that is wrong, in Error.Causes.
+	// Cause is one thing that is wrong, in Error.Causes: a field, an object, or a state. See HasCause.
 	Cause = api.Cause
 	// Kind is a registered kind: the spec of an object of kind Kind.
 	Kind = api.Kind
@@ -47,6 +67,19 @@ type (
 	KindVersion = api.KindVersion
 	// GracefulDeletion declares that an agent ends what objects of a kind stand for.
 	GracefulDeletion = api.GracefulDeletion
+	// Brake is the brake of a kind.
+	Brake = api.Brake
+	// DefaultDeletion is what a DELETE without a propagation policy does to dependents. Package
+	// api has its values.
+	DefaultDeletion = api.DefaultDeletion
+	// FieldCondition excepts objects from the graceful deletion of their kind.
+	FieldCondition = api.FieldCondition
+)
+
+// The values of Kind.Scope.
+const (
+	ScopeNamespaced = api.ScopeNamespaced
+	ScopeCluster    = api.ScopeCluster
 )
 
 // The reasons of errors. errors.Is(err, ErrNotFound) reports whether err is an
@@ -95,8 +128,8 @@ func ResourceOf(k Kind) Resource { return Resource{Group: k.Group, Plural: k.Plu
 
 // Result is the result of one object of a batch.
 type Result struct {
-	// Object is the object after the request, nil if Err is not. In a batch of several
-	// objects it has only what identifies the object and the state of its deletion.
+	// Object is the object after the request; it is nil if Err is not nil. In a batch of
+	// several objects it has only the identity of the object and the state of its deletion.
 	Object *Object
 	// Created reports whether the object was created, by CreateBatch, ApplyBatch or ImportBatch.
 	Created bool
@@ -108,11 +141,23 @@ type Result struct {
 	Revision uint64
 }
 
+// Deletion is a deletion of objects of one resource in one namespace, by name: a part of what
+// PlanDeletions plans and DeletePlanned carries out.
+type Deletion struct {
+	Resource  Resource
+	Namespace string // empty for cluster-scoped resources
+	Names     []string
+	// Propagation is empty if the objects' finalizers and their kind decide.
+	Propagation PropagationPolicy
+	// GracePeriod is nil if the objects and their kind decide.
+	GracePeriod *time.Duration
+}
+
 // DeleteResult is the result of the deletion of one object.
 type DeleteResult struct {
 	// State is Removed or Pending, and empty if Err is not nil.
 	State DeleteState
-	// Object is the object as it is, or as it was before it was removed.
+	// Object is the object after the request or, if it was removed, its last state.
 	Object *Object
 	// Err says why the object of a batch was not deleted; nil if it was.
 	Err error
@@ -139,6 +184,20 @@ type Page struct {
 	Objects []*Object
 	// Revision is that of the state from which the page was read.
 	Revision uint64
-	// Continue gets the next page, with the option Continue; empty on the last page.
+	// Continue is the value of the option Continue for the next page; empty on the last page.
+	// A page that is not the last one may have no objects.
 	Continue string
 }
+
+// The causes of errors that package api documents.
+const (
+	CauseGrantInvalid         = api.CauseGrantInvalid
+	CauseNamespaceTerminating = api.CauseNamespaceTerminating
+	CauseObjectProtected      = api.CauseObjectProtected
+	CauseObjectUnreadable     = api.CauseObjectUnreadable
+	CausePlanChanged          = api.CausePlanChanged
+	CauseStateBeingBuilt      = api.CauseStateBeingBuilt
+)
+
+// HasCause reports whether an error has a Cause of a reason, such as CauseObjectProtected.
+func HasCause(err error, reason string) bool { return api.HasCause(err, reason) }

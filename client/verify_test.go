@@ -39,7 +39,7 @@ func TestVerifyIncludesWhatWasSeen(t *testing.T) {
 	if err := answers.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	c := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithTimeout(testkit.Timeout))
 	verify := func(want *coppicev1.VerifyReply) {
 		t.Helper()
 		if got, err := c.Operations().Verify(ctx); err != nil || !proto.Equal(got, want) {

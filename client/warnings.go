@@ -27,11 +27,11 @@ type Warning struct {
 // Key returns the object as "pods/web-1".
 func (w Warning) Key() string { return w.Resource + "/" + w.Name }
 
-// Warnings returns the warnings about the object with a uid, or about all objects if it
-// is empty, the oldest first. The actor needs the verb readwarnings.
-func (c *Client) Warnings(ctx context.Context, uid string) ([]Warning, error) {
+// Warnings returns the warnings about the object with a uid, the oldest first; with an
+// empty uid those about all objects. The actor needs the verb readwarnings.
+func (c *Client) Warnings(ctx context.Context, uid string, _ ...WarningsOption) ([]Warning, error) {
 	var all []Warning
-	for w, err := range c.warnings(ctx, &coppicev1.ReadWarningsRequest{Uid: uid}) {
+	for w, err := range c.warnings(ctx, &coppicev1.ReadWarningsRequest{Uid: uid}, nil) {
 		if err != nil {
 			return nil, err
 		}
@@ -46,12 +46,13 @@ func (c *Client) Warnings(ctx context.Context, uid string) ([]Warning, error) {
 
 // FollowWarnings iterates over new warnings until ctx ends. It continues without a
 // gap after a lost connection or a change of servers.
-func (c *Client) FollowWarnings(ctx context.Context) iter.Seq2[Warning, error] {
-	return c.warnings(ctx, &coppicev1.ReadWarningsRequest{Follow: true, NewOnly: true})
+func (c *Client) FollowWarnings(ctx context.Context, opts ...FollowWarningsOption) iter.Seq2[Warning, error] {
+	return c.warnings(ctx, &coppicev1.ReadWarningsRequest{Follow: true, NewOnly: true}, collect(opts, FollowWarningsOption.ApplyToFollowWarnings).OnError)
 }
 
-// warnings reads warnings by the verb readwarnings.
-func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest) iter.Seq2[Warning, error] {
+// warnings reads warnings by the verb readwarnings. onError, if not nil, is called with each
+// error that is retried.
+func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest, onError func(error)) iter.Seq2[Warning, error] {
 	return func(yield func(Warning, error) bool) {
 		err := c.streamed(ctx, bus.RealmAPI(c.realm, c.actor, bus.VerbReadWarnings), func() proto.Message { return q }, func(data []byte) (done bool, err error) {
 			var b coppicev1.WarningBatch
@@ -75,7 +76,7 @@ func (c *Client) warnings(ctx context.Context, q *coppicev1.ReadWarningsRequest)
 				return false, errRenewed // the server ends each reply after a while
 			}
 			return b.GetEnd(), nil
-		}, nil)
+		}, onError)
 		if err != nil && ctx.Err() == nil {
 			yield(Warning{}, fmt.Errorf("warnings of realm %s: %w", c.realm, err))
 		}

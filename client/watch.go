@@ -62,16 +62,20 @@ const defaultIdleTimeout = 15 * time.Second
 // remember more than 1,048,576 objects after all have been delivered.
 //
 // Watch returns when ctx ends, when the caller breaks, or with an error. ErrForbidden says
-// that the NATS user may not watch. With WithRetryTimeout, a watch that no server serves
-// for that long from its beginning returns the reason; a watch that was served continues.
-// ErrExpired says
-// that neither the server nor the watch has the changes since the last event, because of
-// FromRevision or too many objects. Watch again without FromRevision, and remove
-// what has not been delivered by the next event with Synced.
+// that the NATS user may not watch. With WithRetryTimeout, Watch returns the reason if no
+// server has replied for that long since the call; a watch that was served continues.
+// ErrExpired says that the changes since the last event are lost, and that the watch cannot
+// deliver the difference, because it began with FromRevision or has too many objects. Watch
+// again without FromRevision, and remove the objects from the cache that are not delivered
+// before the next event with Synced.
 //
 // Up to 16 MiB of events wait for the caller. Further events are dropped and read again.
 func (r *resourceClient) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[WatchEvent, error] {
 	return func(yield func(WatchEvent, error) bool) {
+		if r.c.past != nil {
+			yield(WatchEvent{}, r.c.errPast(bus.VerbWatch))
+			return
+		}
 		o := collect(opts, WatchOption.ApplyToWatch)
 		if o.IdleTimeout == 0 {
 			o.IdleTimeout = defaultIdleTimeout

@@ -24,9 +24,9 @@ func TestWatchRefused(t *testing.T) {
 	}{
 		{bus.RoleProcessor, 0, client.ErrForbidden},
 		{bus.RoleProcessor, time.Hour, client.ErrForbidden},
-		{bus.RoleReader, 50 * time.Millisecond, client.ErrServiceUnavailable},
+		{bus.RoleReader, 2 * time.Second, client.ErrServiceUnavailable},
 	} {
-		cl := client.New(testkit.Conn(t, server, c.user), client.WithActor(c.user), client.WithRetryTimeout(c.retry))
+		cl := client.New(testkit.Conn(t, server, c.user), client.WithActor(c.user), client.WithTimeout(testkit.Timeout), client.WithRetryTimeout(c.retry))
 		n := 0
 		for _, err := range cl.Resource(configMaps, "shop").Watch(ctx) {
 			if n++; !errors.Is(err, c.reason) {

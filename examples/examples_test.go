@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 var (
@@ -36,7 +38,9 @@ func run(t *testing.T, example string) *world {
 	if out, err := exec.CommandContext(w.ctx, "go", "build", "-o", binary, "./"+example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s, err := allinone.Start(w.ctx, allinone.Config{Dir: t.TempDir(), Port: -1})
+	s, err := allinone.Start(w.ctx, allinone.Config{
+		Dir: t.TempDir(), Port: -1, Scanner: func(s *scanner.Config) { s.PolicyInterval = 100 * time.Millisecond },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,4 +147,31 @@ func TestInUse(t *testing.T) {
 	}
 	w.delete(pods, "user")
 	w.gone(claims, "data")
+}
+
+// The keeper keeps what is in use, and has everything else deleted.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	w := run(t, "keeper")
+	objects := w.Resource(client.Resource{Plural: "configmaps"}, "shop")
+	for name, annotations := range map[string]map[string]string{"used": {"example.com/in-use-by": "ana"}, "free": nil} {
+		if _, err := objects.Create(w.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Annotations: annotations}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := w.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(w.ctx, &coppicev1.Object{
+		Metadata: &coppicev1.ObjectMeta{Name: "previews"},
+		Spec:     []byte(`{"kind":"ConfigMap","condition":"true","notice":"1s","onSilence":"keep","call":"example.com/keeper"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, w.ctx, "what is not in use to be removed", func() bool {
+		_, err := objects.Get(w.ctx, "free")
+		return errors.Is(err, client.ErrNotFound)
+	})
+	testkit.WaitFor(t, w.ctx, "the veto", func() bool {
+		list, err := w.Operations().ExpiryPolicies(w.ctx)
+		return err == nil && len(list) == 1 && list[0].GetVetoed() == 1
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
 )
@@ -31,7 +32,8 @@ func python(t *testing.T) string {
 }
 
 // The reader in Python, which was written from docs/formats.md, reads what package segment
-// writes, and refuses a segment that is damaged.
+// writes, and refuses a segment that is damaged, or has a commit of a newer version of the log
+// format.
 func TestSegmentInPython(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t)
@@ -70,6 +72,17 @@ func TestSegmentInPython(t *testing.T) {
 		if out, err := read(damaged); err == nil || !strings.Contains(out, ": byte ") {
 			t.Errorf("byte %d was changed: %v\n%s", at, err, out)
 		}
+	}
+	recorded, err := os.ReadFile(filepath.Join("..", "test", "formats", "testdata", "1", "uses", "log.segment"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := read(recorded); err != nil {
+		t.Errorf("a recording: %v\n%s", err, out)
+	}
+	newer := segmenttest.WithNewerCommit(t, recorded)
+	if out, err := read(newer); err == nil || !strings.Contains(out, fmt.Sprintf("has version %d of the log format: use a newer reader", commitcodec.Format+1)) || strings.Contains(out, "position") {
+		t.Errorf("a commit of a newer version of the log format: %v\n%s", err, out)
 	}
 	if out, err := read(b[:len(b)-1]); err == nil || !strings.Contains(out, fmt.Sprintf("byte %d: the file ends here", len(b)-1)) {
 		t.Errorf("truncated: %v\n%s", err, out)

@@ -236,11 +236,11 @@ inline commit(by, u) {
 	:: d_step { writable -> decision; commit(by, u) } \
 	:: atomic { faults > 0 -> faults--; work!!kind, o, d } /* dies before it asks */ \
 	:: d_step { writable && faults > 0 -> faults--; decision; commit(by, u); work!!kind, o, d } /* the ack is lost */ \
-	:: d_step { writable && faults > 0 && !flying -> faults--; work!!kind, o, d; decision; launch(by, u) } \
+	:: d_step { writable && faults > 0 && !flying -> faults--; work!!kind, o, d; decision; crash_in_append(by, u) } \
 	fi
 
-/* launch: the writer dies when its append is on its way, and nobody is answered. */
-inline launch(by, u) {
+/* crash_in_append: the writer dies while its append is in flight, and no client gets a reply. */
+inline crash_in_append(by, u) {
 	crash();
 	if
 	:: changed(u) ->

@@ -1,6 +1,6 @@
-// Package api defines the values that clients and Coppice exchange in addition
-// protobuf messages: errors and the kinds of objects.
+// Package api defines the values that clients and Coppice exchange in addition to
+// protobuf messages: errors, kinds of objects and expiry policies.
 //
-// Package client has every name of this package that programs use; import
-// package api only where package client would be too large a dependency.
+// Package client has aliases for the names that most programs use. Import package api
+// for the others, such as ExpiryPolicy.
 package api

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -75,12 +77,12 @@ func (r Reason) Code() uint32 { return codes[r] }
 // Error returns the reason's name.
 func (r Reason) Error() string { return string(r) }
 
-// Error reports that a request, or one object of it, was refused. The refused
-// part changed nothing, unless the reason is ErrTimeout or ErrOutcomeUnknown:
-// then the client does not know whether it was carried out.
+// Error reports that a request, or one object of it, was refused. After ErrTimeout,
+// ErrOutcomeUnknown, ErrServiceUnavailable or ErrTooManyRequests an earlier attempt of a write
+// may have been carried out. After every other reason nothing has changed.
 //
-// errors.Is matches an Error with its Reason, and an Error that ended a call
-// because the context expired with context.DeadlineExceeded.
+// errors.Is matches an Error with its Reason. If a call ended because the context expired, its
+// error also matches context.DeadlineExceeded.
 type Error struct {
 	Reason Reason
 	// Message says what failed, on which object, the rule, and what to do.
@@ -116,6 +118,37 @@ type Cause struct {
 	Field   string
 	Message string
 }
+
+// HasCause reports whether an error is an *Error, or wraps one, with a Cause of a reason, such as
+// CauseObjectProtected.
+func HasCause(err error, reason string) bool {
+	var e *Error
+	return errors.As(err, &e) && slices.ContainsFunc(e.Causes, func(c Cause) bool { return c.Reason == reason })
+}
+
+// CauseNamespaceTerminating is the Reason of the Cause of an ErrForbidden for a new object in a namespace
+// that is being deleted.
+const CauseNamespaceTerminating = "NamespaceTerminating"
+
+// CausePlanChanged is the Reason of the Causes of an ErrConflict for a deletion by a plan that is out of
+// date. Each names an object that has changed since, at most ten.
+const CausePlanChanged = "PlanChanged"
+
+// CauseObjectProtected is the Reason of the Cause of an ErrForbidden for the deletion of an object that
+// is protected.
+const CauseObjectProtected = "ObjectProtected"
+
+// CauseObjectUnreadable is the Reason of the Cause of an ErrInternalError for a request that needs the
+// body of an object whose body cannot be decoded.
+const CauseObjectUnreadable = "ObjectUnreadable"
+
+// CauseStateBeingBuilt is the Reason of the Cause of an ErrServiceUnavailable for a state of the past that
+// is still being built.
+const CauseStateBeingBuilt = "StateBeingBuilt"
+
+// CauseGrantInvalid is the Reason of the Cause of an ErrForbidden for a deletion of objects of
+// several resources or namespaces with a grant that is missing, has ended or is for something else.
+const CauseGrantInvalid = "GrantInvalid"
 
 // String returns the field and the message.
 func (c Cause) String() string { return c.Field + ": " + c.Message }

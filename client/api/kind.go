@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Group is the group of Coppice's own kinds, APIVersion their apiVersion.
 const (
@@ -32,6 +35,29 @@ type Kind struct {
 	// finalizers then wait until the controller has seen the deletion, so that
 	// they do not act while it still creates dependents.
 	ObservesGeneration bool `json:"observesGeneration,omitempty"`
+	// FinalizeAfterDependents declares that the external finalizers of an object that
+	// is deleted in the foreground are called only when it does not wait for its dependents
+	// any more.
+	FinalizeAfterDependents bool `json:"finalizeAfterDependents,omitempty"`
+	// Brake bounds how many objects of the kind the collector deletes within a
+	// window. It can only make the brake of the realm settings stricter: the smaller
+	// bounds and the longer window apply.
+	Brake *Brake `json:"brake,omitempty"`
+}
+
+// Brake bounds how many objects of a kind the collector deletes within a window.
+// Objects and Percent are bounds; at least one is set unless the brake is off.
+type Brake struct {
+	// Off turns this brake off; the other members then have no effect. In a kind, the brake
+	// of the realm settings still applies.
+	Off bool `json:"off,omitempty"`
+	// Objects is the maximum number of objects.
+	Objects int64 `json:"objects,omitempty"`
+	// Percent is the maximum share of the objects that the kind has when the window
+	// begins, rounded up.
+	Percent int64 `json:"percent,omitempty"`
+	// Window is a duration such as "10m"; 10 minutes if it is empty.
+	Window string `json:"window,omitempty"`
 }
 
 // Scopes of a kind.
@@ -102,4 +128,13 @@ type FieldCondition struct {
 	// Field is a path such as "spec.nodeName".
 	Field string   `json:"field"`
 	In    []string `json:"in"`
+}
+
+// GroupOf returns the group of an apiVersion such as "apps/v1", and "" for "v1".
+func GroupOf(apiVersion string) string {
+	group, _, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		return ""
+	}
+	return group
 }

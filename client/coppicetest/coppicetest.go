@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout is the longest time that Start waits for the realm.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // Start starts the realm "default" in a temporary directory, waits until it serves
 // requests, and returns a client for it. The realm listens on no port; it stops, and its

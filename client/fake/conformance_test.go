@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/client/coppicetest"
 	"github.com/coppice-gc/coppice/client/fake"
@@ -31,7 +29,7 @@ func TestConformance(t *testing.T) {
 		t.Run(story.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testkit.Context(t)
-			imitated, real := newWorld(t, ctx, fake.New()), newWorld(t, ctx, coppicetest.Start(t))
+			imitated, real := newWorld(t, ctx, fake.New()), newWorld(t, ctx, coppicetest.Start(t, client.WithTimeout(testkit.Timeout)))
 			for _, s := range story.steps {
 				before := []uint64{revision(imitated), revision(real)}
 				want, got := s.do(real), s.do(imitated)
@@ -43,7 +41,7 @@ func TestConformance(t *testing.T) {
 				}
 				last := ""
 				settled := imitated.state() + "\n" + imitated.work()
-				settles, cancel := context.WithTimeout(ctx, 20*time.Second)
+				settles, cancel := context.WithTimeout(ctx, testkit.Timeout)
 				_ = poll.Until(settles, func() (bool, error) {
 					last = real.state() + "\n" + real.work()
 					return last == settled, nil
@@ -145,104 +143,7 @@ var stories = []struct {
 	name  string
 	steps []step
 }{
-	{"objects", steps(
-		create(configMaps, "a", nil),
-		create(configMaps, "a", nil),
-		create(configMaps, "NOT VALID", []string{"no/valid/finalizer"}),
-		create(client.Resource{Plural: "unheard"}, "a", nil),
-		step{"get", func(w *world) string { return w.reply(w.c.Resource(configMaps, "shop").Get(w.ctx, "a")) }},
-		step{"get nothing", func(w *world) string { return w.reply(w.c.Resource(configMaps, "shop").Get(w.ctx, "z")) }},
-		step{"update", func(w *world) string {
-			o := w.get(configMaps, "shop", "a")
-			o.Extra, o.Metadata.Labels = []byte(`{"data":{"k":"v"}}`), map[string]string{"app": "web"}
-			return w.reply(w.c.Resource(configMaps, "shop").Update(w.ctx, o))
-		}},
-		step{"update to the same", func(w *world) string {
-			return w.reply(w.c.Resource(configMaps, "shop").Update(w.ctx, w.get(configMaps, "shop", "a")))
-		}},
-		step{"update what has changed", func(w *world) string {
-			o := w.get(configMaps, "shop", "a")
-			o.Metadata.ResourceVersion--
-			return w.reply(w.c.Resource(configMaps, "shop").Update(w.ctx, o))
-		}},
-		step{"update nothing", func(w *world) string { return w.reply(w.c.Resource(configMaps, "shop").Update(w.ctx, w.new("z"))) }},
-		step{"updatestatus", func(w *world) string {
-			o := w.get(configMaps, "shop", "a")
-			o.Status = []byte(`{"ready":true}`)
-			return w.reply(w.c.Resource(configMaps, "shop").UpdateStatus(w.ctx, o))
-		}},
-		step{"patch", func(w *world) string {
-			return w.reply(w.c.Resource(configMaps, "shop").Patch(w.ctx, "a", []byte(`{"metadata":{"annotations":{"x":"y"}},"spec":{"n":1}}`)))
-		}},
-		step{"patch with a wrong uid", func(w *world) string {
-			return w.reply(w.c.Resource(configMaps, "shop").Patch(w.ctx, "a", []byte(`{}`), client.IfUID("0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c11")))
-		}},
-		step{"patch, dry run", func(w *world) string {
-			return w.reply(w.c.Resource(configMaps, "shop").Patch(w.ctx, "a", []byte(`{"spec":{"n":2}}`), client.DryRun(true)))
-		}},
-		step{"apply to nothing", func(w *world) string {
-			var reply client.Reply
-			o, err := w.c.Resource(configMaps, "shop").Apply(w.ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "b"}, Spec: []byte(`{"n":1}`)}, client.ReplyInto(&reply))
-			return fmt.Sprint(reply.Created, reply.Warnings, w.reply(o, err))
-		}},
-		step{"apply", func(w *world) string {
-			var reply client.Reply
-			o, err := w.c.Resource(configMaps, "shop").Apply(w.ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "b"}, Spec: []byte(`{"m":2}`)}, client.ReplyInto(&reply))
-			return fmt.Sprint(reply.Created, reply.Warnings, w.reply(o, err))
-		}},
-		step{"create with an owner twice", func(w *world) string {
-			var reply client.Reply
-			o := w.new("c", "configmaps/a")
-			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, proto.CloneOf(o.Metadata.OwnerReferences[0]))
-			o, err := w.c.Resource(configMaps, "shop").Create(w.ctx, o, client.ReplyInto(&reply))
-			return fmt.Sprint(reply.Warnings, w.reply(o, err))
-		}},
-		step{"create a batch", func(w *world) string {
-			return w.results(w.c.Resource(configMaps, "shop").CreateBatch(w.ctx, []*client.Object{w.new("d"), w.new("a"), w.new("e")}))
-		}},
-		step{"create a batch, atomic", func(w *world) string {
-			return w.results(w.c.Resource(configMaps, "shop").CreateBatch(w.ctx, []*client.Object{w.new("f"), w.new("a")}, client.Atomic(true)))
-		}},
-		step{"create a batch, atomic, that is free", func(w *world) string {
-			return w.results(w.c.Resource(configMaps, "shop").CreateBatch(w.ctx, []*client.Object{w.new("f"), w.new("g")}, client.Atomic(true)))
-		}},
-		step{"create a batch, dry run", func(w *world) string {
-			return w.results(w.c.Resource(configMaps, "shop").CreateBatch(w.ctx, []*client.Object{w.new("h"), w.new("a")}, client.DryRun(true)))
-		}},
-		step{"create nothing", func(w *world) string { return w.results(w.c.Resource(configMaps, "shop").CreateBatch(w.ctx, nil)) }},
-		step{"list", func(w *world) string {
-			var names []string
-			for o, err := range w.c.Resource(configMaps, "shop").List(w.ctx, client.LabelSelector("app in (web,db)")) {
-				names = append(names, w.reply(o, err))
-			}
-			page, err := w.c.Resource(configMaps, "shop").ListPage(w.ctx, client.Limit(3))
-			for err == nil {
-				names = append(names, fmt.Sprint(len(page.Objects), page.Objects[0].GetMetadata().GetName(), page.Continue))
-				if page.Continue == "" {
-					break
-				}
-				page, err = w.c.Resource(configMaps, "shop").ListPage(w.ctx, client.Limit(3), client.Continue(page.Continue))
-			}
-			return strings.Join(names, "\n")
-		}},
-		step{"list with a wrong selector", func(w *world) string {
-			for _, err := range w.c.Resource(configMaps, "shop").List(w.ctx, client.LabelSelector("a in")) {
-				return w.failure(err)
-			}
-			return "nothing"
-		}},
-		remove(configMaps, "a", client.IfUID("0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c11")),
-		remove(configMaps, "a", client.DryRun(true)),
-		remove(configMaps, "a"),
-		remove(configMaps, "a"),
-		step{"delete a batch", func(w *world) string {
-			return w.deleted(w.c.Resource(configMaps, "shop").DeleteBatch(w.ctx, []string{"b", "z", "c"}))
-		}},
-		step{"delete a collection", func(w *world) string {
-			return w.deleted(w.c.Resource(configMaps, "shop").DeleteCollection(w.ctx, "app!=db"))
-		}},
-		step{"delete everything", func(w *world) string { return w.deleted(w.c.Resource(configMaps, "shop").DeleteEverything(w.ctx)) }},
-	)},
+	{"objects", objectSteps},
 	{"background", steps(family(external), remove(deployments, "web"), finalize(replicaSets, "rs", external))},
 	{"foreground", steps(family(external), remove(deployments, "web", client.Foreground), finalize(replicaSets, "rs", "example.com/other"), finalize(replicaSets, "rs", external))},
 	{"orphan", steps(family(), remove(replicaSets, "rs", client.Orphan), remove(deployments, "web"))},
@@ -284,106 +185,12 @@ var stories = []struct {
 		remove(pods, "p", client.GracePeriod(3*time.Second)),
 		remove(pods, "p", client.GracePeriod(0)),
 	)},
-	{"namespace", steps(
-		step{"create the namespace", func(w *world) string {
-			return w.reply(w.c.Resource(namespaces, "").Create(w.ctx, &client.Object{Metadata: &client.ObjectMeta{Name: "shop"}}))
-		}},
-		family(external),
-		step{"delete the namespace", func(w *world) string {
-			d, err := w.c.Resource(namespaces, "").Delete(w.ctx, "shop")
-			if err != nil {
-				return w.failure(err)
-			}
-			return w.deleted([]client.DeleteResult{*d}, nil)
-		}},
-		create(configMaps, "late", nil),
-		finalize(replicaSets, "rs", external),
-	)},
-	{"kind", steps(
-		step{"register", func(w *world) string {
-			return w.reply(w.c.Resource(client.KindsResource, "").Create(w.ctx, client.NewKindObject(client.Kind{
-				Group: "example.com", Kind: "Site", Plural: "sites", Scope: "Namespaced", Versions: []client.KindVersion{{Name: "v1"}},
-			})))
-		}},
-		create(sites, "a", []string{external}), create(sites, "b", nil), create(configMaps, "c", nil, "sites.example.com/a"),
-		step{"withdraw", func(w *world) string {
-			d, err := w.c.Resource(client.KindsResource, "").Delete(w.ctx, "sites.example.com")
-			if err != nil {
-				return w.failure(err)
-			}
-			return w.deleted([]client.DeleteResult{*d}, nil)
-		}},
-		create(sites, "late", nil),
-		finalize(sites, "a", external),
-	)},
-	{"initializers", steps(
-		step{"create", func(w *world) string {
-			o := w.new("a")
-			o.Metadata.Initializers = initializers("one.example.com")
-			return w.reply(w.c.Resource(configMaps, "shop").Create(w.ctx, o))
-		}},
-		step{"get", func(w *world) string { return w.reply(w.c.Resource(configMaps, "shop").Get(w.ctx, "a")) }},
-		step{"initialize", func(w *world) string {
-			o := w.get(configMaps, "shop", "a")
-			o.Metadata.Initializers = nil
-			return w.reply(w.c.Resource(configMaps, "shop").Update(w.ctx, o))
-		}},
-		step{"get", func(w *world) string { return w.reply(w.c.Resource(configMaps, "shop").Get(w.ctx, "a")) }},
-	)},
-	{"import", steps(
-		step{"import a dependent", func(w *world) string {
-			o := w.new("dependent")
-			o.Metadata.Uid = "0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c13"
-			o.Metadata.OwnerReferences = []*client.OwnerReference{{ApiVersion: "apps/v1", Kind: "Deployment", Name: "x", Uid: "0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c14"}}
-			return w.results(w.c.Resource(configMaps, "shop").ImportBatch(w.ctx, "session", []*client.Object{o}))
-		}},
-		step{"import in no session", func(w *world) string {
-			return w.results(w.c.Resource(configMaps, "shop").ImportBatch(w.ctx, "a b", []*client.Object{w.new("x")}))
-		}},
-		step{"import the owner", func(w *world) string {
-			o := w.new("x")
-			o.Metadata.Uid = "0b36b2bd-7c35-4f2d-8a2c-6a4f2a1b9c14"
-			return w.results(w.c.Resource(deployments, "shop").ImportBatch(w.ctx, "session", []*client.Object{o}, client.CloseSession(true)))
-		}},
-		remove(deployments, "x"),
-	)},
-	{"plan", steps(
-		family(external),
-		create(deployments, "other", nil),
-		create(configMaps, "shared", nil, "deployments.apps/web", "deployments.apps/other"),
-		step{"plan", func(w *world) string { return w.plan(w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"web"})) }},
-		step{"plan in the foreground", func(w *world) string {
-			return w.plan(w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"web"}, client.Foreground))
-		}},
-		step{"plan to orphan", func(w *world) string {
-			return w.plan(w.c.Resource(replicaSets, "shop").Plan(w.ctx, []string{"rs"}, client.Orphan))
-		}},
-		step{"plan nothing", func(w *world) string { return w.plan(w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"z"})) }},
-		step{"resolve", func(w *world) string {
-			return w.graph(w.c.Resource(replicaSets, "shop").Resolve(w.ctx, []string{"rs"}, client.FollowOwners(true), client.FollowDependents(true)))
-		}},
-		step{"delete by an old plan", func(w *world) string {
-			p, err := w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"web"})
-			if err != nil {
-				return w.failure(err)
-			}
-			if _, err := w.c.Resource(configMaps, "shop").Create(w.ctx, w.new("more", "deployments.apps/web")); err != nil {
-				return w.failure(err)
-			}
-			_, err = w.c.Resource(deployments, "shop").Delete(w.ctx, "web", client.ByPlan(p.GetPlan()))
-			return strings.SplitN(w.failure(err), ":", 2)[0]
-		}},
-		step{"delete by plan", func(w *world) string {
-			p, err := w.c.Resource(deployments, "shop").Plan(w.ctx, []string{"web"})
-			if err != nil {
-				return w.failure(err)
-			}
-			d, err := w.c.Resource(deployments, "shop").Delete(w.ctx, "web", client.ByPlan(p.GetPlan()))
-			if err != nil {
-				return w.failure(err)
-			}
-			return w.deleted([]client.DeleteResult{*d}, nil)
-		}},
-		finalize(replicaSets, "rs", external),
-	)},
+	{"namespace", namespaceSteps},
+	{"kind", kindSteps},
+	{"initializers", initializerSteps},
+	{"import", importSteps},
+	{"restore", restoreSteps},
+	{"protection", protectionSteps},
+	{"uses across namespaces", acrossSteps},
+	{"plan", planSteps},
 }

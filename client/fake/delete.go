@@ -59,9 +59,44 @@ func (r *resourceClient) DeleteBatch(ctx context.Context, names []string, opts .
 		},
 	}
 	if o.Plan != "" {
-		q.check = func() error { return r.checkPlan(names, &o) }
+		q.check = func() error { return r.c.checkPlan([]part{{r, names, &o}}, o.Plan) }
 	}
 	results, revision, err := r.commit(ctx, q)
+	return deletions(results, revision, err, o.Reply)
+}
+
+// DeletePlanned carries out the plan of several deletions, all in one commit.
+func (c *Client) DeletePlanned(ctx context.Context, plan string, of []client.Deletion, opts ...client.DeletePlannedOption) ([]client.DeleteResult, error) {
+	o := collect(opts, client.DeletePlannedOption.ApplyToDeletePlanned)
+	parts, err := c.parts(of)
+	if err != nil {
+		return nil, err
+	}
+	if plan == "" {
+		return nil, lifecycle.ErrBadRequest("delete by a plan: no plan is named; PlanDeletions returns one")
+	}
+	type object struct {
+		name string
+		part part
+	}
+	var objects []object
+	for _, p := range parts {
+		for _, name := range p.names {
+			objects = append(objects, object{name, p})
+		}
+	}
+	results, revision, err := parts[0].of.commit(ctx, command{
+		count: len(objects), dryRun: o.DryRun, atomic: true,
+		check: func() error { return c.checkPlan(parts, plan) },
+		decide: func(ctx *lifecycle.Context, _ lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			p := objects[i].part
+			kind := ctx.Kinds().Resource(p.of.resource.String())
+			if kind == nil {
+				return nil, lifecycle.ErrUnknownKind(p.of.resource.String())
+			}
+			return lifecycle.Delete(ctx, lifecycle.Key{Kind: kind, Namespace: p.of.namespace, Name: objects[i].name}, "", message(p.o))
+		},
+	})
 	return deletions(results, revision, err, o.Reply)
 }
 
@@ -111,7 +146,7 @@ func (r *resourceClient) deleteCollection(ctx context.Context, labels string, op
 		return deletions(nil, revision, ctx.Err(), o.Reply)
 	}
 	results, revision, err := r.commit(ctx, command{
-		count: len(found), dryRun: o.DryRun,
+		count: len(found), dryRun: o.DryRun, collection: true,
 		decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			at.Namespace, at.Name = found[i].Namespace, found[i].Name
 			if ctx.Lookup(at.Kind, at.Namespace, at.Name) != found[i].UID {

@@ -21,10 +21,13 @@
 //
 // # What it does not have
 //
-// There is no event log, there are no warnings, consumers and parked work: Log and
-// Operations return clients whose calls fail with ErrMethodNotAllowed. It does not check
-// permissions, and does not look for unreachable cycles. It is for some ten thousand objects,
-// not for millions. coppicetest.Start runs a real realm in a test.
+// There is no event log, and there are no warnings, consumers and parked work. The calls of
+// Log, and those of Operations except Brakes, ReleaseBrake and Finalizers, fail with
+// ErrMethodNotAllowed. So does RunExpiry: the fake evaluates no expiry policies. It does not
+// check permissions. If the realm setting unreachableCycles is collect, a cycle is collected
+// in the call that makes it unreachable; with report the fake reports nothing. The fake is
+// for some ten thousand objects, not for millions. coppicetest.Start runs a real realm in a
+// test.
 package fake
 
 import (
@@ -58,7 +61,7 @@ var _ client.Interface = (*Client)(nil)
 // New returns a client for a new realm, which has the built-in kinds and no other objects.
 func New() *Client {
 	c := &Client{realm: memrealm.NewAt(lifecycle.TimeOf(time.Now())), changed: make(chan struct{}), calls: map[callKey]*call{}}
-	c.realm.OnChange = c.record
+	c.realm.OnChange, c.realm.Actor = c.record, c.Actor()
 	return c
 }
 
@@ -123,12 +126,12 @@ func (c *Client) Kinds(ctx context.Context, opts ...client.CallOption) (*client.
 }
 
 // Warnings returns none: the fake has no warnings.
-func (c *Client) Warnings(ctx context.Context, _ string) ([]client.Warning, error) {
+func (c *Client) Warnings(ctx context.Context, _ string, _ ...client.WarningsOption) ([]client.Warning, error) {
 	return nil, ctx.Err()
 }
 
 // FollowWarnings waits until ctx ends: the fake has no warnings.
-func (c *Client) FollowWarnings(ctx context.Context) iter.Seq2[client.Warning, error] {
+func (c *Client) FollowWarnings(ctx context.Context, _ ...client.FollowWarningsOption) iter.Seq2[client.Warning, error] {
 	return func(func(client.Warning, error) bool) { <-ctx.Done() }
 }
 
@@ -170,7 +173,9 @@ func (c *Client) read(ctx context.Context, into *client.Reply, f func(*memrealm.
 func collect[S any, O any](opts []O, apply func(O, *S)) S {
 	all := new(S)
 	for _, o := range opts {
-		apply(o, all)
+		if any(o) != nil {
+			apply(o, all)
+		}
 	}
 	return *all
 }

@@ -62,8 +62,9 @@ func TestWatch(t *testing.T) {
 					text := string(e.Type)
 					if e.Type == client.Bookmark {
 						text = fmt.Sprintf("bookmark %t", e.Synced)
-						if e.Revision != c.Revision() {
-							t.Errorf("the bookmark has revision %d, want %d", e.Revision, c.Revision())
+						status, err := c.Status(t.Context())
+						if err != nil || e.Revision != status.GetRevision() {
+							t.Errorf("the bookmark has revision %d, want that of %v, %v", e.Revision, status, err)
 						}
 					} else {
 						text += " " + e.Object.GetMetadata().GetName() + " " + strings.TrimPrefix(e.Reason.String(), "REASON_")
@@ -88,10 +89,6 @@ func TestWatch(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := c.Resource(deployments, "shop").Delete(ctx, "web"); err != nil {
-			t.Fatal(err)
-		}
-		// The bookmark is at the revision after the collector's work, which a read names.
-		if _, err := c.Resource(deployments, "shop").ListPage(ctx); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -229,7 +226,7 @@ func TestRunAgent(t *testing.T) {
 			if err := c.RunAgent(ctx, pods, func(_ context.Context, call *client.Termination) error {
 				deadline = call.Deadline
 				return nil
-			}); err != nil {
+			}, nil, client.Concurrency(-1), client.ParkAfter(-1)); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -297,7 +294,8 @@ func TestRefusals(t *testing.T) {
 	cancel()
 	_, last := c.Log().Last(t.Context())
 	_, verify := c.Operations().Verify(t.Context())
-	for what, err := range map[string]error{"log": last, "verify": verify} {
+	expiry := c.RunExpiry(t.Context(), "keeper", nil)
+	for what, err := range map[string]error{"log": last, "verify": verify, "expiry policies": expiry} {
 		if !errors.Is(err, client.ErrMethodNotAllowed) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -349,3 +347,46 @@ func Example() {
 
 // pass lets time pass in the bubble of a test.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // no real time passes
+
+// The external finalizers of an object that another uses are called after its last user is gone, as in
+// a realm.
+func TestFinalizersOfUsedObjects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.New()
+		network := must(t, c, configMaps, named("network", external))
+		machine := named("machine", external)
+		if err := client.AddUse(network, machine); err != nil {
+			t.Fatal(err)
+		}
+		must(t, c, configMaps, machine)
+		ctx, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var order []string
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.RunFinalizer(ctx, external, func(_ context.Context, call *client.Call) error {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, call.Object.GetMetadata().GetName())
+				return nil
+			})
+		}()
+		for _, name := range []string{"network", "machine"} {
+			if _, err := c.Resource(configMaps, "shop").Delete(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !slices.Equal(order, []string{"machine", "network"}) {
+			t.Errorf("called for %v", order)
+		}
+		if _, err := c.Resource(configMaps, "shop").Get(t.Context(), "network"); !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("the network: %v", err)
+		}
+	})
+}

@@ -146,6 +146,27 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		c := lifecycle.Classify(g.realm, n, ref, g.realm.Clock)
 		node.Owners = append(node.Owners, &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: int64(c.Until), Why: c.Why(g.realm, n, ref)})
 	}
+	if until := lifecycle.PodsBefore(g.realm, n); until > g.realm.Clock {
+		node.PodsUntil = int64(until)
+	}
+	if requested {
+		node.Protected = g.protectedBelow(n)
+		node.Conditions = lifecycle.ProtectedConditions(node.GetProtected())
+		if n.Protected() && len(n.Protection.Policies) > 0 {
+			node.ProtectedBy = lifecycle.ProtectedBy(g.realm, n)
+		}
+	}
+	for i := range n.Uses {
+		node.UseStates = append(node.UseStates, string(lifecycle.StateOf(g.realm, n, &n.Uses[i])))
+	}
+	node.Users = g.realm.Users(n).All
+	for _, u := range g.realm.UsersOf(n) {
+		if user := g.realm.Node(u); g.visible(user) && len(node.UsedBy) < 100 {
+			node.UsedBy = append(node.UsedBy, &coppicev1.GraphUser{
+				Resource: g.realm.Kinds().OfNode(user).Resource(), Namespace: user.Namespace, Name: user.Name, Uid: u.String(), Terminating: user.Terminating(),
+			})
+		}
+	}
 	if n.Draining() {
 		for _, o := range g.realm.UIDs() {
 			if lifecycle.Contains(g.realm, n, g.realm.Node(o)) {
@@ -154,6 +175,23 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		}
 	}
 	g.reply.Nodes = append(g.reply.Nodes, node)
+}
+
+// protectedBelow names the protected objects for which the deletion of n waits.
+func (g *grapher) protectedBelow(n *lifecycle.Node) (list []string) {
+	for _, u := range g.realm.UIDs() {
+		d := g.realm.Node(u)
+		waits := n.Draining() && lifecycle.Contains(g.realm, n, d) || n.Waiting() && refersTo(d, n)
+		if !waits || !d.Protected() || len(list) == lifecycle.MaxProtectedNamed {
+			continue
+		}
+		said := g.realm.Kinds().OfNode(d).Resource() + "/" + d.Name
+		if d.Namespace != "" {
+			said += " (" + d.Namespace + ")"
+		}
+		list = append(list, said)
+	}
+	return list
 }
 
 // visible reports whether the graph may have an object.

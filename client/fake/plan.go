@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -26,30 +27,84 @@ func (r *resourceClient) Plan(ctx context.Context, names []string, opts ...clien
 	o := collect(opts, client.PlanOption.ApplyToPlan)
 	var plan *client.Plan
 	err := r.c.read(ctx, o.Reply, func(realm *memrealm.Realm) (err error) {
-		plan, err = r.plan(realm, names, &client.DeleteOptions{
+		plan, err = planOf(realm, []part{{r, names, &client.DeleteOptions{
 			Propagation: o.Propagation, GracePeriod: o.GracePeriod, UID: o.UID, ResourceVersion: o.ResourceVersion,
-		})
+		}}}, o.Unprotect)
 		return err
 	})
 	return plan, err
 }
 
+// PlanDeletions is Plan for several deletions, all in one commit.
+func (c *Client) PlanDeletions(ctx context.Context, deletions []client.Deletion, opts ...client.PlanDeletionsOption) (*client.Plan, error) {
+	o := collect(opts, client.PlanDeletionsOption.ApplyToPlanDeletions)
+	parts, err := c.parts(deletions)
+	if err != nil {
+		return nil, err
+	}
+	var plan *client.Plan
+	err = c.read(ctx, o.Reply, func(realm *memrealm.Realm) (err error) {
+		plan, err = planOf(realm, parts, false)
+		return err
+	})
+	return plan, err
+}
+
+// part is a deletion of objects of one resource in one namespace.
+type part struct {
+	of    *resourceClient
+	names []string
+	o     *client.DeleteOptions
+}
+
+// parts returns deletions as parts.
+func (c *Client) parts(deletions []client.Deletion) (parts []part, err error) {
+	if len(deletions) == 0 {
+		return nil, lifecycle.ErrBadRequest("the request names no deletions")
+	}
+	if n := len(deletions) - 1; n > bus.MaxDeleteParts {
+		return nil, &client.Error{Reason: client.ErrRequestEntityTooLarge, Message: fmt.Sprintf(
+			"the request has %d deletions, and at most %d are allowed: delete objects of fewer kinds and namespaces at once", n+1, bus.MaxDeleteParts+1)}
+	}
+	type object struct{ resource, namespace, name string }
+	named := map[object]bool{}
+	for i, d := range deletions {
+		if len(d.Names) == 0 && i > 0 {
+			return nil, lifecycle.ErrBadRequest("also[%d]: the part of %s names no objects; leave it out", i-1, d.Resource)
+		}
+		for _, name := range d.Names {
+			o := object{d.Resource.String(), d.Namespace, name}
+			if named[o] && len(deletions) > 1 {
+				return nil, lifecycle.ErrBadRequest("also: the deletion names %s/%s in namespace %q twice; name it once", o.resource, o.name, o.namespace)
+			}
+			named[o] = true
+		}
+		parts = append(parts, part{
+			&resourceClient{c: c, resource: d.Resource, namespace: d.Namespace}, d.Names,
+			&client.DeleteOptions{Propagation: d.Propagation, GracePeriod: d.GracePeriod},
+		})
+	}
+	return parts, nil
+}
+
 // checkPlan fails with ErrConflict if a deletion does not do what its plan says. c.mu is locked.
-func (r *resourceClient) checkPlan(names []string, o *client.DeleteOptions) error {
-	now, err := r.plan(r.c.realm, names, o)
+func (c *Client) checkPlan(parts []part, plan string) error {
+	now, err := planOf(c.realm, parts, false)
 	if err != nil {
 		return err
 	}
-	if hash, _, _ := strings.Cut(o.Plan, "@"); hash != now.GetHash() {
-		return &client.Error{Reason: client.ErrConflict, Message: fmt.Sprintf("the plan %s is not what the deletion would do now (%s); plan again", o.Plan, now.GetPlan())}
+	if hash, _, _ := strings.Cut(plan, "@"); hash != now.GetHash() {
+		return &client.Error{Reason: client.ErrConflict, Message: fmt.Sprintf("the plan %s is not what the deletion would do now (%s); plan again", plan, now.GetPlan())}
 	}
 	return nil
 }
 
 // planner computes a plan in a copy of a realm.
 type planner struct {
-	realm   *memrealm.Realm
-	objects map[uid.UID]*planned
+	realm      *memrealm.Realm
+	namespaces []string // of the request, nil for all: the plan names no object of another
+	objects    map[uid.UID]*planned
+	foreground bool // is the policy of the request that is applied
 }
 
 // planned is an object of a plan.
@@ -61,25 +116,43 @@ type planned struct {
 	immediate bool // removed by the collector alone
 }
 
-func (r *resourceClient) plan(realm *memrealm.Realm, names []string, o *client.DeleteOptions) (*client.Plan, error) {
-	if len(names) == 0 {
-		return nil, lifecycle.ErrBadRequest("the request names no names")
-	}
-	at, err := r.key(realm)
-	if err != nil {
-		return nil, err
+// planOf plans deletions, or removals of protections.
+func planOf(realm *memrealm.Realm, parts []part, unprotect bool) (*client.Plan, error) {
+	for _, of := range parts {
+		if len(of.names) == 0 {
+			return nil, lifecycle.ErrBadRequest("the request names no names")
+		}
+		if _, err := of.of.key(realm); err != nil {
+			return nil, err
+		}
 	}
 	p := planner{realm: realm.Clone(), objects: map[uid.UID]*planned{}}
-	p.realm.OnChange = p.change
-	for i, name := range names {
-		at.Name = name
-		out, refusal := lifecycle.Delete(rules(p.realm), at, "", message(o))
-		if refusal != nil {
-			refusal.Index = i
-			return nil, refusal
+	for _, of := range parts {
+		p.namespaces = append(p.namespaces, of.of.namespace)
+	}
+	if slices.Contains(p.namespaces, "") {
+		p.namespaces = nil
+	}
+	p.realm.OnChange, p.realm.Plan = p.change, true
+	index := 0
+	for _, of := range parts {
+		at, err := of.of.key(realm)
+		if err != nil {
+			return nil, err
 		}
-		p.add(out.Object.Node).message.Requested = true
-		p.realm.Apply(out.Events)
+		o := message(of.o)
+		p.foreground = o.GetPropagationPolicy() == lifecycle.Foreground
+		for _, name := range of.names {
+			at.Name = name
+			out, refusal := p.begin(at, o, unprotect)
+			if refusal != nil {
+				refusal.Index = index
+				return nil, refusal
+			}
+			index++
+			p.add(out.Object.Node).message.Requested = true
+			p.realm.Apply(out.Events)
+		}
 	}
 	p.realm.SettleActive()
 	for u, x := range p.objects {
@@ -88,7 +161,39 @@ func (r *resourceClient) plan(realm *memrealm.Realm, names []string, o *client.D
 	for p.answer() {
 		p.realm.SettleActive()
 	}
+	p.addProtected()
 	return p.result(realm.Revision), nil
+}
+
+// begin decides the request that is planned: a deletion, or the removal of a protection.
+func (p *planner) begin(at lifecycle.Key, o *coppicev1.DeleteOptions, unprotect bool) (*lifecycle.Outcome, *lifecycle.Error) {
+	if unprotect {
+		return lifecycle.Unprotect(rules(p.realm), at, o.GetPreconditions())
+	}
+	return lifecycle.Delete(rules(p.realm), at, "", o)
+}
+
+// addProtected adds the protected objects that are left because of the deletion.
+func (p *planner) addProtected() {
+	for _, u := range p.realm.UIDs() {
+		n := p.realm.Node(u)
+		if !n.Protected() || p.objects[u] != nil {
+			continue
+		}
+		left := lifecycle.Evaluate(p.realm, n, p.realm.Clock).Decision == lifecycle.KeepProtected &&
+			slices.ContainsFunc(n.Owners, func(o lifecycle.OwnerReference) bool { return p.objects[o.UID] != nil })
+		for _, c := range lifecycle.Containers(p.realm, n) {
+			left = left || p.objects[c] != nil && p.realm.Node(c) != nil && p.realm.Node(c).Draining()
+		}
+		if left {
+			p.add(n)
+		}
+	}
+}
+
+// visible reports whether the plan may name an object.
+func (p *planner) visible(n *lifecycle.Node) bool {
+	return p.namespaces == nil || n.Namespace == "" || slices.Contains(p.namespaces, n.Namespace)
 }
 
 // add adds an object as it is before the deletion.
@@ -104,8 +209,12 @@ func (p *planner) add(n *lifecycle.Node) *planned {
 }
 
 // change notes an event.
-func (p *planner) change(e *lifecycle.Event, before, _ lifecycle.Object) {
+func (p *planner) change(e *lifecycle.Event, before, after lifecycle.Object) {
 	x := p.add(before.Node)
+	if e.Type == lifecycle.DeletionMarked && after.InUse() && after.Waiting() && !before.Terminating() &&
+		!before.HasFinalizer(lifecycle.FinalizerForeground) && e.Reason != coppicev1.Reason_REASON_OWNER_WAITING {
+		x.message.ForegroundForUsers = !p.foreground || e.Reason != coppicev1.Reason_REASON_REQUESTED
+	}
 	if e.Type == lifecycle.OwnerReferencesRemoved {
 		x.lost = append(x.lost, e.References...)
 		x.orphaned = x.orphaned || e.Reason == coppicev1.Reason_REASON_OWNER_ORPHANS
@@ -134,13 +243,13 @@ func (p *planner) answer() bool {
 			any = true
 		}
 		key := lifecycle.KeyOf(p.realm, n)
-		if n.Ending() {
+		if lifecycle.CallsAgent(n) {
 			x.block(coppicev1.PlanBlocker_TYPE_AGENT, "", 0)
 			none := int64(0)
 			any = p.apply(lifecycle.Delete(rules(p.realm), key, "", &coppicev1.DeleteOptions{GracePeriodSeconds: &none})) || any
 		}
 		for _, f := range n.Finalizers {
-			if !lifecycle.IsBuiltinFinalizer(f) {
+			if !lifecycle.IsBuiltinFinalizer(f) && lifecycle.CallsFinalizers(p.realm.Kinds().OfNode(n), n) {
 				x.block(coppicev1.PlanBlocker_TYPE_FINALIZER, f, 0)
 				any = p.apply(lifecycle.RemoveFinalizer(rules(p.realm), key, f, nil)) || any
 			}
@@ -167,11 +276,24 @@ func (p *planner) block(x *planned, n *lifecycle.Node) {
 		count = counts.All
 	case n.Waiting():
 		count = counts.Blocking
+		if counts.Protected > 0 {
+			x.block(coppicev1.PlanBlocker_TYPE_PROTECTED, "", uint32(counts.Protected))
+		}
 	}
 	if count > 0 {
 		x.block(coppicev1.PlanBlocker_TYPE_DEPENDENTS, "", uint32(count))
 	}
+	if users := p.realm.UsersOf(n); n.InUse() && len(users) > 0 {
+		name := ""
+		if i := slices.IndexFunc(users, func(u uid.UID) bool { return p.visible(p.realm.Node(u)) }); i >= 0 {
+			name = lifecycle.UserName(p.realm, n, p.realm.Node(users[i]))
+		}
+		x.block(coppicev1.PlanBlocker_TYPE_USERS, name, uint32(len(users)))
+	}
 	if n.Draining() {
+		if lifecycle.PodsUntil(p.realm, n) > p.realm.Clock {
+			x.block(coppicev1.PlanBlocker_TYPE_PODS, "", 0)
+		}
 		x.block(coppicev1.PlanBlocker_TYPE_CONTENTS, "", 0)
 	}
 }
@@ -205,9 +327,16 @@ func (p *planner) result(revision uint64) *client.Plan {
 	hash := sha256.New()
 	for _, u := range p.order() {
 		x := p.objects[u]
-		x.message.Outcome = p.outcome(x, plan.Counts)
-		if p.realm.Node(u) != nil {
+		counts := plan.Counts
+		if !p.visible(x.node) {
+			counts = &coppicev1.PlanCounts{}
+		}
+		x.message.Outcome = p.outcome(x, counts)
+		if n := p.realm.Node(u); n != nil {
 			x.message.References = lifecycle.Object{Node: &lifecycle.Node{Owners: x.lost}}.API().GetMetadata().GetOwnerReferences()
+			if !n.Terminating() && !n.Protected() {
+				x.message.ExpiresAt = int64(n.ExpiresAt)
+			}
 		}
 		x.message.Because = p.because(x)
 		outcome := x.message.Outcome
@@ -215,7 +344,11 @@ func (p *planner) result(revision uint64) *client.Plan {
 			outcome = coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED
 		}
 		_, _ = io.WriteString(hash, fmt.Sprintf("%s %d %d\n", u, outcome, len(x.message.References))) // a hash never fails
-		plan.Objects = append(plan.Objects, x.message)
+		if p.visible(x.node) {
+			plan.Objects = append(plan.Objects, x.message)
+		} else {
+			plan.Elsewhere++
+		}
 	}
 	plan.Hash = hex.EncodeToString(hash.Sum(nil))[:16]
 	plan.Plan = fmt.Sprintf("%s@%d", plan.Hash, revision)
@@ -241,13 +374,17 @@ func (p *planner) outcome(x *planned, c *coppicev1.PlanCounts) coppicev1.PlanOut
 	case len(x.lost) > 0:
 		c.Stripped++
 		return coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED
+	case n.Protected():
+		c.Protected++
+		x.block(coppicev1.PlanBlocker_TYPE_PROTECTION, lifecycle.ProtectedBy(p.realm, n), 0)
+		return coppicev1.PlanOutcome_PLAN_OUTCOME_PROTECTED
 	}
 	c.Kept++
 	return coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT
 }
 
-// because returns the uid of an owner or of the container in the plan, empty for an object
-// that the request names.
+// because returns the uid of the object in the plan that led to the change of x: an owner, the
+// container or, if x waited for it, a dependent. It is empty if the request names x.
 func (p *planner) because(x *planned) string {
 	if x.message.Requested {
 		return ""
@@ -259,6 +396,11 @@ func (p *planner) because(x *planned) string {
 	}
 	for u, other := range p.objects {
 		if u != x.node.UID && lifecycle.Contains(p.realm, other.node, x.node) {
+			return u.String()
+		}
+	}
+	for _, u := range p.order() { // it waited for a dependent
+		if u != x.node.UID && refersTo(p.objects[u].node, x.node) {
 			return u.String()
 		}
 	}

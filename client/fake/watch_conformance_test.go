@@ -18,7 +18,7 @@ func TestWatchConformance(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	imitated := watchStory(t, newWorld(t, ctx, fake.New()))
-	real := watchStory(t, newWorld(t, ctx, coppicetest.Start(t)))
+	real := watchStory(t, newWorld(t, ctx, coppicetest.Start(t, client.WithTimeout(testkit.Timeout))))
 	for name, want := range real {
 		if got := imitated[name]; !slices.Equal(got, want) {
 			t.Errorf("%s: the fake delivered\n%q\nwant\n%q", name, got, want)

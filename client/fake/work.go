@@ -54,7 +54,9 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 		return fmt.Errorf("finalizer %s: %w", finalizer, err)
 	}
 	c.work(ctx, collect(opts, client.WorkerOption.ApplyToWorker), finalizer,
-		func(n *lifecycle.Node, _ string) bool { return n.Terminating() && n.HasFinalizer(finalizer) },
+		func(n *lifecycle.Node, kind *lifecycle.Kind) bool {
+			return n.Terminating() && n.HasFinalizer(finalizer) && lifecycle.CallsFinalizers(kind, n)
+		},
 		func(ctx context.Context, t task) error {
 			m := t.object.GetMetadata()
 			if err := finalize(ctx, &client.Call{Resource: t.resource, Object: t.object, Finalizer: finalizer, Attempt: t.attempt}); err != nil {
@@ -66,11 +68,18 @@ func (c *Client) RunFinalizer(ctx context.Context, finalizer string, finalize fu
 	return nil
 }
 
+// RunExpiry returns ErrMethodNotAllowed: the fake evaluates no policies.
+func (c *Client) RunExpiry(context.Context, string, func(context.Context, *client.ExpiryCall) (client.ExpiryAnswer, error), ...client.WorkerOption) error {
+	return unsupported("expiry policies")
+}
+
 // RunAgent calls terminate for every object of a resource that is being deleted with a
 // grace period, as Client.RunAgent does.
 func (c *Client) RunAgent(ctx context.Context, of client.Resource, terminate func(context.Context, *client.Termination) error, opts ...client.WorkerOption) error {
 	c.work(ctx, collect(opts, client.WorkerOption.ApplyToWorker), of.String(),
-		func(n *lifecycle.Node, resource string) bool { return resource == of.String() && n.Ending() },
+		func(n *lifecycle.Node, kind *lifecycle.Kind) bool {
+			return kind.Resource() == of.String() && lifecycle.CallsAgent(n)
+		},
 		func(ctx context.Context, t task) error {
 			m := t.object.GetMetadata()
 			if err := terminate(ctx, &client.Termination{
@@ -93,11 +102,11 @@ func unlessGone(err error) error {
 }
 
 // work handles the objects that match until ctx ends, and waits for calls in progress.
-func (c *Client) work(ctx context.Context, o client.WorkerOptions, to string, matches func(n *lifecycle.Node, resource string) bool, handle func(context.Context, task) error) {
-	if o.Concurrency == 0 {
+func (c *Client) work(ctx context.Context, o client.WorkerOptions, to string, matches func(n *lifecycle.Node, kind *lifecycle.Kind) bool, handle func(context.Context, task) error) {
+	if o.Concurrency <= 0 {
 		o.Concurrency = defaultConcurrency
 	}
-	if o.ParkAfter == 0 {
+	if o.ParkAfter <= 0 {
 		o.ParkAfter = defaultParkAfter
 	}
 	if o.Backoff.Min == 0 {
@@ -148,7 +157,7 @@ func (c *Client) work(ctx context.Context, o client.WorkerOptions, to string, ma
 
 // take returns the next call to make, or what to wait for before there is one: a change, or
 // the end of a pause, if there is one.
-func (c *Client) take(to string, matches func(n *lifecycle.Node, resource string) bool) (t *task, wait <-chan struct{}, pause time.Duration) {
+func (c *Client) take(to string, matches func(n *lifecycle.Node, kind *lifecycle.Kind) bool) (t *task, wait <-chan struct{}, pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begin()
@@ -156,7 +165,7 @@ func (c *Client) take(to string, matches func(n *lifecycle.Node, resource string
 	for _, u := range c.realm.UIDs() {
 		n := c.realm.Node(u)
 		kind := c.realm.Kinds().OfNode(n)
-		if !matches(n, kind.Resource()) {
+		if !matches(n, kind) {
 			continue
 		}
 		key := callKey{to, u}

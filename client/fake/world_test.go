@@ -70,6 +70,9 @@ func (w *world) object(o *client.Object) string {
 	for _, r := range m.GetOwnerReferences() {
 		text += fmt.Sprintf(" owner:%s/%s(%s,%t,%t)", r.GetKind(), r.GetName(), w.uid(r.GetUid()), r.GetController(), r.GetBlockOwnerDeletion())
 	}
+	if p := m.GetProtection(); p != nil {
+		text += fmt.Sprintf(" protected:%s,%s,%t,%v", p.GetReason(), p.GetActor(), p.GetTime() != nil, p.GetPolicies())
+	}
 	for _, i := range m.GetInitializers().GetPending() {
 		text += " initializer:" + i.GetName()
 	}
@@ -81,7 +84,10 @@ func (w *world) object(o *client.Object) string {
 }
 
 // revisions are the numbers in messages that differ between realms.
-var revisions = regexp.MustCompile(`(resourceVersion in precondition|in object meta|at revision|revision)(:? )\d+`)
+var revisions = regexp.MustCompile(`(have|want|revision)(:? )\d+\b`)
+
+// times are the times in messages.
+var times = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T[0-9:]+Z`)
 
 // failure returns an error as text.
 func (w *world) failure(err error) string {
@@ -93,7 +99,7 @@ func (w *world) failure(err error) string {
 	for u, name := range w.uids {
 		text = strings.ReplaceAll(text, u, name)
 	}
-	return revisions.ReplaceAllString(text, "$1$2 N")
+	return times.ReplaceAllString(revisions.ReplaceAllString(text, "$1$2 N"), "T")
 }
 
 // reply returns the result of a call with an object as text.
@@ -179,7 +185,7 @@ func (w *world) plan(p *client.Plan, err error) string {
 			text += " loses:" + r.GetName()
 		}
 		for _, b := range o.GetBlockers() {
-			text += fmt.Sprintf(" %s:%s:%d", b.GetType(), b.GetName(), b.GetCount())
+			text += fmt.Sprintf(" %s:%s:%d", b.GetType(), times.ReplaceAllString(b.GetName(), "T"), b.GetCount())
 		}
 		lines = append(lines, text)
 	}
@@ -194,6 +200,12 @@ func (w *world) graph(g *client.Graph, err error) string {
 	lines := []string{fmt.Sprintf("truncated:%t", g.GetTruncated())}
 	for _, n := range g.GetNodes() {
 		text := fmt.Sprintf("%s %s requested:%t dependents:%d/%d contents:%d", n.GetResource(), w.object(n.GetObject()), n.GetRequested(), n.GetDependents(), n.GetBlockingDependents(), n.GetContents())
+		if len(n.GetProtected()) > 0 {
+			text += fmt.Sprintf(" protected:%q", n.GetProtected())
+		}
+		for _, c := range n.GetConditions() {
+			text += fmt.Sprintf(" %s:%s %s (%s)", c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage())
+		}
 		for _, o := range n.GetOwners() {
 			text += fmt.Sprintf(" %s (%s)", o.GetClass(), revisions.ReplaceAllString(o.GetWhy(), "$1$2 N"))
 		}

@@ -20,6 +20,7 @@ const maxBatch = 10000
 type command struct {
 	count          int
 	atomic, dryRun bool
+	collection     bool // the refusal of the only object is its result
 	decide         func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error)
 	// check is called first, if it is not nil.
 	check func() error
@@ -69,7 +70,7 @@ func (r *resourceClient) commit(ctx context.Context, q command) (results []resul
 		out, refusal := q.decide(rules(realm), at, i)
 		if refusal != nil {
 			refusal.Index = i
-			if q.count == 1 || q.atomic {
+			if q.count == 1 && !q.collection || q.atomic {
 				return nil, 0, refusal
 			}
 			results = append(results, result{code: refusal.Reason.Code(), err: refusal})
@@ -198,6 +199,14 @@ func (r *resourceClient) ApplyBatch(ctx context.Context, objects []*client.Objec
 	return r.writeBatch(ctx, lifecycle.Apply, objects, opts)
 }
 
+func (r *resourceClient) ApplyAcross(ctx context.Context, object *client.Object, opts ...client.WriteOption) (*client.Object, error) {
+	return r.writeOne(ctx, lifecycle.ApplyAcross, object, opts)
+}
+
+func (r *resourceClient) ApplyAcrossBatch(ctx context.Context, objects []*client.Object, opts ...client.WriteOption) ([]client.Result, error) {
+	return r.writeBatch(ctx, lifecycle.ApplyAcross, objects, opts)
+}
+
 func (r *resourceClient) Patch(ctx context.Context, name string, patch []byte, opts ...client.PatchOption) (*client.Object, error) {
 	o := collect(opts, client.PatchOption.ApplyToPatch)
 	results, revision, err := r.commit(ctx, command{
@@ -234,29 +243,46 @@ var sessionPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,63}$`)
 
 func (r *resourceClient) ImportBatch(ctx context.Context, session string, objects []*client.Object, opts ...client.ImportOption) ([]client.Result, error) {
 	o := collect(opts, client.ImportOption.ApplyToImport)
+	q := r.inSession(session, len(objects), o.DryRun, o.CloseSession, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Import(ctx, at, session, proto.CloneOf(objects[i]))
+	})
+	results, revision, err := r.commit(ctx, q)
+	return batch(results, revision, err, o.Reply)
+}
+
+func (r *resourceClient) RestoreBatch(ctx context.Context, session string, objects []*client.Restored, opts ...client.RestoreOption) ([]client.Result, error) {
+	o := collect(opts, client.RestoreOption.ApplyToRestore)
+	q := r.inSession(session, len(objects), o.DryRun, o.CloseSession, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Restore(ctx, at, session, proto.CloneOf(objects[i].GetObject()), objects[i].GetDeletion())
+	})
+	results, revision, err := r.commit(ctx, q)
+	return batch(results, revision, err, o.Reply)
+}
+
+// inSession returns the command on objects of an import session.
+func (r *resourceClient) inSession(
+	session string, objects int, dry, closes bool, decide func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error),
+) command {
 	q := command{
-		count: len(objects), dryRun: o.DryRun,
+		count: objects, dryRun: dry,
 		check: func() error {
 			if !sessionPattern.MatchString(session) {
 				return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", session)
 			}
 			return nil
 		},
-		decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
-			return lifecycle.Import(ctx, at, session, proto.CloneOf(objects[i]))
-		},
+		decide: decide,
 	}
-	if len(objects) > 0 || o.CloseSession {
+	if objects > 0 || closes {
 		q.after = func() {
 			open := lifecycle.Session{}
-			if !o.CloseSession {
+			if !closes {
 				open.Expires = r.c.realm.Clock.Add(r.c.realm.Settings().SessionIdle)
 			}
 			r.c.realm.SetSession(session, open)
 		}
 	}
-	results, revision, err := r.commit(ctx, q)
-	return batch(results, revision, err, o.Reply)
+	return q
 }
 
 // unsupported is the error of what the fake does not have.

@@ -36,23 +36,22 @@ func defaults() options {
 	}
 }
 
-// InNamespace restricts the controller to a namespace. Without it, the controller is for
-// all namespaces.
+// InNamespace restricts the controller to a namespace. By default it handles all namespaces.
 func InNamespace(namespace string) Option { return func(o *options) { o.namespace = namespace } }
 
 // WithSelector restricts the controller to objects that match a label selector.
 func WithSelector(selector string) Option { return func(o *options) { o.selector = selector } }
 
-// Owns also watches objects of a resource: a change of one reconciles its controller, if
-// that is of the resource that Run is for. client.SetControllerReference makes an object
+// Owns also watches objects of another resource. A change of such an object reconciles its
+// controller, if the controller is an object of the resource that Run handles. client.SetControllerReference makes an object
 // the controller of another.
 func Owns(dependents client.Resource) Option {
 	return func(o *options) { o.owns = append(o.owns, dependents) }
 }
 
-// Watches also watches objects of a resource: a change of one reconciles the objects whose
-// keys are returned for it, as it is and as it was before. keys must not block; the keys of
-// an object must depend on the object alone.
+// Watches also watches objects of another resource. A change of such an object reconciles the
+// keys that the function keys returns for the object before and after the change. keys must
+// not block, and its result must depend on the object alone.
 func Watches(r client.Resource, keys func(*client.Object) []Key) Option {
 	return func(o *options) { o.watches = append(o.watches, watched{r, keys}) }
 }
@@ -62,9 +61,17 @@ func Workers(n int) Option { return func(o *options) { o.workers = max(n, 1) } }
 
 // WithBackoff sets the pause before an object whose reconciliation failed is reconciled
 // again: least after the first failure, doubled after each further one up to most. The
-// default is 10 ms to 5 minutes. A change of the object ends the pause.
+// default is 10 ms to 5 minutes, or to least if that is more; zero means the default. A
+// change of the object ends the pause.
 func WithBackoff(least, most time.Duration) Option {
-	return func(o *options) { o.backoff = client.Backoff{Min: least, Max: most} }
+	return func(o *options) {
+		if least > 0 {
+			o.backoff.Min = least
+		}
+		if o.backoff.Max = max(o.backoff.Max, o.backoff.Min); most > 0 {
+			o.backoff.Max = most
+		}
+	}
 }
 
 // WithRetryLimit limits the retries of all objects together to a number in each second,
@@ -80,4 +87,10 @@ func WithResync(period time.Duration) Option { return func(o *options) { o.resyn
 // OnError sets a function that is called with each error of Reconcile, and with those
 // of interrupted watches, which have the zero Key. It must not block, and must be
 // safe for concurrent use.
-func OnError(f func(Key, error)) Option { return func(o *options) { o.onError = f } }
+func OnError(f func(Key, error)) Option {
+	return func(o *options) {
+		if f != nil {
+			o.onError = f
+		}
+	}
+}

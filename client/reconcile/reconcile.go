@@ -1,5 +1,5 @@
 // Package reconcile runs controllers: programs that bring the world to the state that
-// objects describe, and that start again whenever an object changes.
+// objects describe, and do so again whenever an object changes.
 //
 // A controller is one function, which gets the key of an object and reads everything else:
 //
@@ -64,8 +64,8 @@ func (k Key) String() string {
 // Reconciler is what a controller does.
 type Reconciler interface {
 	// Reconcile brings the world to the state that the object describes. It must be
-	// idempotent. It is called from several goroutines, for different keys. The object
-	// may not exist: then there is nothing to do but to forget what is known of it.
+	// idempotent. It is called from several goroutines, for different keys. If the
+	// object no longer exists, Reconcile only drops what it remembers about the object.
 	//
 	// After an error it is called again, with increasing pauses. After an error that is
 	// client.Permanent it is not, until something changes.

@@ -197,7 +197,7 @@ func TestBackoff(t *testing.T) {
 		}}
 		h := start(t, c, r, reconcile.WithBackoff(time.Second, 3*time.Second), reconcile.OnError(func(key reconcile.Key, err error) {
 			reported = append(reported, fmt.Errorf("%s: %w", key, err))
-		}))
+		}), reconcile.OnError(nil), reconcile.WithBackoff(0, 0))
 		defer h.end()
 		h.expect("shop/a")
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {

@@ -15,7 +15,7 @@ type acceptLossFlag []string
 
 func (f *acceptLossFlag) add(c *cobra.Command) {
 	c.Flags().StringArrayVar((*[]string)(f), "accept-loss", nil,
-		"`REALM@SEQUENCE`, as the error of a start names it: go on without commits that the log has lost, and record that in the log; may be repeated")
+		"`REALM@SEQUENCE`, as the error at the start names it: continue without commits that the log has lost, and record the loss in the log; may be repeated")
 }
 
 // realms returns the sequences by realm.

@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 )
 
-// writeFlags are those of apply, create, replace and import.
+// writeFlags are the flags that apply, create, replace and import have in common.
 type writeFlags struct {
 	fileFlags
 	namespace string
@@ -24,7 +24,8 @@ func (f *writeFlags) flags(c *cobra.Command) {
 }
 
 func (a *app) applyCommand() *cobra.Command {
-	return a.writeCommand(&cobra.Command{
+	var across bool
+	c := a.writeCommand(&cobra.Command{
 		Use:     "apply -f FILE",
 		GroupID: "objects",
 		Short:   "Create objects from manifests, or bring them up to date",
@@ -35,13 +36,22 @@ resourceVersion, timestamps) and status are ignored; 'coppice import' keeps them
 If a file is neither YAML nor JSON, nothing is applied. If the server refuses an
 object, the others are applied, and the exit code is 1. Objects are applied
 in the order of the files, in groups of up to 1,000; in a group, objects of one kind
-and namespace are sent together.`,
+and namespace are sent together.
+
+With --across the objects may use objects in other namespaces (metadata.uses) that
+sharedNamespaces in the realm settings names. The user needs permission for the verb
+applyacross, which operators have.`,
 		Example: `  coppice apply -f web.yaml -n shop
   coppice apply -R -f manifests/ --dry-run=server
   kubectl get deploy web -o yaml | coppice apply -f -`,
 	}, operation{
 		done: "applied",
-		send: client.ResourceClient.ApplyBatch,
+		send: func(r client.ResourceClient, ctx context.Context, objects []*client.Object, opts ...client.WriteOption) ([]client.Result, error) {
+			if across {
+				return r.ApplyAcrossBatch(ctx, objects, opts...)
+			}
+			return r.ApplyBatch(ctx, objects, opts...)
+		},
 		outcome: func(r client.Result, before uint64) string {
 			switch {
 			case r.Created:
@@ -53,6 +63,8 @@ and namespace are sent together.`,
 		},
 		rehearse: (*session).rehearseApply,
 	})
+	c.Flags().BoolVar(&across, "across", false, "the objects may use objects in other namespaces")
+	return c
 }
 
 func (a *app) createCommand() *cobra.Command {
@@ -107,12 +119,13 @@ func rehearsed(outcome string) func(*session, context.Context, item, dryMode, op
 		if mode == dryClient {
 			return outcome, nil
 		}
-		return outcome, i.send(ctx, o, client.DryRun(true))
+		_, err := i.send(ctx, o, client.DryRun(true))
+		return outcome, err
 	}
 }
 
 // rehearseApply compares an object with what apply would make of it.
-func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, _ operation) (string, error) {
+func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, o operation) (string, error) {
 	before, err := i.objects.Get(ctx, i.Object.GetMetadata().GetName(), client.IncludeUninitialized(true))
 	if err != nil && !errors.Is(err, client.ErrNotFound) && !errors.Is(err, client.ErrBadRequest) {
 		return "", err
@@ -123,16 +136,15 @@ func (s *session) rehearseApply(ctx context.Context, i item, mode dryMode, _ ope
 		}
 		return "configured", nil
 	}
-	var reply client.Reply
-	r, err := i.objects.Apply(ctx, i.Object, client.DryRun(true), client.ReplyInto(&reply))
+	r, err := i.send(ctx, o, client.DryRun(true))
 	if err != nil {
 		return "", err
 	}
-	s.warn(i.At, reply.Warnings)
+	s.warn(i.At, r.Warnings)
 	switch {
-	case reply.Created:
+	case r.Created:
 		return "created", nil
-	case proto.Equal(before, r):
+	case proto.Equal(before, r.Object):
 		return "unchanged", nil
 	}
 	return "configured", nil

@@ -20,8 +20,8 @@ func (a *app) archiveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "archive",
 		GroupID: "operate",
-		Short:   "List, verify or copy archives of logs",
-		Long: `List, verify or copy an archive: segments of realms' logs and snapshots of their states, in
+		Short:   "List, verify, copy or prune archives of logs",
+		Long: `List, verify, copy or prune an archive: segments of realms' logs and snapshots of their states, in
 a directory, a NATS object store, or a bucket of S3:
 
   file:///dir
@@ -66,6 +66,7 @@ is none; a bucket of S3 must exist.`,
 				return o.copy(ctx, args[0], args[1])
 			}),
 		},
+		a.archivePruneCommand(),
 	} {
 		a.clientFlags(sub)
 		c.AddCommand(sub)

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"strconv"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -11,6 +14,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 // archiveSegment puts a segment with commits of a log into an archive in a directory:
@@ -37,4 +42,28 @@ func archiveSegment(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(s.Put(context.Background(), name, &b, int64(b.Len())))
 	ts.Setenv("SEGMENT", dir+"/"+name)
+}
+
+// archiveSnapshot puts a verified snapshot of a state without objects after a commit of the same log
+// into an archive in a directory: snapshot dir sequence.
+func archiveSnapshot(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: snapshot dir sequence")
+	}
+	sequence, err := strconv.ParseUint(args[1], 10, 64)
+	ts.Check(err)
+	dir, err := os.MkdirTemp(ts.Getenv("WORK"), "state")
+	ts.Check(err)
+	s, err := state.Open(dir, state.Config{MemTableSize: 1 << 20, CacheSize: 1 << 20})
+	ts.Check(err)
+	last := segmenttest.New(int(sequence)).Last
+	tx := s.Begin()
+	tx.EndCommit(state.Commit{Sequence: last.Sequence, Position: last.Position, Epoch: 1, Time: last.Time, Checksum: last.Checksum, RealmID: segmenttest.Realm[:]})
+	_, err = tx.Flush()
+	ts.Check(err)
+	store, err := dirstore.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	snap := s.Snapshot()
+	_, err = bootstrap.PutSnapshot(context.Background(), store, snap, "", "test", time.Now())
+	ts.Check(errors.Join(err, snap.Close(), s.Close()))
 }

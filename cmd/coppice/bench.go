@@ -22,7 +22,7 @@ type benchmark struct {
 	// flags adds the benchmark's own flags, and returns a function that builds the
 	// benchmark from them.
 	flags func(f *pflag.FlagSet) func() (bench.Benchmark, error)
-	// alone says that the benchmark always starts what it measures itself.
+	// alone is true if the benchmark always starts its services itself and takes no --server.
 	alone bool
 }
 
@@ -44,6 +44,7 @@ each object is a random earlier one.`,
 			f.IntVar(&b.Objects, "objects", 100000, "approximate number of dependents")
 			f.StringVar(&b.Shape, "shape", "wide", "wide, tree, chain or random")
 			f.StringVar(&policy, "policy", "background", "background, foreground or orphan")
+			f.BoolVar(&b.Safe, "safe", false, "give the realm a brake that is not reached, and protect the survivors instead of giving them a second owner")
 			return func() (bench.Benchmark, error) {
 				var ok bool
 				if b.Policy, ok = map[string]string{"background": "Background", "foreground": "Foreground", "orphan": "Orphan"}[policy]; !ok {
@@ -140,6 +141,18 @@ counts all events of the log as objects.`,
 		},
 	},
 	{
+		name: "history", short: "Measure reads of the past: of a state that has to be built, and of one that is",
+		long: `Create objects, and one more for every 100, twice. Then read an object as it was before
+these, which waits until the state is built from the log; read it 500 times again;
+and read one between the two additions, whose state is built from the first one. The
+result is the first of them, and has the latency of the second.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.History
+			f.IntVar(&b.Objects, "objects", 100000, "number of objects")
+			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--objects", b.Objects}) }
+		},
+	},
+	{
 		name: "restart", short: "Measure restarts after a stop and after a kill", alone: true,
 		long: `Start all services in one process, create objects, stop it, start it, kill it,
 and start it again. Each time is measured until a command is answered; it
@@ -148,6 +161,51 @@ includes the recovery of the NATS server.`,
 			var b bench.Restart
 			f.IntVar(&b.Objects, "objects", 200000, "number of objects")
 			return func() (bench.Benchmark, error) { return b, atLeastOne(number{"--objects", b.Objects}) }
+		},
+	},
+	{
+		name: "failover", short: "Measure how long no command is answered when another graph service takes over", alone: true,
+		long: `Start two graph services, and create objects one by one while the writer is killed,
+and while it is stopped, several times each. A gap is the longest time between two
+replies. The result has the gaps; its time is the longest after a kill.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Failover
+			f.IntVar(&b.Rounds, "rounds", 3, "how often the writer is killed, and how often it is stopped")
+			f.IntVar(&b.Objects, "objects", 10000, "number of objects that exist before")
+			f.DurationVar(&b.Lease, "lease", 5*time.Second, "as in coppice graph")
+			return func() (bench.Benchmark, error) {
+				return b, atLeastOne(number{"--rounds", b.Rounds}, number{"--objects", b.Objects})
+			}
+		},
+	},
+	{
+		name: "archive", short: "Measure what an archive costs the writer", alone: true,
+		long: `Create objects in realms without an archive and with one, in turn. The archive gets
+segments, and snapshots that are verified, while objects are created. The result has the
+rate with an archive, and its ratio to that without one.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Archive
+			f.IntVar(&b.Rounds, "rounds", 3, "how often each of the two is measured")
+			f.IntVar(&b.Objects, "objects", 200000, "number of objects of each")
+			return func() (bench.Benchmark, error) {
+				return b, atLeastOne(number{"--rounds", b.Rounds}, number{"--objects", b.Objects})
+			}
+		},
+	},
+	{
+		name: "cluster", short: "Measure a cluster of three NATS servers, next to one server", alone: true,
+		long: `Start all services in one process, with one NATS server and with a cluster of three
+that stores each stream three times, in turn. On each, 64 callers create objects,
+and an object with as many dependents is deleted. The servers share the cores and the
+disk of this machine. The result has the rate of creations on the cluster, the rates of
+the cascades, and the ratios to one server.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.Cluster
+			f.IntVar(&b.Rounds, "rounds", 3, "how often each of the two is measured")
+			f.IntVar(&b.Objects, "objects", 20000, "number of objects that are created, and of dependents")
+			return func() (bench.Benchmark, error) {
+				return b, atLeastOne(number{"--rounds", b.Rounds}, number{"--objects", b.Objects})
+			}
 		},
 	},
 	{

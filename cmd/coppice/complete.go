@@ -14,7 +14,7 @@ import (
 // completion is how a shell asks what could stand at the end of a line.
 type completion = func(c *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// Limits of what a shell waits for, and of what it is offered.
+// The maximum time for a completion, and the maximum number of its words.
 const (
 	completionTime = 2 * time.Second
 	completionMax  = 500
@@ -58,18 +58,62 @@ func (a *app) completeNamespaces() completion {
 	})
 }
 
+// completeRealms completes the name of a realm, as the first argument or the value of a flag.
+func (a *app) completeRealms() completion {
+	return func(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		ctx, stop := context.WithTimeout(c.Context(), completionTime)
+		defer stop()
+		a.dial.Timeout = min(a.dial.Timeout, completionTime)
+		s, err := a.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer s.nc.Close()
+		return s.realmNames(ctx, word), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFirst completes the first argument only.
+func (a *app) completeFirst(of completion) completion {
+	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return of(c, args, word)
+	}
+}
+
+// realmNames are the names of realms that begin with a prefix. There are none if the user may not
+// list them.
+func (s *session) realmNames(ctx context.Context, prefix string) []string {
+	realms, err := s.c.Operations().ListRealms(ctx)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, r := range realms {
+		if strings.HasPrefix(r.GetName(), prefix) && len(list) < completionMax {
+			list = append(list, r.GetName())
+		}
+	}
+	return list
+}
+
 // completeFlag completes a flag by fixed words.
 func completeFlag(c *cobra.Command, flag string, words ...string) {
-	// It fails for a flag that is not there only.
+	// The only possible error is that the command does not have the flag.
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeEverywhere completes what is the same in all commands.
+// completeEverywhere adds the completions of flags that mean the same in all commands.
 func (a *app) completeEverywhere(c *cobra.Command) {
 	if c.Flags().Lookup("namespace") != nil {
 		_ = c.RegisterFlagCompletionFunc("namespace", a.completeNamespaces())
 	}
-	if c.Flags().Lookup("dry-run") != nil {
+	if c.Flags().Lookup("realm") != nil {
+		_ = c.RegisterFlagCompletionFunc("realm", a.completeRealms())
+	}
+	if f := c.Flags().Lookup("dry-run"); f != nil && f.Value.Type() != "bool" {
 		completeFlag(c, "dry-run", "server", "client", "none")
 	}
 	for _, sub := range c.Commands() {
@@ -77,8 +121,8 @@ func (a *app) completeEverywhere(c *cobra.Command) {
 	}
 }
 
-// completing has a short session to complete with. Without a server there is
-// nothing to offer, and nothing to say.
+// completing opens a session for a completion. Without a server the completion is empty, and
+// prints no error.
 func (a *app) completing(offer func(ctx context.Context, s *session, args []string, word string) ([]string, cobra.ShellCompDirective)) completion {
 	return func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(c.Context(), completionTime)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +12,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
-	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 type deleteFlags struct {
@@ -33,11 +28,15 @@ type deleteFlags struct {
 	timeout        time.Duration
 	ignoreNotFound bool
 	plan           string
+	planFile       string
+	ignoreErrors   bool
+	reason         string
 }
 
 func (a *app) deleteCommand() *cobra.Command {
 	var f deleteFlags
-	c := &cobra.Command{
+	var c *cobra.Command
+	c = &cobra.Command{
 		Use:     "delete TYPE NAME... | TYPE/NAME... | -f FILE | TYPE -l SELECTOR | TYPE --all",
 		GroupID: "objects",
 		Short:   "Delete objects and their dependents",
@@ -46,16 +45,40 @@ func (a *app) deleteCommand() *cobra.Command {
 
 --dry-run=cascade shows the whole cascade, as 'coppice plan' does. --plan deletes
 only if the deletion still does what the plan says; otherwise it is refused, and the
-error names what has changed.
+error names what has changed. --plan-file does the same for a file that 'coppice plan
+delete --out' has written, which also says what to delete, and how.
 
 --wait waits until the objects and the expected cascade are gone, and prints how many
-remain and what blocks them. Interrupting it does not stop the deletion.`,
+remain and what blocks them. Interrupting it does not stop the deletion.
+
+--ignore-read-errors deletes one object that cannot be read, because its body cannot be
+decoded. None of its finalizers is called. It needs a reason, which the log keeps, and
+permission for the verb deleteunreadable. The command is refused if the object can be
+read, or if its body in the log can be decoded: then 'coppice rebuild' repairs it.`,
 		Example: `  coppice delete deploy/web -n shop --cascade=foreground --wait
   coppice delete pods -n shop -l app=web --dry-run=server
   coppice delete deploy/web -n shop --plan=8a3c8b8e61cf3e52@87
-  coppice delete -f web.yaml --ignore-not-found`,
+  coppice delete --plan-file plan.json
+  coppice delete -f web.yaml --ignore-not-found
+  coppice delete cm/web -n shop --ignore-read-errors --reason "ticket 42"`,
 		ValidArgsFunction: a.completeTargets(&f.where),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			for _, decided := range []string{"cascade", "grace-period", "now", "force"} {
+				if f.planFile != "" && c.Flags().Changed(decided) {
+					return wrong("--%s does not go with --plan-file, which says how to delete", decided)
+				}
+			}
+			if f.ignoreErrors {
+				for _, other := range []string{"selector", "all", "filename", "cascade", "grace-period", "now", "force", "plan", "plan-file", "wait", "timeout", "ignore-not-found"} {
+					if c.Flags().Changed(other) {
+						return wrong("--%s does not go with --ignore-read-errors, which deletes one object, and nothing else", other)
+					}
+				}
+				return s.deleteUnreadable(ctx, args, f)
+			}
+			if f.reason != "" {
+				return wrong("--reason goes with --ignore-read-errors")
+			}
 			return s.delete(ctx, args, f)
 		}),
 	}
@@ -67,15 +90,19 @@ remain and what blocks them. Interrupting it does not stop the deletion.`,
 	dryRunFlag(c, &f.dryRun)
 	completeFlag(c, "dry-run", "server", "client", "cascade", "none")
 	c.Flags().Lookup("dry-run").Usage = "server: evaluate the request and change nothing; client: only show what it names; cascade: plan all that would follow; or none"
-	c.Flags().StringVar(&f.plan, "plan", "", "delete if that does what this plan says, which 'coppice plan' has shown")
+	c.Flags().StringVar(&f.plan, "plan", "", "delete only if the deletion still does what this plan says; 'coppice plan delete' prints the plan")
+	c.Flags().StringVar(&f.planFile, "plan-file", "", "carry out the plan in this file, which 'coppice plan delete --out' has written")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until the objects and the expected cascade are gone")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: as long as it takes")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long --wait waits; 0: no limit")
 	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
+	c.Flags().BoolVar(&f.ignoreErrors, "ignore-read-errors", false, "delete one object that cannot be read, without calling its finalizers")
+	c.Flags().StringVar(&f.reason, "reason", "", "with --ignore-read-errors: why, for the log (required)")
 	a.clientFlags(c)
+	a.atFlag(c)
 	return c
 }
 
-// policyFlags are those that say how to delete.
+// policyFlags adds the flags that say how to delete, such as --cascade.
 func (f *deleteFlags) policyFlags(c *cobra.Command) {
 	c.Flags().StringVar(&f.cascade, "cascade", "background", "deletion policy for dependents: background, foreground or orphan")
 	c.Flags().Lookup("cascade").NoOptDefVal = "background"
@@ -123,22 +150,16 @@ func (f deleteFlags) options() (o client.DeleteOptions, err error) {
 	return o, nil
 }
 
-// victim is an object that is to be deleted, or, with a selector, all in a
-// namespace that match it.
-type victim struct {
-	kind            client.Kind
-	namespace, name string
-	// at is where it was named, empty on the command line.
-	at string
-	// collection: name is empty, and those are meant that match.
-	collection bool
-	uid        string // if it is known
-}
-
 func (s *session) delete(ctx context.Context, args []string, f deleteFlags) error {
+	if s.at != "" && f.dryRun != "cascade" {
+		return wrong("--at goes with --dry-run=cascade: the past cannot be changed")
+	}
 	if f.dryRun == "cascade" {
 		f.dryRun = "none"
 		return s.planDeletion(ctx, args, planFlags{deleteFlags: f, output: formatText})
+	}
+	if f.planFile != "" {
+		return s.deletePlanFile(ctx, args, f)
 	}
 	options, err := f.options()
 	if err != nil {
@@ -164,79 +185,7 @@ func (s *session) delete(ctx context.Context, args []string, f deleteFlags) erro
 	return d.end()
 }
 
-// victims are what is to be deleted.
-func (s *session) victims(ctx context.Context, args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if len(f.files) > 0 {
-		return s.fileVictims(args, f, failed)
-	}
-	targets, err := s.targets(args)
-	if err != nil {
-		return nil, err
-	}
-	var victims []victim
-	for _, t := range targets {
-		switch {
-		case len(t.names) > 0 && (f.every || f.selector != ""):
-			return nil, wrong("--all and -l select objects; they do not go with names")
-		case len(t.names) > 0 && f.all:
-			return nil, wrong("-A does not go with names: name the namespace with -n")
-		case len(t.names) == 0 && !f.every && f.selector == "":
-			return nil, wrong("no %s are named: write their names, -l SELECTOR or --all", client.ResourceOf(t.kind))
-		case len(t.names) == 0:
-			namespaces, err := s.namespacesOf(ctx, t, f)
-			if err != nil {
-				return nil, err
-			}
-			for _, ns := range namespaces {
-				victims = append(victims, victim{kind: t.kind, namespace: ns, collection: true})
-			}
-		}
-		for _, name := range t.names {
-			victims = append(victims, victim{kind: t.kind, namespace: f.of(t.kind), name: name})
-		}
-	}
-	return victims, nil
-}
-
-// fileVictims are the objects of manifests, the last first: what a manifest
-// builds up is taken down in the other order.
-func (s *session) fileVictims(args []string, f deleteFlags, failed *failures) ([]victim, error) {
-	if f.every || f.selector != "" {
-		return nil, wrong("--all and -l select objects; they do not go with -f")
-	}
-	entries, err := s.entries(f.fileFlags, args)
-	if err != nil {
-		return nil, err
-	}
-	var victims []victim
-	for _, e := range entries {
-		i, err := s.placeNamed(e, f.namespace)
-		if err != nil {
-			failed.add(err)
-			continue
-		}
-		victims = append(victims, victim{kind: i.kind, namespace: i.namespace, name: e.Object.GetMetadata().GetName(), at: e.At.String()})
-	}
-	slices.Reverse(victims)
-	return victims, nil
-}
-
-// namespacesOf are the namespaces in which to delete: with -A all that have
-// such objects.
-func (s *session) namespacesOf(ctx context.Context, t target, f deleteFlags) ([]string, error) {
-	if !f.all || !t.kind.Namespaced() {
-		return []string{f.of(t.kind)}, nil
-	}
-	found := map[string]bool{}
-	f.uninitialized = true // they go as well
-	err := s.each(ctx, t, f.where, f.selector, func(o *coppicev1.Object) error {
-		found[o.GetMetadata().GetNamespace()] = true
-		return nil
-	})
-	return slices.Sorted(maps.Keys(found)), err
-}
-
-// deletion deletes, and tells what became of each.
+// deletion deletes objects, and reports the result of each.
 type deletion struct {
 	*session
 	f       deleteFlags
@@ -247,7 +196,7 @@ type deletion struct {
 	done    []string // uids
 }
 
-// one deletes a victim. The error is one that ends everything.
+// one deletes a victim. It returns only errors that end the command; it reports others itself.
 func (d *deletion) one(ctx context.Context, v victim) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -332,104 +281,4 @@ func (d *deletion) end() error {
 		_, _ = fmt.Fprintln(d.stderr, "nothing to delete")
 	}
 	return d.failed.err("deleted", len(d.done)+d.failed.n)
-}
-
-// waiting deletes, and waits until the objects and all that is deleted because of
-// them are gone. Which objects these are can be read before the deletion only. That
-// is optional: without it the deletion is sent all the same, and the command waits
-// for the objects that it deleted itself.
-func (d *deletion) waiting(ctx context.Context, victims []victim) error {
-	d.quiet = true
-	below, planned := tree.NewFamily(), map[string]bool(nil)
-	ok, err := d.Optional(ctx, lookup.AboutTotals, func(ctx context.Context) error {
-		uids, err := d.find(ctx, victims)
-		if err == nil {
-			below, err = d.Below(ctx, uids)
-		}
-		return err
-	})
-	if ok && below.Truncated {
-		// There are more than are resolved at once. A plan has all of them.
-		planned = d.plannedRemovals(ctx, victims)
-	}
-	if !ok {
-		if ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			d.Missing(lookup.AboutTotals, err)
-		}
-		below = tree.NewFamily()
-	}
-	for _, v := range victims {
-		if err := d.one(ctx, v); err != nil {
-			return err
-		}
-	}
-	if len(d.done) > 0 {
-		goes := below.Doomed(d.done, string(d.options.Propagation))
-		for _, uid := range d.done {
-			goes[uid] = true
-		}
-		maps.Copy(goes, planned)
-		truncated := (below.Truncated && planned == nil || !ok) && d.options.Propagation != client.Orphan
-		if err := d.awaitRemoval(ctx, slices.Sorted(maps.Keys(goes)), truncated, d.f.timeout); err != nil {
-			return err
-		}
-	}
-	return d.end()
-}
-
-// plannedRemovals returns the uids of the objects that a plan says will be removed, nil
-// if there can be no plan of the victims. It is optional, and may take longer than
-// other optional information, because a large plan does.
-func (d *deletion) plannedRemovals(ctx context.Context, victims []victim) map[string]bool {
-	r, err := d.request(victims, d.f)
-	if err != nil {
-		return nil
-	}
-	p, err := r.plan(ctx)
-	if err != nil {
-		return nil
-	}
-	return removals(p)
-}
-
-// removals returns the uids of the objects that a plan says will be removed.
-func removals(p *client.Plan) map[string]bool {
-	goes := map[string]bool{}
-	for _, o := range p.GetObjects() {
-		if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED || o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED_LATER {
-			goes[o.GetUid()] = true
-		}
-	}
-	return goes
-}
-
-// find returns the uids of the objects that are to be deleted, and notes the uid of
-// each victim that is named: another object that gets its name meanwhile is not
-// deleted. An object that is not there is left to the deletion to report.
-func (d *deletion) find(ctx context.Context, victims []victim) (uids []string, err error) {
-	for i, v := range victims {
-		objects := d.objects(v.kind, v.namespace)
-		if !v.collection {
-			o, err := objects.Get(ctx, v.name, client.IncludeUninitialized(true))
-			switch {
-			case errors.Is(err, client.ErrNotFound):
-				continue
-			case err != nil:
-				return nil, err
-			}
-			victims[i].uid = o.GetMetadata().GetUid()
-			uids = append(uids, victims[i].uid)
-			continue
-		}
-		for o, err := range objects.List(ctx, client.LabelSelector(d.f.selector), client.IncludeUninitialized(true)) {
-			if err != nil {
-				return nil, err
-			}
-			uids = append(uids, o.GetMetadata().GetUid())
-		}
-	}
-	return uids, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -23,23 +24,42 @@ import (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{
+	var act string
+	c := &cobra.Command{
 		Use:     "demo",
 		GroupID: "start",
-		Short:   "Watch a Deployment being deleted in three ways",
+		Short:   "Watch a Deployment being deleted in three ways, or safely",
 		Long: `Run all services in this process, with an embedded NATS server, in a temporary
-directory. Create a Deployment with its dependents three times, and delete it: in the
-background, in the foreground, and orphaning its dependents. Print the events with
-their causes, and fail if they are not the expected ones.`,
+directory, and create a Deployment with its dependents.
+
+--act deletion deletes it three times: in the background, in the foreground, and orphaning
+its dependents. It prints the events with their causes.
+
+--act safety plans a deletion, has it refused by a protection, paused by a brake, finished
+and undone. It shows the commands with what they print.
+
+The command fails if anything differs from what is expected.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), act) },
 	}
+	c.Flags().StringVar(&act, "act", actDeletion, "deletion or safety")
+	completeFlag(c, "act", actDeletion, actSafety)
+	return c
 }
 
-// demoTimeout is how long all of it may take.
-const demoTimeout = 2 * time.Minute
+// The acts of the demo.
+const (
+	actDeletion = "deletion"
+	actSafety   = "safety"
+)
 
-func (a *app) demo(ctx context.Context) (err error) {
+// demoTimeout is how long all of it may take.
+const demoTimeout = 5 * time.Minute
+
+func (a *app) demo(ctx context.Context, act string) (err error) {
+	if act != actDeletion && act != actSafety {
+		return wrong("--act %s: it is %s or %s", act, actDeletion, actSafety)
+	}
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "coppice-demo-")
@@ -48,7 +68,12 @@ func (a *app) demo(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	start := time.Now()
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: dir, Version: version(), Log: a.quietLogger()})
+	config := allinone.Config{Dir: dir, Version: version(), Log: a.quietLogger()}
+	if act == actSafety {
+		config.Host, config.Port = "127.0.0.1", -1 // its commands connect as those of a user
+		config.Log = a.loggerAt(slog.LevelError)   // a brake that trips is part of the demo
+	}
+	stack, err := allinone.Start(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -68,15 +93,25 @@ func (a *app) demo(ctx context.Context) (err error) {
 		return err
 	}
 	finish := d.control(ctx)
-	for i, r := range demoRounds {
-		if err := d.round(ctx, i+1, r); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", r.name, err), finish())
-		}
+	if act == actSafety {
+		err = d.safety(ctx, dir, stack.Server().URL())
+	} else {
+		err = d.rounds(ctx)
 	}
-	if err := finish(); err != nil {
+	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	return d.verify(ctx, demoTimeout)
+	return d.verify(ctx, demoTimeout, false)
+}
+
+// rounds deletes the Deployment in all ways.
+func (d *demo) rounds(ctx context.Context) error {
+	for i, r := range demoRounds {
+		if err := d.round(ctx, i+1, r); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return nil
 }
 
 func (a *app) say(format string, args ...any) error {

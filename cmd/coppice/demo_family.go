@@ -101,7 +101,7 @@ func (d *demo) awaitLeft(ctx context.Context, namespace string, want map[string]
 	return nil
 }
 
-// awaitQuiet waits until no pending work could change anything.
+// awaitQuiet waits until no messages of work and no calls are queued.
 func (d *demo) awaitQuiet(ctx context.Context) error {
 	var left uint64
 	if err := poll.Until(ctx, func() (bool, error) {

@@ -31,6 +31,7 @@ calls; and the last events of the object.`,
 	w.uninitializedFlag(c)
 	a.clientFlags(c)
 	a.offlineFlag(c)
+	a.atFlag(c)
 	return c
 }
 
@@ -74,5 +75,6 @@ func (s *session) objectAndNode(ctx context.Context, k client.Kind, w where, nam
 	if err != nil {
 		return nil, nil, err
 	}
-	return o, reply.GetNodes()[0], nil
+	n := reply.GetNodes()[0]
+	return o, n, s.AllUsers(ctx, n)
 }

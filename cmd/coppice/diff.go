@@ -21,17 +21,28 @@ func (a *app) diffCommand() *cobra.Command {
 	var f fileFlags
 	var namespace string
 	c := &cobra.Command{
-		Use:     "diff -f FILE",
+		Use:     "diff -f FILE | diff AT AT",
 		GroupID: "objects",
-		Short:   "Show what apply would change",
+		Short:   "Show what apply would change, or what has changed",
 		Long: `Show the differences between the present objects and what 'coppice apply -f FILE'
 would make of them. The server evaluates the manifests and changes nothing.
 
+With two points of the past, show what has changed between them, in all namespaces or,
+with -n, in one. A point is a revision, a time in RFC 3339, or how long ago, such as 2h or 0s.
+
 The exit code is 0 without differences, 1 with differences, and 2 after an error.`,
-		Example: `  coppice diff -f web.yaml -n shop`,
+		Example: `  coppice diff -f web.yaml -n shop
+  coppice diff 120 135 -n shop
+  coppice diff 2h 0s`,
 	}
 	run := a.in(func(ctx context.Context, s *session, args []string) error {
-		return s.diff(ctx, args, f, namespace)
+		if len(f.files) == 0 && len(args) > 0 {
+			if len(args) != 2 {
+				return wrong("name two points of the past, such as 120 135, or a file with -f")
+			}
+			return s.diffPast(ctx, args, namespace)
+		}
+		return s.diff(ctx, args, f, cmp.Or(namespace, defaultNamespace))
 	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := run(c, args)
@@ -43,8 +54,9 @@ The exit code is 0 without differences, 1 with differences, and 2 after an error
 		return &exitError{code: 2, err: err}
 	}
 	f.flags(c)
-	c.Flags().StringVarP(&namespace, "namespace", "n", defaultNamespace, "namespace of objects that name none")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of objects that name none (default: default); with two points of the past: compare this namespace only")
 	a.clientFlags(c)
+	a.offlineFlag(c)
 	return c
 }
 
@@ -107,14 +119,23 @@ func (s *session) diffOne(ctx context.Context, i item) ([]byte, error) {
 	if err != nil || bytes.Equal(was, will) {
 		return nil, err
 	}
-	name := printing.Key(i.kind, cmp.Or(i.Object.GetMetadata().GetName(), is.GetMetadata().GetName()))
-	if i.namespace != "" {
-		name += " (" + i.namespace + ")"
+	name := named(i.kind, i.namespace, cmp.Or(i.Object.GetMetadata().GetName(), is.GetMetadata().GetName()))
+	return unified("live "+name, was, "applied "+name, will), nil
+}
+
+// named names an object in a difference.
+func named(k client.Kind, namespace, name string) string {
+	name = printing.Key(k, name)
+	if namespace != "" {
+		name += " (" + namespace + ")"
 	}
-	name = console.Printable(name)
-	text := diff.Diff("live "+name, was, "applied "+name, will)
-	_, text, _ = bytes.Cut(text, []byte("\n")) // the line that names the program
-	return text, nil
+	return console.Printable(name)
+}
+
+// unified returns the unified difference of two texts.
+func unified(wasName string, was []byte, isName string, is []byte) []byte {
+	_, text, _ := bytes.Cut(diff.Diff(wasName, was, isName, is), []byte("\n")) // without the line that names the program
+	return text
 }
 
 // manifestText is the manifest of an object, as it is compared.

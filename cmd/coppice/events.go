@@ -33,7 +33,8 @@ func (a *app) eventsCommand() *cobra.Command {
 the nearest back to the command of a client. The output includes warnings, such as
 an owner reference that can never be valid or a finalizer without a consumer.
 MessageSkipped is a message in the log that is no commit of the realm, with its
-sequence: graph services skip it.`,
+sequence: graph services skip it. LossAccepted, RealmContinued, RealmResumed and
+KeyChanged are about the realm, with the sequence of the commit that records them.`,
 		Example: `  coppice events --last 50
   coppice events pods/web-1 -n shop
   coppice events --follow -o json`,
@@ -97,7 +98,9 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 		if err != nil {
 			return err
 		}
-		if !complete && len(found) < f.last {
+		if h.Pruned != nil {
+			_, _ = fmt.Fprintf(s.stderr, "earlier events cannot be read: %v\n", h.Pruned)
+		} else if !complete && len(found) < f.last {
 			_, _ = fmt.Fprintf(s.stderr, "searched only the last %d commits\n", history.MaxCommits)
 		}
 		warnings, err := s.Warnings(ctx, "", warned)
@@ -121,7 +124,7 @@ func (s *session) events(ctx context.Context, args []string, f eventsFlags) erro
 // reads the kinds again after one was registered.
 func (s *session) followEvents(ctx context.Context, h *history.History, from uint64, match func(*client.LogEvent) bool, w *history.Writer) error {
 	var before time.Time // when the last commit was made
-	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.WithSkipped(true)) {
+	for c, err := range h.Log.Read(ctx, client.FromSequence(from), client.Follow(true), client.IncludeSkipped(true)) {
 		if err != nil {
 			return err
 		}
@@ -135,11 +138,12 @@ func (s *session) followEvents(ctx context.Context, h *history.History, from uin
 		}
 		before = time.UnixMicro(c.GetTime()).UTC()
 		p := h.Keep(c.Sequence, c.Commit)
-		for i := range p.Events {
-			if !match(&p.Events[i]) {
+		entries := p.Entries()
+		for i := range entries {
+			if !match(&entries[i]) {
 				continue
 			}
-			if err := w.Event(ctx, p.Events[i]); err != nil && ctx.Err() == nil {
+			if err := w.Event(ctx, entries[i]); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Use:     "explain TYPE NAME | TYPE/NAME",
 		GroupID: "objects",
 		Short:   "Say why an object is not deleted, or why it was",
-		Long: `Explain why an object exists: its owners, and theirs. If the object is terminating,
+		Long: `Explain why an object exists: its owners, and their owners. If the object is terminating,
 list what blocks it: finalizers and agents, and whether a program receives their
 calls; dependents; its controller. If the object is gone, read from the log why it was
 removed, back to the command of a client.`,
@@ -33,6 +33,7 @@ removed, back to the command of a client.`,
 	completeFlag(c, "output", textFormats()...)
 	a.clientFlags(c)
 	a.offlineFlag(c)
+	a.atFlag(c)
 	return c
 }
 

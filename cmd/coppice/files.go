@@ -27,7 +27,7 @@ type fileFlags struct {
 
 func (f *fileFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for stdin; may be repeated")
-	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "directories with all below them")
+	c.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "read manifests in subdirectories, too")
 }
 
 // isManifest reports whether a file of a directory is read.
@@ -39,8 +39,8 @@ func isManifest(path string) bool {
 	return false
 }
 
-// entries reads all manifests. If one of the files is neither YAML nor JSON
-// nothing is returned, so that nothing is done by halves.
+// entries reads all manifests. If a file cannot be read, or is neither YAML nor JSON, it returns
+// an error and no manifests, so that a command handles all of them or none.
 func (s *session) entries(f fileFlags, args []string) ([]manifestfile.Entry, error) {
 	if len(args) > 0 {
 		return nil, wrong("unexpected argument %q: manifests are named with -f", args[0])
@@ -155,8 +155,8 @@ func (i item) key() string {
 	return printing.Key(i.kind, cmp.Or(m.GetName(), m.GetGenerateName()))
 }
 
-// failed is an error of a request with the object, which names the object
-// where the error does not.
+// failed returns the error of a request for the object, with its place in the file, and with its
+// key if the error does not name the object.
 func (i item) failed(err error) error {
 	var e *client.Error
 	if errors.As(err, &e) && e.Resource == "" {

@@ -18,34 +18,63 @@ func (a *app) finalizerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "finalizer",
 		GroupID: "operate",
-		Short:   "Remove finalizers by hand",
+		Short:   "List external finalizers, or remove one by hand",
 		Args:    unknownCommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var w where
 	var reason, uid string
+	var force bool
+	var call uint64
 	remove := &cobra.Command{
 		Use:   "remove TYPE/NAME FINALIZER --reason REASON",
 		Short: "Remove a finalizer whose controller does not answer",
 		Long: `Remove a finalizer from an object in place of its controller. What the controller
 would have cleaned up stays behind. The log records the reason and the user.
 
-The user needs permission for the verb removefinalizer, which operators have.`,
+With --force the log records the removal as one by force. It is refused while the
+controller works on the call for this object, unless --call names that call, and warns
+if the controller is running.
+
+The user needs permission for the verb removefinalizer, or with --force for
+forcefinalizer. Operators have both.`,
 		Example: `  coppice finalizer remove pods/web-1 example.com/bucket -n shop --reason "the bucket is gone already"`,
 		Args:    cobra.ExactArgs(2),
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
-			return s.removeFinalizer(ctx, args[0], args[1], w, reason, uid)
+			if call != 0 && !force {
+				return wrong("--call goes with --force")
+			}
+			return s.removeFinalizer(ctx, args[0], args[1], w, reason, uid, force, call)
 		}),
 	}
 	w.flags(remove, false)
 	remove.Flags().StringVar(&reason, "reason", "", "why, for the log (required)")
 	remove.Flags().StringVar(&uid, "uid", "", "uid that the object must have")
+	remove.Flags().BoolVar(&force, "force", false, "remove it even if its controller may be running")
+	remove.Flags().Uint64Var(&call, "call", 0, "with --force: id of the call that the controller works on, which the refused command printed")
 	a.clientFlags(remove)
-	c.AddCommand(remove)
+	var output string
+	list := &cobra.Command{
+		Use:   "list",
+		Short: "List the external finalizers in use, and the programs that answer them",
+		Long: `List every external finalizer that an object has: how many objects have it, how many
+of them are being deleted, for how long the oldest of these is, and what is known of
+the program that receives its calls. -o wide adds the program and its last error.
+
+All objects are read; this takes about a second for a million of them.`,
+		Example: `  coppice finalizer list
+  coppice finalizer list -o wide`,
+		Args: cobra.NoArgs,
+		RunE: a.in(func(ctx context.Context, s *session, _ []string) error { return s.listFinalizers(ctx, output) }),
+	}
+	list.Flags().StringVarP(&output, "output", "o", formatTable, "table, wide or json")
+	completeFlag(list, "output", formatTable, formatWide, formatJSON)
+	a.clientFlags(list)
+	c.AddCommand(list, remove)
 	return c
 }
 
-func (s *session) removeFinalizer(ctx context.Context, object, finalizer string, w where, reason, uid string) error {
+func (s *session) removeFinalizer(ctx context.Context, object, finalizer string, w where, reason, uid string, force bool, call uint64) error {
 	if reason == "" {
 		return wrong("--reason is required: the log records why a finalizer was removed by hand")
 	}
@@ -64,10 +93,17 @@ func (s *session) removeFinalizer(ctx context.Context, object, finalizer string,
 	if !slices.Contains(has, finalizer) {
 		return fmt.Errorf("%s has no finalizer %s; it has %s", printing.Key(k, name), finalizer, cmp.Or(strings.Join(has, ", "), "none"))
 	}
-	r, err := objects.RemoveFinalizer(ctx, name, finalizer, client.Note(reason), client.IfUID(uid))
+	var reply client.Reply
+	var r *client.Object
+	if force {
+		r, err = objects.ForceFinalizer(ctx, name, finalizer, reason, client.IfUID(uid), client.IfCall(call), client.ReplyInto(&reply))
+	} else {
+		r, err = objects.RemoveFinalizer(ctx, name, finalizer, client.Note(reason), client.IfUID(uid))
+	}
 	if err != nil {
 		return err
 	}
+	s.warn(objectName{k, name}, reply.Warnings)
 	// The reply shows an object that is gone as it last was.
 	m, end := r.GetMetadata(), ""
 	left := slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == finalizer })

@@ -7,15 +7,13 @@ import (
 	"runtime/metrics"
 )
 
-// A process with little that lives collects its garbage all the time: Go lets
-// the garbage grow as large as what lives. Here it may grow to garbage bytes
-// where less lives, which costs as much memory and no more. GOGC overrides it,
-// GOMEMLIMIT bounds it.
+// By default Go collects garbage when it is as large as the live heap, so a process with a
+// small live heap collects all the time. Here the garbage of such a process may grow to
+// garbage bytes, but to at most longest percent of the live heap, because the live heap may
+// grow between two collections. GOGC overrides this, GOMEMLIMIT bounds it.
 const (
 	garbage = 256 << 20 // bytes
-	// longest is the most that GOGC becomes: what lives may grow between two
-	// collections.
-	longest = 400
+	longest = 400       // percent
 )
 
 // paceCollection adapts GOGC after each collection of garbage.
@@ -33,7 +31,7 @@ func paceCollection() {
 	again(&sentinel{})
 }
 
-// sentinel is what is found to be garbage at each collection.
+// sentinel is an unreachable value whose finalizer runs after each garbage collection.
 type sentinel struct{ _ [16]byte }
 
 // percentFor is the GOGC for so many bytes that live.

@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/jsonpath"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -66,14 +67,15 @@ paths of kubectl.`,
 	c.Flags().StringVar(&f.fields, "field-selector", "", "select by metadata.name and metadata.namespace: metadata.name!=web")
 	c.Flags().StringVarP(&f.output, "output", "o", formatTable, "table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=HEADER:PATH,...")
 	c.Flags().StringVar(&f.sortBy, "sort-by", "", "sort by the value of this path, such as .metadata.creationTimestamp")
-	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "a column with the labels, in tables")
+	c.Flags().BoolVar(&f.showLabels, "show-labels", false, "add a column with the labels to tables")
 	c.Flags().BoolVar(&f.noHeaders, "no-headers", false, "leave the headers of tables out")
-	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "objects that are not there are no failure")
-	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "go on with what changes")
-	c.Flags().BoolVar(&f.watchOnly, "watch-only", false, "only what changes, without what is there")
+	c.Flags().BoolVar(&f.ignoreNotFound, "ignore-not-found", false, "succeed if an object does not exist")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "then print changes, until interrupted")
+	c.Flags().BoolVar(&f.watchOnly, "watch-only", false, "print changes only, not the existing objects")
 	completeFlag(c, "output", getFormats()...)
 	a.clientFlags(c)
 	a.offlineFlag(c)
+	a.atFlag(c)
 	return c
 }
 
@@ -86,6 +88,9 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 		if len(g.targets) > 1 {
 			return wrong("-w watches one type")
 		}
+		if s.at != "" {
+			return wrong("-w does not go with --at: the past does not change")
+		}
 		if g.sortBy != nil || len(g.fields) > 0 {
 			return wrong("-w does not go with --sort-by and --field-selector")
 		}
@@ -94,7 +99,7 @@ func (s *session) get(ctx context.Context, args []string, f getFlags) error {
 	if g.isKinds() {
 		return s.getKinds(g.targets[0].names, f)
 	}
-	p := s.printer(f, g.format, len(g.targets) > 1, !g.single)
+	p := s.printer(ctx, f, g.format, len(g.targets) > 1, !g.single)
 	if g.sortBy != nil {
 		p = &printing.SortedPrinter{Printer: p, By: g.sortBy}
 	}
@@ -196,8 +201,8 @@ func (g getting) nothing() string {
 	return "no " + strings.Join(resources, ", ") + " " + where
 }
 
-// ignoring are the errors of a joined one, without those that say that an
-// object is not there, if it is so wanted.
+// ignoring splits a joined error. With notFound it leaves out errors that say that an object
+// does not exist.
 func ignoring(err error, notFound bool) (errs []error) {
 	if err == nil {
 		return nil
@@ -210,7 +215,7 @@ func ignoring(err error, notFound bool) (errs []error) {
 	return errs
 }
 
-func (s *session) printer(f getFlags, format outputFormat, qualified, list bool) printing.Printer {
+func (s *session) printer(ctx context.Context, f getFlags, format outputFormat, qualified, list bool) printing.Printer {
 	switch format.name {
 	case formatName:
 		return &printing.NamePrinter{W: s.stdout}
@@ -221,7 +226,14 @@ func (s *session) printer(f getFlags, format outputFormat, qualified, list bool)
 	case formatColumns:
 		return &printing.ColumnsPrinter{Table: console.Table{W: s.stdout}, Columns: format.columns, Headers: !f.noHeaders}
 	}
+	consumers := s.Consumers()
 	return &printing.TablePrinter{
+		Finalizer: func(name string) string {
+			if lifecycle.IsBuiltinFinalizer(name) {
+				return name
+			}
+			return name + consumers.Finalizer(ctx, name).Note()
+		},
 		Table: console.Table{W: s.stdout}, Ink: s.ink(), OwnerKey: s.OwnerKey, Wide: format.name == formatWide, Namespace: f.all, Qualified: qualified, Headers: !f.noHeaders,
 		Labels: f.showLabels, Now: s.now,
 	}

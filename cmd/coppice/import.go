@@ -28,9 +28,9 @@ func (a *app) importCommand() *cobra.Command {
 timestamps, finalizers and deletion state. Objects may come in any order, and
 importing them again does no harm.
 
-Nothing is deleted because an owner was not imported: until ten minutes after the
-import (the realm setting ownerGrace) such an owner counts as unknown, and may still
-be imported.`,
+An owner that was not imported counts as unknown until ten minutes after the import (the
+realm setting ownerGrace): until then it can still be imported, and its dependents are
+kept.`,
 		Example: `  kubectl get deploy,rs,po,cm,svc -A -o yaml | coppice import -f -
   coppice import -f examples/shop`,
 		RunE: a.in(func(ctx context.Context, s *session, args []string) error {

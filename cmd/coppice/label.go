@@ -63,7 +63,7 @@ refused, the others are changed nevertheless; the exit code is 1 then.`, p.noun)
 		}),
 	}
 	f.flags(c)
-	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace values that are there")
+	c.Flags().BoolVar(&f.overwrite, "overwrite", false, "replace existing values")
 	c.Flags().BoolVar(&f.list, "list", false, "print the "+p.noun+"s of the objects and change nothing")
 	a.clientFlags(c)
 	return c

@@ -173,7 +173,7 @@ func (a *app) logCat(ctx context.Context, name, output string) error {
 			break
 		}
 		names.Learn(c.Commit)
-		for _, e := range h.Keep(c.Sequence, c.Commit).Events {
+		for _, e := range h.Keep(c.Sequence, c.Commit).Entries() {
 			if err := w.Event(ctx, e); err != nil {
 				return err
 			}

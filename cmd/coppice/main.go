@@ -1,8 +1,9 @@
 // Command coppice runs Coppice's services, and is the command line client of a realm.
 //
 // Each file has one command or a family of commands; commands.go lists them. The packages
-// in internal do the rest: lookup reads about objects, describe and explain, history and
-// changes put it into words, and console, printing, jsonpath and tree write it.
+// in internal do the rest: lookup reads what commands show about objects; describe, explain,
+// history and changes put it into words; console, printing, jsonpath and tree write it; recorder
+// writes recordings.
 package main
 
 import (

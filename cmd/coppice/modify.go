@@ -60,8 +60,9 @@ func (s *session) chosen(args []string, f modifyFlags) ([]target, error) {
 	return targets, nil
 }
 
-// modify calls change for each chosen object, and prints the word that it returns.
-// An object for which it fails keeps no other from being changed.
+// modify calls change for each chosen object, and prints the word that change returns. If
+// change is refused for an object, modify reports that and continues with the others; any
+// other error ends it.
 func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done string,
 	change func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error)) error {
 	mode, err := dryRun(f.dryRun)
@@ -106,12 +107,12 @@ func (s *session) modify(ctx context.Context, args []string, f modifyFlags, done
 	return failed.err(done, n)
 }
 
-// patchAttempts is how often a patch is sent that depends on what the object is, and
-// that others change meanwhile.
+// patchAttempts is the maximum number of attempts of a patch that depends on the state of the
+// object, if other clients change the object meanwhile.
 const patchAttempts = 5
 
-// patchObject sends a merge patch, and returns the object as it is then. With checked
-// the object must not have changed since it was read.
+// patchObject sends a merge patch, and reports whether the object has changed. With checked
+// it fails if the object has changed since it was read.
 func (s *session) patchObject(ctx context.Context, k client.Kind, o *coppicev1.Object, patch []byte, checked bool, mode dryMode) (changed bool, err error) {
 	if mode == dryClient {
 		return true, nil

@@ -15,18 +15,23 @@ import (
 // actorFlags name the actors of a deployment.
 type actorFlags struct {
 	realms                        []string
-	applications, readers         []string
+	applications                  []string
+	readers, viewers              []string
 	operators, finalizers, agents []string
+	controllers, expiry           []string
 	bench                         bool
 }
 
 func (f *actorFlags) add(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.realms, "realm", nil, "realm that the users may reach; may be repeated (default: every realm)")
 	c.Flags().StringArrayVar(&f.applications, "application", []string{bus.RoleApplication}, "name of an application; may be repeated")
-	c.Flags().StringArrayVar(&f.readers, "reader", []string{bus.RoleReader}, "name of a user who changes nothing; may be repeated")
+	c.Flags().StringArrayVar(&f.readers, "reader", []string{bus.RoleReader}, "name of a user who reads everything, the past included; may be repeated")
+	c.Flags().StringArrayVar(&f.viewers, "viewer", []string{bus.RoleViewer}, "name of a user who reads the present only; may be repeated")
 	c.Flags().StringArrayVar(&f.operators, "operator", []string{bus.RoleOperator}, "name of an operator; may be repeated")
+	c.Flags().StringArrayVar(&f.controllers, "controller", nil, "USER=FINALIZER, an application that also runs an external finalizer; may be repeated, also for several finalizers of one user")
 	c.Flags().StringArrayVar(&f.finalizers, "finalizer", []string{bus.RoleFinalizer + "=" + bus.ExampleFinalizer}, "USER=FINALIZER, a controller and the external finalizer that it runs; may be repeated")
 	c.Flags().StringArrayVar(&f.agents, "agent", []string{bus.RoleAgent + "=" + bus.ExampleAgent}, "USER=RESOURCE, a controller and the kind of which it is the agent; may be repeated")
+	c.Flags().StringArrayVar(&f.expiry, "expiry", nil, "USER=NAME, a program and the name by which expiry policies call it; may be repeated")
 	c.Flags().BoolVar(&f.bench, "bench", false, "add the user of 'coppice bench --server'")
 }
 
@@ -48,16 +53,31 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 	for _, n := range f.readers {
 		roles = append(roles, bus.ReaderRole(n, realms...))
 	}
+	for _, n := range f.viewers {
+		roles = append(roles, bus.ViewerRole(n, realms...))
+	}
 	for _, n := range f.operators {
 		roles = append(roles, bus.OperatorRole(n, realms...))
 	}
-	for _, n := range f.finalizers {
-		user, finalizer, ok := strings.Cut(n, "=")
-		if !ok || finalizer == "" {
-			return nil, fmt.Errorf("--finalizer %q: write USER=FINALIZER, such as bucket=example.com/bucket", n)
+	var controllers []string
+	finalizersOf := map[string][]string{}
+	for _, n := range f.controllers {
+		user, finalizer, err := finalizerOf("controller", n)
+		if err != nil {
+			return nil, err
 		}
-		if err := lifecycle.CheckFinalizer(finalizer); err != nil {
-			return nil, fmt.Errorf("--finalizer %q: %s", n, err.Message)
+		if finalizersOf[user] == nil {
+			controllers = append(controllers, user)
+		}
+		finalizersOf[user] = append(finalizersOf[user], finalizer)
+	}
+	for _, user := range controllers {
+		roles = append(roles, bus.ControllerRole(user, finalizersOf[user], realms...))
+	}
+	for _, n := range f.finalizers {
+		user, finalizer, err := finalizerOf("finalizer", n)
+		if err != nil {
+			return nil, err
 		}
 		roles = append(roles, bus.FinalizerRole(user, finalizer, realms...))
 	}
@@ -72,6 +92,13 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 		}
 		roles = append(roles, bus.AgentRole(user, r.Group, r.Plural, realms...))
 	}
+	for _, n := range f.expiry {
+		user, name, ok := strings.Cut(n, "=")
+		if !ok || name == "" || lifecycle.CheckFinalizer(name) != nil {
+			return nil, fmt.Errorf("--expiry %q: write USER=NAME, such as keeper=example.com/keeper", n)
+		}
+		roles = append(roles, bus.ExpiryRole(user, name, realms...))
+	}
 	if f.bench {
 		roles = append(roles, bus.BenchRole(realms...))
 	}
@@ -81,6 +108,18 @@ func (f *actorFlags) roles() ([]bus.Role, error) {
 		}
 	}
 	return roles, nil
+}
+
+// finalizerOf splits the value USER=FINALIZER of a flag.
+func finalizerOf(flag, value string) (user, finalizer string, err error) {
+	user, finalizer, ok := strings.Cut(value, "=")
+	if !ok || finalizer == "" {
+		return "", "", fmt.Errorf("--%s %q: write USER=FINALIZER, such as bucket=example.com/bucket", flag, value)
+	}
+	if err := lifecycle.CheckFinalizer(finalizer); err != nil {
+		return "", "", fmt.Errorf("--%s %q: %s", flag, value, err.Message)
+	}
+	return user, finalizer, nil
 }
 
 func (a *app) natsConfigCommand() *cobra.Command {

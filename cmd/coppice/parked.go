@@ -50,7 +50,7 @@ finalizer that reported a permanent error. Fix the cause, then retry the work.`,
 			return s.eachParked(ctx, args, "queued again", s.c.Operations().RetryParked)
 		}),
 	}
-	retry.Flags().BoolVar(&all, "all", false, "all that is parked")
+	retry.Flags().BoolVar(&all, "all", false, "retry all parked work")
 	drop := &cobra.Command{
 		Use:   "drop ID...",
 		Short: "Drop parked work",
@@ -79,7 +79,7 @@ type parkedWork struct {
 func (s *session) parked(ctx context.Context, content bool) iter.Seq2[parkedWork, error] {
 	return func(yield func(parkedWork, error) bool) {
 		for after := uint64(0); ; {
-			page, err := s.c.Operations().ListParked(ctx, client.AfterID(after), client.WithContent(content))
+			page, err := s.c.Operations().ListParked(ctx, client.AfterID(after), client.IncludeContent(content))
 			if err != nil {
 				yield(parkedWork{}, err)
 				return
@@ -111,7 +111,7 @@ func (s *session) parkedByID(ctx context.Context, text string) (parkedWork, erro
 	if err != nil {
 		return parkedWork{}, err
 	}
-	page, err := s.c.Operations().ListParked(ctx, client.WithIDs{id}, client.WithContent(true))
+	page, err := s.c.Operations().ListParked(ctx, client.ForIDs{id}, client.IncludeContent(true))
 	if err == nil && len(page.GetParked()) == 0 {
 		err = &client.Error{Reason: client.ErrNotFound, Message: fmt.Sprintf("no parked work has the id %d; 'coppice parked' lists all parked work", id)}
 	}
@@ -195,7 +195,7 @@ func (s *session) chunk(subject string) proto.Message {
 const parkedBatch = 100
 
 // eachParked calls do for each named piece of work, or for all.
-func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, []uint64) ([]error, error)) error {
+func (s *session) eachParked(ctx context.Context, texts []string, done string, do func(context.Context, []uint64, ...client.ChangeParkedOption) ([]error, error)) error {
 	var ids []uint64
 	for _, text := range texts {
 		id, err := parkedID(text)

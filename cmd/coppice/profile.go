@@ -9,14 +9,15 @@ import (
 	"runtime/pprof"
 )
 
-// How much of what blocks is noted: of what blocks for long, all.
+// How much is sampled: blocking of at least blockProfileRate always, shorter blocking in
+// proportion to its duration; and one of mutexProfileFraction contentions of a mutex.
 const (
 	blockProfileRate     = 100_000 // ns
 	mutexProfileFraction = 100
 )
 
-// startProfiles profiles this process until stop, which writes what was found
-// to a directory. Without one it does nothing.
+// startProfiles profiles this process until stop is called, which writes the profiles to a
+// directory. If dir is empty it does nothing.
 func startProfiles(dir string) (stop func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil

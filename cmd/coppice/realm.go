@@ -30,6 +30,9 @@ operators have.`,
 		a.dial.Flags(connection)
 		sub.Flags().AddFlagSet(connection)
 		a.actorFlag(sub)
+		if name := sub.Name(); name != "create" && name != "list" {
+			sub.ValidArgsFunction = a.completeFirst(a.completeRealms())
+		}
 		c.AddCommand(sub)
 	}
 	c.AddCommand(a.realmRestoreCommand())

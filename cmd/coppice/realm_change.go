@@ -29,7 +29,7 @@ a restore of its streams, continues with that log.`,
 			return s.createRealm(ctx, args[0], timeout)
 		}),
 	}
-	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait for the writer; 0 to not wait")
+	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait for the writer; 0: do not wait")
 	return c
 }
 
@@ -64,9 +64,14 @@ func (a *app) realmDeleteCommand() *cobra.Command {
 of its objects are not called. There is no undo.
 
 The command asks for the name of the realm; --confirm NAME answers it in scripts. Graph
-services stop the realm first. While one of them still writes it, the deletion waits.
-A deletion that was interrupted continues by itself.`,
-		Example: `  coppice realm delete shop --without-archive
+services stop the realm first, and put the rest of its log into their archive. While one
+of them still writes the realm, or while the archive fails, the deletion waits.
+A deletion that was interrupted continues by itself. The archive keeps what it has of
+the realm.
+
+Without an archive, --without-archive is required. It also ends a wait for an archive
+that fails.`,
+		Example: `  coppice realm delete shop
   coppice realm delete shop --without-archive --confirm shop`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.inRealm(func(ctx context.Context, s *session, args []string) error {
@@ -74,8 +79,8 @@ A deletion that was interrupted continues by itself.`,
 		}),
 	}
 	c.Flags().StringVar(&confirm, "confirm", "", "the name of the realm once more, instead of typing it")
-	c.Flags().BoolVar(&withoutArchive, "without-archive", false, "delete the realm although its last commits may not be in an archive")
-	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait until the realm is deleted; 0 to not wait")
+	c.Flags().BoolVar(&withoutArchive, "without-archive", false, "delete the realm without archiving the rest of its log")
+	c.Flags().DurationVar(&timeout, "wait", time.Minute, "how long to wait until the realm is deleted; 0: do not wait")
 	return c
 }
 

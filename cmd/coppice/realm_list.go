@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -139,7 +140,8 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 		if err == nil && status.GetPaused() {
 			rows = append(rows, []string{"Paused:", "yes: coppice realm resume " + name})
 		}
-		rows = append(rows, []string{"Settings:", s.settings(ctx)}, []string{"Pending:", pending(status, err)})
+		rows = append(rows, s.settings(ctx)...)
+		rows = append(rows, []string{"Pending:", pending(status, err)})
 	}
 	for _, row := range rows {
 		if err := t.Text(row...); err != nil {
@@ -151,7 +153,7 @@ func (s *session) describeRealm(ctx context.Context, name string) error {
 
 // listedRealm returns a realm as the list of realms has it.
 func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, error) {
-	realms, err := s.c.Operations().ListRealms(ctx, client.WithNames{name}, client.WithDeleted(true))
+	realms, err := s.c.Operations().ListRealms(ctx, client.ForNames{name}, client.IncludeDeleted(true))
 	if err != nil {
 		return nil, err
 	}
@@ -164,15 +166,24 @@ func (s *session) listedRealm(ctx context.Context, name string) (*client.Realm, 
 func when(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.RFC3339) }
 
 // settings describes the settings of the realm, or why they are not shown.
-func (s *session) settings(ctx context.Context) string {
-	o, err := s.c.Resource(settingsResource, "").Get(ctx, "settings")
+func (s *session) settings(ctx context.Context) [][]string {
+	o, err := s.c.Resource(settingsResource, "").Get(ctx, lifecycle.SettingsName)
+	text, now := "", lifecycle.DefaultSettings()
 	switch {
 	case errors.Is(err, client.ErrNotFound):
-		return "the defaults"
-	case err != nil:
-		return "not shown: " + err.Error()
+		text, err = "the defaults", nil
+	case err == nil:
+		text = string(o.GetSpec())
+		now, err = lifecycle.SettingsOf(&coppicev1.Body{Spec: o.GetSpec()})
 	}
-	return string(o.GetSpec())
+	if err != nil {
+		return [][]string{{"Settings:", "not shown: " + err.Error()}}
+	}
+	archive := "the default of the graph services"
+	if now.HasArchiveRetention {
+		archive = now.ArchiveRetention.String()
+	}
+	return [][]string{{"Settings:", text}, {"Log retention:", now.LogRetention.String()}, {"Archive retention:", archive}}
 }
 
 // pending describes the pending work of a realm, or why it is not shown.

@@ -11,28 +11,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/archive"
-	"github.com/coppice-gc/coppice/internal/archive/stores"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/dial"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
-	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 type restoreFlags struct {
-	from, archive string
-	data, secret  string
-	id            string
-	to            uint64
-	replicas      int
+	beginFlags
+	from string
+	id   string
+	to   uint64
 }
 
 func (a *app) realmRestoreCommand() *cobra.Command {
@@ -61,12 +54,8 @@ directory archive in it.`,
 			if f.from == "" {
 				return a.usage(c, errors.New("no archive is named: write --from URL"))
 			}
-			if f.data != "" {
-				for _, name := range []string{"server", "user", "context", "secret", "replicas"} {
-					if c.Flags().Changed(name) {
-						return a.usage(c, fmt.Errorf("--%s concerns a NATS server, and --data restores into a directory: leave out one of them", name))
-					}
-				}
+			if err := f.check(c); err != nil {
+				return a.usage(c, err)
 			}
 			err := a.restore(c.Context(), args[0], f)
 			var usage *usageError
@@ -76,69 +65,11 @@ directory archive in it.`,
 			return err
 		},
 	}
-	a.dial.Flags(c.Flags())
+	f.add(a, c)
 	c.Flags().StringVar(&f.from, "from", "", "URL of the archive from which to restore: file:///dir, nats://bucket or s3://bucket/prefix?endpoint=URL")
-	c.Flags().StringVar(&f.archive, "archive", "", "URL of the archive of the graph services that will serve the realm (default: see above)")
-	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
-	c.Flags().StringVar(&f.secret, "secret", "", "file of the installation's secret, without --data ($COPPICE_SECRET holds the secret itself)")
 	c.Flags().StringVar(&f.id, "id", "", "id of the realm to restore, if the archive has several: see 'coppice archive ls'")
 	c.Flags().Uint64Var(&f.to, "to", 0, "last commit to restore (default: the last one of the archive)")
-	c.Flags().IntVar(&f.replicas, "replicas", 1, "number of NATS servers that keep the stream of the log")
 	return c
-}
-
-// archiveDir is the directory of the archive in the data of `coppice up`.
-const archiveDir = "archive"
-
-// restoreTarget is where a realm is restored.
-type restoreTarget struct {
-	nc      *nats.Conn
-	secrets secret.Secrets
-	archive string // the default of --archive
-	close   func()
-}
-
-func (a *app) restoreTarget(ctx context.Context, realm string, f restoreFlags) (t restoreTarget, err error) {
-	if f.data == "" {
-		if f.secret == "" && os.Getenv(secret.Env) == "" {
-			return t, wrong("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)
-		}
-		if t.secrets, err = loadSecrets(f.secret, ""); err != nil {
-			return t, err
-		}
-		if err := a.dial.Complete(); err != nil {
-			return t, err
-		}
-		t.archive = f.from
-		t.nc, err = a.dial.Service(ctx, "coppice-restore", a.quietLogger())
-		t.close = func() { t.nc.Close() }
-		return t, err
-	}
-	if t.secrets, err = secret.LoadOrDraw(filepath.Join(f.data, secret.FileName)); err != nil {
-		return t, err
-	}
-	own, err := filepath.Abs(filepath.Join(f.data, archiveDir))
-	if err != nil {
-		return t, err
-	}
-	t.archive = archive.Location{Scheme: "file", Dir: own}.String()
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(f.data, "nats"), Roles: bus.Roles(realm), Logf: func(format string, args ...any) {
-		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
-	}})
-	if errors.Is(err, natsd.ErrInUse) {
-		return t, fmt.Errorf("%s is in use: end the process that uses it, then restore", f.data)
-	}
-	if err != nil {
-		return t, err
-	}
-	t.nc, err = dial.Service(ctx, server.URL(), "coppice-restore", a.quietLogger(), server.Options(bus.RoleGraph)...)
-	t.close = func() {
-		if t.nc != nil {
-			t.nc.Close()
-		}
-		_ = server.Shutdown()
-	}
-	return t, err
 }
 
 // restore restores a realm from an archive.
@@ -147,25 +78,15 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return wrong("%w", err)
 	}
-	t, err := a.restoreTarget(ctx, realm, f)
-	if t.close != nil {
-		defer t.close()
-	}
+	t, err := f.target(ctx, a, realm)
+	defer t.close()
 	if err != nil {
 		return err
-	}
-	if f.archive == "" {
-		f.archive = t.archive
-	}
-	to, err := archive.ParseLocation(f.archive)
-	if err != nil {
-		return wrong("%w", err)
 	}
 	if err := origin.CheckNew(ctx, t.nc, realm); err != nil {
 		return err
 	}
-	opener := stores.Opener{Replicas: f.replicas, JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(t.nc) }}
-	src, err := opener.Open(ctx, from)
+	src, err := f.opener(t).Open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -173,19 +94,18 @@ func (a *app) restore(ctx context.Context, realm string, f restoreFlags) (err er
 	if err != nil {
 		return err
 	}
-	dst, err := opener.Create(ctx, to)
+	c, err := f.config(ctx, t, realm, f.from)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "coppice-restore-")
+	dir, err := f.mkdirTemp("coppice-restore-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	archived := bootstrap.Archive{Store: src, Realm: id, Log: a.quietLogger()}
-	return a.restoreIn(ctx, filepath.Join(dir, "state"), &archived, f.to, origin.Config{
-		Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: dst, By: instance(),
-	})
+	c.Temp = dir
+	return a.restoreIn(ctx, filepath.Join(dir, "state"), &archived, f.to, c)
 }
 
 // restoreIn restores a realm by way of a state in a directory that does not exist.
@@ -205,10 +125,15 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "realm %s: restored %s at revision %d from %s, commit %d of realm id %x\n"+
+	return a.writeBegun(begun, c, "restored", from.Store.String())
+}
+
+// writeBegun says that a realm was restored or replayed from something, and what to do next.
+func (a *app) writeBegun(b origin.Begun, c origin.Config, verb, from string) error {
+	_, err := fmt.Fprintf(a.stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
 		"its id is %x, and it is paused; its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
-		c.Realm, console.Count(begun.Objects, "object"), begun.Revision, from.Store, begun.Origin.Sequence, begun.Origin.RealmID,
-		begun.RealmID, c.Archive, c.Realm)
+		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
+		b.RealmID, c.Archive, c.Realm)
 	return err
 }
 

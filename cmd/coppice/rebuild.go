@@ -39,10 +39,10 @@ func (a *app) rebuildCommand() *cobra.Command {
 it. If the log cannot be read to its end, the state stays as it is. The log is not
 changed.
 
---data names the directory of 'coppice up', which also has the log; if the log does not
-have the first commits any more, it begins with a snapshot of the archive in it. --state names
-the directory of a graph service ('coppice graph --data'): its state is deleted, and
-the service replays the log at its next start.`,
+--data names the directory of 'coppice up', which also has the log; commits that the log
+lacks are read from the archive in it. --state names the directory of a graph service
+('coppice graph --data'): its state is renamed, and the service replays the log at
+its next start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (f.data == "") == (f.state == "") {
@@ -54,7 +54,7 @@ the service replays the log at its next start.`,
 			if f.data != "" {
 				return a.rebuild(c.Context(), f)
 			}
-			return a.removeState(f.state, f.realm)
+			return a.setAside(f.state, f.realm)
 		},
 	}
 	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
@@ -67,7 +67,7 @@ the service replays the log at its next start.`,
 func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	nats, states := filepath.Join(f.data, "nats"), filepath.Join(f.data, "graph")
 	if !isDir(nats) {
-		return a.removeState(states, f.realm)
+		return a.setAside(states, f.realm)
 	}
 	server, err := natsd.Start(natsd.Config{Dir: nats, Roles: bus.Roles(f.realm), Logf: func(format string, args ...any) {
 		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
@@ -91,11 +91,17 @@ func (a *app) rebuild(ctx context.Context, f rebuildFlags) error {
 	start := a.now()
 	done, err := replay.Rebuild(ctx, nc, f.realm, states, secrets)
 	var cut *replay.CutError
-	if errors.As(err, &cut) && isDir(filepath.Join(f.data, archiveDir)) {
+	var broken *eventlog.BrokenError
+	var lost *replay.MismatchError
+	if (errors.As(err, &cut) || errors.As(err, &broken) || errors.As(err, &lost)) && isDir(filepath.Join(f.data, archiveDir)) {
 		done, err = a.rebuildFrom(ctx, nc, f, secrets)
 	}
 	if errors.Is(err, state.ErrLocked) {
 		return a.running(states)
+	}
+	if errors.As(err, &cut) {
+		return fmt.Errorf("realm %s: the log does not have its first commits any more, and %s has no archive with the commits before it: if the archive is elsewhere, "+
+			"run 'coppice rebuild --state %s --realm %s' and then 'coppice up' with that --archive, which begins with a snapshot of it", f.realm, f.data, states, f.realm)
 	}
 	if err != nil {
 		return err
@@ -122,20 +128,24 @@ func (a *app) rebuildFrom(ctx context.Context, nc *nats.Conn, f rebuildFlags, se
 	return bootstrap.Rebuild(ctx, log, store, filepath.Join(f.data, "graph"), a.quietLogger())
 }
 
-// removeState deletes a state whose log is elsewhere.
-func (a *app) removeState(states, realm string) error {
+// setAside sets a state whose log is elsewhere aside: a replay of a damaged log may fail.
+func (a *app) setAside(states, realm string) error {
 	dir := filepath.Join(states, realm)
 	if !isDir(dir) {
 		return fmt.Errorf("there is no state of realm %s in %s", realm, states)
 	}
-	err := state.Remove(dir)
+	err := state.CheckUnlocked(dir)
 	if errors.Is(err, state.ErrLocked) {
 		return a.running(states)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "realm %s: the state in %s is deleted; the next start of the graph service replays the log\n", realm, dir)
+	to := filepath.Join(states, fmt.Sprintf(".before-rebuild-%s-%s", realm, a.now().UTC().Format("20060102T150405Z")))
+	if err := os.Rename(dir, to); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "realm %s: the state is now in %s; the next start of the graph service replays the log; then delete the old state\n", realm, to)
 	return err
 }
 

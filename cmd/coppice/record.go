@@ -93,18 +93,23 @@ type recordRun struct {
 	r   *recorder.Recorder
 }
 
+// flushPause is the pause before commits are written to a file that has a number of blocks. It increases, so that
+// a recording that follows a log for years does not reach the maximum number of blocks.
+func flushPause(blocks int) time.Duration {
+	const slower = 1 << 14 // blocks after which the pause is longer by flushEvery
+	return time.Duration(1+blocks/slower) * flushEvery
+}
+
 // flushRegularly writes commits to the file from time to time, until stop is called.
 func (rec *recordRun) flushRegularly() (stop func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(flushEvery)
-		defer tick.Stop()
 		for {
 			select {
 			case <-stopping:
 				return
-			case <-tick.C:
+			case <-time.After(flushPause(rec.r.Blocks())):
 				_ = rec.r.Flush() // the next call that writes returns the error too
 			}
 		}
@@ -212,6 +217,8 @@ func (rec *recordRun) end(ctx context.Context, failure error) error {
 		return errors.Join(failure, err)
 	}
 	switch {
+	case errors.Is(failure, segment.ErrFull):
+		return fmt.Errorf("%w; record what follows into another file, with --from=%d", failure, info.Last.Revision+1)
 	case failure != nil:
 		return fmt.Errorf("%w; repeat the command to continue", failure)
 	case rec.to > info.Last.Revision && !interrupted:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,12 +14,17 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/recording"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
 type replayFlags struct {
+	beginFlags
 	offline string
+	realm   string
+	whatIf  string
+	output  string
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -25,27 +32,117 @@ func (a *app) replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "replay FILE",
 		GroupID: "operate",
-		Short:   "Make objects again of a recorded log",
+		Short:   "Replay a recorded log: into a realm, a directory, or under other settings",
 		Long: `Replay a file that 'coppice record' has written, from its first commit to its last.
+
+--realm NEW begins a realm that continues the log of the file: with the same objects,
+uids, revisions and causes, and an id and a key of its own. It is paused until
+'coppice realm resume NEW'. --data names the directory of 'coppice up', which must not
+run. Otherwise connect to the NATS server as the user of the graph service, and give the
+installation's secret and --archive. No graph service may serve the realm meanwhile; then
+'coppice realm create NEW' has the running services serve it. --archive is the archive
+that these graph services use: it gets the commits of the file, and the snapshot from which
+they start. With --data it is the directory archive in it, unless --archive names another.
 
 --offline DIR replays it into a directory, without a server. Then the commands that read
 (get, describe, tree, explain, events, plan, verify) take --offline DIR. DIR has a copy of
 the file.
 
+--what-if SETTINGS replays it in memory, under the realm settings and kinds of a file in YAML
+or JSON, which replace those of the log from its beginning. It prints the objects that
+would have been deleted or kept differently, with the chain of causes in the log and under these
+settings, and the events of users that no longer apply. The log has at most 1,000,000
+events and 512 MiB.
+
 The recording must begin with the first commit of its realm. It is checked by the
 checksums that chain its commits, not by a key.`,
-		Example: `  coppice replay shop.log --offline shop
+		Example: `  coppice replay shop.log --realm incident --data ./coppice-data
+  coppice replay shop.log --what-if settings.yaml
+  coppice replay shop.log --offline shop
   coppice get deployments -A --offline shop`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if f.offline == "" {
-				return a.usage(c, errors.New("it is not said where to: write --offline DIR"))
-			}
-			return a.replayOffline(c.Context(), args[0], f.offline)
-		},
 	}
+	f.add(a, c)
 	c.Flags().StringVar(&f.offline, "offline", "", "replay into this directory, which must be empty or not exist")
+	c.Flags().StringVar(&f.whatIf, "what-if", "", "report what would be different under the realm settings and kinds in this file")
+	c.Flags().StringVarP(&f.output, "output", "o", formatText, "text or json, with --what-if")
+	completeFlag(c, "output", textFormats()...)
+	c.Flags().StringVar(&f.realm, "realm", "", "create a realm with this name, which must not have a log yet")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.usable(func(ctx context.Context, args []string) error {
+			if err := f.check(c); err != nil {
+				return wrong("%w", err)
+			}
+			switch {
+			case len(slices.DeleteFunc([]string{f.offline, f.realm, f.whatIf}, func(s string) bool { return s == "" })) != 1:
+				return wrong("write one of --realm NEW, --offline DIR and --what-if SETTINGS")
+			case f.whatIf != "":
+				return a.replayWhatIf(ctx, args[0], f)
+			case f.offline != "":
+				return a.replayOffline(ctx, args[0], f.offline)
+			}
+			return a.replayRealm(ctx, args[0], f)
+		})(c, args)
+	}
 	return c
+}
+
+// replayBar returns the progress bar of a replay, and the function that moves it.
+func (a *app) replayBar() (bar *console.Bar, progress func(sequence, last uint64)) {
+	bar = &console.Bar{Label: "replaying", Noun: "commit", Now: a.now}
+	if isTerminal(a.stderr) {
+		bar.W = a.stderr
+	}
+	at := uint64(0)
+	return bar, func(sequence, last uint64) {
+		bar.Total = int64(last)
+		bar.Add(int64(sequence - at))
+		at = sequence
+	}
+}
+
+// replayRealm begins a realm that continues a recorded log.
+func (a *app) replayRealm(ctx context.Context, file string, f replayFlags) (err error) {
+	if err := bus.CheckRealm(f.realm); err != nil {
+		return wrong("%w", err)
+	}
+	r, err := a.openRecorded(file, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if f.data == "" && f.archive == "" {
+		return wrong("name the archive of the graph services that will serve the realm with --archive URL, or --data DIR of 'coppice up'")
+	}
+	t, err := f.target(ctx, a, f.realm)
+	defer t.close()
+	if err != nil {
+		return err
+	}
+	if err := origin.CheckNew(ctx, t.nc, f.realm); err != nil {
+		return err
+	}
+	c, err := f.config(ctx, t, f.realm, "")
+	if err != nil {
+		return err
+	}
+	dir, err := f.mkdirTemp("coppice-replay-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c.Temp = dir
+	bar, progress := a.replayBar()
+	_, begun, err := recording.Begin(ctx, r.File, r.size, dir, c, progress)
+	bar.Clear()
+	var elsewhere *recording.BeginError
+	switch {
+	case errors.As(err, &elsewhere):
+		return err
+	case err != nil:
+		return unusable(file, err)
+	}
+	return a.writeBegun(begun, c, "replayed", file)
 }
 
 // replayOffline replays a recording into a directory.
@@ -58,16 +155,8 @@ func (a *app) replayOffline(ctx context.Context, file, dir string) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	bar := &console.Bar{Label: "replaying", Noun: "commit", Now: a.now}
-	if isTerminal(a.stderr) {
-		bar.W = a.stderr
-	}
-	at := uint64(0)
-	done, err := recording.Fold(ctx, file, dir, func(sequence, last uint64) {
-		bar.Total = int64(last)
-		bar.Add(int64(sequence - at))
-		at = sequence
-	})
+	bar, progress := a.replayBar()
+	done, err := recording.Fold(ctx, file, dir, progress)
 	bar.Clear()
 	if errors.Is(err, state.ErrLocked) {
 		return fmt.Errorf("another command replays into %s: %w", dir, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,83 +12,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
-
-// clientRoles are the roles of clients that deployments begin with.
-var clientRoles = []string{bus.RoleReader, bus.RoleApplication, bus.RoleOperator, bus.RoleFinalizer, bus.RoleAgent}
-
-// roleCommand is a command, and what each role gets of it.
-type roleCommand struct {
-	// args may contain ROLE. Each role has objects of its own: see roleObjects.
-	args string
-	// stdout is what the output contains where the command is allowed.
-	stdout string
-	// allowed are the roles that may run the command. Every other role is refused.
-	allowed []string
-	// missing is optional information that a role is not shown.
-	missing map[string][]string
-	// endless commands are interrupted when they have printed stdout.
-	endless bool
-}
-
-// roleObjects are the objects of a role.
-const roleObjects = `{apiVersion: v1, kind: ConfigMap, metadata: {name: ROLE-web, uid: ROLE-web}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: ROLE-child, uid: ROLE-child, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: ROLE-web, uid: ROLE-web}]}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: ROLE-other, uid: ROLE-other}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: ROLE-held, uid: ROLE-held, finalizers: [example.com/hold]}}
----
-{apiVersion: v1, kind: ConfigMap, metadata: {name: ROLE-removed, uid: ROLE-removed}}
-`
-
-func roleCommands(dir string) []roleCommand {
-	var (
-		all     = []string{bus.RoleReader, bus.RoleApplication, bus.RoleOperator}
-		writers = []string{bus.RoleApplication, bus.RoleOperator}
-		viewers = []string{bus.RoleReader, bus.RoleOperator}
-		only    = []string{bus.RoleOperator}
-	)
-	// What an application may not read of an object that an external finalizer blocks.
-	held := map[string][]string{bus.RoleApplication: {lookup.AboutEvents, lookup.AboutWarnings, lookup.AboutParked}}
-	return []roleCommand{
-		{args: "get cm ROLE-web", stdout: "ROLE-web", allowed: all},
-		{args: "describe cm ROLE-held", stdout: "example.com/hold", allowed: all, missing: held},
-		{args: "explain cm/ROLE-held", stdout: "example.com/hold", allowed: all, missing: map[string][]string{bus.RoleApplication: {lookup.AboutEvents, lookup.AboutParked}}},
-		{args: "explain cm/ROLE-removed", stdout: "was removed", allowed: viewers},
-		{args: "tree cm/ROLE-web", stdout: "ROLE-child", allowed: all},
-		{args: "tree cm/ROLE-child --up", stdout: "ROLE-web", allowed: all},
-		{args: "plan delete cm/ROLE-web", stdout: "2 objects removed", allowed: all},
-		{args: "events cm/ROLE-web", stdout: "ObjectCreated", allowed: viewers},
-		{args: "events cm/ROLE-web --follow", stdout: "ObjectCreated", allowed: viewers, endless: true},
-		{args: "watch cm ROLE-web", stdout: "ADDED", allowed: all, endless: true},
-		{args: "get cm ROLE-web -w", stdout: "ROLE-web", allowed: all, endless: true},
-		{args: "parked", allowed: viewers},
-		{args: "verify", stdout: "state equals the log", allowed: only},
-		{args: "realm resume default", stdout: "was not paused", allowed: only},
-		{args: "realm list", stdout: "default", allowed: viewers},
-		{args: "realm describe default", stdout: "the defaults", allowed: viewers},
-		{args: "realm create ROLE-realm", stdout: "created", allowed: only},
-		{args: "realm set default importIdle=10m", stdout: "changed", allowed: only},
-		{args: "apply -f " + filepath.Join(dir, "apply-ROLE.yaml"), stdout: "applied-ROLE", allowed: writers},
-		{args: "import -f " + filepath.Join(dir, "import-ROLE.yaml"), stdout: "1 object", allowed: only},
-		{args: "finalizer remove cm/ROLE-held example.com/hold --reason test", stdout: "the object is gone", allowed: only},
-		{args: "delete cm/ROLE-other", stdout: "deleted", allowed: writers},
-		{args: "delete cm/ROLE-web --wait", stdout: "removed 2/2", allowed: writers},
-		// Last: it waits for the objects of all roles, which the operator releases before.
-		{args: idle, stdout: "idle at revision", allowed: all},
-	}
-}
-
-const idle = "wait --idle"
 
 // interrupter is standard output that ends a command once it contains a text.
 type interrupter struct {
@@ -104,13 +39,115 @@ func (w *interrupter) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// commandTime is the maximum time of one command.
+const commandTime = testkit.Timeout / 3
+
 // Under each role, each command succeeds or is refused at once, and information that
 // the user may not read is left out with a note. Requests may take an hour here, and
-// all commands together a few minutes: one that waited for the reply to a denied
-// request would use up the time of all.
+// each command a minute: one that waits for the reply to a denied request uses up its time.
 func TestRoles(t *testing.T) {
 	for _, accounts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("accounts=%t", accounts), func(t *testing.T) { testRoles(t, accounts) })
+	}
+}
+
+// roles runs commands under roles.
+type roles struct {
+	t     *testing.T
+	stack *allinone.Stack
+	// parked are the ids of the parked work of each role: RETRIED and DROPPED.
+	parked map[string]map[string]string
+}
+
+// run runs a command, until it has written a text if there is one.
+func (r *roles) run(role, stdin, until, args string) (stdout, stderr string, err error) {
+	r.t.Helper()
+	ctx, interrupt := context.WithTimeout(r.t.Context(), commandTime)
+	defer interrupt()
+	out := &interrupter{cancel: func() {}}
+	if until != "" {
+		out.until, out.cancel = until, interrupt
+	}
+	var errs bytes.Buffer
+	root := newRoot(strings.NewReader(stdin), out, &errs)
+	root.SetArgs(append(strings.Fields(args), "--server", r.stack.Server().URL(), "--user", role, "--password", r.stack.Server().Password(role)))
+	err = root.ExecuteContext(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r.t.Fatalf("%s: coppice %s: it waited for a reply for %v: %v\n%s", role, args, commandTime, err, errs.String())
+	}
+	return out.out.String(), errs.String(), err
+}
+
+// operate runs a command that prepares others.
+func (r *roles) operate(stdin, args string) {
+	r.t.Helper()
+	if _, errs, err := r.run(bus.RoleOperator, stdin, "", args); err != nil {
+		r.t.Fatalf("%s: coppice %s: %v\n%s", bus.RoleOperator, args, err, errs)
+	}
+}
+
+// of puts a role in place of ROLE, and the ids of its parked work.
+func (r *roles) of(role, text string) string {
+	text = strings.ReplaceAll(text, "ROLE", role)
+	for name, id := range r.parked[role] {
+		text = strings.ReplaceAll(text, name, id)
+	}
+	return text
+}
+
+// release removes the finalizers that are left.
+func (r *roles) release() {
+	r.t.Helper()
+	for _, role := range clientRoles {
+		for _, what := range []string{"-blocked example.com/hold", "-forced example.com/hold", "-site example.com/site"} {
+			args := "finalizer remove cm/" + role + what + " --reason test"
+			if _, errs, err := r.run(bus.RoleOperator, "", "", args); err != nil && !errors.Is(err, client.ErrNotFound) {
+				r.t.Fatalf("%s: coppice %s: %v\n%s", bus.RoleOperator, args, err, errs)
+			}
+		}
+	}
+}
+
+// park parks work, as that of a message with a sequence, and returns its id.
+func (r *roles) park(sequence uint64) string {
+	r.t.Helper()
+	nc, err := nats.Connect(r.stack.Server().URL(), r.stack.Server().Options(bus.RoleProcessor)...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer nc.Close()
+	subject := bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty)
+	data, err := proto.Marshal(&coppicev1.Parked{Subject: subject, Message: []byte("rubbish"), Error: "rubbish"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reply, err := nc.Request(bus.ParkedSubject(bus.DefaultRealm, subject, sequence), data, commandTime)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil || ack.Seq == 0 {
+		r.t.Fatalf("%s: %v", reply.Data, err)
+	}
+	return fmt.Sprint(ack.Seq)
+}
+
+// prepare creates the objects, the parked work and the files of each role.
+func (r *roles) prepare(dir string) {
+	r.t.Helper()
+	for i, role := range clientRoles {
+		r.operate(r.of(role, roleObjects), "import -f -")
+		for _, name := range roleDeleted {
+			r.operate("", "delete cm/"+role+"-"+name)
+		}
+		r.parked[role] = map[string]string{"RETRIED": r.park(uint64(2*i + 1)), "DROPPED": r.park(uint64(2*i + 2))}
+		for name, manifest := range roleFiles {
+			if err := os.WriteFile(filepath.Join(dir, name+"-"+role+".yaml"), []byte(r.of(role, manifest)), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -121,10 +158,10 @@ func testRoles(t *testing.T, accounts bool) {
 	}
 	t.Setenv("COPPICE_ACTOR", "")
 	t.Setenv("COPPICE_REALM", "")
+	t.Setenv("COPPICE_EDITOR", "sed -i s/unedited/edited/")
 	t.Setenv("NATS_TIMEOUT", "1h")
-	ctx, cancel := context.WithTimeout(testkit.Context(t), 3*time.Minute)
-	defer cancel()
-	stack, err := allinone.Start(ctx, allinone.Config{Dir: t.TempDir(), Port: -1, Auth: accounts})
+	ctx := testkit.Context(t)
+	stack, err := allinone.Start(t.Context(), allinone.Config{Dir: t.TempDir(), Port: -1, Auth: accounts, Roles: []bus.Role{controllerRole}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,77 +173,54 @@ func testRoles(t *testing.T, accounts bool) {
 	if err := stack.Await(ctx); err != nil {
 		t.Fatal(err)
 	}
-	run := func(role, stdin, until, args string) (stdout, stderr string, err error) {
-		ctx, interrupt := context.WithCancel(ctx)
-		defer interrupt()
-		out := &interrupter{cancel: func() {}}
-		if until != "" {
-			out.until, out.cancel = until, interrupt
-		}
-		var errs bytes.Buffer
-		root := newRoot(strings.NewReader(stdin), out, &errs)
-		root.SetArgs(append(strings.Fields(args), "--server", stack.Server().URL(), "--user", role, "--password", stack.Server().Password(role)))
-		err = root.ExecuteContext(ctx)
-		return out.out.String(), errs.String(), err
-	}
-	for _, role := range clientRoles {
-		if _, errs, err := run(bus.RoleOperator, strings.ReplaceAll(roleObjects, "ROLE", role), "", "import -f -"); err != nil {
-			t.Fatal(err, errs)
-		}
-		for _, name := range []string{"held", "removed"} {
-			if _, errs, err := run(bus.RoleOperator, "", "", "delete cm/"+role+"-"+name); err != nil {
-				t.Fatal(err, errs)
-			}
-		}
-	}
+	r := &roles{t: t, stack: stack, parked: map[string]map[string]string{}}
 	dir := t.TempDir()
-	for _, role := range clientRoles {
-		for name, manifest := range map[string]string{
-			"apply":  "{apiVersion: v1, kind: ConfigMap, metadata: {name: applied-%s}}",
-			"import": "{apiVersion: v1, kind: ConfigMap, metadata: {name: imported-%[1]s, uid: imported-%[1]s}}",
-		} {
-			if err := os.WriteFile(filepath.Join(dir, name+"-"+role+".yaml"), fmt.Appendf(nil, manifest, role), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	r.prepare(dir)
 	for _, c := range roleCommands(dir) {
+		if c.args == idle {
+			r.release()
+		}
 		for _, role := range clientRoles {
-			if c.args == idle && role != bus.RoleOperator { // its own is gone
-				if _, errs, err := run(bus.RoleOperator, "", "", "finalizer remove cm/"+role+"-held example.com/hold --reason test"); err != nil {
-					t.Fatal(err, errs)
-				}
+			if c.before != "" {
+				r.operate("", r.of(role, c.before))
 			}
 		}
 		for _, role := range clientRoles {
-			args := strings.ReplaceAll(c.args, "ROLE", role)
-			until := ""
-			if c.endless {
-				until = strings.ReplaceAll(c.stdout, "ROLE", role)
-			}
-			stdout, stderr, err := run(role, "", until, args)
-			if ctx.Err() != nil {
-				t.Fatalf("%s: coppice %s: it, or one before it, waited for a reply: %v", role, args, err)
-			}
-			if !slices.Contains(c.allowed, role) {
-				said := stderr
-				if err != nil {
-					said += err.Error()
-				}
-				if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(said, "the NATS user may not ") || !strings.Contains(said, fmt.Sprintf("as actor %q", role)) {
-					t.Errorf("%s: coppice %s: %v, want a refusal that names the request and the actor\n%s", role, args, err, stderr)
-				}
-				continue
-			}
-			if err != nil && (!c.endless || !errors.Is(err, context.Canceled)) {
-				t.Errorf("%s: coppice %s: %v\n%s", role, args, err, stderr)
-			}
-			if !strings.Contains(stdout, strings.ReplaceAll(c.stdout, "ROLE", role)) {
-				t.Errorf("%s: coppice %s: %q does not say %q", role, args, stdout, c.stdout)
-			}
-			checkNotes(t, role+": coppice "+args, stderr, c.missing[role])
+			r.check(role, &c)
 		}
 	}
+}
+
+// check runs a command under a role.
+func (r *roles) check(role string, c *roleCommand) {
+	t := r.t
+	t.Helper()
+	args, want, until := r.of(role, c.args), r.of(role, c.stdout), ""
+	if c.endless {
+		until = want
+	}
+	stdout, stderr, err := r.run(role, "", until, args)
+	said := stderr
+	if err != nil {
+		said += err.Error()
+	}
+	switch {
+	case !slices.Contains(c.allowed, role):
+		if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(said, "the NATS user may not ") || !strings.Contains(said, fmt.Sprintf("as actor %q", role)) {
+			t.Errorf("%s: coppice %s: %v, want a refusal that names the request and the actor\n%s", role, args, err, stderr)
+		}
+		return
+	case c.fails != "":
+		if err == nil || !strings.Contains(said, c.fails) {
+			t.Errorf("%s: coppice %s: %v, want a refusal by the realm that says %q\n%s", role, args, err, c.fails, stderr)
+		}
+	case err != nil && (!c.endless || !errors.Is(err, context.Canceled)):
+		t.Errorf("%s: coppice %s: %v\n%s", role, args, err, stderr)
+	}
+	if !strings.Contains(stdout, want) {
+		t.Errorf("%s: coppice %s: %q does not say %q\n%s", role, args, stdout, want, stderr)
+	}
+	checkNotes(t, role+": coppice "+args, stderr, c.missing[role])
 }
 
 // checkNotes checks that notes name just what is missing, each once.

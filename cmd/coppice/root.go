@@ -29,11 +29,13 @@ type app struct {
 	realm, actor   string
 	// offline is the directory of a recording that is read instead of a realm; "" for none.
 	offline string
+	// at is the point of the past that is read; "" for the present.
+	at string
 	// ending is called when the connection of a session is closed; nil for nothing.
 	ending  func() error
 	verbose bool
 	now     func() time.Time
-	// terminal: stdout is one.
+	// terminal is true if stdout is a terminal.
 	terminal bool
 }
 
@@ -42,8 +44,8 @@ func newRoot(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coppice",
 		Short: "Garbage collection of anything that has an identity",
-		Long: `Coppice gives anything that has an identity what Kubernetes gives its own
-objects: owner references, finalizers and cascading deletion, on NATS.
+		Long: `Coppice is a garbage collector for resources outside of Kubernetes: owner references,
+finalizers and cascading deletion by Kubernetes' rules, as a service on NATS.
 
 Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 		SilenceErrors: true,
@@ -73,7 +75,8 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	return root
 }
 
-// wrapArgs makes wrong arguments, of a command and those below it, a wrong call.
+// wrapArgs turns the errors of argument checks, of a command and its sub-commands, into
+// usageErrors.
 func (a *app) wrapArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -146,8 +149,8 @@ func (a *app) defaultActor() (string, error) {
 	return "coppice", nil
 }
 
-// clientFlags adds the flags of commands that talk to a realm. A command with a
-// flag of its own by the name of one of them has added it before.
+// clientFlags adds the flags of commands that talk to a realm. A command that has its own
+// flag with the name of a connection flag must add it before it calls clientFlags.
 func (a *app) clientFlags(c *cobra.Command) {
 	connection := pflag.NewFlagSet("connection", pflag.ContinueOnError)
 	a.dial.Flags(connection)

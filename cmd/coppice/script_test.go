@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // for noon
@@ -23,12 +26,17 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+	"github.com/coppice-gc/coppice/services/graph/tail"
+	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
 	testscript.Main(m, map[string]func(){
 		"coppice":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
@@ -40,20 +48,24 @@ func TestMain(m *testing.M) {
 }
 
 // finalizerMain answers the calls of a finalizer until it is interrupted: with
-// success, or, with -fail, with an error that no later attempt cures.
+// success, or, with -fail, with an error that no later attempt cures, or, with -refuse, with
+// an error after which it tries again a minute later.
 func finalizerMain(args []string) int {
-	fail := args[0] == "-fail"
-	if fail {
+	fail, refuse := args[0] == "-fail", args[0] == "-refuse"
+	if fail || refuse {
 		args = args[1:]
 	}
 	return connected(func(ctx context.Context, nc *nats.Conn) error {
-		c := client.New(nc, client.WithActor("bucket-controller"))
+		c := client.New(nc, client.WithActor("bucket-controller"), client.WithRealm(cmp.Or(os.Getenv("COPPICE_REALM"), bus.DefaultRealm)))
 		return c.RunFinalizer(ctx, args[0], func(_ context.Context, call *client.Call) error {
 			if fail {
 				return client.Permanent(fmt.Errorf("no bucket for %s", call.Object.GetMetadata().GetName()))
 			}
+			if refuse {
+				return fmt.Errorf("the bucket of %s is not empty", call.Object.GetMetadata().GetName())
+			}
 			return nil
-		}, client.ParkAfter(1))
+		}, client.ParkAfter(1), client.Backoff{Min: time.Minute, Max: time.Minute})
 	})
 }
 
@@ -103,7 +115,7 @@ func initializerMain(name string, failure []string) int {
 func connected(do func(context.Context, *nats.Conn) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	nc, err := nats.Connect(os.Getenv("NATS_URL"))
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.Timeout(testkit.Timeout))
 	if err == nil {
 		defer nc.Close()
 		err = do(ctx, nc)
@@ -115,11 +127,28 @@ func connected(do func(context.Context, *nats.Conn) error) int {
 	return 0
 }
 
+var recordTo = flag.String("record", "", "directory into which the log of each script's realm is recorded at its end: see test/formats")
+
+// record records the log of the realm default, for test/formats.
+func (s *stack) record(ts string) error {
+	if *recordTo == "" || s.running == nil {
+		return nil
+	}
+	var out strings.Builder
+	args := []string{"record", "--out", filepath.Join(*recordTo, ts+".segment"), "--realm", cmp.Or(os.Getenv("RECORD_REALM"), bus.DefaultRealm), "--server", s.running.Server().URL()}
+	if code := Main(args, strings.NewReader(""), &out, &out); code != 0 {
+		return fmt.Errorf("record: %s", out.String())
+	}
+	return nil
+}
+
 // stack is what a script has for itself. NATS_URL says where it is, DATA where
 // it keeps its data.
 type stack struct {
 	dir     string
 	running *allinone.Stack
+	// acceptLoss has the next start accept the loss of the newest commits of every realm.
+	acceptLoss bool
 }
 
 type stackKey struct{}
@@ -129,9 +158,23 @@ func (s *stack) start(setenv func(key, value string)) error {
 	if err != nil {
 		return err
 	}
+	realms, losses := []string{bus.DefaultRealm, "other"}, map[string]uint64{}
+	for _, realm := range realms {
+		if s.acceptLoss {
+			mark, err := tail.Read(tail.File(filepath.Join(s.dir, "graph"), realm))
+			if err != nil {
+				return err
+			}
+			losses[realm] = mark.Sequence
+		}
+	}
 	running, err := allinone.Start(context.Background(), allinone.Config{
-		Dir: s.dir, Port: -1, Realms: []string{bus.DefaultRealm, "other"},
-		Graph: func(c *graph.Config) { c.Archive = store },
+		Dir: s.dir, Port: -1, Realms: realms,
+		Graph: func(c *graph.Config) {
+			c.Archive, c.LeaseTTL = store, testkit.Timeout // a busy machine must not cost the writer its lease
+			c.AcceptLoss = losses
+		},
+		Scanner: func(c *scanner.Config) { c.PolicyInterval = 200 * time.Millisecond },
 	})
 	if err != nil {
 		return err
@@ -141,7 +184,7 @@ func (s *stack) start(setenv func(key, value string)) error {
 	for _, role := range []string{bus.RoleReader, bus.RoleApplication, bus.RoleGraph} {
 		setenv(role, running.Server().Password(role))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Timeout)
 	defer cancel()
 	return running.Await(ctx)
 }
@@ -170,12 +213,15 @@ func TestScripts(t *testing.T) {
 			env.Values[stackKey{}] = s
 			for _, v := range [][2]string{
 				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", noon(time.Now())}, {"HOME", env.WorkDir},
-				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", ""}, {"COPPICE_REALM", ""},
+				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", "60s"}, {"COPPICE_REALM", ""},
 				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
 			} {
 				env.Setenv(v[0], v[1])
 			}
 			env.Defer(func() {
+				if err := s.record(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")); err != nil {
+					env.T().Log(err)
+				}
 				if err := s.stop(); err != nil {
 					env.T().Log(err)
 				}
@@ -183,8 +229,8 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "manypods": manyPods, "foreign": foreign,
-			"segment": archiveSegment, "archivelog": archiveLog,
+			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "quiet": quiet, "cycles": cycles, "manypods": manyPods, "foreign": foreign,
+			"malform": malform, "segment": archiveSegment, "snapshot": archiveSnapshot, "archivelog": archiveLog,
 		},
 	})
 }
@@ -220,7 +266,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(testkit.Timeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -236,20 +282,37 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// quiet checks that the last program has written nothing to its standard error but what services
+// log on a busy machine.
+func quiet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: quiet")
+	}
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		if !testkit.SlowLine.MatchString(line) {
+			ts.Fatalf("it says %q", line)
+		}
+	}
+}
+
 // stackCommand stops the script's services and server, or starts them again, possibly on the
-// data in another directory, with the archive in it.
+// data in another directory, with the archive in it, or accepting the loss of commits.
 func stackCommand(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(stackKey{}).(*stack)
 	switch {
 	case !neg && len(args) == 1 && args[0] == "stop":
 		ts.Check(s.stop())
+	case !neg && len(args) == 2 && args[0] == "start" && args[1] == "--accept-loss":
+		s.acceptLoss = true
+		ts.Check(s.start(ts.Setenv))
+		s.acceptLoss = false
 	case !neg && len(args) == 2 && args[0] == "start":
 		s.dir = ts.MkAbs(args[1])
 		ts.Check(s.start(ts.Setenv))
 	case !neg && len(args) == 1 && args[0] == "start":
 		ts.Check(s.start(ts.Setenv))
 	default:
-		ts.Fatalf("usage: stack stop | stack start [dir]")
+		ts.Fatalf("usage: stack stop | stack start [dir | --accept-loss]")
 	}
 }
 
@@ -261,9 +324,34 @@ func republish(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	nc, err := ts.Value(stackKey{}).(*stack).running.Conn(bus.RoleScanner)
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Timeout)
 	defer cancel()
-	ts.Check(rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpRepublish), nil, &coppicev1.RepublishRequest{}, &coppicev1.RepublishReply{}))
+	ts.Check(rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
+		return rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpRepublish), nil, &coppicev1.RepublishRequest{}, &coppicev1.RepublishReply{})
+	}))
+}
+
+// cycles has unreachable cycles searched for, as the scanner does after a walk.
+func cycles(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: cycles")
+	}
+	nc, err := ts.Value(stackKey{}).(*stack).running.Conn(bus.RoleScanner)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Timeout)
+	defer cancel()
+	ts.Check(rpc.Retry(ctx, testkit.Timeout, func(ctx context.Context) error {
+		return rpc.Call(ctx, nc, bus.InternalSubject(bus.DefaultRealm, bus.OpCycles), nil, &coppicev1.CyclesRequest{}, &coppicev1.CyclesReply{})
+	}))
+}
+
+// malform makes the object with a label, or another text, unreadable in the state of the stopped
+// stack: malform needle.
+func malform(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: malform text")
+	}
+	ts.Check(statetest.Malform(filepath.Join(ts.Value(stackKey{}).(*stack).dir, "graph", bus.DefaultRealm), args[0]))
 }
 
 // manyPods writes manifests of a ReplicaSet and of pods that it owns: manypods
@@ -296,7 +384,7 @@ func foreign(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	js, err := jetstream.New(nc)
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Timeout)
 	defer cancel()
 	ack, err := js.Publish(ctx, bus.LogSubject(bus.DefaultRealm), []byte(args[0]))
 	ts.Check(err)

@@ -12,8 +12,9 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 )
 
-// loadSecrets returns the secrets of an installation: from the file, if one is named,
-// or the environment, or the data directory, where it generates one if there is none.
+// loadSecrets returns the secrets of an installation: from the file if its name is not empty,
+// otherwise from the environment, otherwise from the data directory. If the directory has no
+// secret, loadSecrets generates one there.
 func loadSecrets(file, data string) (secret.Secrets, error) {
 	if file != "" {
 		s, err := secret.Load(file)

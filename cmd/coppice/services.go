@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	graphclock "github.com/coppice-gc/coppice/services/graph/clock"
@@ -119,14 +120,14 @@ type answersFlags struct{ user, password, creds, nkey, context string }
 
 func (f *answersFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.user, "answers-user", os.Getenv("COPPICE_ANSWERS_USER"), "user of the connection that answers requests ($COPPICE_ANSWERS_USER)")
-	c.Flags().StringVar(&f.password, "answers-password", "", "its password ($COPPICE_ANSWERS_PASSWORD)")
-	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of its user credentials ($COPPICE_ANSWERS_CREDS)")
-	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of its nkey ($COPPICE_ANSWERS_NKEY)")
-	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "its context of the nats command ($COPPICE_ANSWERS_CONTEXT)")
+	c.Flags().StringVar(&f.password, "answers-password", "", "password of --answers-user ($COPPICE_ANSWERS_PASSWORD)")
+	c.Flags().StringVar(&f.creds, "answers-creds", os.Getenv("COPPICE_ANSWERS_CREDS"), "file of user credentials for this connection ($COPPICE_ANSWERS_CREDS)")
+	c.Flags().StringVar(&f.nkey, "answers-nkey", os.Getenv("COPPICE_ANSWERS_NKEY"), "file of a user's nkey for this connection ($COPPICE_ANSWERS_NKEY)")
+	c.Flags().StringVar(&f.context, "answers-context", os.Getenv("COPPICE_ANSWERS_CONTEXT"), "context of the nats command for this connection ($COPPICE_ANSWERS_CONTEXT)")
 }
 
-// of returns how to connect with these credentials: like the main connection, and
-// without credentials if that has none.
+// of returns the configuration of the connection for replies: that of the main connection
+// with these credentials. It fails if only the main connection has credentials.
 func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 	if *f == (answersFlags{}) && (main.User != "" || main.Creds != "" || main.NKey != "" || main.Context != "") {
 		return nil, errors.New("requests are answered on a connection with a user of its own, which may publish to inboxes only: name it with --answers-user, --answers-creds, --answers-nkey or --answers-context (coppice nats-config calls it " + bus.RoleAnswers + ")")
@@ -139,16 +140,28 @@ func (f *answersFlags) of(main *dial.Config) (*dial.Config, error) {
 	return &c, nil
 }
 
-// closing closes a connection when its service has ended.
+// closing closes its connections when its service has ended.
 type closing struct {
 	*graph.Service
-	nc *nats.Conn
+	requests, answers *nats.Conn
 }
 
+// Run also answers the requests that NATS had delivered when the service stopped: each is
+// refused as retryable, and its client need not wait for its timeout.
 func (c closing) Run(ctx context.Context) error {
-	defer c.nc.Close()
-	return c.Service.Run(ctx)
+	defer c.answers.Close()
+	err := c.Service.Run(ctx)
+	if c.requests.Drain() == nil {
+		drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		_ = poll.Until(drained, func() (bool, error) { return c.requests.IsClosed(), nil })
+	}
+	return err
 }
+
+// drainTimeout is the longest time for which a graph service that has stopped answers
+// requests.
+const drainTimeout = time.Second
 
 // reportReady logs when a service becomes ready, and when it is no longer ready, with
 // the reason; each change once.
@@ -189,6 +202,7 @@ func (a *app) graphCommand() *cobra.Command {
 	var answers answersFlags
 	var acceptLoss acceptLossFlag
 	var archived archiveFlag
+	var past historyFlag
 	c := &cobra.Command{
 		Use:     "graph",
 		GroupID: "services",
@@ -234,6 +248,7 @@ realm only with a copy of it.`,
 				gc := graph.Config{
 					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
+					History: past.limits(),
 				}
 				if archiving {
 					gc.Archive = openArchive(location, nc, replicas)
@@ -243,7 +258,7 @@ realm only with a copy of it.`,
 					answering.Close()
 					return nil, err
 				}
-				return closing{s, answering}, nil
+				return closing{s, nc, answering}, nil
 			})
 		},
 	}
@@ -251,6 +266,7 @@ realm only with a copy of it.`,
 	answers.add(c)
 	acceptLoss.add(c)
 	archived.add(c, "default: none")
+	past.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")
 	c.Flags().StringVar(&file, "secret", "", "file of the installation's secret, of mode 0600 ($COPPICE_SECRET holds the secret itself; default: coppice.secret in --data)")
 	c.Flags().IntVar(&replicas, "replicas", 1, "number of NATS servers that keep each stream")
@@ -277,7 +293,7 @@ func (a *app) processorCommand() *cobra.Command {
 		},
 	}
 	f.add(a, c)
-	c.Flags().IntVar(&concurrency, "concurrency", 4, "chunks worked on at once")
+	c.Flags().IntVar(&concurrency, "concurrency", 4, "maximum number of chunks in progress")
 	return c
 }
 
@@ -287,7 +303,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "finalizers",
 		GroupID: "services",
-		Short:   "Run the built-in finalizers, orphan and foregroundDeletion; any number share the work",
+		Short:   "Run the built-in finalizers; any number share the work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.serve(c.Context(), "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
@@ -299,7 +315,7 @@ func (a *app) finalizersCommand() *cobra.Command {
 		},
 	}
 	f.add(a, c)
-	c.Flags().IntVar(&concurrency, "concurrency", 4, "chunks worked on at once, of each sort")
+	c.Flags().IntVar(&concurrency, "concurrency", 4, "maximum number of chunks in progress, for each type of work")
 	return c
 }
 
@@ -309,7 +325,7 @@ func (a *app) scannerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "scanner",
 		GroupID: "services",
-		Short:   "Run the scanner: walk all objects, republish pending work",
+		Short:   "Run the scanner: walk all objects, republish pending work, delete what has expired",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
@@ -320,8 +336,10 @@ func (a *app) scannerCommand() *cobra.Command {
 	}
 	f.add(a, c)
 	c.Flags().DurationVar(&sc.Interval, "interval", 10*time.Minute, "time between the starts of two walks")
-	c.Flags().IntVar(&sc.Rate, "rate", 20000, "objects walked in a second, at the most")
-	c.Flags().DurationVar(&sc.RepublishInterval, "republish-interval", 10*time.Second, "time between two looks at pending work")
-	c.Flags().DurationVar(&sc.RepublishAge, "republish-age", 30*time.Second, "time for which something must have been pending to be published again")
+	c.Flags().IntVar(&sc.Rate, "rate", 20000, "maximum number of objects walked in a second")
+	c.Flags().DurationVar(&sc.RepublishInterval, "republish-interval", 10*time.Second, "time between two checks of pending work")
+	c.Flags().DurationVar(&sc.ExpiryInterval, "expiry-interval", 5*time.Second, "time between two searches for objects that have expired")
+	c.Flags().DurationVar(&sc.PolicyInterval, "policy-interval", time.Minute, "time between two evaluations of all expiry policies")
+	c.Flags().DurationVar(&sc.RepublishAge, "republish-age", 30*time.Second, "how long work must have been pending before it is published again")
 	return c
 }

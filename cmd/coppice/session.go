@@ -23,9 +23,7 @@ type session struct {
 
 // session returns a session of a client. It knows no kinds.
 func (a *app) session(c *client.Client, nc *nats.Conn) *session {
-	r := lookup.New(c, nil, a.stderr, a.dial.Timeout, a.now)
-	r.Recording = a.offline != ""
-	return &session{app: a, Reader: r, c: c, nc: nc}
+	return &session{app: a, Reader: a.reader(c), c: c, nc: nc}
 }
 
 // in returns the RunE of a command that works in a session.
@@ -71,7 +69,10 @@ func (a *app) open(ctx context.Context) (*session, error) {
 		case <-reading.Done():
 		}
 	}()
-	if s.Kinds, err = s.c.Kinds(reading); err != nil {
+	if err = s.toPast(reading); err == nil {
+		s.Kinds, err = s.c.Kinds(reading)
+	}
+	if err != nil {
 		_ = s.close()
 		var missing *client.Error
 		if errors.As(context.Cause(reading), &missing) {
@@ -85,7 +86,7 @@ func (a *app) open(ctx context.Context) (*session, error) {
 // noRealm returns an error if the realm does not exist. If the user may not list realms,
 // it is not known, and the result is nil.
 func (s *session) noRealm(ctx context.Context) error {
-	realms, err := s.c.Operations().ListRealms(ctx, client.WithNames{s.realm})
+	realms, err := s.c.Operations().ListRealms(ctx, client.ForNames{s.realm})
 	if err != nil || len(realms) > 0 {
 		return nil //nolint:nilerr // see above
 	}

@@ -121,6 +121,9 @@ type where struct {
 	all       bool
 	// uninitialized: also objects that are not initialized.
 	uninitialized bool
+	// unreadable: also objects that are named and whose body cannot be decoded. Only their
+	// names, namespaces and uids are read.
+	unreadable bool
 }
 
 const defaultNamespace = "default"
@@ -166,6 +169,9 @@ func (s *session) each(ctx context.Context, t target, w where, selector string, 
 	var errs []error
 	for _, name := range t.names {
 		o, err := objects.Get(ctx, name, client.IncludeUninitialized(w.uninitialized))
+		if uid := unreadable(err); w.unreadable && uid != "" {
+			o, err = &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name, Namespace: w.of(t.kind), Uid: uid}}, nil
+		}
 		if err == nil {
 			err = visit(o)
 		}

@@ -14,8 +14,9 @@ import (
 
 type treeFlags struct {
 	where
-	up  bool
-	all bool
+	up   bool
+	all  bool
+	uses bool
 }
 
 func (a *app) treeCommand() *cobra.Command {
@@ -29,7 +30,7 @@ its owners instead. The drawing shows other owners of an object, which objects a
 terminating, and what blocks them.
 
 Dependents of one kind without dependents or anything notable are counted; --all
-shows each.`,
+shows each. --uses also shows what each object uses.`,
 		Example: `  coppice tree deploy/web -n shop
   coppice tree pod/web-1 -n shop --up`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -41,8 +42,10 @@ shows each.`,
 	f.flags(c, false)
 	c.Flags().BoolVar(&f.up, "up", false, "draw the owners")
 	c.Flags().BoolVar(&f.all, "all", false, "show each dependent")
+	c.Flags().BoolVar(&f.uses, "uses", false, "show what each object uses")
 	a.clientFlags(c)
 	a.offlineFlag(c)
+	a.atFlag(c)
 	return c
 }
 
@@ -70,7 +73,7 @@ func (s *session) tree(ctx context.Context, args []string, f treeFlags) error {
 	}
 	c := s.Consumers()
 	d := &tree.Drawing{
-		OwnerKey: s.OwnerKey, Class: func(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }, All: f.all, Shown: map[string]bool{},
+		OwnerKey: s.OwnerKey, Class: func(o *coppicev1.GraphOwner) string { return tree.ClassText(o, s.now()) }, All: f.all, Uses: f.uses, Shown: map[string]bool{},
 		BlockedBy: func(n *coppicev1.GraphNode) string { return c.BlockedBy(ctx, n) },
 	}
 	var t *tree.Branch

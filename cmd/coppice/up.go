@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/admin"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
 )
@@ -29,6 +30,7 @@ type upFlags struct {
 	profiles   bool
 	acceptLoss acceptLossFlag
 	archive    archiveFlag
+	history    historyFlag
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -66,15 +68,15 @@ of the log.`,
 				return a.usage(c, err)
 			}
 			return a.up(c.Context(), f, func(g *graph.Config) {
-				g.AcceptLoss = losses
+				g.AcceptLoss, g.History = losses, f.history.limits()
 				if archiving {
-					g.Archive = openArchive(location, g.Conn, 1)
+					g.Archive, g.ArchiveRetention = openArchive(location, g.Conn, 1), archiveOfUp
 				}
 			})
 		},
 	}
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
-	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens, of the loopback interface")
+	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens; without --auth a loopback address")
 	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens")
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
@@ -82,9 +84,13 @@ of the log.`,
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
 	f.acceptLoss.add(c)
 	f.archive.add(c, "default: the directory archive of --data")
+	f.history.add(c)
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")
 	return c
 }
+
+// archiveOfUp bounds the archive of each realm that does not set archiveRetention.
+var archiveOfUp = lifecycle.Retention{Bytes: 10 << 30, Age: 365 * 24 * time.Hour}
 
 func (a *app) up(ctx context.Context, f upFlags, graphConfig func(*graph.Config)) error {
 	start := time.Now()

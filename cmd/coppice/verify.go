@@ -7,33 +7,39 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 )
 
 func (a *app) verifyCommand() *cobra.Command {
 	var timeout time.Duration
+	var full bool
 	c := &cobra.Command{
 		Use:     "verify",
 		GroupID: "operate",
 		Short:   "Compare a realm's state with its log",
-		Long: `Let a replica fold the whole event log into an empty state, and compare the result
-with the state that it serves, row by row. Nothing is changed. It takes as long as a
-rebuild; the realm stays available.`,
+		Long: `Let a replica fold the event log into a second state, and compare the result with the
+state that it serves, row by row. Nothing is changed; the realm stays available.
+
+If the realm has an archive, the fold begins with the newest verified snapshot. With
+--full it begins with the first commit, and reads commits that were cut from the log
+from the archive: then it takes as long as a rebuild.`,
 		Args: cobra.NoArgs,
 		RunE: a.in(func(ctx context.Context, s *session, _ []string) error {
-			return s.verify(ctx, timeout)
+			return s.verify(ctx, timeout, full)
 		}),
 	}
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "how long to wait for the result")
+	c.Flags().BoolVar(&full, "full", false, "begin with the first commit, and not with the newest verified snapshot of the archive")
 	a.clientFlags(c)
 	a.offlineFlag(c)
 	return c
 }
 
-func (s *session) verify(ctx context.Context, timeout time.Duration) error {
+func (s *session) verify(ctx context.Context, timeout time.Duration, full bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	v, err := s.c.Operations().Verify(ctx)
+	v, err := s.c.Operations().Verify(ctx, client.FromFirstCommit(full))
 	if err != nil {
 		return err
 	}
@@ -41,7 +47,10 @@ func (s *session) verify(ctx context.Context, timeout time.Duration) error {
 		return fmt.Errorf("the state differs from the log at sequence %d, revision %d: %s; rebuild it with 'coppice rebuild'",
 			v.GetSequence(), v.GetRevision(), v.GetDifference())
 	}
-	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n",
-		console.Count(int(v.GetObjects()), "object"), console.Count(int(v.GetEvents()), "event"), v.GetRevision())
+	events := console.Count(int(v.GetEvents()), "event")
+	if v.GetSnapshot() > 0 {
+		events += fmt.Sprintf(" since the verified snapshot of commit %d", v.GetSnapshot())
+	}
+	_, err = fmt.Fprintf(s.stdout, "state equals the log: %s, %s, revision %d\n", console.Count(int(v.GetObjects()), "object"), events, v.GetRevision())
 	return err
 }

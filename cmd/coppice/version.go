@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -45,8 +46,17 @@ type buildVersion struct {
 // version returns the version of the module, as recorded in the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+	if !ok {
+		return versionOf("")
+	}
+	return versionOf(info.Main.Version)
+}
+
+// versionOf returns a version of a Go module as a semantic version, without the v in front: NATS
+// refuses services whose version is anything else.
+func versionOf(module string) string {
+	if module == "" || module == "(devel)" {
 		return "0.1.0-dev"
 	}
-	return info.Main.Version
+	return strings.TrimPrefix(module, "v")
 }

@@ -56,16 +56,16 @@ controller reports status.observedGeneration.`,
 	f.fileFlags.flags(c)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector")
 	c.Flags().BoolVar(&f.every, "all", false, "all objects of the type")
-	c.Flags().BoolVar(&f.idle, "idle", false, "wait until nothing is left to do")
+	c.Flags().BoolVar(&f.idle, "idle", false, "wait until the realm has no pending work")
 	c.Flags().StringVar(&f.until, "for", "", "what to wait for: delete")
-	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; 0: without end")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "how long to wait; 0: no limit")
 	completeFlag(c, "for", "delete")
 	a.clientFlags(c)
 	return c
 }
 
-// waitDeleted waits until the objects that exist now are gone. One that does not exist
-// is.
+// waitDeleted waits until the objects that exist now are gone. An object that does not exist
+// counts as gone.
 func (s *session) waitDeleted(ctx context.Context, args []string, f waitFlags) error {
 	targets, err := s.chosen(args, f.modifyFlags)
 	if err != nil {
@@ -136,13 +136,14 @@ var pendingNames = map[string]string{
 	"evaluate":  "owners with dependents for processors",
 	"orphan":    "owners that orphan dependents",
 	"finish":    "built-in finalizers to complete",
+	"examine":   "owners whose dependents are examined",
 	"finalize":  "objects with external finalizers",
 	"terminate": "objects that an agent ends",
 	"blocked":   "owners that dependents block",
 	"drain":     "namespaces and kinds that are drained",
 }
 
-// pendingText lists pending work, apart from what does not count.
+// pendingText lists the pending work that pendingNames has.
 func pendingText(status *client.Status) string {
 	var parts []string
 	for _, w := range status.GetPending() {

@@ -26,13 +26,13 @@ type operation struct {
 	rehearse func(*session, context.Context, item, dryMode, operation) (string, error)
 }
 
-// Manifests are written in windows: the objects of a window go in one request for
-// each kind and namespace, and its outcomes are printed in the order of the files.
+// Manifests are written in windows: the objects of a window are sent in batches of one
+// kind and namespace, and their outcomes are printed in the order of the files.
 const (
 	windowObjects = 1000
 	batchObjects  = 500
-	// batchOfMaxBytes: a batch has at most one part in so many of what a message may
-	// have, because the commit that it becomes has room for others.
+	// batchOfMaxBytes is the maximum size of a message divided by that of a batch: the
+	// commit of a batch has room for the commands of other clients.
 	batchOfMaxBytes = 8
 )
 
@@ -250,10 +250,10 @@ func (w *fileWriter) request(ctx context.Context, group []*outcome, before uint6
 }
 
 // send sends the object alone.
-func (i item) send(ctx context.Context, o operation, opts ...client.WriteOption) error {
+func (i item) send(ctx context.Context, o operation, opts ...client.WriteOption) (client.Result, error) {
 	results, err := o.send(i.objects, ctx, []*coppicev1.Object{i.Object}, opts...)
 	if err != nil {
-		return err
+		return client.Result{}, err
 	}
-	return results[0].Err
+	return results[0], results[0].Err
 }

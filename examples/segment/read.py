@@ -20,6 +20,8 @@ except ImportError:
     except ImportError:
         sys.exit("no module for zstd: install python3-zstandard")
 
+LOG_FORMAT = 2  # the newest version of the log format that this reader knows
+
 HEADER = struct.Struct("<8sI16sQQQI")
 BLOCK = struct.Struct("<4sIIIIIQQI")
 ENTRY = struct.Struct("<QQQQq")
@@ -91,6 +93,8 @@ def commits(data):
             position, size = struct.unpack_from("<QI", content, at)
             message, at = content[at + 12:at + 12 + size], at + 12 + size
             header = commit_header(message)
+            if header.get(17, 1) > LOG_FORMAT:
+                raise Damaged(f"byte {offset}: commit {header[12]} has version {header[17]} of the log format: use a newer reader")
             if header[12] != sequence or i == 0 and header[6] != before + 1:
                 raise Damaged(f"byte {offset}: commit {header[12]}, not {sequence}")
             if i == 0:
@@ -115,7 +119,7 @@ def main():
     with open(sys.argv[1], "rb") as file:
         data = file.read()
     try:
-        for position, message in commits(data):
+        for position, message in list(commits(data)):  # all or none
             header = commit_header(message)
             print(f"position {position} realm {header[1].hex()} commit {header[12]} first revision {header[6]} "
                   f"time {header[5]} size {len(message)}")

@@ -58,7 +58,7 @@ func copyEntry(ctx context.Context, dst, src Store, e Entry, check SnapshotCheck
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	var content io.Reader = &counted{in: in, progress: progress}
-	if name, ok := ParseName(e.Name); ok && name.Kind != Verified {
+	if name, ok := ParseName(e.Name); ok && (name.Kind == Segment || name.Kind == Snapshot) {
 		verified := verifyWhileRead(content, e.Size, func(in io.Reader) error {
 			if name.Kind == Snapshot {
 				_, err := check(ctx, in, name)
@@ -76,8 +76,8 @@ func copyEntry(ctx context.Context, dst, src Store, e Entry, check SnapshotCheck
 	return dst.Put(ctx, e.Name, content, e.Size)
 }
 
-// verifying is the content of an entry. It fails before its last bytes if the entry is
-// not undamaged.
+// verifying is the content of an entry. If the entry is damaged, reading fails before its last
+// bytes.
 type verifying struct {
 	in     io.Reader
 	left   int64

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -34,18 +35,26 @@ func Snapshots(ctx context.Context, store Store, realm [16]byte) (snapshots []It
 	return snapshots, verified, nil
 }
 
-// NewestVerified returns the last snapshot of a realm that was verified, with the record. ok is
-// false if there is none.
+// NewestVerified returns the last snapshot of a realm that was verified, with the record. Snapshots whose
+// record is damaged are left out. ok is false if there is none.
 func NewestVerified(ctx context.Context, store Store, realm [16]byte) (snapshot Item, v Verification, ok bool, err error) {
+	return VerifiedBefore(ctx, store, realm, ^uint64(0))
+}
+
+// VerifiedBefore is NewestVerified of the snapshots of commits before one.
+func VerifiedBefore(ctx context.Context, store Store, realm [16]byte, sequence uint64) (snapshot Item, v Verification, ok bool, err error) {
 	snapshots, verified, err := Snapshots(ctx, store, realm)
 	if err != nil {
 		return snapshot, v, false, err
 	}
 	for _, s := range slices.Backward(snapshots) {
-		if !verified[s.Last] {
+		if !verified[s.Last] || s.Last >= sequence {
 			continue
 		}
 		v, err := ReadVerification(ctx, store, realm, s.Last)
+		if IsDamaged(err) || errors.Is(err, ErrNotFound) { // or deleted meanwhile
+			continue
+		}
 		return s, v, err == nil, err
 	}
 	return snapshot, v, false, nil

@@ -24,7 +24,8 @@ type Location struct {
 // DefaultEndpoint is the S3 server of a URL that names none.
 const DefaultEndpoint = "https://s3.amazonaws.com"
 
-// Names of buckets. S3 also allows dots, which TLS certificates do not cover.
+// Names of buckets. The name of an S3 bucket may have dots. As a host name it would not match the
+// TLS certificate of the server, so the client puts such a name into the path of the URL.
 var (
 	s3Bucket   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 	natsBucket = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)

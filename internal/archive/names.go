@@ -21,15 +21,18 @@ const (
 	Snapshot Kind = "snapshot"
 	// Verified is the kind of records that a snapshot was verified: Verification.
 	Verified Kind = "verified"
+	// Pruned is the kind of records that commits were deleted because of a retention: Pruning.
+	Pruned Kind = "pruned"
 )
 
 // kinds has all kinds, in the order of their names.
-var kinds = []Kind{Segment, Snapshot, Verified}
+var kinds = []Kind{Pruned, Segment, Snapshot, Verified}
 
 // Name is what the name of an entry says. The names of the entries of a realm and a kind
 // are in the order of their first sequences:
 //
-//	<realm id, 32 hexadecimal digits>/segment/<first>-<last>
+//	<realm id, 32 hexadecimal digits>/pruned/<sequence>
+//	<realm id>/segment/<first>-<last>
 //	<realm id>/snapshot/<sequence>
 //	<realm id>/verified/<sequence>
 //
@@ -38,7 +41,7 @@ type Name struct {
 	Realm [16]byte
 	Kind  Kind
 	// First and Last are the sequences of a segment's first and last commit. Both are the
-	// sequence of the commit of a snapshot.
+	// sequence of the commit of a snapshot, or of the last commit that was pruned.
 	First, Last uint64
 }
 

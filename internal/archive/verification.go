@@ -72,10 +72,12 @@ func ReadVerification(ctx context.Context, store Store, realm [16]byte, sequence
 		}
 		b, err := readEntry(ctx, store, e)
 		if err == nil {
-			v, err = parseVerification(b)
-		}
-		if err == nil && v.Sequence != sequence {
-			err = fmt.Errorf("it is the record of commit %d", v.Sequence)
+			if v, err = parseVerification(b); err == nil && v.Sequence != sequence {
+				err = fmt.Errorf("it is the record of commit %d", v.Sequence)
+			}
+			if err != nil {
+				err = &unusableError{err}
+			}
 		}
 		if err != nil {
 			return Verification{}, fmt.Errorf("archive %s: record %s: %w", store, name, err)
@@ -87,7 +89,7 @@ func ReadVerification(ctx context.Context, store Store, realm [16]byte, sequence
 
 func readEntry(ctx context.Context, store Store, e Entry) (b []byte, err error) {
 	if e.Size > maxVerification {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", e.Size, maxVerification)
+		return nil, &unusableError{fmt.Errorf("it has %d bytes, more than %d", e.Size, maxVerification)}
 	}
 	in, err := store.Open(ctx, e.Name, 0, e.Size)
 	if err != nil {

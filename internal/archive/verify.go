@@ -109,18 +109,19 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 		v.problem(e.Name, &GapError{First: expected, Last: name.First - 1})
 	}
 	in, err := store.Open(ctx, e.Name, 0, e.Size)
-	if errors.Is(err, ErrNotFound) {
-		v.problem(e.Name, err) // deleted meanwhile
+	if errors.Is(err, ErrNotFound) || IsDamaged(err) { // or deleted meanwhile
+		v.problem(e.Name, err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	scanner := segment.NewScanner(&counted{in: in, progress: progress})
+	read := &counted{in: in, progress: progress}
+	scanner := segment.NewScanner(read)
 	var first *segment.Commit
 	for c, err := range scanner.Commits() {
 		if err != nil {
-			if !damaged(err) {
+			if read.failed() || !damaged(err) {
 				return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
 			}
 			v.problem(e.Name, err)
@@ -128,7 +129,8 @@ func (v *verifier) segment(ctx context.Context, store Store, e Entry, name Name,
 		}
 		if first == nil {
 			first = &c
-			v.agree(e.Name, segment.Point{Sequence: c.Sequence - 1, Revision: c.FirstRevision - 1, Checksum: c.Previous})
+			// Its revision is not known: where a loss was accepted, revisions leap.
+			v.agree(e.Name, segment.Point{Sequence: c.Sequence - 1, Checksum: c.Previous})
 		}
 		v.agree(e.Name, c.Point())
 		if c.Sequence > r.Last.Sequence {
@@ -152,8 +154,8 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 	r.Snapshots++
 	r.Size += e.Size
 	in, err := store.Open(ctx, e.Name, 0, e.Size)
-	if errors.Is(err, ErrNotFound) {
-		v.problem(e.Name, err) // deleted meanwhile
+	if errors.Is(err, ErrNotFound) || IsDamaged(err) { // or deleted meanwhile
+		v.problem(e.Name, err)
 		return nil
 	}
 	if err != nil {
@@ -162,7 +164,7 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 	read := &counted{in: in, progress: progress}
 	hash, err := check(ctx, read, name)
 	switch {
-	case read.err != nil || ctx.Err() != nil:
+	case read.failed() || ctx.Err() != nil:
 		return errors.Join(fmt.Errorf("archive %s: read %s: %w", store, e.Name, err), in.Close())
 	case err != nil:
 		v.problem(e.Name, err)
@@ -175,8 +177,9 @@ func (v *verifier) snapshot(ctx context.Context, store Store, e Entry, name Name
 // verified compares the record of a verification with its snapshot.
 func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name) error {
 	record, err := ReadVerification(ctx, store, name.Realm, name.Last)
-	if ctx.Err() != nil {
-		return err
+	var unusable *unusableError
+	if err != nil && !errors.As(err, &unusable) && !errors.Is(err, ErrNotFound) {
+		return err // the store has failed
 	}
 	hash, ok := v.hashes[name.Last]
 	switch {
@@ -192,20 +195,22 @@ func (v *verifier) verified(ctx context.Context, store Store, e Entry, name Name
 	return nil
 }
 
-// damaged reports whether an error is due to the content of a segment.
+// damaged reports whether an error is due to the content of a segment, or to a part of it that the store has lost.
 func damaged(err error) bool {
 	var d *segment.DamagedError
 	var version *segment.VersionError
-	return errors.As(err, &d) || errors.As(err, &version)
+	return errors.As(err, &d) || errors.As(err, &version) || IsDamaged(err)
 }
 
-// agree compares a point with that of another segment.
+// agree compares a point with that of another segment. A revision of zero is not known.
 func (v *verifier) agree(name string, p segment.Point) {
-	switch known, compared := v.points[p.Sequence]; {
+	known, compared := v.points[p.Sequence]
+	same := known.Revision == p.Revision || known.Revision == 0 || p.Revision == 0
+	switch {
 	case !compared:
-	case known == segment.Point{}:
+	case known == segment.Point{}, same && known.Revision == 0 && known.Checksum == p.Checksum:
 		v.points[p.Sequence] = p
-	case known.Checksum != p.Checksum || known.Revision != p.Revision:
+	case known.Checksum != p.Checksum || !same:
 		v.problem(name, fmt.Errorf("commit %d has checksum %016x and revision %d, and in another segment %016x and %d: they are of different histories",
 			p.Sequence, p.Checksum, p.Revision, known.Checksum, known.Revision))
 	}
@@ -218,6 +223,9 @@ func (n Name) check(info segment.Info) error {
 	}
 	return nil
 }
+
+// failed reports whether the store has failed, other than that a part of the entry is lost.
+func (c *counted) failed() bool { return c.err != nil && !IsDamaged(c.err) }
 
 // counted reports how much is read.
 type counted struct {

@@ -57,7 +57,10 @@ func size(entries []archive.Entry) (n int64) {
 
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	log, fork := segmenttest.New(30), segmenttest.New(9)
+	log, fork, lossy := segmenttest.New(30), segmenttest.New(9), segmenttest.New(10)
+	lossy.Lose(1 << 24) // its revisions leap behind commit 10
+	lossy.Add(1, "after the loss")
+	lossy.Add(2, "and more")
 	for range 21 {
 		fork.Add(1, "another history")
 	}
@@ -80,6 +83,7 @@ func TestVerify(t *testing.T) {
 		"damaged twice": {[]part{{log, 1, 20, nil}, {log, 11, 20, flip}, {log, 21, 30, nil}}, 30, []string{"damaged segment: byte"}},
 		"fork":          {[]part{{log, 1, 12, nil}, {fork, 13, 30, nil}}, 30, []string{"commit 12 has checksum"}},
 		"forked within": {[]part{{log, 1, 12, nil}, {fork, 5, 20, nil}}, 20, []string{"commit 12 has checksum"}},
+		"accepted loss": {[]part{{lossy, 1, 10, nil}, {lossy, 11, 12, nil}, {lossy, 5, 12, nil}}, 12, nil},
 		"newer":         {[]part{{log, 1, 10, func(b []byte) { b[8], b[20] = 2, b[20]^1 }}, {log, 11, 20, nil}}, 20, []string{"format version 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {

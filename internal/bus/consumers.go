@@ -8,7 +8,7 @@ import (
 )
 
 // Settings of the durable consumers that all processes of an external
-// finalizer, or of an agent, share.
+// finalizer, of an agent, or of a program that answers notices, share.
 const (
 	// CallAckWait is the time after which a call that is neither acknowledged nor reported
 	// as in progress is delivered again.
@@ -35,6 +35,11 @@ func FinalizerConsumer(realm, finalizer string) jetstream.ConsumerConfig {
 // AgentConsumer returns the configuration of the consumer of a kind's agent.
 func AgentConsumer(realm, group, plural string) jetstream.ConsumerConfig {
 	return callConsumer(AgentDurable(group, plural), TerminateFilter(realm, group, plural), fmt.Sprintf("agent of %s in group %q", plural, group))
+}
+
+// ExpiryConsumer returns the configuration of the consumer of the calls about notices to a program.
+func ExpiryConsumer(realm, name string) jetstream.ConsumerConfig {
+	return callConsumer(ExpiryDurable(name), ExpireFilter(realm, name), "notices of expiry policies to "+name)
 }
 
 func callConsumer(durable, filter, about string) jetstream.ConsumerConfig {

@@ -34,7 +34,10 @@ func TestClassify(t *testing.T) {
 		{apiError(503, 10077), bus.Full, false},     // the store failed: a limit, or the disk
 		{apiError(503, 10008), bus.Retry, true},     // no leader
 		{apiError(503, 10023), bus.Retry, true},     // insufficient resources
+		{apiError(400, 10002), bus.Retry, true},     // limits of the account
 		{apiError(400, 10005), bus.Retry, true},     // no suitable peers
+		{apiError(500, 10047), bus.Retry, true},     // insufficient storage
+		{apiError(500, 10028), bus.Retry, true},     // insufficient memory
 		{apiError(500, 10118), bus.Retry, true},     // stream is offline
 		{apiError(500, 1), bus.Retry, true},         // whatever a server says of itself
 		{apiError(400, 10060), bus.Refused, false},  // expected stream does not match
@@ -49,7 +52,7 @@ func TestClassify(t *testing.T) {
 		{context.DeadlineExceeded, bus.Ambiguous, true},
 		{context.Canceled, bus.Ambiguous, false},
 		{nats.ErrNoResponders, bus.Ambiguous, true},
-		{jetstream.ErrNoStreamResponse, bus.Ambiguous, false},
+		{jetstream.ErrNoStreamResponse, bus.Ambiguous, true},
 		{nats.ErrConnectionClosed, bus.Ambiguous, false},
 		{nats.ErrDisconnected, bus.Ambiguous, true},
 		{nats.ErrConnectionReconnecting, bus.Ambiguous, true},
@@ -107,6 +110,9 @@ func TestRealErrors(t *testing.T) {
 	call := bus.Finalize{Realm: realm, Plural: "pods", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject()
 	check("the first call", publish(call, nil), bus.Stored, 0)
 	check("the same call again", publish(call, nil), bus.Full, 10077)
+	if err := publish(call, nil); !bus.SubjectTaken(err) {
+		t.Errorf("the same call again: %v is not due to its subject", err)
+	}
 
 	full := bus.WorkConfigs(realm, 1)[0]
 	full.MaxMsgs = 1
@@ -115,6 +121,9 @@ func TestRealErrors(t *testing.T) {
 	}
 	check("the last piece of work", publish(work, nil), bus.Stored, 0)
 	check("one piece too many", publish(work, nil), bus.Full, 10077)
+	if err := publish(work, nil); bus.SubjectTaken(err) {
+		t.Errorf("one piece too many: %v is due to its subject", err)
+	}
 
 	if err := js.DeleteStream(ctx, full.Name); err != nil {
 		t.Fatal(err)

@@ -39,18 +39,27 @@ func (r *Replies) Next(ctx context.Context, timeout time.Duration) (*nats.Msg, e
 	defer expired.Stop()
 	select {
 	case m := <-r.messages:
-		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-			return nil, nats.ErrNoResponders
-		}
-		return m, nil
+		return answer(m)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-expired.C:
-		if r.nc.IsClosed() {
-			return nil, nats.ErrConnectionClosed
-		}
-		return nil, context.DeadlineExceeded
 	}
+	select {
+	case m := <-r.messages: // it may be a message of a queue, which would come again only after its ack wait
+		return answer(m)
+	default:
+	}
+	if r.nc.IsClosed() {
+		return nil, nats.ErrConnectionClosed
+	}
+	return nil, context.DeadlineExceeded
+}
+
+func answer(m *nats.Msg) (*nats.Msg, error) {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return nil, nats.ErrNoResponders
+	}
+	return m, nil
 }
 
 // Close ends the subscription.

@@ -30,6 +30,7 @@ const (
 	RoleAgent       = "agent"     // of a kind with graceful deletion
 	RoleApplication = "application"
 	RoleReader      = "reader"
+	RoleViewer      = "viewer"
 	RoleOperator    = "operator"
 	RoleAdmin       = "admin"
 	RoleBench       = "bench"
@@ -51,7 +52,7 @@ func InboxPrefix(user string) string { return "_INBOX." + user }
 func Roles(realms ...string) []Role {
 	return append(ServiceRoles(realms...),
 		FinalizerRole(RoleFinalizer, ExampleFinalizer, realms...), AgentRole(RoleAgent, "", ExampleAgent, realms...),
-		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), OperatorRole(RoleOperator, realms...),
+		ApplicationRole(RoleApplication, realms...), ReaderRole(RoleReader, realms...), ViewerRole(RoleViewer, realms...), OperatorRole(RoleOperator, realms...),
 	)
 }
 
@@ -60,16 +61,21 @@ func ServiceRoles(realms ...string) []Role {
 	return []Role{GraphRole(realms...), AnswersRole(realms...), ProcessorRole(realms...), ScannerRole(realms...), FinalizersRole(realms...)}
 }
 
+// ObjectStores is the pattern of the subjects of all NATS object stores, of which one may be the
+// archive. Their streams are reached like all others.
+const ObjectStores = "$O.>"
+
 // GraphRole returns the role of the graph service. Only this role writes the log and
 // manages streams and leases. It does not serve requests: see AnswersRole.
 func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
-		About:   "graph service: writes the log, owns streams and leases",
-		Publish: []string{"$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
+		About:   "graph service: writes the log and its archive, owns streams and leases",
+		Publish: []string{ObjectStores, "$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), WarningFilter(realm, ""))
+		r.Publish = append(r.Publish, LogSubject(realm), WorkSubject(realm, ">"), under(realm, "finalize.>"), under(realm, "terminate.>"), ExpireCalls(realm), WarningFilter(realm, ""))
+		r.Subscribe = append(r.Subscribe, wholeTokens(CallAcks(realm)))
 	}
 	return r.withInbox()
 }
@@ -105,7 +111,7 @@ func ProcessorRole(realms ...string) Role {
 // FinalizersRole returns the role of the service that does the work of the built-in
 // finalizers.
 func FinalizersRole(realms ...string) Role {
-	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
+	r := Role{Name: RoleFinalizers, About: "built-in finalizers: orphan, foregroundDeletion, coppice.dev/contents, coppice.dev/in-use", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpOrphan), InternalSubject(realm, OpFinish), InternalSubject(realm, OpDrain))
 		for _, queue := range []string{QueueOrphan, QueueFinish, QueueDrain} {
@@ -119,11 +125,12 @@ func FinalizersRole(realms ...string) Role {
 }
 
 // ScannerRole returns the role of the scanner, which walks all objects, enqueues dirty
-// ones, and asks to republish pending work.
+// ones, asks to republish pending work, and has objects deleted that have expired.
 func ScannerRole(realms ...string) Role {
-	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
+	r := Role{Name: RoleScanner, About: "scanner: walks all objects, enqueues what is dirty, republishes pending work, deletes what has expired", Publish: []string{InternalSubject(SystemRealm, OpRealms)}}
 	for _, realm := range realms {
 		r.Publish = append(r.Publish, InternalSubject(realm, OpWalk), InternalSubject(realm, OpRepublish), InternalSubject(realm, OpCycles),
+			InternalSubject(realm, OpDue), InternalSubject(realm, OpExpire), InternalSubject(realm, OpExamine),
 			WorkSubject(realm, QueueDirty), api(realm, RoleScanner, VerbList),
 			"$JS.API.STREAM.INFO."+WorkStream(realm))
 	}
@@ -164,14 +171,28 @@ func AgentRole(user, group, plural string, realms ...string) Role {
 	return r.withInbox()
 }
 
+// ExpiryRole returns the role of a program that answers the notices of expiry policies which name
+// it. It receives their calls, and may answer the notices of any object: more policies that name it
+// need no other permission.
+func ExpiryRole(user, name string, realms ...string) Role {
+	r := Role{Name: user, About: "answers the notices of expiry policies that call " + name}
+	for _, realm := range realms {
+		r.Publish = append(r.Publish, api(realm, user, VerbGet), api(realm, user, VerbVeto),
+			API{Realm: realm, Actor: user, Verb: VerbConsumeExpiry, Finalizer: name}.Subject())
+		r.Publish = append(r.Publish, consume(FinalizeStream(realm), ExpiryDurable(name))...)
+	}
+	return r.withInbox()
+}
+
 // ApplicationRole returns the role of a controller or a tool that works with objects. It
-// may register kinds, but not delete them or change the realm settings.
+// may register kinds, but not delete them or change the realm settings, the protection of
+// objects, protection policies or expiry policies, or write uses of objects in other namespaces.
 func ApplicationRole(user string, realms ...string) Role {
 	r := Role{Name: user, About: "application: reads and writes objects"}
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, apiVerbs(realm, user, VerbImport, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent,
-			VerbReadLog, VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume,
-			VerbCreateRealm, VerbDeleteRealm, VerbListRealms)...)
+		r.Publish = append(r.Publish, apiVerbs(realm, user, append(PastVerbs(), VerbImport, VerbRestore, VerbRemoveFinalizer, VerbConsumeFinalizer, VerbConsumeAgent, VerbConsumeExpiry, VerbForceFinalizer, VerbProtect, VerbUnprotect, VerbDeleteUnreadable, VerbVeto, VerbApplyAcross,
+			VerbReadWarnings, VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume, VerbReleaseBrake,
+			VerbCreateRealm, VerbDeleteRealm, VerbListRealms)...)...)
 		of := func(verb, plural string) string {
 			return API{Realm: realm, Actor: user, Verb: verb, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject()
 		}
@@ -179,19 +200,41 @@ func ApplicationRole(user string, realms ...string) Role {
 			r.Deny = append(r.Deny, of(verb, "kinds"))
 		}
 		for _, verb := range []string{VerbCreate, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection} {
-			r.Deny = append(r.Deny, of(verb, "realms"))
+			r.Deny = append(r.Deny, of(verb, "realms"), of(verb, "protectionpolicies"), of(verb, "expirypolicies"))
 		}
 	}
 	return r.withInbox()
 }
 
-// ReaderRole returns a role that may read everything and change nothing.
+// ControllerRole returns the role of a controller that works with objects and runs external
+// finalizers, on one connection: it is an ApplicationRole and a FinalizerRole of each.
+func ControllerRole(user string, finalizers []string, realms ...string) Role {
+	r := ApplicationRole(user, realms...)
+	r.About = "controller: reads and writes objects, and runs the external finalizers " + strings.Join(finalizers, ", ")
+	for _, f := range finalizers {
+		r.Publish = append(r.Publish, FinalizerRole(user, f, realms...).Publish...)
+	}
+	r.spell()
+	return r
+}
+
+// ReaderRole returns a role that may read everything, the past included, and change nothing.
 func ReaderRole(user string, realms ...string) Role {
-	r := Role{Name: user, About: "reader: objects, the log, work that waits; changes nothing", Publish: []string{api(SystemRealm, user, VerbListRealms)}}
+	return readingRole(user, "reader: objects, the past and the log, work that waits; changes nothing", PastVerbs(), realms)
+}
+
+// ViewerRole returns the role of a reader who may not read the past: what was deleted before is
+// not shown.
+func ViewerRole(user string, realms ...string) Role {
+	return readingRole(user, "viewer: the present objects, work that waits; not the past; changes nothing", nil, realms)
+}
+
+func readingRole(user, about string, more, realms []string) Role {
+	r := Role{Name: user, About: about, Publish: []string{api(SystemRealm, user, VerbListRealms)}}
 	for _, realm := range realms {
-		for _, verb := range []string{
-			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadLog, VerbReadWarnings, VerbListConsumers, VerbListParked,
-		} {
+		for _, verb := range append([]string{
+			VerbGet, VerbList, VerbWatch, VerbResolve, VerbPlan, VerbStatus, VerbReadWarnings, VerbListConsumers, VerbListFinalizers, VerbListParked, VerbBrakes,
+		}, more...) {
 			r.Publish = append(r.Publish, api(realm, user, verb))
 		}
 	}
@@ -212,17 +255,21 @@ func OperatorRole(user string, realms ...string) Role {
 // application that imports, answers its own finalizer, and sees how much the log has
 // grown.
 func BenchRole(realms ...string) Role {
-	r := Role{Name: RoleBench, About: "coppice bench --server: imports, makes, reads and deletes objects"}
-	application := ApplicationRole(RoleBench, realms...)
-	r.Publish, r.Deny = append(r.Publish, application.Publish...), application.Deny
-	r.Publish = append(r.Publish, FinalizerRole(RoleBench, BenchFinalizer, realms...).Publish...)
+	r := ControllerRole(RoleBench, []string{BenchFinalizer}, realms...)
+	r.About = "coppice bench --server: imports, makes, reads and deletes objects"
 	for _, realm := range realms {
-		r.Publish = append(r.Publish, api(realm, RoleBench, VerbReadLog), api(realm, RoleBench, VerbImport))
+		for _, verb := range append(PastVerbs(), VerbImport) {
+			r.Publish = append(r.Publish, api(realm, RoleBench, verb))
+		}
+		for _, plural := range []string{"realms", "protectionpolicies", "expirypolicies"} {
+			r.Deny = append(r.Deny, API{Realm: realm, Actor: RoleBench, Verb: VerbImport, Group: "coppice.dev", Plural: plural, Namespace: "*"}.Subject())
+		}
 		for _, s := range []string{LogStream(realm), WorkStream(realm), FinalizeStream(realm)} {
 			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
 		}
 	}
-	return r.withInbox()
+	r.spell()
+	return r
 }
 
 // BenchFinalizer is the external finalizer that benchmarks run.
@@ -233,7 +280,7 @@ const BenchFinalizer = "bench.coppice.dev/answered"
 const LocalUser = "local"
 
 // LocalRole returns the role of LocalUser. It has the verbs of every actor, takes and
-// acknowledges the calls of all external finalizers and agents, receives warnings, finds
+// acknowledges the calls of all external finalizers, agents and expiry policies, receives warnings, finds
 // the services, and sees how large the streams are. It may use any inbox, so that every
 // NATS client works without settings.
 //
@@ -256,7 +303,8 @@ func LocalRole(realms ...string) Role {
 		}
 		r.Subscribe = append(r.Subscribe, WarningFilter(realm, ""))
 	}
-	// A pattern of every realm's calls is one of every realm's work too.
+	// With AnyRealm, the patterns of PullSubject and of acknowledgements above match every stream, so
+	// that of work, too. Deny these.
 	for _, durable := range []string{DurableProcessors, DurableOrphan, DurableFinish, DurableDrain} {
 		r.Deny = append(r.Deny, consume("*", durable)...)
 	}

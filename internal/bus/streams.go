@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -46,6 +47,13 @@ func FinalizerDurable(finalizer string) string {
 	return "f-" + hex.EncodeToString(sum[:])
 }
 
+// ExpiryDurable returns the name of the durable consumer of the calls about notices to a program:
+// e- and the SHA-256 of the name, as FinalizerDurable.
+func ExpiryDurable(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "e-" + hex.EncodeToString(sum[:])
+}
+
 // AgentDurable returns the name of the durable consumer of a kind's agent:
 // a-<plural> in the core group, a-<plural>_<group> otherwise, where the dots of the
 // group are spelled _. All processes that run the agent share the consumer.
@@ -61,10 +69,9 @@ func AgentDurable(group, plural string) string {
 }
 
 const (
-	// maxWork bounds the work that is queued: chunks of up to a thousand.
+	// maxWork bounds the work that is queued, in messages: chunks of up to 4,000 uids.
 	maxWork = 4096
-	// maxParked bounds the work that is parked, of which a message has up to some
-	// 70 KB.
+	// maxParked bounds the work that is parked, in messages: see maxWorkSize for their size.
 	maxParked = 1 << 13
 	// maxWorkSize bounds each message of work, queued or parked, in bytes: a client that
 	// may publish work could fill the disk of the log otherwise. A chunk of work has at
@@ -73,9 +80,14 @@ const (
 	// maxCalls bounds the calls of external finalizers and agents that are queued.
 	maxCalls = 1 << 20
 	mebibyte = 1 << 20
+	// ExpireAgain is the time after which an unanswered call about a notice is published again. Such
+	// a call has a message id, and the stream drops a second message with that id within this time.
+	// Other calls have no message id.
+	ExpireAgain = 10 * time.Minute
 	// keptWarnings is the time for which a warning is stored after it was last published.
 	keptWarnings = time.Hour
-	// maxCallBytes bounds their size.
+	// maxCallBytes bounds the size of the queued calls, in bytes. The graph service enforces it
+	// (CallCapacity); the stream has no limit in bytes.
 	maxCallBytes = 1024 * mebibyte
 )
 
@@ -141,8 +153,9 @@ func CheckLog(realm string, c jetstream.StreamConfig) error {
 	return nil
 }
 
-// WorkConfigs returns the configurations of a realm's other streams. Work is derived from
-// the state and published again if it is lost, so these streams need not sync to disk.
+// WorkConfigs returns the configurations of a realm's other streams. Queued work, calls and
+// warnings are derived from the state and published again if they are lost, so their streams
+// need not sync to disk. That of parked work does.
 //
 // They are bounded by numbers of messages, not by bytes: a server reserves the maximum
 // bytes of a stream on its disk, and would refuse to create the streams of further realms
@@ -161,8 +174,9 @@ func WorkConfigs(realm string, replicas int) []jetstream.StreamConfig {
 	}
 	finalize := jetstream.StreamConfig{
 		Name:                 FinalizeStream(realm),
-		Description:          "calls of external finalizers and agents in realm " + realm + ": derived, re-publishable",
-		Subjects:             []string{root + "." + realm + ".finalize.>", root + "." + realm + ".terminate.>"},
+		Description:          "calls of external finalizers, agents and expiry policies in realm " + realm + ": derived, re-publishable",
+		Subjects:             []string{under(realm, "finalize.>"), under(realm, "terminate.>"), ExpireCalls(realm)},
+		Duplicates:           ExpireAgain,
 		Retention:            jetstream.WorkQueuePolicy,
 		Discard:              jetstream.DiscardNew,
 		DiscardNewPerSubject: true,
@@ -231,11 +245,14 @@ func WorkConsumers(realm string) []jetstream.ConsumerConfig {
 }
 
 // DeleteStreams deletes all streams of a realm, its log among them. It is no error if they
-// do not exist.
-func DeleteStreams(ctx context.Context, js jetstream.JetStream, realm string) error {
+// do not exist. It calls check before it deletes each, and ends if that returns an error.
+func DeleteStreams(ctx context.Context, js jetstream.JetStream, realm string, check func() error) error {
 	// The log goes last: while it exists, a deletion that was interrupted is continued.
 	names := []string{WorkStream(realm), FinalizeStream(realm), ParkedStream(realm), WarningStream(realm), LogStream(realm)}
 	for _, name := range names {
+		if err := check(); err != nil {
+			return err
+		}
 		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
@@ -244,7 +261,7 @@ func DeleteStreams(ctx context.Context, js jetstream.JetStream, realm string) er
 }
 
 // EnsureStreams creates or updates a realm's streams and consumers, except for the log. It
-// does not touch those that are up to date, so that it succeeds on a full disk.
+// does not touch those that are up to date, so that it succeeds on a full disk. Its errors are StreamErrors.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, replicas int) error {
 	var g errgroup.Group
 	for _, c := range WorkConfigs(realm, replicas) {
@@ -259,6 +276,64 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, re
 	return g.Wait()
 }
 
+// IsAhead reports whether a consumer has delivered messages that its stream never had. A power loss
+// can take a stream whose newest messages were acknowledged and removed back to an earlier sequence,
+// but not the state of its consumers. Such a consumer never delivers new messages up to the last
+// sequence that it has delivered. The copies of a stream with several replicas may differ for a moment; such
+// streams are never reported.
+func IsAhead(ctx context.Context, s jetstream.Stream, consumers ...*jetstream.ConsumerInfo) (bool, error) {
+	if s.CachedInfo().Config.Replicas > 1 {
+		return false, nil
+	}
+	if len(consumers) == 0 {
+		list := s.ListConsumers(ctx)
+		for c := range list.Info() {
+			consumers = append(consumers, c)
+		}
+		if err := list.Err(); err != nil {
+			return false, err
+		}
+	}
+	info, err := s.Info(ctx) // after the state of the consumers
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(consumers, func(c *jetstream.ConsumerInfo) bool { return c.Delivered.Stream > info.State.LastSeq }), nil
+}
+
+// StoresConsumers returns nil if the NATS server stores a new consumer of a realm's calls. If it
+// does not, as where its disk is full, another consumer that cannot be stored is not damaged. The
+// new consumer is deleted again.
+func StoresConsumers(ctx context.Context, js jetstream.JetStream, realm string) error {
+	c := FinalizerConsumer(realm, "probe."+root+".dev/"+nuid.Next())
+	if _, err := js.CreateConsumer(ctx, FinalizeStream(realm), c); err != nil {
+		return fmt.Errorf("stream %s: a new consumer: %w", FinalizeStream(realm), err)
+	}
+	if err := js.DeleteConsumer(ctx, FinalizeStream(realm), c.Durable); err != nil {
+		return fmt.Errorf("stream %s: consumer %s: %w", FinalizeStream(realm), c.Durable, err)
+	}
+	return nil
+}
+
+// RecreateStream deletes a stream with its messages and consumers, and creates it again without
+// them. The messages must be such that the graph service publishes them again, as those of
+// WorkStream and FinalizeStream are. A stream that the server has stopped is deleted only; EnsureStreams
+// creates it.
+func RecreateStream(ctx context.Context, js jetstream.JetStream, name string) error {
+	s, err := js.Stream(ctx, name)
+	stopped := IsConsumerDamaged(err)
+	if err != nil && !stopped {
+		return fmt.Errorf("stream %s: %w", name, err)
+	}
+	if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("stream %s: %w", name, err)
+	}
+	if stopped {
+		return nil
+	}
+	return ensureStream(ctx, js, s.CachedInfo().Config)
+}
+
 // ensureStream creates or updates a stream. It does nothing if the stream has this
 // configuration.
 func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.StreamConfig) error {
@@ -267,10 +342,25 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, c jetstream.Strea
 		_, err = js.UpdateStream(ctx, c)
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", c.Name, err)
+		return &StreamError{Stream: c.Name, Err: err}
 	}
 	return nil
 }
+
+// StreamError says that a stream, or one of its consumers, could not be created or updated.
+type StreamError struct {
+	Stream, Consumer string // Consumer is empty for the stream itself
+	Err              error
+}
+
+func (e *StreamError) Error() string {
+	if e.Consumer == "" {
+		return fmt.Sprintf("stream %s: %v", e.Stream, e.Err)
+	}
+	return fmt.Sprintf("consumer %s of stream %s: %v", e.Consumer, e.Stream, e.Err)
+}
+
+func (e *StreamError) Unwrap() error { return e.Err }
 
 // ensureConsumer creates or updates a consumer. It does nothing if the consumer has this
 // configuration.
@@ -280,7 +370,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		_, err = js.UpdateConsumer(ctx, stream, c)
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s of stream %s: %w", c.Durable, stream, err)
+		return &StreamError{Stream: stream, Consumer: c.Durable, Err: err}
 	}
 	return nil
 }
@@ -299,6 +389,34 @@ func EnsureLog(ctx context.Context, js jetstream.JetStream, realm string, replic
 		s, err = js.CreateStream(ctx, LogConfig(realm, replicas))
 	}
 	return checkedLog(realm, s, err)
+}
+
+// BeginLog creates the stream of a realm's log, whose first message gets the sequence first. A
+// stream that never had a message is replaced. The error wraps
+// jetstream.ErrStreamNameAlreadyInUse if the stream has messages, or had some.
+func BeginLog(ctx context.Context, js jetstream.JetStream, realm string, replicas int, first uint64) (jetstream.Stream, error) {
+	err := DiscardLog(ctx, js, realm)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	c := LogConfig(realm, replicas)
+	c.FirstSeq = first
+	s, err := js.CreateStream(ctx, c)
+	return checkedLog(realm, s, err)
+}
+
+// DiscardLog deletes the stream of a realm's log if it never had a message.
+func DiscardLog(ctx context.Context, js jetstream.JetStream, realm string) error {
+	s, err := js.Stream(ctx, LogStream(realm))
+	if err != nil || HadMessages(s.CachedInfo()) {
+		return err
+	}
+	return js.DeleteStream(ctx, LogStream(realm))
+}
+
+// HadMessages reports whether a stream has messages, or had some.
+func HadMessages(info *jetstream.StreamInfo) bool {
+	return info.State.LastSeq >= max(info.Config.FirstSeq, 1)
 }
 
 func checkedLog(realm string, s jetstream.Stream, err error) (jetstream.Stream, error) {

@@ -17,121 +17,6 @@ const DefaultRealm = "default"
 // realms. It is not the name of a realm.
 const SystemRealm = "_system"
 
-// The verbs of the object API, tokens of its subjects.
-const (
-	VerbCreate           = "create"
-	VerbGet              = "get"
-	VerbList             = "list"
-	VerbWatch            = "watch"
-	VerbUpdate           = "update"
-	VerbUpdateStatus     = "updatestatus"
-	VerbPatch            = "patch"
-	VerbApply            = "apply"
-	VerbImport           = "import"
-	VerbDelete           = "delete"
-	VerbDeleteCollection = "deletecollection"
-	VerbRemoveFinalizer  = "removefinalizer"
-	VerbResolve          = "resolve"
-	VerbPlan             = "plan"
-	VerbStatus           = "status"
-
-	VerbConsumeFinalizer = "consumefinalizer" // creates the consumer of an external finalizer, which its subject ends with
-	VerbConsumeAgent     = "consumeagent"     // creates the consumer of a kind's agent; its subject names the kind
-	VerbReadLog          = "readlog"
-	VerbReadWarnings     = "readwarnings"
-	VerbListConsumers    = "listconsumers"
-	VerbListParked       = "listparked"
-	VerbRetryParked      = "retryparked"
-	VerbDropParked       = "dropparked"
-	VerbVerify           = "verify"
-	VerbResume           = "resume" // ends the pause of a restored realm
-
-	// The subjects of createrealm and deleterealm name the realm, so that permissions can
-	// restrict them; that of listrealms names SystemRealm.
-	VerbCreateRealm = "createrealm"
-	VerbDeleteRealm = "deleterealm"
-	VerbListRealms  = "listrealms"
-)
-
-// Verbs returns all verbs of the object API.
-func Verbs() []string {
-	return []string{
-		VerbCreate, VerbGet, VerbList, VerbWatch, VerbUpdate, VerbUpdateStatus, VerbPatch, VerbApply,
-		VerbImport, VerbDelete, VerbDeleteCollection, VerbRemoveFinalizer, VerbResolve, VerbPlan,
-		VerbStatus,
-		VerbConsumeFinalizer, VerbConsumeAgent, VerbReadLog, VerbReadWarnings, VerbListConsumers,
-		VerbListParked, VerbRetryParked, VerbDropParked, VerbVerify, VerbResume,
-		VerbCreateRealm, VerbDeleteRealm, VerbListRealms,
-	}
-}
-
-// IsStream reports whether the reply to a verb is a stream of messages, at
-// least one every 30 s, which an empty message without headers ends. Across
-// accounts the export of such a verb has the response type stream.
-func IsStream(verb string) bool {
-	switch verb {
-	case VerbWatch, VerbReadLog, VerbReadWarnings, VerbVerify:
-		return true
-	}
-	return false
-}
-
-// NamesFinalizer reports whether the subject of a verb ends with the name of a
-// finalizer.
-func NamesFinalizer(verb string) bool {
-	return verb == VerbRemoveFinalizer || verb == VerbConsumeFinalizer
-}
-
-// The operations on internal.>, each of one role.
-const (
-	OpResolve   = "resolve"   // processors, the scanner
-	OpPropose   = "propose"   // processors
-	OpOrphan    = "orphan"    // finalizers
-	OpFinish    = "finish"    // finalizers
-	OpDrain     = "drain"     // finalizers
-	OpWalk      = "walk"      // the scanner
-	OpRepublish = "republish" // the scanner
-	OpCycles    = "cycles"    // the scanner
-
-	OpRealms = "realms" // processors, finalizers, the scanner: the list of realms, in SystemRealm
-)
-
-// The queues on work.>.
-const (
-	QueueDirty  = "dirty"  // coppice.v1.DirtyChunk, to processors
-	QueueOrphan = "orphan" // coppice.v1.OrphanChunk, to finalizers
-	QueueFinish = "finish" // coppice.v1.FinishChunk, to finalizers
-	QueueDrain  = "drain"  // coppice.v1.DrainChunk, to finalizers
-)
-
-// Headers of requests and replies.
-const (
-	// HeaderCommand identifies a command of an actor, a UUIDv7: a repeated command
-	// gets its first outcome.
-	HeaderCommand = "Coppice-Command"
-	// HeaderRequest names the verb, or the internal operation, of a request. Without it a
-	// message is not a request. Replies do not have it, so a reply that is sent to the
-	// subject of a request has no effect.
-	HeaderRequest = "Coppice-Request"
-	// HeaderTime is the server's time in Unix milliseconds, in an error about the time in a
-	// command's id.
-	HeaderTime = "Coppice-Time"
-	// HeaderContentType says how the body is encoded; protobuf without it.
-	HeaderContentType = "Content-Type"
-	// HeaderReason is the machine-readable reason of an error; its code and
-	// its message are in the micro service headers.
-	HeaderReason = "Coppice-Reason"
-	// HeaderRetryAfter is the time after which to repeat the request, in milliseconds.
-	HeaderRetryAfter = "Coppice-Retry-After"
-
-	ContentJSON     = "application/json"
-	ContentProtobuf = "application/protobuf"
-)
-
-// Protocol is the version of the request format: what every request has in its
-// field of that name.
-const Protocol = 1
-
 // CyclesTimeout is the maximum duration of a search for cycles, which reads every object
 // that has dependents.
 const CyclesTimeout = 10 * time.Minute
@@ -209,8 +94,8 @@ func NamespaceToken(namespace string) string {
 type API struct {
 	Realm, Actor, Verb       string
 	Group, Plural, Namespace string
-	// Finalizer is the finalizer of removefinalizer and consumefinalizer, empty for other
-	// verbs.
+	// Finalizer is the finalizer of removefinalizer, forcefinalizer and consumefinalizer, the name
+	// of the program of consumeexpiry, and empty for other verbs.
 	Finalizer string
 }
 
@@ -248,7 +133,7 @@ func ParseAPI(subject string) (API, error) {
 		a.Finalizer = t[8]
 	}
 	if (a.Finalizer != "") != NamesFinalizer(a.Verb) {
-		return API{}, fmt.Errorf("%w: %s: removefinalizer and consumefinalizer, and no other verb, name a finalizer", ErrSubject, subject)
+		return API{}, fmt.Errorf("%w: %s: removefinalizer, forcefinalizer, consumefinalizer and consumeexpiry, and no other verb, have a name behind the namespace", ErrSubject, subject)
 	}
 	return a, nil
 }
@@ -308,50 +193,6 @@ func LogSubject(realm string) string { return root + "." + realm + ".log" }
 // WorkSubject returns the subject of a queue.
 func WorkSubject(realm, queue string) string { return root + "." + realm + ".work." + queue }
 
-// Finalize is the subject of a call to an external finalizer.
-type Finalize struct {
-	Realm, Group, Plural, UID, Finalizer string
-}
-
-// Subject spells the subject.
-func (f Finalize) Subject() string {
-	return strings.Join([]string{root, f.Realm, "finalize", GroupToken(f.Group), f.Plural, f.UID, f.Finalizer}, ".")
-}
-
-// FinalizeFilter returns the pattern of the calls to one external finalizer.
-func FinalizeFilter(realm, finalizer string) string {
-	return strings.Join([]string{root, realm, "finalize", "*", "*", "*", finalizer}, ".")
-}
-
-// Terminate is the subject of a call to the agent of a kind with graceful
-// deletion.
-type Terminate struct {
-	Realm, Group, Plural, UID string
-}
-
-// Subject spells the subject.
-func (t Terminate) Subject() string {
-	return strings.Join([]string{root, t.Realm, "terminate", GroupToken(t.Group), t.Plural, t.UID}, ".")
-}
-
-// TerminateFilter returns the pattern of the calls to the agent of one kind.
-func TerminateFilter(realm, group, plural string) string {
-	return Terminate{Realm: realm, Group: group, Plural: plural, UID: "*"}.Subject()
-}
-
-// ParseCall parses the subject of a call. It returns the uid of the object, and the durable
-// consumer of the finalizer or agent.
-func ParseCall(subject string) (uid, durable string, ok bool) {
-	t := strings.SplitN(subject, ".", 7)
-	switch {
-	case len(t) == 7 && t[0] == root && t[2] == "finalize":
-		return t[5], FinalizerDurable(t[6]), true
-	case len(t) == 6 && t[0] == root && t[2] == "terminate":
-		return t[5], AgentDurable(GroupOfToken(t[3]), t[4]), true
-	}
-	return "", "", false
-}
-
 // Warning is the subject of a warning.
 type Warning struct {
 	Realm, Group, Plural, Namespace, UID, Reason string
@@ -407,32 +248,8 @@ func Unparked(realm, parked string) (subject string, ok bool) {
 	return "", false
 }
 
-// PullSubject returns the subject of the pull requests of a durable consumer.
-func PullSubject(stream, durable string) string {
-	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable
-}
-
-// AckSubjects returns the pattern of the subjects on which messages of a durable consumer
-// are acknowledged or reported as in progress.
-func AckSubjects(stream, durable string) string { return "$JS.ACK." + stream + "." + durable + ".>" }
-
 // QueueOf returns the queue of a WorkSubject.
 func QueueOf(subject string) (queue string, ok bool) {
 	t := strings.Split(subject, ".")
 	return t[len(t)-1], len(t) == 4 && t[2] == "work"
-}
-
-// FinalizerOfFilter returns the finalizer of a FinalizeFilter.
-func FinalizerOfFilter(filter string) (finalizer string, ok bool) {
-	t := strings.SplitN(filter, ".", 7)
-	return t[len(t)-1], len(t) == 7 && t[2] == "finalize"
-}
-
-// AgentOfFilter returns the group and the plural of a TerminateFilter.
-func AgentOfFilter(filter string) (group, plural string, ok bool) {
-	t := strings.Split(filter, ".")
-	if len(t) != 6 || t[2] != "terminate" {
-		return "", "", false
-	}
-	return GroupOfToken(t[3]), t[4], true
 }

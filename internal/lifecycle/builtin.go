@@ -5,9 +5,9 @@ import (
 )
 
 // BuiltinKinds are the kinds that a new realm knows from the start: those of
-// Kubernetes' groups core, apps and batch, with the defaults of A5.6, and Realm,
-// of which the options are. They are registered by ordinary objects in the realm's first commit, and can be
-// changed as any other.
+// Kubernetes' groups core, apps and batch, with the defaults of A5.6, Realm, which has the
+// realm settings, ProtectionPolicy and ExpiryPolicy. They are registered by ordinary objects
+// in the realm's first commit, and can be changed as any other.
 func BuiltinKinds() []KindSpec {
 	type row struct {
 		kind, plural string
@@ -49,7 +49,9 @@ func BuiltinKinds() []KindSpec {
 			{kind: "Job", plural: "jobs", deletion: OrphanDependents},
 		}},
 		{Group, []row{
+			{kind: "ExpiryPolicy", plural: "expirypolicies", cluster: true},
 			{kind: "Realm", plural: "realms", cluster: true},
+			{kind: "ProtectionPolicy", plural: "protectionpolicies", cluster: true},
 		}},
 	}
 	var specs []KindSpec

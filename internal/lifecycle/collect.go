@@ -20,9 +20,9 @@ func Collect(ctx *Context, n *Node) []Event {
 	default:
 		return nil
 	}
-	return deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
+	return braked(ctx, deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
 		policy: policy, version: n.Version(), reason: j.Reason, cause: j.Cause,
-	})
+	}))
 }
 
 // collectedBy returns the policy with which the collector deletes n.
@@ -84,8 +84,9 @@ func OrphanFrom(ctx *Context, owner, n *Node) []Event {
 
 // Finish removes a built-in finalizer that is done from n: the orphan finalizer when no
 // dependent has a valid reference to n (A15), the foreground finalizer when no dependent
-// delays n (A13, Delays), the contents finalizer when no contents are left (A5.7). The
-// first two are not done while the import session of n may still add dependents (R2).
+// delays n (A13, DelayOf), the in-use finalizer when no object uses n (B3.1), the contents
+// finalizer when no contents are left (A5.7). All but the last are not done while the import
+// session of n may still add dependents or users (R2, B3.8).
 //
 // kept are the dependents for which an examination of all dependents has found
 // KeptByUnknown; see finishable. Only the foreground finalizer needs them.
@@ -93,30 +94,36 @@ func Finish(ctx *Context, n *Node, finalizer string, kept []uid.UID) []Event {
 	if !finishable(ctx.View, n, finalizer, kept, ctx.Now) || finalizer != FinalizerContents && ctx.Now < sessionEnd(ctx.View, n) {
 		return nil
 	}
+	if finalizer == FinalizerInUse && keepsUsers(ctx.View, n) {
+		return []Event{foregroundForUsers(n)}
+	}
 	return []Event{finalized(n, finalizer)}
 }
 
 // finishable reports whether a built-in finalizer of n is done, apart from an open import
-// session.
+// session. The in-use finalizer also has work to do for an object that keeps its own users.
 //
 // For the foreground finalizer the counters suffice, unless some dependents are not
 // terminating and none blocks. Then the dependents must be examined. That is done outside
 // of the commit; the commit examines only the dependents that were found to be kept. If
 // their number equals the counter of dependents that are not terminating, no other
-// dependent can delay n.
+// dependent can delay n. While n has users, dependents that are kept delay it as well: n
+// would keep them afterwards, and one of them may use n (B3.2).
 func finishable(v View, n *Node, finalizer string, kept []uid.UID, now Time) bool {
 	switch {
 	case !n.Terminating() || !n.HasFinalizer(finalizer):
 		return false
 	case finalizer == FinalizerContents:
 		return AnyContent(v, n) == ""
+	case finalizer == FinalizerInUse:
+		return v.Users(n).All == 0 || keepsUsers(v, n)
 	case !n.Acknowledged():
 		return false
 	case finalizer == FinalizerOrphan:
 		return Dependents(v, n).All == 0
 	case finalizer == FinalizerForeground:
 		d := Dependents(v, n)
-		return d.Blocking == 0 && (d.Pending() == 0 || allKept(v, n, d.Pending(), kept, now))
+		return d.Blocking == 0 && (d.Pending() == 0 || !waitsForUsers(v, n) && allKept(v, n, d.Pending(), kept, now))
 	}
 	return false
 }

@@ -11,10 +11,17 @@ type Context struct {
 	View
 	// Now is the time of the commit that the command will be in.
 	Now Time
+	// Actor is who sent the command.
+	Actor string
 	// NewUID draws the uid of a created object.
 	NewUID func() uid.UID
 	// NewSuffix draws what completes a generateName.
 	NewSuffix func() string
+	// Trip is called when a brake that is not tripped refuses a deletion, with the brake as it
+	// must become; nil for none.
+	Trip func(*Kind, Brake)
+	// Across: the actor has the permission to write uses of objects in other namespaces (B3.10).
+	Across bool
 	// MaxObject is the size of the largest object, in bytes of its protobuf encoding.
 	MaxObject int
 }
@@ -29,6 +36,9 @@ type Outcome struct {
 	// object before its removal, or the object unchanged.
 	Object   Object
 	Warnings []string
+	// BodyOptional: the decision does not depend on the body of the object. If it cannot be
+	// decoded, the reply has none, and a warning (B8.1).
+	BodyOptional bool
 }
 
 // Changed reports whether the outcome has events.
@@ -53,10 +63,10 @@ func KeyOf(v View, n *Node) Key {
 // value of a precondition holds always.
 func checkPreconditions(k Key, n *Node, want *coppicev1.Preconditions) *Error {
 	if u := want.GetUid(); u != "" && u != n.UID.String() {
-		return errConflict(k, "precondition failed: UID in precondition: %s, UID in object meta: %s", u, n.UID)
+		return errConflict(k, "uid precondition failed: have %s, want %s; read the object again", n.UID, u)
 	}
 	if rv := want.GetResourceVersion(); rv != 0 && rv != n.Revision {
-		return errConflict(k, "the object has been modified; please apply your changes to the latest version and try again (resourceVersion in precondition: %d, in object meta: %d)", rv, n.Revision)
+		return errConflict(k, "resourceVersion precondition failed: have %d, want %d; read the object again", n.Revision, rv)
 	}
 	return nil
 }

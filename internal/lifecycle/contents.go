@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/coppice-gc/coppice/client/api"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -35,6 +36,23 @@ func Contains(v View, c, n *Node) bool {
 	return false
 }
 
+// ContainersOf returns those objects that stand for the namespace and for the kind of n, if
+// they exist.
+func ContainersOf(v View, n *Node) []*Node {
+	var list []*Node
+	if namespaces := v.Kinds().Of("", "Namespace"); namespaces != nil && n.Namespace != "" {
+		if c := v.Node(v.Lookup(namespaces, "", n.Namespace)); c != nil {
+			list = append(list, c)
+		}
+	}
+	if kind := v.Kinds().OfNode(n); kind != nil && kind.UID != "" {
+		if c := v.Node(kind.UID); c != nil && c.UID != n.UID {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // AnyContent names one object in a container, "" if there is none.
 func AnyContent(v View, c *Node) string {
 	switch {
@@ -42,7 +60,7 @@ func AnyContent(v View, c *Node) string {
 		return v.AnyIn(c.Name)
 	case IsRegistration(c):
 		if k := v.Kinds().RegisteredBy(c); k != nil {
-			return v.AnyOf(k)
+			return v.AnyOf(k, "")
 		}
 	}
 	return ""
@@ -50,14 +68,21 @@ func AnyContent(v View, c *Node) string {
 
 // Drain decides the contents finalizer's request to delete n because its container is
 // being deleted. Unlike the collector it deletes objects that an owner keeps. Like the
-// collector it honours the finalizers and the grace period of the object.
+// collector it honours the finalizers and the grace period of the object, and leaves
+// protected objects (B2.3). The Pods of a namespace go first (A5.8).
 func Drain(ctx *Context, container, n *Node) []Event {
-	if n.Terminating() || !container.Draining() || !Contains(ctx.View, container, n) {
+	return DrainAfter(ctx, container, n, PodsUntil(ctx.View, container))
+}
+
+// DrainAfter is Drain for many objects of one container, whose PodsUntil the caller has read.
+func DrainAfter(ctx *Context, container, n *Node, pods Time) []Event {
+	if n.Terminating() || n.Protected() || !container.Draining() || !Contains(ctx.View, container, n) ||
+		WaitsForPods(ctx.View, n, pods, ctx.Now) {
 		return nil
 	}
-	return deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
+	return braked(ctx, deletion(ctx.View, ctx.Now, n, ctx.Kinds().OfNode(n), request{
 		policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_CONTAINER, cause: container.DeletionRevision,
-	})
+	}))
 }
 
 // withContents adds the contents finalizer to the list of a container that is
@@ -101,8 +126,8 @@ func checkContentsGone(v View, at Key, n *Node, finalizer string) *Error {
 	return nil
 }
 
-// checkStays refuses a new object that is about to lose its kind or its
-// namespace. The refusal for the namespace is worded as Kubernetes'.
+// checkStays refuses to create an object whose kind or namespace is being deleted. The refusal
+// for the namespace is worded as Kubernetes'.
 func checkStays(v View, at Key) *Error {
 	if n := v.Node(at.Kind.UID); n != nil && n.Terminating() {
 		return at.err(ReasonMethodNotAllowed, "%s cannot be created: its kind %s is being deleted", at, n.Name)
@@ -114,7 +139,7 @@ func checkStays(v View, at Key) *Error {
 	if u := v.Lookup(namespaces, "", at.Namespace); u != "" && v.Node(u).Terminating() {
 		e := at.err(ReasonForbidden, "%s is forbidden: unable to create new content in namespace %s because it is being terminated", at, at.Namespace)
 		e.Causes = []Cause{{
-			Reason: "NamespaceTerminating", Field: "metadata.namespace", Message: fmt.Sprintf("namespace %s is being terminated", at.Namespace),
+			Reason: api.CauseNamespaceTerminating, Field: "metadata.namespace", Message: fmt.Sprintf("namespace %s is being terminated", at.Namespace),
 		}}
 		return e
 	}

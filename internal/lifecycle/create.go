@@ -8,7 +8,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
-// maxGenerateTries is how often a generated name is drawn again (A1.3).
+// maxGenerateTries is the maximum number of names that are drawn for a generateName (A1.3).
 const maxGenerateTries = 8
 
 // Checked is an object that is to be created, with the result of all checks that do not
@@ -34,6 +34,7 @@ func Check(o *coppicev1.Object) Checked {
 		warnings: append(warnings, duplicates...),
 	}
 	c.warnings = append(c.warnings, finalizerWarnings(nil, meta.GetFinalizers())...)
+	c.warnings = append(c.warnings, protectionWarnings(meta)...)
 	if len(c.metadata) == 0 {
 		c.owners = ownersOf(owners)
 	}
@@ -66,7 +67,10 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 	causes := validateKey(at, meta)
 	causes = append(causes, c.metadata...)
 	causes = append(causes, validateInitializers(at, meta.GetInitializers())...)
+	causes = append(causes, validateExpiry(at, meta)...)
 	causes = append(causes, validateContentsFinalizer(nil, meta.GetFinalizers())...)
+	causes = append(causes, validateInUseFinalizer(nil, meta.GetFinalizers())...)
+	causes = append(causes, validateProtectionFinalizer(nil, meta.GetFinalizers())...)
 	causes = append(causes, c.json...)
 	if len(c.json) == 0 {
 		causes = append(causes, validateGoverning(ctx.View, at, o, nil)...)
@@ -98,18 +102,27 @@ func CreateChecked(ctx *Context, at Key, c *Checked) (*Outcome, *Error) {
 		Owners:       c.owners,
 		Finalizers:   nonEmpty(meta.GetFinalizers()),
 		Initializers: pendingOf(meta.GetInitializers()),
+		Uses:         usesOf(meta.GetUses()),
+		ExpiresAt:    expiryOf(meta),
+	}
+	if err := bindUses(ctx, at, nil, node, false); err != nil {
+		return nil, err
 	}
 	body := bodyOf(o)
 	body.Status = nil // written by updatestatus
+	if IsPolicy(node) {
+		beginPolicy(ctx, body)
+	}
 	derive(node, at.Kind, body)
+	cover(ctx.View, at.Kind, node, body) // B2.10
 	return &Outcome{
 		Code: 201,
-		Events: []Event{{
+		Events: append(bound(ctx.View, node), Event{
 			Type: ObjectCreated, UID: node.UID, Reason: coppicev1.Reason_REASON_REQUESTED,
 			Object: Object{Node: node, Body: body},
-		}},
+		}),
 		Object:   Object{Body: body},
-		Warnings: c.warnings,
+		Warnings: append(c.warnings, expiryWarnings(node, ctx.Now)...),
 	}, nil
 }
 
@@ -188,6 +201,9 @@ func validateGoverning(v View, k Key, o *coppicev1.Object, was *Node) []Cause {
 	var causes []Cause
 	if isRealm(k.Kind.Group, k.Kind.Kind) {
 		causes = append(causes, validateSettings(k.Name, o.GetSpec())...)
+	}
+	if isPolicy(k.Kind.Group, k.Kind.Kind) {
+		causes = append(causes, validatePolicy(v, o, was)...)
 	}
 	if isKind(k.Kind.Group, k.Kind.Kind) {
 		var before *Kind

@@ -10,23 +10,27 @@ import (
 // Blocks reports whether the dependent n blocks the foreground deletion of owner: one of
 // its references is valid and has blockOwnerDeletion set.
 func Blocks(n, owner *Node) bool {
-	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return holds(n, &r, owner) })
+	return owner.Waiting() && slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return wouldBlock(n, &r, owner) })
 }
 
 // BlocksBy reports whether n blocks the foreground deletion of owner by its reference r.
 func BlocksBy(n *Node, r *OwnerReference, owner *Node) bool {
-	return owner.Waiting() && holds(n, r, owner)
+	return owner.Waiting() && wouldBlock(n, r, owner)
 }
 
-func holds(n *Node, r *OwnerReference, owner *Node) bool {
+// wouldBlock reports whether n would block the foreground deletion of owner by its reference r.
+func wouldBlock(n *Node, r *OwnerReference, owner *Node) bool {
 	return r.UID == owner.UID && r.Blocking == True && Fits(n, r, owner)
 }
 
 // Unblock breaks a cycle of objects that wait for each other: each blocks the next, and
-// the last one the first (A14). The first stops blocking the next. Nothing else changes:
-// owners outside of the cycle still wait, and other cycles are broken one at a time (X08,
-// L4).
-func Unblock(cycle []*Node) []Event {
+// the last one the first (A14). If an object uses the next, the first that does loses this
+// use (B3.9). Otherwise the first stops blocking the next. Nothing else changes: owners outside
+// of the cycle still wait, and other cycles are broken one at a time (X08, L4).
+func Unblock(v View, cycle []*Node) []Event {
+	if i := Released(v, cycle); i >= 0 {
+		return release(cycle[i], cycle[(i+1)%len(cycle)])
+	}
 	for i, n := range cycle {
 		if !n.Waiting() || !Blocks(n, cycle[(i+1)%len(cycle)]) {
 			return nil // it is no such cycle any more
@@ -35,7 +39,7 @@ func Unblock(cycle []*Node) []Event {
 	n, owner := *cycle[0], cycle[1%len(cycle)]
 	n.Owners = slices.Clone(n.Owners)
 	for i := range n.Owners {
-		if r := &n.Owners[i]; holds(&n, r, owner) {
+		if r := &n.Owners[i]; wouldBlock(&n, r, owner) {
 			r.Blocking = False
 		}
 	}
@@ -45,8 +49,8 @@ func Unblock(cycle []*Node) []Event {
 }
 
 // Unreachable reports whether objects own each other and nothing else keeps any of them:
-// each has an owner among them, all other references are dangling or waiting, and none is
-// being deleted (A14, L5).
+// each has an owner among them, all other references are dangling or waiting, none is
+// being deleted, and none is protected: a protected object keeps what it owns (A14, L5, B2.9).
 func Unreachable(v View, members []*Node, now Time) bool {
 	among := make(map[uid.UID]*Node, len(members))
 	for _, n := range members {
@@ -62,7 +66,7 @@ func Unreachable(v View, members []*Node, now Time) bool {
 				return false
 			}
 		}
-		if !owned || n.Terminating() {
+		if !owned || n.Terminating() || n.Protected() { // B2.9
 			return false
 		}
 	}
@@ -82,5 +86,5 @@ func CollectUnreachable(ctx *Context, members []*Node) []Event {
 			policy: collectedBy(ctx, n), version: n.Version(), reason: coppicev1.Reason_REASON_UNREACHABLE,
 		})...)
 	}
-	return events
+	return braked(ctx, events)
 }

@@ -38,6 +38,8 @@ func DelayOf(v View, d, owner *Node, now Time) Delay {
 		return Delays
 	case d.Terminating():
 		return NoDelay
+	case d.Protected():
+		return Delays // B2.8, also if an unknown owner would keep it
 	case Evaluate(v, d, now).Decision == Wait:
 		return KeptByUnknown
 	}

@@ -61,6 +61,9 @@ func Delete(ctx *Context, at Key, version string, o *coppicev1.DeleteOptions) (*
 	if err := checkPreconditions(at, n, o.GetPreconditions()); err != nil {
 		return nil, err // A4.6
 	}
+	if n.Protected() {
+		return nil, errProtected(ctx.View, at, n) // B2.1
+	}
 	policy := o.GetPropagationPolicy()
 	if o != nil && o.OrphanDependents != nil {
 		if policy = Background; o.GetOrphanDependents() {
@@ -93,12 +96,20 @@ type request struct {
 // deletion decides a deletion of n (A5) by a client, the collector or an import. It
 // returns no event if the deletion changes nothing.
 func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
+	if n.Protected() {
+		return nil // B2.1 to B2.3
+	}
 	at, grace, ignored := ending(now, n, kind, r.grace)
 	if ignored {
 		return nil
 	}
-	finalizers := deletionFinalizers(n.Finalizers, deletionFinalizer(n, r.policy, kind.DefaultFor(r.version)))
-	finalizers = withContents(v, n, finalizers) // A5.7
+	chosen := deletionFinalizer(n, r.policy, kind.DefaultFor(r.version))
+	finalizers := withInUse(v, n, deletionFinalizers(n.Finalizers, chosen)) // B3.1
+	if chosen == "" && leavesInUse(v, n, finalizers) {
+		// It begins with the finalizers that n has, so that a repeated DELETE keeps their order (A5.1).
+		finalizers = deletionFinalizers(withInUse(v, n, n.Finalizers), FinalizerForeground) // B3.2
+	}
+	finalizers = withProtection(n, withContents(v, n, finalizers)) // A5.7, B2.13
 	if n.Ending() && grace == 0 && slices.Equal(finalizers, n.Finalizers) {
 		// The agent has confirmed, or the DELETE does not wait for it.
 		r.reason, r.cause = coppicev1.Reason_REASON_FINALIZED, n.DeletionRevision
@@ -123,7 +134,8 @@ func deletion(v View, now Time, n *Node, kind *Kind, r request) []Event {
 }
 
 // ending returns until when the object's agent has time, and the grace period in seconds
-// (A5, step 3). If the agent has been called already, a DELETE only shortens the time.
+// (A5, step 3). If the agent has been called already, a DELETE can only shorten the time.
+// ignored reports that the DELETE would not shorten it, and therefore has no effect.
 func ending(now Time, n *Node, kind *Kind, asked *int64) (at Time, grace int64, ignored bool) {
 	switch {
 	case n.Ending() && kind.GracefulDeletion != nil:
@@ -174,8 +186,9 @@ func deletionFinalizer(n *Node, policy string, byDefault DefaultDeletion) string
 	return ""
 }
 
-// deletionFinalizers replaces the finalizers of the list that a DELETE chooses
-// with the one given: A5, step 2. The order stays if the set does.
+// deletionFinalizers replaces the finalizers orphan and foregroundDeletion in the list
+// by chosen, or removes them if chosen is "" (A5, step 2). If that leaves the same set,
+// it returns the list unchanged.
 func deletionFinalizers(list []string, chosen string) []string {
 	var next []string
 	for _, f := range list {
@@ -196,8 +209,8 @@ func sameSet(a, b []string) bool {
 	return all(a, oneOf(b)) && all(b, oneOf(a))
 }
 
-func all(list []string, holds func(string) bool) bool {
-	return !slices.ContainsFunc(list, func(s string) bool { return !holds(s) })
+func all(list []string, is func(string) bool) bool {
+	return !slices.ContainsFunc(list, func(s string) bool { return !is(s) })
 }
 
 // deleted is the event of an object's removal. Finalizers that the object

@@ -14,24 +14,24 @@ import (
 // TestErrorsAreReportedInFull: what a client reads from a status is what was refused.
 func TestErrorsAreReportedInFull(t *testing.T) {
 	t.Parallel()
-	told := &lifecycle.Error{
+	sent := &lifecycle.Error{
 		Reason: lifecycle.ReasonInvalid, Message: `pods "a" is invalid`,
 		Resource: "pods", Namespace: "default", Name: "a", UID: "u",
 		Causes:     []lifecycle.Cause{{Reason: "FieldValueRequired", Field: "metadata.name", Message: "Required value"}},
 		RetryAfter: 1500 * time.Millisecond, Index: 7,
 	}
-	if got := api.ErrorOf(told.Status()); !reflect.DeepEqual(got, told) {
-		t.Errorf("told %+v, heard %+v", told, got)
+	if got := api.ErrorOf(sent.Status()); !reflect.DeepEqual(got, sent) {
+		t.Errorf("sent %+v, received %+v", sent, got)
 	}
-	if code := told.Status().GetCode(); code != 422 {
+	if code := sent.Status().GetCode(); code != 422 {
 		t.Errorf("code %d, want 422", code)
 	}
-	err := fmt.Errorf("create: %w", told)
+	err := fmt.Errorf("create: %w", sent)
 	if !errors.Is(err, lifecycle.ReasonInvalid) || errors.Is(err, lifecycle.ReasonNotFound) || errors.Is(err, errors.New("Invalid")) {
 		t.Errorf("%v does not match its reason alone", err)
 	}
-	if told.Error() != told.Message || lifecycle.ReasonInvalid.Error() != "Invalid" {
-		t.Errorf("%v is not said", told)
+	if sent.Error() != sent.Message || lifecycle.ReasonInvalid.Error() != "Invalid" {
+		t.Errorf("%v has another text", sent)
 	}
 }
 

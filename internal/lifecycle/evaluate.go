@@ -20,27 +20,46 @@ const (
 	// GoesAtOnce is set for an object that a deletion removes in the same step:
 	// no finalizer, agent or content blocks it.
 	GoesAtOnce
+	// IsProtected is set for an object that must not be deleted, because it is protected.
+	IsProtected
+	// IsBraked is set for an object whose deletion by the collector a brake pauses.
+	IsBraked
 )
 
 // TraitsOf returns the traits of a live object.
 func TraitsOf(v View, n *Node) Traits {
-	t := Live
-	if n.Terminating() {
-		t |= IsTerminating
-	}
-	if d := Dependents(v, n); d.All > 0 {
+	t := ownTraits(v, n)
+	if hasDependents(v, n) {
 		t |= HasDependents
 	}
-	if goesAtOnce(v, n) {
+	if !n.Protected() && goesAtOnce(v, n) {
 		t |= GoesAtOnce
 	}
 	return t
 }
 
+// ownTraits returns the traits of a live object that other objects do not change, and
+// IsBraked. They are cheap.
+func ownTraits(v View, n *Node) Traits {
+	t := Live
+	if n.Terminating() {
+		t |= IsTerminating
+	}
+	if n.Protected() {
+		t |= IsProtected
+	}
+	if Braked(v, n) {
+		t |= IsBraked
+	}
+	return t
+}
+
+func hasDependents(v View, n *Node) bool { return Dependents(v, n).All > 0 }
+
 // goesAtOnce reports whether collecting n in the background removes it in the same step.
 // A built-in finalizer blocks it too, if it is honoured (A12.9).
 func goesAtOnce(v View, n *Node) bool {
-	if n.Terminating() || n.Grace != nil && *n.Grace != 0 || AnyContent(v, n) != "" {
+	if n.Terminating() || n.Grace != nil && *n.Grace != 0 || AnyContent(v, n) != "" || v.Users(n).All > 0 {
 		return false
 	}
 	return len(n.Finalizers) == 0 ||
@@ -65,10 +84,14 @@ const (
 	StripReferences
 	// Wait: no known owner keeps the object, but an owner is unknown.
 	Wait
+	// KeepProtected: no owner keeps the object, but it is protected.
+	KeepProtected
+	// Pause: no owner keeps the object, and the brake of its kind is tripped (B4.3).
+	Pause
 )
 
 func (v Decision) String() string {
-	return [...]string{"keep", "collect", "collect-foreground", "strip", "wait"}[v]
+	return [...]string{"keep", "collect", "collect-foreground", "strip", "wait", "keep-protected", "pause"}[v]
 }
 
 // Decide is the collector's decision table (A12). Its input are an object's traits and
@@ -101,6 +124,10 @@ func Decide(t Traits, classes []Class) Decision {
 		return Keep
 	case unknown > 0:
 		return Wait // S2
+	case t&IsProtected != 0:
+		return KeepProtected // B2.2
+	case t&IsBraked != 0:
+		return Pause // B4.3
 	case waiting > 0 && t&HasDependents != 0:
 		return CollectForeground // A12.8
 	}
@@ -146,7 +173,11 @@ func Evaluate(v View, n *Node, now Time) Evaluation {
 			}
 		}
 	}
-	j.Decision = Decide(TraitsOf(v, n), classes)
+	t := ownTraits(v, n)
+	if j.Reason == coppicev1.Reason_REASON_OWNER_WAITING && hasDependents(v, n) {
+		t |= HasDependents // it matters while an owner waits only
+	}
+	j.Decision = Decide(t, classes)
 	if j.Decision == StripReferences {
 		j.Reason = coppicev1.Reason_REASON_SOLID_OWNER_REMAINS
 	}

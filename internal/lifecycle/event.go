@@ -39,6 +39,9 @@ type Event struct {
 	// this one necessary, or zero.
 	Reason coppicev1.Reason
 	Cause  uint64
+	// Expired is set for the deletion of an object that has expired, which a brake counts. The log
+	// does not record it: it records the brake.
+	Expired bool
 
 	Object     Object           // ObjectCreated, ObjectUpdated
 	Mark       Mark             // DeletionMarked

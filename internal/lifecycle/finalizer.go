@@ -26,6 +26,12 @@ func RemoveFinalizer(ctx *Context, at Key, finalizer string, want *coppicev1.Pre
 	if err := checkContentsGone(ctx.View, at, n, finalizer); err != nil {
 		return nil, err
 	}
+	if err := checkUnused(ctx.View, at, n, finalizer); err != nil {
+		return nil, err
+	}
+	if err := checkUncovered(at, n, finalizer); err != nil {
+		return nil, err
+	}
 	out := &Outcome{Code: 200, Object: Object{Node: n, Body: ctx.Body(n)}}
 	if n.HasFinalizer(finalizer) {
 		out.Events = []Event{finalized(n, finalizer)}

@@ -86,9 +86,8 @@ func leastGrace(seconds int64) int64 {
 	return seconds
 }
 
-// derive notes in the node what deleting the object has to know of its body, so
-// that a cascade need not read it. It is noted with every change of the body,
-// by what the kind says at that time.
+// derive copies into the node what a deletion needs from the body, so that a cascade need not
+// read bodies. It is called for every change of the body, with the kind as it is at that time.
 func derive(n *Node, k *Kind, b *coppicev1.Body) {
 	n.Grace = graceOf(k, b)
 	n.ObservedGeneration, _ = integer(member(b.GetStatus(), "observedGeneration"))

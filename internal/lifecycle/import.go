@@ -29,12 +29,14 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 	owners, warnings := dedupOwners(meta.GetOwnerReferences())
 	causes = append(causes, validateMeta(meta, owners)...)
 	causes = append(causes, validateImportedInitializers(at, meta)...)
+	causes = append(causes, validateExpiry(at, meta)...)
 	var was *Node
 	if u != "" {
 		was = ctx.Node(u)
 	}
 	o, duplicates, notJSON := normalJSON(o)
 	warnings, causes = append(warnings, duplicates...), append(causes, notJSON...)
+	warnings = append(warnings, protectionWarnings(meta)...)
 	if len(notJSON) == 0 {
 		causes = append(causes, validateGoverning(ctx.View, at, o, was)...)
 	}
@@ -72,9 +74,18 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		Initializers:  pendingOf(meta.GetInitializers()),
 
 		InitializationFailed: meta.GetInitializers().GetResult() != nil,
+		Uses:                 usesOf(meta.GetUses()),
+		ExpiresAt:            expiryOf(meta),
 	}
 	if !node.Terminating() {
 		node.GracePeriod = nil
+		node.Finalizers = withoutFinalizer(node.Finalizers, FinalizerInUse)
+	}
+	if !node.Terminating() || !IsPolicy(node) {
+		node.Finalizers = withoutFinalizer(node.Finalizers, FinalizerProtection) // nothing would remove it
+	}
+	if err := bindUses(ctx, at, was, node, true); err != nil {
+		return nil, err
 	}
 	body := bodyOf(o)
 	derive(node, at.Kind, body)
@@ -88,17 +99,25 @@ func Import(ctx *Context, at Key, session string, o *coppicev1.Object) (*Outcome
 		node.CreationTime = ctx.Now
 	}
 	awaitObserved(node, at.Kind)
+	binds := bound(ctx.View, node)
+	if IsPolicy(node) {
+		beginPolicy(ctx, body)
+	}
+	cover(ctx.View, at.Kind, node, body)
 	if node.Terminating() {
-		node.Finalizers = withContents(ctx.View, node, node.Finalizers)
+		node.Finalizers = withProtection(node, withContents(ctx.View, node, node.Finalizers))
+		if len(binds) > 0 || ctx.Users(node).All > 0 {
+			node.Finalizers = addInUse(node.Finalizers)
+		}
 	}
 	if node.Terminating() && len(node.Finalizers) == 0 && node.graceOver() {
 		// It was being deleted and nothing blocked its removal.
 		return &Outcome{Code: 200, Object: Object{Node: node, Body: body},
 			Warnings: append(warnings, "not imported: the object was being deleted and nothing blocked it")}, nil
 	}
-	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: []Event{{
+	return &Outcome{Code: 201, Warnings: warnings, Object: Object{Body: body}, Events: append(binds, Event{
 		Type: ObjectCreated, UID: u, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: node, Body: body},
-	}}}, nil
+	})}, nil
 }
 
 // maxGeneration leaves room for a generation that is imported to count on.
@@ -138,9 +157,9 @@ func validateImported(meta *coppicev1.ObjectMeta) (u uid.UID, causes []Cause) {
 	return u, causes
 }
 
-// reimport brings an object that is there already up to what is imported.
-// What a deletion has done stays done (S4), and what the manifest does not say,
-// or says in whole seconds, does not change.
+// reimport updates an existing object to the imported manifest. It does not undo a deletion (S4).
+// It keeps a creation time within the same second, and the creation time and the generation if
+// the manifest has none.
 func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warnings []string) (*Outcome, *Error) {
 	if node.CreationTime == 0 || node.CreationTime.proto().GetSeconds() == was.CreationTime.proto().GetSeconds() {
 		node.CreationTime = was.CreationTime
@@ -151,12 +170,16 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		} else if causes := validateShrinking(was, node.Finalizers); causes != nil {
 			return nil, invalid(at, causes)
 		}
-		node.Finalizers = keepContents(was, node.Finalizers)
+		node.Finalizers = keepProtection(was, keepInUse(was, keepContents(was, node.Finalizers)))
 		node.DeletionTime, node.GracePeriod, node.DeletionRevision = was.DeletionTime, was.GracePeriod, was.DeletionRevision
 		node.AwaitedGeneration = was.AwaitedGeneration
 	}
+	node.Protection = was.Protection
 	if node.Terminating() && !was.Terminating() {
-		node.Finalizers = withContents(ctx.View, was, node.Finalizers) // it is a DELETE by other means
+		if was.Protected() {
+			return nil, errProtected(ctx.View, at, was) // B2.1
+		}
+		node.Finalizers = withProtection(was, withInUse(ctx.View, was, withContents(ctx.View, was, node.Finalizers))) // it is a DELETE by other means
 	}
 	if IsRegistration(was) {
 		node.ImportTime = was.Appeared() // since when the kind is known does not change
@@ -178,10 +201,18 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 		out.Warnings = append(out.Warnings, "removed: the object was being deleted and nothing blocked it")
 		return out, nil
 	}
-	keepEqualJSON(&body.Spec, old.GetSpec())
+	if keepEqualJSON(&body.Spec, old.GetSpec()) && at.Kind.Group == Group && at.Kind.Kind == "ExpiryPolicy" {
+		node.Generation = max(node.Generation, was.Generation+1) // so that its notices do not count any more (B6.7)
+	}
 	keepEqualJSON(&body.Status, old.GetStatus())
 	keepEqualJSON(&body.Extra, old.GetExtra())
+	if IsPolicy(was) {
+		policyStatus(ctx, was, node, body, old)
+	}
 	sameBody := proto.Equal(body, old)
+	if !sameBody || was.Uninitialized() != node.Uninitialized() {
+		cover(ctx.View, at.Kind, node, body)
+	}
 	if sameBody {
 		node.Grace, node.ObservedGeneration = was.Grace, was.ObservedGeneration
 	}
@@ -198,17 +229,18 @@ func reimport(ctx *Context, at Key, was, node *Node, body *coppicev1.Body, warni
 	return out, nil
 }
 
-// awaitObserved is for an object that comes while it is being deleted.
+// awaitObserved makes the built-in finalizers of an object that is imported while it is being
+// deleted wait until its controller has seen the deletion, if the kind reports that.
 func awaitObserved(n *Node, k *Kind) {
 	if n.Terminating() && k.ObservesGeneration {
 		n.AwaitedGeneration = n.Generation
 	}
 }
 
-// awaitsSession reports whether n has to remember the session that it comes in:
-// an owner of n is not there, and may come in it; or n has a built-in finalizer,
-// which is not done before dependents have come.
+// awaitsSession reports whether n must keep the id of its import session: an owner of n does not
+// exist, and the session may still import it; or n has a built-in finalizer that must not be
+// removed while the session may import dependents or users.
 func awaitsSession(v View, n *Node) bool {
-	return n.HasFinalizer(FinalizerOrphan) || n.HasFinalizer(FinalizerForeground) ||
+	return n.HasFinalizer(FinalizerOrphan) || n.HasFinalizer(FinalizerForeground) || n.HasFinalizer(FinalizerInUse) ||
 		slices.ContainsFunc(n.Owners, func(r OwnerReference) bool { return v.Node(r.UID) == nil })
 }

@@ -118,9 +118,9 @@ func follows(was, next []string) bool {
 	return len(next) <= len(was) && slices.Equal(was[len(was)-len(next):], next)
 }
 
-// failed decides what a failed initialization does to the object, n after the
-// update that said so: it is deleted by the ordinary rules, its finalizers
-// included, so that others can do what they have to (seed 000; A8 ignores them).
+// failed decides the deletion of an object whose initialization has failed. n is the object after
+// the update that reported the failure. It is deleted by the ordinary rules, so that its finalizers
+// are called (seed 000; A8 ignores them).
 func failed(ctx *Context, at Key, n *Node) []Event {
 	return deletion(ctx.View, ctx.Now, n, at.Kind, request{
 		version: n.Version(), reason: coppicev1.Reason_REASON_INITIALIZATION_FAILED,

@@ -51,6 +51,7 @@ type Kind struct {
 	// RegisteredAt is when that object appeared.
 	RegisteredAt Time
 	resource     string
+	brake        BrakePolicy // of KindSpec.Brake
 }
 
 // Resource is the kind's resource as "pods" or "replicasets.apps".
@@ -114,6 +115,8 @@ type Kinds struct {
 	byKind     map[groupKind]*Kind
 	byResource map[string]*Kind
 	byUID      map[uid.UID]*Kind
+	braked     bool      // a kind has a brake, or had one
+	policies   []*Policy // ordered by name
 }
 
 // NewKinds returns the registry that knows the kinds without which no other
@@ -130,7 +133,8 @@ var kindKind = newKind(KindSpec{
 })
 
 func newKind(spec KindSpec) *Kind {
-	return &Kind{KindSpec: spec, resource: ResourceName(spec.Group, spec.Plural)}
+	brake, _ := parseBrake("", spec.Brake) // checked by validateKind
+	return &Kind{KindSpec: spec, resource: ResourceName(spec.Group, spec.Plural), brake: brake}
 }
 
 func (ks *Kinds) add(k *Kind) {
@@ -139,6 +143,7 @@ func (ks *Kinds) add(k *Kind) {
 	if k.UID != "" {
 		ks.byUID[k.UID] = k
 	}
+	ks.braked = ks.braked || k.brake.On()
 }
 
 // Of returns the kind of that group and name, or nil.
@@ -189,7 +194,7 @@ func (ks *Kinds) Without(registration uid.UID) *Kinds {
 }
 
 func (ks *Kinds) clone() *Kinds {
-	return &Kinds{byKind: maps.Clone(ks.byKind), byResource: maps.Clone(ks.byResource), byUID: maps.Clone(ks.byUID)}
+	return &Kinds{byKind: maps.Clone(ks.byKind), byResource: maps.Clone(ks.byResource), byUID: maps.Clone(ks.byUID), braked: ks.braked, policies: ks.policies}
 }
 
 // IsRegistration reports whether the node is an object of kind Kind.
@@ -220,9 +225,9 @@ func decodeSpec(spec []byte, into any) error {
 	return err
 }
 
-// validateKind checks an object of kind Kind. was is the spec before an
-// update, nil for a creation; taken says that the name is another object's,
-// which is then refused as of any other kind.
+// validateKind checks an object of kind Kind. was is the kind before an update, nil for a creation.
+// taken says that another object has the name: the creation is then refused as for any other kind,
+// and not because the kind is registered already.
 func validateKind(ks *Kinds, name string, spec []byte, was *Kind, taken bool) []Cause {
 	s, err := parseKindSpec(spec)
 	if err != nil {
@@ -276,7 +281,13 @@ func validateKind(ks *Kinds, name string, spec []byte, was *Kind, taken bool) []
 				string(DeleteDependents), string(OrphanDependents), string(Unsupported)))
 		}
 	}
+	if isPolicy(s.Group, s.Kind) && (s.Plural != "protectionpolicies" || s.Scope != ScopeCluster) {
+		// The permission to change policies names this resource.
+		add(invalidValue("spec.plural", s.Plural, "the kind of protection policies is cluster-scoped, with the plural protectionpolicies"))
+	}
 	add(validateGraceful(s.GracefulDeletion)...)
+	_, brake := parseBrake("spec.brake", s.Brake)
+	add(brake...)
 	switch {
 	case was != nil:
 		for _, f := range []struct{ field, was, is string }{

@@ -12,7 +12,7 @@ import (
 )
 
 // The two finalizers that a DELETE chooses from (A5, seed names of Kubernetes).
-// Coppice answers them itself, as it does FinalizerContents.
+// Coppice answers them itself, as it does FinalizerContents, FinalizerInUse and FinalizerProtection.
 const (
 	// FinalizerOrphan blocks the removal of an object until its dependents have lost
 	// their references to it.
@@ -24,7 +24,7 @@ const (
 
 // IsBuiltinFinalizer reports whether Coppice itself answers the finalizer.
 func IsBuiltinFinalizer(name string) bool {
-	return name == FinalizerOrphan || name == FinalizerForeground || name == FinalizerContents
+	return name == FinalizerOrphan || name == FinalizerForeground || name == FinalizerContents || name == FinalizerInUse || name == FinalizerProtection
 }
 
 // Time is a point in time in microseconds since 1970, UTC; zero is none. It is
@@ -47,7 +47,8 @@ func (t Time) proto() *timestamppb.Timestamp {
 	return &timestamppb.Timestamp{Seconds: int64(t) / 1e6}
 }
 
-// timeOfProto is the time that a client says. What it says is never none.
+// timeOfProto converts a time from a client, zero for nil. A time that would be zero becomes 1,
+// because zero means that there is none.
 func timeOfProto(t *timestamppb.Timestamp) Time {
 	if t == nil {
 		return 0
@@ -58,7 +59,7 @@ func timeOfProto(t *timestamppb.Timestamp) Time {
 	return 1
 }
 
-// Ternary is an optional bool: Kubernetes tells "false" from "not said".
+// Ternary is an optional bool: Kubernetes distinguishes "false" from "not set".
 type Ternary uint8
 
 // The values of a Ternary.
@@ -137,12 +138,19 @@ type Node struct {
 	// no agent has to end it.
 	Grace *int64
 	// ObservedGeneration is status.observedGeneration. Built-in finalizers
-	// wait until it is AwaitedGeneration, which is zero if they do not.
+	// wait until it is at least AwaitedGeneration, which is zero if they need not wait.
 	ObservedGeneration, AwaitedGeneration int64
 	// Initializers are those that have still to act, in order (A8).
 	Initializers []string
 	// InitializationFailed is set when one of them has failed.
 	InitializationFailed bool
+	// Uses are the objects that the object uses, each once.
+	Uses []Use
+	// Protection is set for an object that no DELETE removes (B2).
+	Protection *Protection
+	// ExpiresAt is when the object expires, in whole seconds; zero for an object that does
+	// not (B6).
+	ExpiresAt Time
 }
 
 // Group is the group of the node's APIVersion.
@@ -177,6 +185,15 @@ func (n *Node) Appeared() Time {
 // Ending reports whether the object's agent has been given time to end what it
 // stands for, and has not confirmed yet.
 func (n *Node) Ending() bool { return n.Terminating() && !n.graceOver() }
+
+// Marked returns when the object was marked for deletion: its deletionTimestamp is the end of
+// its grace period. Zero if it is not terminating.
+func (n *Node) Marked() Time {
+	if n.GracePeriod == nil || n.DeletionTime == 0 {
+		return n.DeletionTime
+	}
+	return n.DeletionTime.Add(-time.Duration(*n.GracePeriod) * time.Second)
+}
 
 // graceOver reports whether no graceful termination stands between the object
 // and its removal: deletionGracePeriodSeconds is absent or zero (A2.10).
@@ -227,6 +244,9 @@ func (o Object) API() *coppicev1.Object {
 		Annotations:                b.GetAnnotations(),
 		Finalizers:                 n.Finalizers,
 		Initializers:               initializersOf(n, b),
+		Uses:                       apiUses(n.Uses),
+		Protection:                 n.Protection.api(),
+		ExpiresAt:                  n.ExpiresAt.proto(),
 	}
 	for i := range n.Owners {
 		r := &n.Owners[i]
@@ -267,6 +287,7 @@ func (o Object) Brief() *coppicev1.Object {
 			DeletionTimestamp:          n.DeletionTime.proto(),
 			DeletionGracePeriodSeconds: n.GracePeriod,
 			Finalizers:                 n.Finalizers,
+			Protection:                 n.Protection.api(),
 		},
 	}
 	brief.object.Metadata = &brief.meta
@@ -305,7 +326,7 @@ func bodyOf(o *coppicev1.Object) *coppicev1.Body {
 	}
 }
 
-// nonEmpty is the list, nil for an empty one: there is one way to say nothing.
+// nonEmpty returns the list, nil if it is empty, so that equal nodes have equal lists.
 func nonEmpty(list []string) []string {
 	if len(list) == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // oracle says again, in its own words, what references mean: the definitions of
-// A12.6, A16 and of absence. The properties are held against it.
+// A12.6, A16 and of absence. The properties are compared with it.
 type oracle struct{ *lifecycletest.Realm }
 
 // owner is the live object that a reference is true of, or nil.
@@ -34,8 +34,8 @@ func waits(n *lifecycle.Node) bool {
 	return n.DeletionTime != 0 && slices.Contains(n.Finalizers, "foregroundDeletion")
 }
 
-// holds reports whether the owner exists and does not wait.
-func (o oracle) holds(n *lifecycle.Node, r lifecycle.OwnerReference) bool {
+// solid reports whether the owner exists and does not wait.
+func (o oracle) solid(n *lifecycle.Node, r lifecycle.OwnerReference) bool {
 	owner := o.owner(n, r)
 	return owner != nil && !waits(owner)
 }
@@ -83,7 +83,7 @@ func (o oracle) unknown(n *lifecycle.Node, r lifecycle.OwnerReference, now lifec
 // and none of its owners keeps it or may keep it.
 func (o oracle) collectable(n *lifecycle.Node, now lifecycle.Time) bool {
 	return n.DeletionTime == 0 && len(n.Owners) > 0 && !slices.ContainsFunc(n.Owners, func(r lifecycle.OwnerReference) bool {
-		return o.holds(n, r) || o.unknown(n, r, now)
+		return o.solid(n, r) || o.unknown(n, r, now)
 	})
 }
 
@@ -120,12 +120,12 @@ func (o oracle) delaying(n *lifecycle.Node) int {
 		if !slices.ContainsFunc(d.Owners, valid) {
 			continue
 		}
-		held := slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.holds(d, r) })
+		solid := slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.solid(d, r) })
 		unknown := slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return o.unknown(d, r, o.Clock) })
 		switch {
 		case slices.ContainsFunc(d.Owners, func(r lifecycle.OwnerReference) bool { return valid(r) && r.Blocking == lifecycle.True }):
 			count++
-		case d.DeletionTime == 0 && (held || !unknown):
+		case d.DeletionTime == 0 && (solid || !unknown):
 			count++
 		}
 	}
@@ -265,7 +265,7 @@ func TestOracle(t *testing.T) {
 			for i, ref := range n.Owners {
 				want := lifecycle.Dangling
 				switch {
-				case o.holds(n, ref):
+				case o.solid(n, ref):
 					want = lifecycle.Solid
 				case o.unknown(n, ref, r.Clock):
 					want = lifecycle.Unknown

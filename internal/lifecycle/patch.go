@@ -38,6 +38,8 @@ func Patch(ctx *Context, at Key, p *coppicev1.Patch) (*Outcome, *Error) {
 		return nil, at.err(ReasonBadRequest, "the name of the object (%s) does not match the name of the request (%s)", meta.GetName(), at.Name)
 	case meta.GetUid() != "" && meta.GetUid() != was.UID.String():
 		return nil, invalid(at, []Cause{invalidValue("metadata.uid", meta.GetUid(), "field is immutable")})
+	case was.Protected() && meta.GetProtection() == nil: // B2.7
+		return nil, invalid(at, []Cause{forbidden("metadata.protection", "only the verb unprotect removes it")})
 	}
 	if !mentionsRevision(patch) {
 		patched.Metadata.ResourceVersion = 0
@@ -55,17 +57,26 @@ func warning(warnings []string) func(*Outcome, *Error) (*Outcome, *Error) {
 	}
 }
 
-// Apply decides an apply: a merge of the manifest onto what is there, or onto
-// nothing, which creates the object. Members that the manifest does not mention
-// stay as they are, and those that it has as null are removed, or not created:
-// to apply a manifest again changes nothing. The server's fields, uid and resourceVersion among them, are wiped as on create,
-// so that the manifest of another world can be applied.
+// ApplyAcross is Apply for an actor with the permission to write uses of objects in other
+// namespaces (B3.10).
+func ApplyAcross(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
+	across := *ctx
+	across.Across = true
+	return Apply(&across, at, o)
+}
+
+// Apply decides an apply: it merges the manifest into the existing object, or creates the
+// object. Members that the manifest does not mention stay as they are. Members that are null
+// in the manifest are removed, or not created. Applying the same manifest again changes
+// nothing. Fields that the server sets, such as uid and resourceVersion, are ignored, so that
+// the manifest of an object in another realm can be applied.
 func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	versioned := o.GetApiVersion() != ""
 	at, o, err := target(at, o)
 	if err != nil {
 		return nil, err
 	}
+	ignored := protectionWarnings(o.GetMetadata())
 	o = wiped(o)
 	var was *Node
 	if at.Name != "" {
@@ -74,6 +85,7 @@ func Apply(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		}
 	}
 	o, warnings, causes := normalJSON(o)
+	warnings = append(ignored, warnings...)
 	if was == nil {
 		if len(causes) == 0 {
 			if err := dropNulls(o); err != nil {
@@ -127,7 +139,8 @@ func wiped(o *coppicev1.Object) *coppicev1.Object {
 			Name: m.GetName(), GenerateName: m.GetGenerateName(), Namespace: m.GetNamespace(),
 			Labels: m.GetLabels(), Annotations: m.GetAnnotations(),
 			OwnerReferences: m.GetOwnerReferences(), Finalizers: m.GetFinalizers(),
-			Initializers: &coppicev1.Initializers{Pending: m.GetInitializers().GetPending()},
+			Initializers: &coppicev1.Initializers{Pending: m.GetInitializers().GetPending()}, Uses: m.GetUses(),
+			ExpiresAt: m.GetExpiresAt(),
 		},
 	}
 }

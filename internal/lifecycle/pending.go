@@ -18,21 +18,25 @@ type Pending struct {
 	// Orphan: the references of dependents to the object must be removed.
 	Orphan bool
 	// Finish names the built-in finalizer that may be done, "" if none is. It is never
-	// the contents finalizer: see Drain.
+	// the contents finalizer: see Drain. The in-use finalizer is also named if the object
+	// keeps its own users: Finish then adds the foreground finalizer.
 	Finish string
 	// Examine is the number of dependents that are not terminating, if the object waits
 	// and no dependent blocks it. Then the foreground finalizer is done if unknown owners
 	// keep all of these dependents: see DelayOf. It changes with each of them that is
 	// marked, stripped or given other owners.
 	Examine uint64
-	// Held: the object waits for dependents that are being deleted. One of them may wait
-	// for the object in turn: see Unblock.
+	// Blocked: the object waits for dependents or users that are being deleted. One of them
+	// may wait for the object in turn: see Unblock.
 	Blocked bool
 	// Drain: the contents of the namespace or of the kind must be deleted. When nothing
 	// is left the contents finalizer is done. AnyContent says which of the two it is:
 	// objects are created and removed without reading their container, so that this
 	// struct cannot depend on them.
 	Drain bool
+	// Protected: dependents stay only because they are protected. There is nothing to do for
+	// them until they are unprotected, which changes the counters.
+	Protected bool
 	// Terminate: the agent of the terminating object must be called.
 	Terminate bool
 	// Finalize: external finalizers of the terminating object must be called.
@@ -76,7 +80,8 @@ func PendingOf(v View, u uid.UID, n *Node) Pending {
 func PendingWhen(v View, u uid.UID, n *Node) (o Pending, due Due) {
 	if n == nil {
 		all := v.Count(u, Claims{}) // of any claim
-		if all.Pending() > 0 {
+		o.Protected = all.Protected > 0
+		if all.Actionable() > 0 {
 			due = evaluateAbsent(v, u)
 			o.Evaluate, o.EvaluateAt = true, due.First
 		}
@@ -89,19 +94,20 @@ func PendingWhen(v View, u uid.UID, n *Node) (o Pending, due Due) {
 	}
 	if all := v.Count(u, Claims{}); o.Evaluate && n.Waiting() {
 		due.First, due.Last = due.Begins, due.Begins
-		if all.Pending() > Dependents(v, n).Pending() {
+		if all.Actionable() > Dependents(v, n).Actionable() {
 			due.First = min(due.First, evaluateMismatchedAt(v, n))
 		}
 	}
 	return o, due
 }
 
-// BeginsAfter returns the time until which the finalizer orphan or foregroundDeletion of
-// n does nothing, because the import session of n is open and may still add dependents.
+// BeginsAfter returns the time until which the finalizer orphan, foregroundDeletion or
+// in-use of n does nothing, because the import session of n is open and may still add
+// dependents or users.
 // It is the end of the session unless that gets further commands, and zero if n does not
 // wait for a session.
 func BeginsAfter(v View, n *Node) Time {
-	if !n.Orphaning() && !n.Waiting() {
+	if !n.Orphaning() && !n.Waiting() && !n.InUse() {
 		return 0
 	}
 	return sessionEnd(v, n)
@@ -109,7 +115,7 @@ func BeginsAfter(v View, n *Node) Time {
 
 func pendingOfLive(v View, n *Node) (o Pending) {
 	if n.Terminating() {
-		o.Terminate = n.Ending()
+		o.Terminate = CallsAgent(n)
 		for _, f := range n.Finalizers {
 			switch {
 			case f == FinalizerContents:
@@ -120,6 +126,10 @@ func pendingOfLive(v View, n *Node) (o Pending) {
 				o.Finish = f
 			}
 		}
+		if o.Finalize {
+			o.Finalize = CallsFinalizers(v.Kinds().OfNode(n), n)
+		}
+		o.Blocked = n.InUse() && v.Users(n).Terminating > 0
 	}
 	all := v.Count(n.UID, Claims{})
 	if all.All == 0 {
@@ -127,14 +137,15 @@ func pendingOfLive(v View, n *Node) (o Pending) {
 	}
 	valid := Dependents(v, n)
 	o.Orphan = valid.All > 0 && n.Orphaning() && n.Acknowledged()
-	o.Blocked = n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
-	if n.Waiting() && n.Acknowledged() && valid.Blocking == 0 {
+	o.Blocked = o.Blocked || n.Waiting() && valid.Blocking > 0 && valid.Terminating > 0
+	if n.Waiting() && n.Acknowledged() && valid.Blocking == 0 && valid.Protected == 0 && !waitsForUsers(v, n) { // B2.8, B3.2
 		o.Examine = valid.Pending()
 	}
+	o.Protected = n.Waiting() && valid.Protected > 0 || all.Protected > valid.Protected
 	switch {
-	case valid.Pending() > 0 && n.Waiting():
+	case valid.Actionable() > 0 && n.Waiting():
 		o.Evaluate = true
-	case all.Pending() > valid.Pending():
+	case all.Actionable() > valid.Actionable():
 		o.Evaluate, o.EvaluateAt = true, evaluateMismatchedAt(v, n)
 	}
 	return o
@@ -155,7 +166,7 @@ func evaluateAbsent(v View, u uid.UID) Due {
 	}
 	for i := range claims {
 		c := &claims[i]
-		if c.Pending() == 0 {
+		if c.Actionable() == 0 {
 			continue
 		}
 		first, last := claimDue(v, u, c)
@@ -201,7 +212,7 @@ func evaluateMismatchedAt(v View, n *Node) Time {
 	at := Never
 	for i := range claims {
 		c := &claims[i]
-		if c.Pending() == 0 || valid.Contains(c.Coordinates) {
+		if c.Actionable() == 0 || valid.Contains(c.Coordinates) {
 			continue
 		}
 		if kind := v.Kinds().Of(c.Group, c.Kind); kind != nil && (!kind.Namespaced() || c.Namespace != "") {

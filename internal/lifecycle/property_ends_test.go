@@ -151,14 +151,14 @@ func TestForegroundTakesMore(t *testing.T) {
 		}
 		deleted := rapid.SampledFrom(alive).Draw(t, "deleted")
 		more, _ := taken(t, r, deleted, alive, lifecycle.Foreground)
-		least, held := taken(t, r, deleted, alive, lifecycle.Background)
+		least, kept := taken(t, r, deleted, alive, lifecycle.Background)
 		for _, u := range least {
 			if !slices.Contains(more, u) {
 				t.Fatalf("%+v stays when %s is deleted in the foreground", r.Node(u), deleted)
 			}
 			more = slices.DeleteFunc(more, func(m uid.UID) bool { return m == u })
 		}
-		if forest && !held && len(more) > 0 {
+		if forest && !kept && len(more) > 0 {
 			t.Fatalf("%v stay when %s is deleted in the background", more, deleted)
 		}
 	})
@@ -166,17 +166,17 @@ func TestForegroundTakesMore(t *testing.T) {
 
 // taken are those of the objects that are gone, or going, when one is deleted, and
 // whether any is still going.
-func taken(t *rapid.T, r *lifecycletest.Realm, deleted uid.UID, of []uid.UID, policy string) (gone []uid.UID, held bool) {
+func taken(t *rapid.T, r *lifecycletest.Realm, deleted uid.UID, of []uid.UID, policy string) (gone []uid.UID, kept bool) {
 	after, n := r.Clone(), r.Node(deleted)
 	deleteWith(t, after, lifecycle.Key{Kind: r.Kinds().OfNode(n), Namespace: n.Namespace, Name: n.Name}, policy)
 	after.Settle(lifecycletest.InOrder)
 	for _, u := range of {
 		if is := after.Node(u); is == nil || is.Terminating() {
 			gone = append(gone, u)
-			held = held || is != nil
+			kept = kept || is != nil
 		}
 	}
-	return gone, held
+	return gone, kept
 }
 
 // free leaves an object one owner, and no finalizers.

@@ -20,7 +20,8 @@ import (
 // S3: an object is removed only if nothing blocks its removal, or nothing does after the
 // step that removes it.
 // S4: what a deletion has done stays done, and generation does not fall.
-// S5: a terminating object gets no finalizer, but a built-in one by a DELETE.
+// S5: a terminating object gets no finalizer, but a built-in one by a DELETE, or
+// foregroundDeletion if it waits for users (B3.2).
 // S6: a uid that was used is not used by another object.
 // S10: no object has both built-in finalizers.
 // S12, S15: a command that is repeated does nothing, and has no revision.
@@ -30,7 +31,7 @@ func TestSafety(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := lifecycletest.New()
-		r.Latecomers, r.Containers, r.Restless = true, true, true
+		r.Latecomers, r.Containers, r.Restless, r.Using = true, true, true, true
 		for range rapid.IntRange(1, 60).Draw(t, "commands") {
 			drawSession(t, r)
 			r.PassTime(t)
@@ -118,7 +119,7 @@ func checkSafe(t *rapid.T, before *lifecycletest.Realm, verb string, e *lifecycl
 // that removes it (S3).
 func checkRemoval(t *rapid.T, verb string, e *lifecycle.Event, was *lifecycle.Node) {
 	if !slices.Equal(e.Finalizers, was.Finalizers) {
-		t.Fatalf("%s removed %+v, and tells of %q", verb, was, e.Finalizers)
+		t.Fatalf("%s removed %+v, and reports %q", verb, was, e.Finalizers)
 	}
 	external := slices.DeleteFunc(slices.Clone(was.Finalizers), lifecycle.IsBuiltinFinalizer)
 	switch verb {
@@ -163,6 +164,9 @@ func checkMonotone(t *rapid.T, before *lifecycletest.Realm, verb string, was, is
 		t.Fatalf("S4: %s made %+v of %+v", verb, is, was)
 	}
 	for _, f := range is.Finalizers {
+		if f == "foregroundDeletion" && verb == lifecycletest.VerbFinish && was.HasFinalizer("coppice.dev/in-use") && before.Users(was).All > 0 {
+			continue // B3.2
+		}
 		if !was.HasFinalizer(f) && (verb != lifecycletest.VerbDelete || !lifecycle.IsBuiltinFinalizer(f)) {
 			t.Fatalf("S5: %s made %+v of %+v", verb, is, was)
 		}

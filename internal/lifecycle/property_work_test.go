@@ -82,8 +82,8 @@ func applied(r *lifecycletest.Realm, events []lifecycle.Event) *lifecycletest.Re
 // are removed (A12.7).
 func checkStrip(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
-	solid := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return o.holds(n, ref) })
-	loose := func(ref lifecycle.OwnerReference) bool { return !o.holds(n, ref) && !o.unknown(n, ref, r.Clock) }
+	solid := slices.ContainsFunc(n.Owners, func(ref lifecycle.OwnerReference) bool { return o.solid(n, ref) })
+	loose := func(ref lifecycle.OwnerReference) bool { return !o.solid(n, ref) && !o.unknown(n, ref, r.Clock) }
 	events := lifecycle.Strip(r.Context(), n)
 	if want := !n.Terminating() && solid && slices.ContainsFunc(n.Owners, loose); (len(events) > 0) != want {
 		t.Fatalf("A12.7: %+v is stripped: %t", n, !want)
@@ -122,7 +122,7 @@ func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	for _, ref := range n.Owners {
 		stays := slices.Contains(is.Owners, ref)
 		switch {
-		case mine(ref) && stays, !mine(ref) && o.holds(n, ref) && !stays:
+		case mine(ref) && stays, !mine(ref) && o.solid(n, ref) && !stays:
 			t.Fatalf("A15: %+v is parted from %+v: %+v", n, owner, is)
 		}
 	}
@@ -134,14 +134,29 @@ func checkOrphan(t *rapid.T, r *lifecycletest.Realm, owner, n *lifecycle.Node) {
 	}
 }
 
+// podsFirst reports whether n, in the container c, has to wait for a Pod of the namespace
+// (A5.8).
+func podsFirst(r *lifecycletest.Realm, c, n *lifecycle.Node) bool {
+	late := r.Clock >= c.DeletionTime.Add(r.Settings().PodDrainTimeout)
+	if c.Kind != "Namespace" || n.Kind == "Pod" || late {
+		return false
+	}
+	for _, use := range n.Uses {
+		if used := r.Node(use.UID); used != nil && used.InUse() && lifecycle.Uses(n, used) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(r.UIDs(), func(u uid.UID) bool { return r.Node(u).Kind == "Pod" && r.Node(u).Namespace == c.Name })
+}
+
 // checkDrain: what is in a namespace or of a kind that is being deleted is
-// deleted, and nothing else (A5.7).
+// deleted, and nothing else (A5.7), Pods first (A5.8).
 func checkDrain(t *rapid.T, r *lifecycletest.Realm, n *lifecycle.Node) {
 	o := oracle{r}
 	for _, u := range r.UIDs() {
 		c := r.Node(u)
 		events := lifecycle.Drain(r.Context(), c, n)
-		if want := draining(c) && o.contains(c, n) && !n.Terminating(); (len(events) > 0) != want {
+		if want := draining(c) && o.contains(c, n) && !n.Terminating() && !podsFirst(r, c, n); (len(events) > 0) != want {
 			t.Fatalf("A5.7: %+v is deleted with %+v: %t", n, c, !want)
 		}
 		if len(events) == 0 {

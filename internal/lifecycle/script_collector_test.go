@@ -55,7 +55,7 @@ func (s *script) unblock(a *args) string {
 	for i := range a.targets {
 		cycle = append(cycle, a.node(s, i))
 	}
-	return s.did(lifecycle.Unblock(cycle))
+	return s.did(lifecycle.Unblock(s.realm, cycle))
 }
 
 // settle does everything that is pending until nothing is left that can be done
@@ -179,6 +179,9 @@ func (s *script) pendingText(o lifecycle.Pending, due lifecycle.Due) string {
 	}
 	if o.Drain {
 		all = append(all, "drain contents")
+	}
+	if o.Protected {
+		all = append(all, "wait for protected dependents")
 	}
 	if o.Terminate {
 		all = append(all, "call the agent")

@@ -20,6 +20,8 @@ func (s *script) create(a *args) string { return s.send(a, lifecycle.Create) }
 
 func (s *script) apply(a *args) string { return s.send(a, lifecycle.Apply) }
 
+func (s *script) applyAcross(a *args) string { return s.send(a, lifecycle.ApplyAcross) }
+
 func (s *script) importObject(a *args) string {
 	session := a.text("session")
 	out := s.send(a, func(ctx *lifecycle.Context, at lifecycle.Key, o *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -146,6 +148,13 @@ func (s *script) fill(a *args, o *coppicev1.Object) {
 		m.Finalizers = a.list("finalizers")
 	}
 	fillInitializers(a, m)
+	fillExpiry(a, m)
+	if a.has("uses") {
+		m.Uses = nil
+		for _, text := range a.list("uses") {
+			m.Uses = append(m.Uses, use(a, text))
+		}
+	}
 	if a.has("owners") {
 		m.OwnerReferences = nil
 		for _, text := range a.list("owners") {
@@ -236,6 +245,27 @@ func (s *script) reference(a *args, text string) *coppicev1.OwnerReference {
 		}
 	}
 	return r
+}
+
+// use reads a use: Kind.group/name, and in=NAMESPACE and uid=UID if they are said.
+func use(a *args, text string) *coppicev1.Use {
+	u := &coppicev1.Use{}
+	for _, word := range strings.Fields(text) {
+		kind, name, ok := strings.Cut(word, "/")
+		key, value, _ := strings.Cut(word, "=")
+		switch {
+		case ok && !strings.Contains(word, "="):
+			u.Name = name
+			u.Kind, u.Group, _ = strings.Cut(kind, ".")
+		case key == "in":
+			u.Namespace = value
+		case key == "uid":
+			u.Uid = value
+		default:
+			a.d.Fatalf(a.t, "a use has no %q", key)
+		}
+	}
+	return u
 }
 
 // expand reads 254*n as a word of 254 letters n.

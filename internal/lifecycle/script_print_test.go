@@ -123,12 +123,22 @@ func fields(n *lifecycle.Node, b *coppicev1.Body) map[string]string {
 	return map[string]string{
 		"apiVersion": n.APIVersion, "generation": fmt.Sprint(n.Generation),
 		"created": since(n.CreationTime), "deleted": since(n.DeletionTime), "grace": grace,
-		"owners": references(n.Owners), "finalizers": list(n.Finalizers),
+		"owners": references(n.Owners), "finalizers": list(n.Finalizers), "uses": uses(n.Uses),
 		"initializers": list(n.Initializers), "failed": failure(n, b),
-		"imported": since(n.ImportTime), "session": n.ImportSession,
-		"labels": pairs(b.GetLabels()), "annotations": pairs(b.GetAnnotations()), "generateName": b.GetGenerateName(),
+		"imported": since(n.ImportTime), "session": n.ImportSession, "protection": protection(n),
+		"expires": since(n.ExpiresAt),
+		"labels":  pairs(b.GetLabels()), "annotations": pairs(b.GetAnnotations()), "generateName": b.GetGenerateName(),
 		"spec": string(b.GetSpec()), "status": string(b.GetStatus()), "extra": string(b.GetExtra()),
 	}
+}
+
+// protection is who protects an object, with the time as since writes it.
+func protection(n *lifecycle.Node) string {
+	if n.Protection == nil {
+		return "none"
+	}
+	p := n.Protection
+	return strings.Join(append([]string{p.Actor, since(p.Time), p.Reason}, p.Policies...), ",")
 }
 
 // failure is why the initialization of an object has failed.
@@ -157,8 +167,8 @@ func pairs(m map[string]string) string {
 func details(is, was map[string]string, both bool) string {
 	text := ""
 	for _, f := range []string{
-		"apiVersion", "generateName", "generation", "created", "deleted", "grace", "owners", "finalizers", "initializers", "failed",
-		"labels", "annotations", "spec", "status", "extra", "imported", "session",
+		"apiVersion", "generateName", "generation", "created", "deleted", "grace", "owners", "uses", "finalizers", "initializers", "failed",
+		"labels", "annotations", "spec", "status", "extra", "imported", "session", "protection", "expires",
 	} {
 		if is[f] == was[f] {
 			continue
@@ -189,6 +199,22 @@ func references(refs []lifecycle.OwnerReference) string {
 	var all []string
 	for i := range refs {
 		all = append(all, reference(&refs[i]))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// uses prints uses as scripts spell them, with the uid.
+func uses(list []lifecycle.Use) string {
+	var all []string
+	for _, u := range list {
+		text := strings.TrimSuffix(u.Kind+"."+u.Group, ".") + "/" + u.Name
+		if u.Namespace != "" {
+			text += " in=" + u.Namespace
+		}
+		if u.UID != "" {
+			text += " uid=" + u.UID.String()
+		}
+		all = append(all, text)
 	}
 	return "[" + strings.Join(all, ", ") + "]"
 }

@@ -47,10 +47,12 @@ type script struct {
 	last map[lifecycle.Coordinates]uid.UID
 	used map[uid.UID]bool
 	keys map[uid.UID]string
+	// notices are the notices of expiry policies.
+	notices map[uid.UID][]lifecycle.Notice
 }
 
 func newScript() *script {
-	s := &script{realm: lifecycletest.New(), last: map[lifecycle.Coordinates]uid.UID{}, used: map[uid.UID]bool{}, keys: map[uid.UID]string{}}
+	s := &script{realm: lifecycletest.New(), last: map[lifecycle.Coordinates]uid.UID{}, used: map[uid.UID]bool{}, keys: map[uid.UID]string{}, notices: map[uid.UID][]lifecycle.Notice{}}
 	s.realm.Revision = 100
 	return s
 }
@@ -58,13 +60,19 @@ func newScript() *script {
 var commands = map[string]func(*script, *args) string{
 	// clients
 	"create": (*script).create, "update": (*script).update, "update-status": (*script).updateStatus,
-	"patch": (*script).patch, "apply": (*script).apply, "delete": (*script).delete,
+	"patch": (*script).patch, "apply": (*script).apply, "apply-across": (*script).applyAcross, "delete": (*script).delete,
 	"remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
-	"import": (*script).importObject, "close-session": (*script).closeSession,
+	"force-finalizer": (*script).forceFinalizer, "protect": (*script).protect, "collect-cycle": (*script).collectCycle, "unprotect": (*script).unprotect,
+	"delete-unreadable": (*script).deleteUnreadable,
+	"import":            (*script).importObject, "close-session": (*script).closeSession,
 	// the collector and the built-in finalizers
 	"collect": (*script).collect, "strip": (*script).strip, "orphan": (*script).orphan, "finish": (*script).finish, "drain": (*script).drain,
 	"unblock": (*script).unblock,
 	"settle":  (*script).settle,
+	// protection policies
+	"actor": (*script).actor, "cover": (*script).cover,
+	// brakes
+	"expire": (*script).expire, "answer": (*script).answer, "brake": (*script).brake, "release": (*script).release,
 	// questions
 	"evaluate": (*script).evaluate, "classify": (*script).classify, "pending": (*script).pending, "show": (*script).show,
 	"read": (*script).read,

@@ -3,8 +3,11 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/coppice-gc/coppice/client/api"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -22,10 +25,39 @@ type Settings struct {
 	SessionIdle time.Duration
 	// Propagation is how the collector deletes what has a built-in finalizer.
 	Propagation Propagation
-	// UnreachableCycles is what becomes of objects that own each other, and
-	// that nothing else owns (A14).
+	// UnreachableCycles says whether objects that own each other, and that nothing else owns,
+	// are collected or only reported (A14).
 	UnreachableCycles UnreachableCycles
+	// PodDrainTimeout is how long the other contents of a namespace that is deleted wait for
+	// its Pods (A5.8); zero for no order.
+	PodDrainTimeout time.Duration
+	// LogRetention bounds the stream of the realm's log. Commits before it are in the
+	// archive; without an archive none is cut.
+	LogRetention Retention
+	// ArchiveRetention bounds what the archive has of the realm, if HasArchiveRetention is
+	// set. Otherwise the default of the graph services does.
+	ArchiveRetention    Retention
+	HasArchiveRetention bool
+	// Brake is the brake of every kind. That of a kind can only make it stricter (B4.1).
+	Brake BrakePolicy
+	// Shared are the namespaces whose objects can be used from other namespaces (B3.10).
+	Shared Namespaces
 }
+
+// Namespaces is a set of namespaces: their names, sorted, with a space between them; AnyNamespace for
+// all. It is comparable.
+type Namespaces string
+
+// AnyNamespace stands for all namespaces.
+const AnyNamespace = "*"
+
+// Has reports whether the set has a namespace.
+func (s Namespaces) Has(namespace string) bool {
+	return s == AnyNamespace || slices.Contains(strings.Fields(string(s)), namespace)
+}
+
+// MaxShared is the maximum number of namespaces in the realm settings.
+const MaxShared = 256
 
 // Propagation is the collector's propagation policy (A12.9).
 type Propagation string
@@ -51,28 +83,46 @@ const (
 func DefaultSettings() Settings {
 	return Settings{
 		OwnerGrace: 10 * time.Minute, SessionIdle: 10 * time.Minute,
-		Propagation: Honour, UnreachableCycles: ReportCycles,
+		Propagation: Honour, UnreachableCycles: ReportCycles, PodDrainTimeout: 10 * time.Minute,
+		LogRetention: DefaultLogRetention,
 	}
 }
 
 // SettingsSpec is the spec of the object with the realm settings. Members that it does not
-// have keep their defaults. Durations are strings such as "90s" or "10m".
+// have keep their defaults. Durations are strings such as "90s" or "10m"; for a retention see
+// ParseRetention.
 type SettingsSpec struct {
 	OwnerGrace           string            `json:"ownerGrace,omitempty"`
 	ImportIdle           string            `json:"importIdle,omitempty"`
 	ProcessorPropagation Propagation       `json:"processorPropagation,omitempty"`
 	UnreachableCycles    UnreachableCycles `json:"unreachableCycles,omitempty"`
+	PodDrainTimeout      string            `json:"podDrainTimeout,omitempty"`
+	LogRetention         string            `json:"logRetention,omitempty"`
+	ArchiveRetention     string            `json:"archiveRetention,omitempty"`
+	Brake                *api.Brake        `json:"brake,omitempty"`
+	SharedNamespaces     []string          `json:"sharedNamespaces,omitempty"`
+}
+
+// HasSharedNamespaces reports whether the body of an object with the realm settings has the member
+// sharedNamespaces, which programs that read only version 1 of the log format refuse.
+func HasSharedNamespaces(body *coppicev1.Body) bool {
+	var spec map[string]json.RawMessage
+	err := json.Unmarshal(body.GetSpec(), &spec)
+	_, has := spec["sharedNamespaces"]
+	return err == nil && has
 }
 
 // IsSettings reports whether the node is the object with the realm settings.
 func IsSettings(n *Node) bool { return isRealm(n.Group(), n.Kind) && n.Namespace == "" }
 
-// Governs reports whether the object configures the realm: a registration of a kind, or
-// the realm settings.
-func Governs(n *Node) bool { return IsRegistration(n) || IsSettings(n) }
+// Governs reports whether the object configures the realm: a registration of a kind, the realm
+// settings, or a protection policy.
+func Governs(n *Node) bool { return IsRegistration(n) || IsSettings(n) || IsPolicy(n) }
 
 // governing reports whether objects of the kind govern the realm.
-func governing(group, kind string) bool { return isKind(group, kind) || isRealm(group, kind) }
+func governing(group, kind string) bool {
+	return isKind(group, kind) || isRealm(group, kind) || isPolicy(group, kind)
+}
 
 func isRealm(group, kind string) bool { return group == Group && kind == "Realm" }
 
@@ -93,9 +143,13 @@ func parseSettings(raw []byte) (Settings, []Cause) {
 			return o, []Cause{invalidValue("spec", string(raw), "not the spec of a Realm: "+err.Error())}
 		}
 	}
-	causes := append(
+	causes := slices.Concat(
 		duration("spec.ownerGrace", spec.OwnerGrace, 0, &o.OwnerGrace),
-		duration("spec.importIdle", spec.ImportIdle, time.Second, &o.SessionIdle)...)
+		duration("spec.importIdle", spec.ImportIdle, time.Second, &o.SessionIdle),
+		duration("spec.podDrainTimeout", spec.PodDrainTimeout, 0, &o.PodDrainTimeout),
+		retention("spec.logRetention", spec.LogRetention, &o.LogRetention),
+		retention("spec.archiveRetention", spec.ArchiveRetention, &o.ArchiveRetention))
+	o.HasArchiveRetention = spec.ArchiveRetention != ""
 	switch spec.ProcessorPropagation {
 	case "":
 	case Honour, Cascade:
@@ -110,7 +164,29 @@ func parseSettings(raw []byte) (Settings, []Cause) {
 	default:
 		causes = append(causes, notSupported("spec.unreachableCycles", string(spec.UnreachableCycles), string(ReportCycles), string(CollectCycles)))
 	}
-	return o, causes
+	brake, more := parseBrake("spec.brake", spec.Brake)
+	o.Brake = brake
+	causes = append(causes, more...)
+	shared, more := parseShared("spec.sharedNamespaces", spec.SharedNamespaces)
+	o.Shared = shared
+	return o, append(causes, more...)
+}
+
+// parseShared reads a list of namespaces.
+func parseShared(field string, list []string) (Namespaces, []Cause) {
+	if len(list) > MaxShared {
+		return "", []Cause{tooMany(field, len(list), MaxShared)}
+	}
+	var causes []Cause
+	for i, name := range list {
+		if name != AnyNamespace {
+			causes = append(causes, checkLabel(fmt.Sprintf("%s[%d]", field, i), name)...)
+		}
+	}
+	if slices.Contains(list, AnyNamespace) {
+		return AnyNamespace, causes
+	}
+	return Namespaces(strings.Join(slices.Compact(slices.Sorted(slices.Values(list))), " ")), causes
 }
 
 // maxDuration is the longest duration in the options, 10 years.
@@ -138,6 +214,13 @@ func validateSettings(name string, spec []byte) []Cause {
 	}
 	return causes
 }
+
+// ProductionSettings are the settings that are recommended for a realm in production.
+func ProductionSettings() SettingsSpec {
+	return SettingsSpec{Brake: &api.Brake{Objects: 1000, Window: "10m"}}
+}
+
+//go:generate go run ./generate ../../deploy/realm-settings.yaml
 
 // JSON is the spec as the spec of an object.
 func (s SettingsSpec) JSON() []byte {

@@ -16,8 +16,9 @@ import (
 const generateRetry = 100 * time.Millisecond
 
 // Update decides an update (A2): everything but status is replaced. Removing
-// the last finalizer of a terminating object removes the object (A2.10);
-// removing the last initializer has it seen, and a failed one deleted (A8).
+// the last finalizer of a terminating object removes the object (A2.10).
+// Removing the last initializer makes the object visible; if an initializer
+// reports a failure, the object is deleted (A8).
 func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	at, o, err := target(at, o)
 	if err != nil {
@@ -41,8 +42,12 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	causes := validateMeta(meta, owners)
 	causes = append(causes, validateInitialization(was, old, meta.GetInitializers())...)
 	causes = append(causes, validateUnchanged(was, meta)...)
+	causes = append(causes, validateProtection(was, meta)...)
+	causes = append(causes, validateExpiry(at, meta)...)
 	causes = append(causes, validateShrinking(was, meta.GetFinalizers())...)
 	causes = append(causes, validateContentsFinalizer(was, meta.GetFinalizers())...)
+	causes = append(causes, validateInUseFinalizer(was, meta.GetFinalizers())...)
+	causes = append(causes, validateProtectionFinalizer(was, meta.GetFinalizers())...)
 	o, duplicates, notJSON := normalJSON(o)
 	warnings, causes = append(warnings, duplicates...), append(causes, notJSON...)
 	if len(notJSON) == 0 {
@@ -60,10 +65,15 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	node := *was // generation, timestamps and uid are the server's (A2.3 to A2.7)
 	node.APIVersion = o.GetApiVersion()
 	node.Owners = ownersOf(owners)
-	node.Finalizers = keepContents(was, meta.GetFinalizers())
+	node.Finalizers = keepProtection(was, keepInUse(was, keepContents(was, meta.GetFinalizers())))
 	node.Initializers = pendingOf(meta.GetInitializers())
 	node.InitializationFailed = meta.GetInitializers().GetResult() != nil
 	failing := node.InitializationFailed && !was.InitializationFailed
+	node.Uses = usesOf(meta.GetUses())
+	node.ExpiresAt = expiryOf(meta)
+	if err := bindUses(ctx, at, was, &node, false); err != nil {
+		return nil, err
+	}
 	body := bodyOf(o)
 	body.Status = old.GetStatus()
 	body.GenerateName = old.GetGenerateName()
@@ -75,7 +85,13 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 	bodyChanged := specChanged || extraChanged || failing ||
 		!maps.Equal(body.GetLabels(), old.GetLabels()) || !maps.Equal(body.GetAnnotations(), old.GetAnnotations())
 	if bodyChanged {
+		if specChanged && IsPolicy(was) {
+			policyStatus(ctx, was, &node, body, old)
+		}
 		derive(&node, at.Kind, body)
+	}
+	if bodyChanged || was.Uninitialized() != node.Uninitialized() {
+		cover(ctx.View, at.Kind, &node, body) // B2.10
 	}
 
 	out := &Outcome{Code: 200, Object: Object{Node: was, Body: old}, Warnings: warnings}
@@ -89,6 +105,9 @@ func Update(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) {
 		// A2.14: nothing to write.
 	default:
 		out.Warnings = append(out.Warnings, finalizerWarnings(was.Finalizers, node.Finalizers)...)
+		if node.ExpiresAt != was.ExpiresAt {
+			out.Warnings = append(out.Warnings, expiryWarnings(&node, ctx.Now)...)
+		}
 		event := Event{Type: ObjectUpdated, UID: was.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: Object{Node: &node}}
 		out.Object.Body = body
 		if bodyChanged {
@@ -120,6 +139,9 @@ func UpdateStatus(ctx *Context, at Key, o *coppicev1.Object) (*Outcome, *Error) 
 		Uid: o.GetMetadata().GetUid(), ResourceVersion: o.GetMetadata().GetResourceVersion(),
 	}); err != nil {
 		return nil, err
+	}
+	if IsPolicy(was) {
+		return nil, at.err(ReasonForbidden, "%s: only Coppice writes the status of a protection policy", at)
 	}
 	status, warnings, causes := normalField("status", "status", o.GetStatus())
 	if err := invalid(at, causes); err != nil {
@@ -199,7 +221,8 @@ func newcomers(before, after []string) []string {
 func sameNode(a, b *Node) bool {
 	return a.APIVersion == b.APIVersion && a.Generation == b.Generation &&
 		slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers) &&
-		slices.Equal(a.Initializers, b.Initializers) && a.InitializationFailed == b.InitializationFailed
+		slices.Equal(a.Initializers, b.Initializers) && slices.Equal(a.Uses, b.Uses) && a.InitializationFailed == b.InitializationFailed &&
+		a.Protection.equal(b.Protection) && a.ExpiresAt == b.ExpiresAt
 }
 
 // keepEqualJSON reports whether *is and was mean different JSON. If not, *is

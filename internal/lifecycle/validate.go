@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/internal/labelname"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -24,50 +25,15 @@ const maxListed = 1000
 
 var kindPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,62}$`)
 
-// isLabel is ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$, without the cost of a regexp for
-// every object.
-func isLabel(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !isLowerAlnum(c) && (c != '-' || i == 0 || i == len(s)-1) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isSubdomain is labels with dots between them.
-func isSubdomain(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		if !isLabel(label) {
-			return false
-		}
-	}
-	return true
-}
-
-// isNamePart is ^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$.
-func isNamePart(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := isLowerAlnum(c) || c >= 'A' && c <= 'Z'
-		if !alnum && (c != '-' && c != '_' && c != '.' || i == 0 || i == len(s)-1) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func isLowerAlnum(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
-
 func checkLabel(field, s string) []Cause {
-	if len(s) > 63 || !isLabel(s) {
+	if len(s) > 63 || !labelname.IsLabel(s) {
 		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 label must consist of at most 63 lower case alphanumeric characters or '-', and must start and end with an alphanumeric character")}
 	}
 	return nil
 }
 
 func checkSubdomain(field, s string) []Cause {
-	if len(s) > maxName || !isSubdomain(s) {
+	if len(s) > maxName || !labelname.IsSubdomain(s) {
 		return []Cause{invalidValue(field, s, "a lowercase RFC 1123 subdomain must consist of at most 253 lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character")}
 	}
 	return nil
@@ -93,58 +59,37 @@ func checkName(field, s string) []Cause {
 	return nil
 }
 
-// QualifiedName returns what is wrong with [prefix/]name, the syntax of finalizers
-// and of the keys of labels, or "" if nothing.
-func QualifiedName(s string) string {
-	name := s
-	if i := strings.IndexByte(s, '/'); i >= 0 {
-		prefix := s[:i]
-		name = s[i+1:]
-		if len(prefix) > maxName || !isSubdomain(prefix) {
-			return "prefix part must be a lowercase RFC 1123 subdomain, such as 'example.com'"
-		}
-	}
-	switch {
-	case name == "":
-		return "name part must be non-empty"
-	case len(name) > maxLabelValue:
-		return "name part must be no more than 63 bytes"
-	case !isNamePart(name):
-		return "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'example.com/MyName')"
-	}
-	return ""
-}
-
 // validateMeta checks what create and update have in common. The caller has
 // checked name and namespace, and has removed duplicates from the owners: what
 // is there twice is no contradiction (A1.9).
 func validateMeta(m *coppicev1.ObjectMeta, owners []*coppicev1.OwnerReference) []Cause {
 	var causes []Cause
-	for _, k := range invalidKeys(m.GetLabels(), func(k, v string) bool { return QualifiedName(k) == "" && IsLabelValue(v) }) {
-		if why := QualifiedName(k); why != "" {
+	for _, k := range invalidKeys(m.GetLabels(), func(k, v string) bool { return labelname.QualifiedName(k) == "" && labelname.IsLabelValue(v) }) {
+		if why := labelname.QualifiedName(k); why != "" {
 			causes = append(causes, invalidValue("metadata.labels", k, why))
 		}
-		if v := m.GetLabels()[k]; !IsLabelValue(v) {
+		if v := m.GetLabels()[k]; !labelname.IsLabelValue(v) {
 			causes = append(causes, invalidValue("metadata.labels", v, "a valid label must be an empty string or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"))
 		}
 	}
 	size := 0
 	for _, k := range invalidKeys(m.GetAnnotations(), func(k, v string) bool {
 		size += len(k) + len(v)
-		return QualifiedName(strings.ToLower(k)) == ""
+		return labelname.QualifiedName(strings.ToLower(k)) == ""
 	}) {
-		causes = append(causes, invalidValue("metadata.annotations", k, QualifiedName(strings.ToLower(k))))
+		causes = append(causes, invalidValue("metadata.annotations", k, labelname.QualifiedName(strings.ToLower(k))))
 	}
 	if size > maxAnnotations {
 		causes = append(causes, tooLong("metadata.annotations", maxAnnotations))
 	}
 	causes = append(causes, validateFinalizers(m.GetFinalizers())...)
+	causes = append(causes, validateUses(m.GetUses())...)
 	return append(causes, validateOwners(owners)...)
 }
 
 // finalizerName reports what is wrong with the name of a finalizer, "" if nothing.
 func finalizerName(s string) string {
-	why := QualifiedName(s)
+	why := labelname.QualifiedName(s)
 	if why == "" && strings.Contains(s, "..") {
 		why = "must not contain '..': a finalizer is part of a subject"
 	}
@@ -270,9 +215,6 @@ func dedupOwners(refs []*coppicev1.OwnerReference) (unique []*coppicev1.OwnerRef
 	}
 	return unique, warnings
 }
-
-// IsLabelValue reports whether v can be the value of a label.
-func IsLabelValue(v string) bool { return v == "" || len(v) <= maxLabelValue && isNamePart(v) }
 
 // invalidKeys are the keys of the entries that are not valid, in order.
 func invalidKeys(m map[string]string, valid func(k, v string) bool) []string {

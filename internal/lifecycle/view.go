@@ -31,6 +31,18 @@ type View interface {
 	// blocks if one of them does.
 	Count(owner uid.UID, claims Claims) Counts
 
+	// Users counts the objects that use n, with a use that is valid (B3.3). n need not be in
+	// the state: it may be about to be created.
+	Users(n *Node) Counts
+
+	// Unresolved returns objects that have a use without uid of an object with these
+	// coordinates, at most limit of them, ordered by uid. An empty namespace is any.
+	Unresolved(c Coordinates, limit int) []uid.UID
+
+	// UnresolvedCount counts the uses without uid with a claim in the range. It loads no
+	// objects.
+	UnresolvedCount(Claims) uint64
+
 	// ClaimsOn returns the distinct coordinates that dependents claim for
 	// owner, at most limit of them.
 	ClaimsOn(owner uid.UID, limit int) []Claimed
@@ -39,8 +51,9 @@ type View interface {
 	// or zero if no removal is recorded, and whether it had these coordinates.
 	Removed(uid.UID, Coordinates) (revision uint64, same bool)
 
-	// AnyOf names one object of the kind, "" if there is none.
-	AnyOf(*Kind) string
+	// AnyOf names one object of the kind, in one namespace unless that is empty; "" if there
+	// is none.
+	AnyOf(k *Kind, namespace string) string
 
 	// AnyIn names one object in the namespace, "" if there is none.
 	AnyIn(namespace string) string
@@ -50,6 +63,13 @@ type View interface {
 
 	// Settings returns the realm settings.
 	Settings() Settings
+
+	// Brake returns the brake of a kind, and the number of its objects.
+	Brake(*Kind) (b Brake, objects uint64)
+
+	// Released reports whether the release of a brake lets the deletion of a live object
+	// through.
+	Released(uid.UID) bool
 }
 
 // Claims is a range of claimed coordinates: one namespace, or all of them.
@@ -78,20 +98,56 @@ type Counts struct {
 	All, Terminating uint64
 	// Blocking are those with blockOwnerDeletion=true, terminating or not.
 	Blocking uint64
+	// Protected are those that are protected and have no other owner: the collector can
+	// neither delete nor strip them.
+	Protected uint64
 }
 
-// Pending returns the number of dependents that are not terminating: those that the
-// collector may still have to act on.
+// Pending returns the number of dependents that are not terminating. A foreground deletion
+// of the owner waits for them, unless unknown owners keep them.
 func (c Counts) Pending() uint64 { return c.All - c.Terminating }
+
+// Actionable returns the number of dependents that the collector may still have to act on.
+func (c Counts) Actionable() uint64 { return c.All - c.Terminating - c.Protected }
 
 // Plus returns c + o.
 func (c Counts) Plus(o Counts) Counts {
-	return Counts{All: c.All + o.All, Terminating: c.Terminating + o.Terminating, Blocking: c.Blocking + o.Blocking}
+	return Counts{
+		All: c.All + o.All, Terminating: c.Terminating + o.Terminating, Blocking: c.Blocking + o.Blocking, Protected: c.Protected + o.Protected,
+	}
 }
 
 // Minus returns c - o.
 func (c Counts) Minus(o Counts) Counts {
-	return Counts{All: c.All - o.All, Terminating: c.Terminating - o.Terminating, Blocking: c.Blocking - o.Blocking}
+	return Counts{
+		All: c.All - o.All, Terminating: c.Terminating - o.Terminating, Blocking: c.Blocking - o.Blocking, Protected: c.Protected - o.Protected,
+	}
+}
+
+// CountsOf returns what the dependent n adds to the counts of one of its owners. blocking says
+// whether a reference to that owner blocks. It is the definition of Counts.
+func CountsOf(n *Node, blocking bool) Counts {
+	c := Counts{All: 1}
+	if blocking {
+		c.Blocking = 1
+	}
+	switch {
+	case n.Terminating():
+		c.Terminating = 1
+	case n.Protected() && !severalOwners(n.Owners):
+		c.Protected = 1
+	}
+	return c
+}
+
+// severalOwners reports whether the references are to more than one owner.
+func severalOwners(refs []OwnerReference) bool {
+	for i := 1; i < len(refs); i++ {
+		if !refs[i].SameOwner(&refs[0]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Claimed is what dependents claim of an owner, and how many.

@@ -1,6 +1,6 @@
 package lifecycle
 
-// What the collector warns of, by the reason that its warnings carry. The first
+// What Coppice warns operators of, by the reason that its warnings carry. The first
 // has the name that it has in Kubernetes (A16, A18).
 const (
 	// WarnInvalidNamespace: an owner reference names an object in another namespace.
@@ -11,6 +11,9 @@ const (
 	// WarnUnreachable: the object is in a cycle that owns itself, and that
 	// nothing outside of it owns.
 	WarnUnreachable = "UnreachableCycle"
+	// WarnUseCycle: the object waited for objects that use it, and through them for itself.
+	// A use was released.
+	WarnUseCycle = "UseCycle"
 	// WarnStuck: an external finalizer or an agent has not answered for long.
 	WarnStuck = "FinalizerStuck"
 	// WarnUnpublished: the call of an external finalizer or agent cannot be published.
@@ -18,6 +21,17 @@ const (
 	// WarnCrowded: unknown owners keep too many dependents of an owner that is
 	// deleted in the foreground; see MaxExamined.
 	WarnCrowded = "TooManyUnknown"
+	// WarnProtected: no owner keeps the object, and it stays because it is protected; or the
+	// deletion of the object waits for one that is protected.
+	WarnProtected = "DeletionProtected"
+	// WarnExpiry: an expiry policy has given notice of the deletion of the object.
+	WarnExpiry = "ExpiryNotice"
+	// WarnPodDrain: the rest of a namespace that is being deleted has waited for its Pods for
+	// as long as the setting podDrainTimeout says, and is deleted now.
+	WarnPodDrain = "PodDrainTimeout"
+	// WarnBraked: the brake of a kind is tripped. The warning is about the registration of the
+	// kind.
+	WarnBraked = "BrakeTripped"
 	// WarnSkipped: the realm's log has messages that are no commits of the realm.
 	// The warning is about the realm itself.
 	WarnSkipped = "MessagesSkipped"
@@ -29,6 +43,9 @@ const (
 	WarnRebuilt = "StateRebuilt"
 	// WarnUnarchived: the realm's log cannot be archived. The warning is about the realm itself.
 	WarnUnarchived = "LogNotArchived"
+	// WarnUncut: the realm's log is larger than its retention. The warning is about the realm
+	// itself.
+	WarnUncut = "LogTooLarge"
 )
 
 // Warning is the reason of the warning that a classification of the reference

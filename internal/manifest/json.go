@@ -35,6 +35,9 @@ type meta struct {
 	OwnerReferences            []ownerReference  `json:"ownerReferences,omitempty"`
 	Finalizers                 []string          `json:"finalizers,omitempty"`
 	Initializers               *initializers     `json:"initializers,omitempty"`
+	Uses                       []use             `json:"uses,omitempty"`
+	Protection                 *protection       `json:"protection,omitempty"`
+	ExpiresAt                  *timestamp        `json:"expiresAt,omitempty"`
 
 	ManagedFields dropped `json:"managedFields,omitempty"`
 	SelfLink      dropped `json:"selfLink,omitempty"`
@@ -53,6 +56,14 @@ type ownerReference struct {
 	UID                string `json:"uid"`
 	Controller         *bool  `json:"controller,omitempty"`
 	BlockOwnerDeletion *bool  `json:"blockOwnerDeletion,omitempty"`
+}
+
+type use struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	UID       string `json:"uid,omitempty"`
 }
 
 // resourceVersion is a string in manifests. A number is accepted, too.
@@ -209,12 +220,17 @@ func (m *meta) proto() *coppicev1.ObjectMeta {
 		Annotations:                m.Annotations,
 		Finalizers:                 m.Finalizers,
 		Initializers:               m.Initializers.proto(),
+		Protection:                 m.Protection.proto(),
+		ExpiresAt:                  (*timestamppb.Timestamp)(m.ExpiresAt),
 	}
 	for _, r := range m.OwnerReferences {
 		p.OwnerReferences = append(p.OwnerReferences, &coppicev1.OwnerReference{
 			ApiVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, Uid: r.UID,
 			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
 		})
+	}
+	for _, u := range m.Uses {
+		p.Uses = append(p.Uses, &coppicev1.Use{Group: u.Group, Kind: u.Kind, Name: u.Name, Namespace: u.Namespace, Uid: u.UID})
 	}
 	return p
 }
@@ -237,6 +253,8 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 		Annotations:                p.GetAnnotations(),
 		Finalizers:                 p.GetFinalizers(),
 		Initializers:               initializersOf(p.GetInitializers()),
+		Protection:                 protectionOf(p.GetProtection()),
+		ExpiresAt:                  (*timestamp)(p.GetExpiresAt()),
 	}
 	for _, r := range p.GetOwnerReferences() {
 		if r == nil {
@@ -246,6 +264,9 @@ func metaOf(p *coppicev1.ObjectMeta) *meta {
 			APIVersion: r.GetApiVersion(), Kind: r.GetKind(), Name: r.GetName(), UID: r.GetUid(),
 			Controller: r.Controller, BlockOwnerDeletion: r.BlockOwnerDeletion,
 		})
+	}
+	for _, u := range p.GetUses() {
+		m.Uses = append(m.Uses, use{Group: u.GetGroup(), Kind: u.GetKind(), Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUid()})
 	}
 	return m
 }

@@ -128,16 +128,14 @@ func (r *Realm) unblock(uids []uid.UID) []lifecycle.Event {
 	var search func(path []*lifecycle.Node) []lifecycle.Event
 	search = func(path []*lifecycle.Node) []lifecycle.Event {
 		last := path[len(path)-1]
-		for _, o := range last.Owners {
-			owner := r.nodes[o.UID]
+		for _, next := range r.waitingFor(last) {
 			switch {
-			case owner == nil || !lifecycle.Blocks(last, owner):
-			case owner == path[0]:
-				events := lifecycle.Unblock(path)
+			case next == path[0]:
+				events := lifecycle.Unblock(r, path)
 				r.Apply(events)
 				return events
-			case !slices.Contains(path, owner):
-				if events := search(append(path, owner)); events != nil {
+			case !slices.Contains(path, next):
+				if events := search(append(path, next)); events != nil {
 					return events
 				}
 			}
@@ -145,13 +143,32 @@ func (r *Realm) unblock(uids []uid.UID) []lifecycle.Event {
 		return nil
 	}
 	for _, u := range uids {
-		if n := r.nodes[u]; n != nil && n.Waiting() {
+		if n := r.nodes[u]; n != nil && lifecycle.Waits(r, n) {
 			if events := search([]*lifecycle.Node{n}); events != nil {
 				return events
 			}
 		}
 	}
 	return nil
+}
+
+// waitingFor returns the objects whose removal waits for n.
+func (r *Realm) waitingFor(n *lifecycle.Node) (list []*lifecycle.Node) {
+	add := func(of *lifecycle.Node) {
+		if of != nil && !slices.Contains(list, of) && lifecycle.WaitOf(r, of, n) != lifecycle.NoWait {
+			list = append(list, of)
+		}
+	}
+	for i := range n.Owners {
+		add(r.nodes[n.Owners[i].UID])
+	}
+	for i := range n.Uses {
+		add(r.nodes[n.Uses[i].UID])
+	}
+	for _, c := range lifecycle.ContainersOf(r, n) {
+		add(c)
+	}
+	return list
 }
 
 // Order draws the order in which jobs are done. It returns the places of n jobs
@@ -209,19 +226,23 @@ func (r *Realm) Settle(order Order) []lifecycle.Event {
 // work can be pending. Work because of a uid stays pending until it is done, and is
 // pending only after its object, or a dependent of it, has changed. So it is enough to look at
 // the uids that have changed, and at those with work that was left: it waits for time, for
-// an owner that is unknown, or for an external finalizer.
+// an owner that is unknown, or for an external finalizer. It also collects unreachable cycles,
+// if the realm settings say so, except for a plan.
 func (r *Realm) SettleActive() {
+	touched := map[uid.UID]bool{}
+	r.Cover()
 	for {
 		before := r.Revision
 		for _, u := range slices.Sorted(maps.Keys(r.active)) {
 			n := r.nodes[u]
+			touched[u] = true
 			if lifecycle.PendingOf(r, u, n) == (lifecycle.Pending{}) && (n == nil || !n.Terminating()) {
 				delete(r.active, u)
 				continue
 			}
 			r.Work(u)
 		}
-		if r.Revision == before && r.unblock(slices.Sorted(maps.Keys(r.active))) == nil {
+		if r.Revision == before && r.unblock(slices.Sorted(maps.Keys(r.active))) == nil && !r.collectCycles(touched) {
 			return
 		}
 	}

@@ -15,7 +15,7 @@ func TestSettleActive(t *testing.T) {
 	worked := 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := lifecycletest.New()
-		r.Latecomers, r.Restless, r.Containers = true, true, true
+		r.Latecomers, r.Restless, r.Containers, r.Using = true, true, true, true
 		for range rapid.IntRange(1, 30).Draw(t, "commands") {
 			r.RandomEvents(t)
 			if rapid.Bool().Draw(t, "settle") {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -23,11 +24,15 @@ import (
 type Realm struct {
 	Revision uint64
 	Clock    lifecycle.Time
+	// Actor is who sends the commands.
+	Actor string
 	// UUIDs makes the uids of objects UUIDs, as they are outside of tests.
 	UUIDs bool
 	// OnChange is called with each event that is applied, and the object before and after
 	// it; nil for none. An object that does not exist has no Node.
 	OnChange func(e *lifecycle.Event, before, after lifecycle.Object)
+	// Plan makes SettleActive leave out unreachable cycles, as a plan does.
+	Plan bool
 
 	kinds    *lifecycle.Kinds
 	settings lifecycle.Settings
@@ -35,10 +40,13 @@ type Realm struct {
 	bodies   map[uid.UID]*coppicev1.Body
 	removed  map[uid.UID]removal
 	sessions map[string]lifecycle.Session
+	brakes   map[string]lifecycle.Brake // by resource
+	released map[uid.UID]bool           // let through by the release of a brake
 	uids     int
 	// Indexes of nodes:
 	names      map[name]uid.UID
 	dependents map[uid.UID]map[uid.UID]bool // by each owner that is named
+	users      map[uid.UID]map[uid.UID]bool // by each object that is used; "" for uses without a uid
 	// active are the uids because of which work may be pending: see SettleActive.
 	active map[uid.UID]bool
 }
@@ -59,22 +67,15 @@ var _ lifecycle.View = (*Realm)(nil)
 var Start = lifecycle.TimeOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // New returns a realm with the built-in kinds, whose clock is at Start.
-func New() *Realm { return NewAt(Start) }
+func New() *Realm { return pristine().Clone() }
+
+// pristine is made once: to parse the built-in kinds takes longer than most tests that need
+// a realm.
+var pristine = sync.OnceValue(func() *Realm { return NewAt(Start) })
 
 // NewAt is New with another time.
 func NewAt(now lifecycle.Time) *Realm {
-	r := &Realm{
-		Clock:      now,
-		kinds:      lifecycle.NewKinds(),
-		settings:   lifecycle.DefaultSettings(),
-		nodes:      map[uid.UID]*lifecycle.Node{},
-		bodies:     map[uid.UID]*coppicev1.Body{},
-		removed:    map[uid.UID]removal{},
-		sessions:   map[string]lifecycle.Session{},
-		names:      map[name]uid.UID{},
-		dependents: map[uid.UID]map[uid.UID]bool{},
-		active:     map[uid.UID]bool{},
-	}
+	r := NewEmpty(now)
 	ctx := r.Context()
 	at := lifecycle.Key{Kind: r.kinds.Of(lifecycle.Group, "Kind")}
 	for _, spec := range lifecycle.BuiltinKinds() {
@@ -85,6 +86,25 @@ func NewAt(now lifecycle.Time) *Realm {
 		r.Apply(out.Events)
 	}
 	return r
+}
+
+// NewEmpty is NewAt without the built-in kinds: the realm before its first commit.
+func NewEmpty(now lifecycle.Time) *Realm {
+	return &Realm{
+		Clock:      now,
+		kinds:      lifecycle.NewKinds(),
+		settings:   lifecycle.DefaultSettings(),
+		nodes:      map[uid.UID]*lifecycle.Node{},
+		bodies:     map[uid.UID]*coppicev1.Body{},
+		removed:    map[uid.UID]removal{},
+		sessions:   map[string]lifecycle.Session{},
+		brakes:     map[string]lifecycle.Brake{},
+		released:   map[uid.UID]bool{},
+		names:      map[name]uid.UID{},
+		dependents: map[uid.UID]map[uid.UID]bool{},
+		users:      map[uid.UID]map[uid.UID]bool{},
+		active:     map[uid.UID]bool{},
+	}
 }
 
 // Genesis returns the events that made a new realm what it is.
@@ -121,9 +141,14 @@ func (r *Realm) Clone() *Realm {
 	c := *r
 	c.nodes, c.bodies = maps.Clone(r.nodes), maps.Clone(r.bodies)
 	c.removed, c.sessions = maps.Clone(r.removed), maps.Clone(r.sessions)
+	c.brakes, c.released = maps.Clone(r.brakes), maps.Clone(r.released)
 	c.names, c.dependents, c.active = maps.Clone(r.names), map[uid.UID]map[uid.UID]bool{}, maps.Clone(r.active)
+	c.users = map[uid.UID]map[uid.UID]bool{}
 	for u, set := range r.dependents {
 		c.dependents[u] = maps.Clone(set)
+	}
+	for u, set := range r.users {
+		c.users[u] = maps.Clone(set)
 	}
 	c.OnChange = nil
 	return &c
@@ -132,8 +157,9 @@ func (r *Realm) Clone() *Realm {
 // Context returns the context of a command now. Uids are numbered.
 func (r *Realm) Context() *lifecycle.Context {
 	return &lifecycle.Context{
-		View: r,
-		Now:  r.Clock,
+		View:  r,
+		Now:   r.Clock,
+		Actor: r.Actor,
 		NewUID: func() uid.UID {
 			r.uids++
 			if r.UUIDs {
@@ -145,6 +171,7 @@ func (r *Realm) Context() *lifecycle.Context {
 			r.uids++
 			return fmt.Sprintf("%05d", r.uids)
 		},
+		Trip:      func(k *lifecycle.Kind, b lifecycle.Brake) { r.brakes[k.Resource()] = b },
 		MaxObject: 64 << 10,
 	}
 }
@@ -159,6 +186,7 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 		if e.Object.Body != nil {
 			after.Body = e.Object.Body
 		}
+		r.brake(e, before.Node, after.Node)
 		if before.Node != nil {
 			r.remove(before.Node)
 		}
@@ -169,7 +197,10 @@ func (r *Realm) Apply(events []lifecycle.Event) {
 			r.removed[e.UID] = removal{r.Revision, before.Coordinates()}
 			switch {
 			case lifecycle.IsRegistration(before.Node):
+				delete(r.brakes, r.kinds.RegisteredBy(before.Node).Resource())
 				r.kinds = r.kinds.Without(e.UID)
+			case lifecycle.IsPolicy(before.Node):
+				r.kinds = r.kinds.WithoutPolicy(e.UID)
 			case lifecycle.IsSettings(before.Node):
 				r.settings = lifecycle.DefaultSettings()
 			}
@@ -195,6 +226,9 @@ func (r *Realm) activate(n *lifecycle.Node) {
 	for i := range n.Owners {
 		r.active[n.Owners[i].UID] = true
 	}
+	for i := range n.Uses {
+		r.active[n.Uses[i].UID] = true
+	}
 	if lifecycle.Governs(n) {
 		for _, u := range r.Owners() {
 			r.active[u] = true
@@ -213,6 +247,13 @@ func (r *Realm) add(o lifecycle.Object) {
 		}
 		r.dependents[owner][o.UID] = true
 	}
+	for i := range o.Uses {
+		used := o.Uses[i].UID
+		if r.users[used] == nil {
+			r.users[used] = map[uid.UID]bool{}
+		}
+		r.users[used][o.UID] = true
+	}
 }
 
 // remove removes an object from the maps.
@@ -226,6 +267,9 @@ func (r *Realm) remove(n *lifecycle.Node) {
 			delete(r.dependents, owner)
 		}
 	}
+	for i := range n.Uses {
+		delete(r.users[n.Uses[i].UID], n.UID)
+	}
 }
 
 // govern applies what a registration, or the realm settings, say now.
@@ -234,8 +278,16 @@ func (r *Realm) govern(n *lifecycle.Node, body *coppicev1.Body) {
 	switch {
 	case lifecycle.IsRegistration(n):
 		r.kinds, err = r.kinds.With(n, body)
+	case lifecycle.IsPolicy(n):
+		r.kinds, err = r.kinds.WithPolicy(n, body)
 	case lifecycle.IsSettings(n):
+		before := r.settings
 		r.settings, err = lifecycle.SettingsOf(body)
+		if r.settings.UnreachableCycles != before.UnreachableCycles {
+			for u := range r.nodes {
+				r.active[u] = true // the cycles that exist already
+			}
+		}
 	}
 	if err != nil {
 		panic(err)

@@ -38,13 +38,7 @@ func (r *Realm) claimants(u uid.UID) map[lifecycle.Coordinates]lifecycle.Claimed
 		for c, blocking := range own {
 			f := found[c]
 			f.Coordinates = c
-			f.All++
-			if n.Terminating() {
-				f.Terminating++
-			}
-			if blocking {
-				f.Blocking++
-			}
+			f.Counts = f.Plus(lifecycle.CountsOf(n, blocking))
 			if f.All == 1 || n.ImportTime < f.FirstImport {
 				f.FirstImport = n.ImportTime
 			}
@@ -66,6 +60,60 @@ func (r *Realm) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 	return sum
 }
 
+// Users implements lifecycle.View.
+func (r *Realm) Users(n *lifecycle.Node) (sum lifecycle.Counts) {
+	for u := range r.users[n.UID] {
+		if user := r.nodes[u]; lifecycle.Uses(user, n) {
+			sum.All++
+			if user.Terminating() {
+				sum.Terminating++
+			}
+		}
+	}
+	return sum
+}
+
+// UsersOf returns the objects that use n, sorted.
+func (r *Realm) UsersOf(n *lifecycle.Node) []uid.UID {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.users[n.UID])), func(u uid.UID) bool { return !lifecycle.Uses(r.nodes[u], n) })
+}
+
+// ClaimsOfUsers returns what users claim of the object with a uid, ordered by user.
+func (r *Realm) ClaimsOfUsers(u uid.UID) (list []lifecycle.Coordinates) {
+	for _, user := range slices.Sorted(maps.Keys(r.users[u])) {
+		n := r.nodes[user]
+		for i := range n.Uses {
+			if n.Uses[i].UID == u {
+				list = append(list, n.Use(&n.Uses[i]))
+			}
+		}
+	}
+	return list
+}
+
+// Unresolved implements lifecycle.View.
+func (r *Realm) Unresolved(c lifecycle.Coordinates, limit int) []uid.UID {
+	claims := lifecycle.Claims{Coordinates: c, AnyNamespace: c.Namespace == ""}
+	found := slices.DeleteFunc(slices.Sorted(maps.Keys(r.users[""])), func(u uid.UID) bool {
+		n := r.nodes[u]
+		return !slices.ContainsFunc(n.Uses, func(use lifecycle.Use) bool { return use.UID == "" && claims.Contains(n.Use(&use)) })
+	})
+	return found[:min(limit, len(found))]
+}
+
+// UnresolvedCount implements lifecycle.View.
+func (r *Realm) UnresolvedCount(claims lifecycle.Claims) (count uint64) {
+	for u := range r.users[""] {
+		n := r.nodes[u]
+		for i := range n.Uses {
+			if use := &n.Uses[i]; use.UID == "" && claims.Contains(n.Use(use)) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
 // ClaimsOn implements lifecycle.View.
 func (r *Realm) ClaimsOn(owner uid.UID, limit int) []lifecycle.Claimed {
 	all := slices.SortedFunc(maps.Values(r.claimants(owner)), func(a, b lifecycle.Claimed) int {
@@ -81,8 +129,10 @@ func (r *Realm) Removed(u uid.UID, c lifecycle.Coordinates) (uint64, bool) {
 }
 
 // AnyOf implements lifecycle.View.
-func (r *Realm) AnyOf(k *lifecycle.Kind) string {
-	return r.any(func(n *lifecycle.Node) bool { return r.kinds.OfNode(n) == k })
+func (r *Realm) AnyOf(k *lifecycle.Kind, namespace string) string {
+	return r.any(func(n *lifecycle.Node) bool {
+		return r.kinds.OfNode(n) == k && (namespace == "" || n.Namespace == namespace)
+	})
 }
 
 // AnyIn implements lifecycle.View.
@@ -104,3 +154,17 @@ func (r *Realm) Session(id string) lifecycle.Session { return r.sessions[id] }
 
 // Settings implements lifecycle.View.
 func (r *Realm) Settings() lifecycle.Settings { return r.settings }
+
+// Brake implements lifecycle.View.
+func (r *Realm) Brake(k *lifecycle.Kind) (lifecycle.Brake, uint64) {
+	objects := uint64(0)
+	for _, n := range r.nodes {
+		if r.kinds.OfNode(n) == k {
+			objects++
+		}
+	}
+	return r.brakes[k.Resource()], objects
+}
+
+// Released implements lifecycle.View.
+func (r *Realm) Released(u uid.UID) bool { return r.released[u] }

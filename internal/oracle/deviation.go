@@ -7,43 +7,79 @@ import (
 	"strings"
 )
 
-// Deviation is a deliberate difference between the replies of Coppice and of Kubernetes.
-type Deviation struct {
-	Kubernetes, Coppice string
-	Because             string
+// Input is the input of a case.
+type Input struct {
+	Lines      []string
+	Deviations []Replacement // of the recorded output by what Coppice replies
+	Races      []Replacement // of the recorded output by what Kubernetes replies in another order of its work
 }
 
-var deviates = regexp.MustCompile(`^coppice says ("(?:[^"\\]|\\.)*") for ("(?:[^"\\]|\\.)*"): (\S.*)$`)
+// Replacement names a text of the recorded output, and what another server or run has instead.
+type Replacement struct {
+	Recorded, Instead string
+	Because           string
+}
 
-// Deviations splits the lines of an input into deviations and the rest.
-func Deviations(input string) (rest []string, all []Deviation, err error) {
+var (
+	replaces = regexp.MustCompile(`^(coppice says|kubernetes may say) ("(?:[^"\\]|\\.)*") for ("(?:[^"\\]|\\.)*"): (\S.*)$`)
+	announce = regexp.MustCompile(`^(coppice|kubernetes)`)
+)
+
+// ParseInput splits an input into its lines, deviations and races.
+func ParseInput(input string) (Input, error) {
+	var in Input
 	for line := range strings.Lines(input) {
 		line = strings.TrimSpace(line)
-		m := deviates.FindStringSubmatch(line)
+		m := replaces.FindStringSubmatch(line)
 		switch {
 		case m != nil:
-			says, errSays := strconv.Unquote(m[1])
 			instead, errInstead := strconv.Unquote(m[2])
-			if errSays != nil || errInstead != nil || says == instead {
-				return nil, nil, fmt.Errorf("no deviation: %s", line)
+			recorded, errRecorded := strconv.Unquote(m[3])
+			if errInstead != nil || errRecorded != nil || instead == recorded {
+				return Input{}, fmt.Errorf("neither a deviation nor a race: %s", line)
 			}
-			all = append(all, Deviation{Kubernetes: instead, Coppice: says, Because: m[3]})
-		case strings.HasPrefix(line, "coppice"):
-			return nil, nil, fmt.Errorf(`%s: a deviation is: coppice says "..." for "...": why`, line)
+			r := Replacement{Recorded: recorded, Instead: instead, Because: m[4]}
+			if m[1] == "coppice says" {
+				in.Deviations = append(in.Deviations, r)
+			} else {
+				in.Races = append(in.Races, r)
+			}
+		case announce.MatchString(line):
+			return Input{}, fmt.Errorf(`%s: a deviation is: coppice says "..." for "...": why; a race: kubernetes may say "..." for "...": why`, line)
 		case line != "":
-			rest = append(rest, line)
+			in.Lines = append(in.Lines, line)
 		}
 	}
-	return rest, all, nil
+	return in, nil
 }
 
 // Deviated returns what Coppice must reply, given the recorded reply of Kubernetes.
-func Deviated(recorded string, all []Deviation) (string, error) {
-	for _, d := range all {
-		if !strings.Contains(recorded, d.Kubernetes) {
-			return "", fmt.Errorf("nothing to deviate from: Kubernetes does not answer %q", d.Kubernetes)
+func (in Input) Deviated(recorded string) (string, error) {
+	for _, d := range in.Deviations {
+		if !strings.Contains(recorded, d.Recorded) {
+			return "", fmt.Errorf("nothing to deviate from: Kubernetes does not answer %q", d.Recorded)
 		}
-		recorded = strings.ReplaceAll(recorded, d.Kubernetes, d.Coppice)
+		recorded = strings.ReplaceAll(recorded, d.Recorded, d.Instead)
 	}
 	return recorded, nil
+}
+
+// CheckRaces returns an error unless the recorded output has, of each race, the recorded text
+// once, and not the other.
+func (in Input) CheckRaces(recorded string) error {
+	for _, r := range in.Races {
+		if strings.Count(recorded, r.Recorded) != 1 || strings.Contains(recorded, r.Instead) {
+			return fmt.Errorf("no race: Kubernetes must have answered %q, once, and not %q", r.Recorded, r.Instead)
+		}
+	}
+	return nil
+}
+
+// Recorded returns the output to record for a reply of Kubernetes: the same for each order
+// of its work that the input names as a race.
+func (in Input) Recorded(reply string) string {
+	for _, r := range in.Races {
+		reply = strings.ReplaceAll(reply, r.Instead, r.Recorded)
+	}
+	return reply
 }

@@ -59,4 +59,13 @@
 //	coppice says "202 " for "200 ": the object is not gone yet (A4.10)
 //
 // The output must then be the recorded one with this text replaced.
+//
+// # Races
+//
+// Where the outcome in Kubernetes depends on the order in which its collector works, the
+// input names the outcome that is not recorded, and why:
+//
+//	kubernetes may say "widgets/b  gone" for "widgets/b  generation=2": why
+//
+// Coppice must reply what is recorded, in every order of its work.
 package oracle

@@ -10,7 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/oracle"
 )
 
-// The checksum of a script depends on its requests, and not on comments and deviations.
+// The checksum of a script depends on its requests, and not on comments, deviations and races.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	sum := func(script string) *oracle.Sum {
@@ -31,6 +31,7 @@ func TestSum(t *testing.T) {
 		"comment":   {"# A4.8: why.\n" + script, false},
 		"output":    {script + "200; gone\n", false},
 		"deviation": {strings.Replace(script, "----", `coppice says "202" for "200": why`+"\n----", 1), false},
+		"race":      {strings.Replace(script, "----", `kubernetes may say "202" for "200": why`+"\n----", 1), false},
 		"argument":  {strings.Replace(script, "delete widgets/a", "delete widgets/a rv=1", 1), true},
 		"line":      {strings.Replace(script, "----", "delete widgets/b\n----", 1), true},
 		"command":   {script + "\ndelete widgets/a\n----\n", true},
@@ -45,23 +46,46 @@ func TestSum(t *testing.T) {
 // Only the texts that a script names as deviations are replaced.
 func TestDeviations(t *testing.T) {
 	t.Parallel()
-	rest, all, err := oracle.Deviations("given create widgets/a\n" + `coppice says "202 \"x\"" for "200": why` + "\ndelete widgets/a")
-	if err != nil || strings.Join(rest, "\n") != "given create widgets/a\ndelete widgets/a" || len(all) != 1 || all[0].Because != "why" {
-		t.Fatalf("%q, %+v, %v", rest, all, err)
+	input, err := oracle.ParseInput("given create widgets/a\n" + `coppice says "202 \"x\"" for "200": why` + "\ndelete widgets/a")
+	if err != nil || strings.Join(input.Lines, "\n") != "given create widgets/a\ndelete widgets/a" || len(input.Deviations) != 1 || input.Deviations[0].Because != "why" {
+		t.Fatalf("%+v, %v", input, err)
 	}
-	if got, err := oracle.Deviated("a 200\nb 200", all); got != "a 202 \"x\"\nb 202 \"x\"" || err != nil {
+	if got, err := input.Deviated("a 200\nb 200"); got != "a 202 \"x\"\nb 202 \"x\"" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := oracle.Deviated("a 404", all); err == nil {
+	if got, err := input.Deviated("a 404"); err == nil {
 		t.Errorf("there is nothing to deviate from, and yet it is %q", got)
 	}
 	for _, mistake := range []string{
 		`coppice says "202" for "200"`, `coppice says "202" for "200": `, `coppice says 202 for 200: why`,
 		`coppice says "200" for "200": why`, `coppice: "202"`, `coppice says "\q" for "200": why`,
+		`coppice may say "202" for "200": why`, `kubernetes says "202" for "200": why`, `kubernetes may say "202" for "200"`,
 	} {
-		if _, all, err := oracle.Deviations(mistake); err == nil {
-			t.Errorf("%s: %+v", mistake, all)
+		if input, err := oracle.ParseInput(mistake); err == nil {
+			t.Errorf("%s: %+v", mistake, input)
 		}
+	}
+}
+
+// A race changes what is recorded of Kubernetes, and not what Coppice must reply.
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	input, err := oracle.ParseInput("delete widgets/a\n" + `kubernetes may say "b gone" for "b stays": why`)
+	if err != nil || len(input.Lines) != 1 || len(input.Races) != 1 || len(input.Deviations) != 0 {
+		t.Fatalf("%+v, %v", input, err)
+	}
+	for _, reply := range []string{"a gone\nb gone", "a gone\nb stays"} {
+		if got := input.Recorded(reply); got != "a gone\nb stays" {
+			t.Errorf("%q is recorded for %q", got, reply)
+		}
+	}
+	for recorded, is := range map[string]bool{"a gone\nb stays": true, "a gone\nb gone": false, "b stays\nb stays": false, "b stays\nb gone": false} {
+		if err := input.CheckRaces(recorded); (err == nil) != is {
+			t.Errorf("%q: %v", recorded, err)
+		}
+	}
+	if got, err := input.Deviated("a gone\nb stays"); got != "a gone\nb stays" || err != nil {
+		t.Errorf("Coppice must reply %q, %v", got, err)
 	}
 }
 

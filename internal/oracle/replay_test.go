@@ -55,11 +55,14 @@ func replay(t *testing.T, path string, order lifecycletest.Order) {
 		if script.Done() {
 			return d.Expected // Check has compared it
 		}
-		_, deviations, err := oracle.Deviations(d.Input)
+		input, err := oracle.ParseInput(d.Input)
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		want, err := oracle.Deviated(d.Expected, deviations)
+		if err := input.CheckRaces(d.Expected); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		want, err := input.Deviated(d.Expected)
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}

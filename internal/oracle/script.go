@@ -50,7 +50,7 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 		return s.sum.Of(s.version), nil
 	}
 	s.sum.Add(d)
-	input, _, err := Deviations(d.Input)
+	input, err := ParseInput(d.Input)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,7 @@ func (s *Script) Run(ctx context.Context, d *datadriven.TestData) (string, error
 	}
 	if table, is := tables[d.Cmd]; is {
 		defer s.newWorld()
-		return table(ctx, input)
+		return table(ctx, input.Lines)
 	}
 	o, err := s.play(ctx, d.Cmd, d.CmdArgs)
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 const recorded = "recorded"
 
 // Sum is a checksum over the requests of a script. It shows whether a recording belongs to
-// the script. Comments and deviations do not count: they can change without a new
+// the script. Comments, deviations and races do not count: they can change without a new
 // recording.
 type Sum struct{ asked strings.Builder }
 
 // Add adds one case.
 func (s *Sum) Add(d *datadriven.TestData) {
 	fmt.Fprintln(&s.asked, d.FullCmd())
-	rest, _, err := Deviations(d.Input)
+	input, err := ParseInput(d.Input)
 	if err != nil {
-		rest = []string{d.Input} // the replay of the script reports what is wrong with it
+		input.Lines = []string{d.Input} // the replay of the script reports what is wrong with it
 	}
-	for _, line := range rest {
+	for _, line := range input.Lines {
 		fmt.Fprintln(&s.asked, line)
 	}
 }

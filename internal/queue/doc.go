@@ -14,7 +14,7 @@
 //     combined.
 //   - Keys are added, taken and done in batches, each under one lock.
 //   - The queue is bounded. Add reports that it is full, and the caller can AddAll
-//     instead: then it has to process everything, however it finds out what that is.
+//     instead: then it must process all keys, which it has to find by itself.
 //   - After Rest, a key is not handed out before some time, whatever is added.
 //
 // Nothing in the queue survives the process. It is for hints about work that is

@@ -144,8 +144,8 @@ func Refusal(m *nats.Msg) error {
 	return e
 }
 
-// Retryable reports whether the same request may succeed later, and was not
-// carried out or may be repeated by its command id.
+// Retryable reports whether the same request may succeed later. After api.ErrTimeout it may
+// have been carried out: a command must be repeated with the same id.
 func Retryable(err error) bool {
 	var e *api.Error
 	if !errors.As(err, &e) {

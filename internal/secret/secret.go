@@ -77,24 +77,36 @@ func (s Secrets) Newest() uint32 {
 // is such a secret. The realm's name and id are part of the derivation, so that a commit
 // of one realm is not authentic in another.
 func (s Secrets) Key(number uint32, realm string, id [16]byte) (k Key, ok bool) {
+	k.Number = number
+	ok = s.derive("log", number, realm, id, k.Value[:]) && s.derive("fingerprint", number, realm, id, k.Fingerprint[:])
+	if !ok {
+		return Key{}, false
+	}
+	return k, true
+}
+
+// GrantKey derives the key of the grants in a realm with an id from the secret with a number, and
+// reports whether there is such a secret. It is independent of the keys of logs.
+func (s Secrets) GrantKey(number uint32, realm string, id [16]byte) (key [Size]byte, ok bool) {
+	ok = s.derive("grants", number, realm, id, key[:])
+	return key, ok
+}
+
+// derive fills to with a key for a purpose, and reports whether there is a secret of the number.
+func (s Secrets) derive(purpose string, number uint32, realm string, id [16]byte, to []byte) bool {
 	for i := range s.list {
 		if s.list[i].number != number {
 			continue
 		}
-		derive := func(purpose string, to []byte) {
-			info := fmt.Sprintf("coppice %s of realm %s %x, key %d", purpose, realm, id, number)
-			b, err := hkdf.Key(sha256.New, s.list[i].value[:], nil, info, len(to))
-			if err != nil {
-				panic(err) // HKDF fails only for keys of more than 255 hashes
-			}
-			copy(to, b)
+		info := fmt.Sprintf("coppice %s of realm %s %x, key %d", purpose, realm, id, number)
+		b, err := hkdf.Key(sha256.New, s.list[i].value[:], nil, info, len(to))
+		if err != nil {
+			panic(err) // HKDF fails only for keys of more than 255 hashes
 		}
-		k.Number = number
-		derive("log", k.Value[:])
-		derive("fingerprint", k.Fingerprint[:])
-		return k, true
+		copy(to, b)
+		return true
 	}
-	return k, false
+	return false
 }
 
 // Parse reads secrets, one on each line: its number and its value in hexadecimal. It

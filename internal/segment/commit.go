@@ -37,7 +37,7 @@ func (c *Commit) Point() Point {
 // chain checks that commits continue each other.
 type chain struct {
 	begun bool // realm, epoch and last are of a commit
-	// anyChecksum: the checksum of the commit before is not known.
+	// anyChecksum: the checksum of the commit before is not known, nor its realm id.
 	anyChecksum bool
 	realm       [16]byte
 	epoch       uint64 // of the last commit; 0 if unknown
@@ -52,6 +52,11 @@ func (c *chain) open(position uint64, message []byte) (commit Commit, err error)
 	if n := envelope.Size(message); n > MaxMessage {
 		return commit, fmt.Errorf("it claims a commit of %d bytes, more than %d", n, MaxMessage)
 	}
+	if h, err := commitcodec.ReadHeader(message); err == nil {
+		if err := h.Readable(); err != nil { // the rest of the message may look different
+			return commit, err
+		}
+	}
 	content, err := envelope.OpenInto(&c.room, message)
 	if err != nil {
 		return commit, err
@@ -64,7 +69,7 @@ func (c *chain) open(position uint64, message []byte) (commit Commit, err error)
 	if err != nil {
 		return commit, err
 	}
-	if err := c.check(position, &h); err != nil {
+	if err := c.check(position, &h, content); err != nil {
 		return commit, err
 	}
 	return Commit{
@@ -73,13 +78,13 @@ func (c *chain) open(position uint64, message []byte) (commit Commit, err error)
 	}, nil
 }
 
-func (c *chain) check(position uint64, h *commitcodec.Header) error {
+func (c *chain) check(position uint64, h *commitcodec.Header, content []byte) error {
 	switch {
 	case h.Sequence == 0 || h.FirstRevision == 0 || position == 0:
 		return fmt.Errorf("the commit has sequence %d, first revision %d and position %d, which begin with 1", h.Sequence, h.FirstRevision, position)
 	case !c.begun:
 		return nil
-	case h.RealmID != c.realm:
+	case h.RealmID != c.realm && !c.continues(content):
 		return fmt.Errorf("it is of another realm, %x, not %x", h.RealmID, c.realm)
 	case h.Sequence != c.last.Sequence+1:
 		return fmt.Errorf("it is commit %d of the realm, after commit %d", h.Sequence, c.last.Sequence)
@@ -95,6 +100,15 @@ func (c *chain) check(position uint64, h *commitcodec.Header) error {
 		return fmt.Errorf("its time is %d, after %d", h.Time, c.last.Time)
 	}
 	return nil
+}
+
+// continues reports whether a commit of another realm id begins a realm that continues the log.
+func (c *chain) continues(content []byte) bool {
+	if c.anyChecksum {
+		return true // the realm of the commit before is not known either
+	}
+	ok, err := commitcodec.Continues(content, c.realm, c.last.Sequence)
+	return ok && err == nil
 }
 
 // leaps reports whether a commit leaves out revisions. The first commit of an epoch may:

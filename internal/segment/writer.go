@@ -83,6 +83,9 @@ func (w *Writer) Add(position uint64, message []byte) error {
 // Last returns the last commit that was added, zero if there is none.
 func (w *Writer) Last() Point { return w.chain.last }
 
+// Blocks returns how many blocks have been written. A segment has at most 1,048,576.
+func (w *Writer) Blocks() int { return len(w.index) }
+
 // Size returns how many bytes have been written.
 func (w *Writer) Size() int64 { return w.offset }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
 // Parse reads a selector. An empty one matches all. The error quotes the selector
@@ -113,7 +113,7 @@ func (p *parser) requirement() (r requirement, err error) {
 		return r, fmt.Errorf("found %s, expected the key of a label", t)
 	}
 	key := t.text
-	if why := lifecycle.QualifiedName(key); why != "" {
+	if why := labelname.QualifiedName(key); why != "" {
 		return r, fmt.Errorf("%q is not the key of a label: %s", shortened(key), why)
 	}
 	if negated {

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/labelname"
 )
 
 // Selector matches sets of labels. The zero value matches all.
@@ -72,7 +72,7 @@ func (r *requirement) has(v string) bool {
 // require returns a requirement, if key and values are valid.
 func require(key string, op operator, values []string) (r requirement, err error) {
 	for _, v := range values {
-		if !lifecycle.IsLabelValue(v) {
+		if !labelname.IsLabelValue(v) {
 			return r, fmt.Errorf("%q is not the value of a label: it must be empty or consist of at most 63 alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character", shortened(v))
 		}
 	}

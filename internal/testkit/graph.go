@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -13,11 +14,18 @@ import (
 )
 
 // Answer answers the requests on a subject in the place of the graph service,
-// one after the other, until the test has ended or stop is called. request is
-// reused for each.
+// one after the other, until the test has ended or stop is called, which waits for
+// the answer to the one before. request is reused for each.
 func Answer[Q, R proto.Message](tb testing.TB, nc *nats.Conn, subject string, request Q, answer func(Q) (R, *lifecycle.Error)) (stop func()) {
 	tb.Helper()
+	var mu sync.Mutex // while a request is answered
+	stopped := false
 	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			return
+		}
 		if err := proto.Unmarshal(m.Data, request); err != nil {
 			tb.Errorf("%s: %v", m.Subject, err)
 			return
@@ -42,7 +50,12 @@ func Answer[Q, R proto.Message](tb testing.TB, nc *nats.Conn, subject string, re
 	if err != nil {
 		tb.Fatal(err)
 	}
-	stop = func() { _ = sub.Unsubscribe() }
-	tb.Cleanup(stop)
-	return stop
+	unsubscribe := func() { _ = sub.Unsubscribe() }
+	tb.Cleanup(unsubscribe) // an answer may wait for the end of the test
+	return func() {
+		unsubscribe()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy stands between clients and a server on the loopback interface, and can
@@ -17,6 +18,7 @@ type Proxy struct {
 	mu     sync.Mutex
 	change *sync.Cond
 	modes  [2]Mode
+	delay  time.Duration
 	held   [2]int // bytes
 	lost   [2]int
 	conns  map[net.Conn]bool
@@ -67,6 +69,13 @@ func (p *Proxy) Set(d Direction, m Mode) {
 	defer p.mu.Unlock()
 	p.modes[d] = m
 	p.change.Broadcast()
+}
+
+// Slow delays each part of the data, up to 64 KiB, in both directions. Zero ends the delay.
+func (p *Proxy) Slow(delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = delay
 }
 
 // Cut breaks all connections. What was held is lost.
@@ -137,6 +146,9 @@ func (p *Proxy) pass(d Direction, to, from net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
+		if n > 0 {
+			p.pause()
+		}
 		if n > 0 && p.passes(d, to, n) {
 			if _, err := to.Write(b[:n]); err != nil {
 				return
@@ -145,6 +157,16 @@ func (p *Proxy) pass(d Direction, to, from net.Conn) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// pause waits for the delay of Slow.
+func (p *Proxy) pause() {
+	p.mu.Lock()
+	d := p.delay
+	p.mu.Unlock()
+	if d > 0 {
+		<-time.After(d)
 	}
 }
 

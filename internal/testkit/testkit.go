@@ -7,6 +7,15 @@ package testkit
 
 import (
 	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +31,7 @@ import (
 
 // Timeout is the time after which a test that waits fails. It is long because the machine
 // may be slow; a test that succeeds does not wait for it.
-const Timeout = 3 * time.Minute
+const Timeout = 3 * time.Minute * raceFactor
 
 // Context returns a context that ends with the test, or after Timeout.
 func Context(tb testing.TB) context.Context {
@@ -74,7 +83,8 @@ func NATS(tb testing.TB) *natsd.Server {
 	return StartNATS(tb, natsd.Config{Dir: tb.TempDir()})
 }
 
-// StartNATS is NATS with a configuration; what it does not say is as there.
+// StartNATS is NATS with a configuration. It sets Logf and, where they are not set, a free port
+// and the roles. Without c.Dir the server has no JetStream.
 func StartNATS(tb testing.TB, c natsd.Config) *natsd.Server {
 	tb.Helper()
 	if c.Port == 0 {
@@ -100,13 +110,14 @@ func StartNATS(tb testing.TB, c natsd.Config) *natsd.Server {
 // Conn connects with a role, within this process.
 func Conn(tb testing.TB, s *natsd.Server, role string) *nats.Conn {
 	tb.Helper()
-	return connect(tb, s.URL(), s.Options(role)...)
+	return connect(tb, s.URL(), append(s.Options(role), nats.Timeout(Timeout))...)
 }
 
 // Dial connects with a role over TCP, at the server's URL or that of a proxy.
 func Dial(tb testing.TB, s *natsd.Server, url, role string) *nats.Conn {
 	tb.Helper()
-	return connect(tb, url, nats.UserInfo(role, s.Password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)))
+	// A proxy may discard what is sent, so that it takes this long until a reconnection fails.
+	return connect(tb, url, nats.UserInfo(role, s.Password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)), nats.Timeout(5*time.Second))
 }
 
 // connect connects as a service does: it reconnects for ever, and keeps
@@ -115,12 +126,18 @@ func connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	nc, err := nats.Connect(url, opts...)
-	if err != nil {
-		tb.Fatal(err)
+	ctx := Context(tb)
+	for {
+		nc, err := nats.Connect(url, opts...)
+		if err == nil {
+			tb.Cleanup(nc.Close)
+			return nc
+		}
+		var e net.Error
+		if late := errors.Is(err, nats.ErrTimeout) || errors.As(err, &e) && e.Timeout(); !late || ctx.Err() != nil {
+			tb.Fatal(err)
+		}
 	}
-	tb.Cleanup(nc.Close)
-	return nc
 }
 
 // JetStream connects with a role, and returns its JetStream.
@@ -133,9 +150,66 @@ func JetStream(tb testing.TB, s *natsd.Server, role string) jetstream.JetStream 
 	return js
 }
 
-// Main runs the tests of a package, and fails if they leave goroutines behind.
-func Main(m *testing.M) {
-	goleak.VerifyTestMain(m, ignored...)
+// Main runs the tests of a package, and fails if they leave goroutines behind. cleanup is what
+// remains to be done when they have ended.
+func Main(m *testing.M, cleanup ...func()) {
+	code := m.Run()
+	for _, clean := range cleanup {
+		clean()
+	}
+	if code == 0 {
+		// goleak itself waits for less than half a second; a busy machine needs longer.
+		var err error
+		for begun := time.Now(); time.Since(begun) < 20*time.Second; {
+			if err = goleak.Find(ignored...); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "goleak: errors on successful test run: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// SlowLine matches what the services and the NATS server log on a busy machine: the writer may
+// lose its lease, for example.
+var SlowLine = regexp.MustCompile(`not the writer any more|cannot (acquire|release) the lease|cannot delete the key of this process|cannot archive the log|Readloop processing time`)
+
+// FreePorts returns up to nine ports of the loopback interface, and reserves them until the test
+// ends: other runs of tests, also in other processes, get other ports while nothing listens on
+// these. They are below the ephemeral ports, so that the system gives them to no other process.
+func FreePorts(tb testing.TB, n int) (list []int) {
+	tb.Helper()
+	const first, count, size = 30000, 270, 10
+	for range 10 * count {
+		base := first + size*rand.IntN(count)
+		reserved, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(base)))
+		if err != nil {
+			continue
+		}
+		for i := range n {
+			list = append(list, base+1+i)
+		}
+		tb.Cleanup(func() { _ = reserved.Close() })
+		return list
+	}
+	tb.Fatal("no free ports")
+	return nil
+}
+
+// ManyAtOnce is for TestMain of a package whose tests mostly wait for processes and for
+// leases: at least eight of its parallel tests run at once, also on two cores, unless the
+// user has set -parallel. With the race detector, which keeps the cores busy, it is three.
+func ManyAtOnce() {
+	least := 8
+	if Raced {
+		least = 3
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(max(least, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err) // package testing has defined the flag
+	}
 }
 
 // ignored are goroutines of others that end on their own, or never.

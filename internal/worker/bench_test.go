@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const (
 	realm = bus.DefaultRealm
 	// ackWait is short, so that what keeps silent is delivered again soon.
-	ackWait = 400 * time.Millisecond
+	ackWait = 4 * time.Second
 )
 
 // durable is the consumer that the role of the example's finalizer may use.
@@ -31,11 +31,13 @@ type bench struct {
 	ctx    context.Context
 	server *natsd.Server
 	js     jetstream.JetStream // of the test itself
+
+	ackWait time.Duration
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t)}
+	b := &bench{t: t, ctx: testkit.Context(t), server: testkit.NATS(t), ackWait: ackWait}
 	b.js = testkit.JetStream(t, b.server, bus.RoleGraph)
 	return b
 }
@@ -53,10 +55,10 @@ func subject(i int) string {
 	return bus.Finalize{Realm: realm, Plural: "pods", UID: fmt.Sprint("uid-", i), Finalizer: bus.ExampleFinalizer}.Subject()
 }
 
-func consumerConfig() *jetstream.ConsumerConfig {
+func (b *bench) consumerConfig() *jetstream.ConsumerConfig {
 	return &jetstream.ConsumerConfig{
 		Durable: durable, FilterSubject: bus.FinalizeFilter(realm, bus.ExampleFinalizer), AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: 100,
+		AckWait: b.ackWait, MaxDeliver: -1, MaxAckPending: 100,
 	}
 }
 
@@ -71,8 +73,8 @@ func (b *bench) publish(n int) {
 
 // ensure creates the consumer, as the graph service does.
 func (b *bench) ensure(ctx context.Context) (time.Duration, error) {
-	_, err := b.js.CreateOrUpdateConsumer(ctx, bus.FinalizeStream(realm), *consumerConfig())
-	return ackWait, err
+	_, err := b.js.CreateOrUpdateConsumer(ctx, bus.FinalizeStream(realm), *b.consumerConfig())
+	return b.ackWait, err
 }
 
 // config is that of a worker with a connection of its own.

@@ -42,7 +42,7 @@ func TestPark(t *testing.T) {
 			parked++
 		}
 	}
-	if attempts != 3 {
+	if attempts < 3 { // more if a copy is not acknowledged in time
 		t.Errorf("parked after %d attempts", attempts)
 	}
 	b.waitForEnd()
@@ -59,7 +59,7 @@ func TestPark(t *testing.T) {
 	if err := proto.Unmarshal(m.Data, &p); err != nil {
 		t.Fatal(err)
 	}
-	if p.GetSubject() != original || string(p.GetMessage()) != "0" || p.GetAttempts() != 3 || p.GetBy() != "worker" ||
+	if p.GetSubject() != original || string(p.GetMessage()) != "0" || p.GetAttempts() < 3 || p.GetBy() != "worker" ||
 		!strings.Contains(p.GetError(), "poison") || p.GetTime() == 0 {
 		t.Errorf("parked as %v", &p)
 	}
@@ -92,5 +92,39 @@ func TestParkFails(t *testing.T) {
 	}
 	if n := stream.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d messages are parked", n)
+	}
+}
+
+// A message of a newer format is never parked: another program may handle it.
+func TestNewerFormat(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).streams()
+	b.publish(1)
+	c := b.config(func(_ context.Context, m *worker.Message) error {
+		if err := m.Known(worker.Format); err != nil {
+			t.Error(err)
+		}
+		if err := m.Known(0); err != nil {
+			t.Error(err)
+		}
+		return m.Known(worker.Format + 1)
+	})
+	c.ParkAfter = 1
+	outcomes := make(chan worker.Outcome, 100)
+	c.Observe = func(o worker.Outcome) {
+		select {
+		case outcomes <- o:
+		default:
+		}
+	}
+	b.run(c)
+	for range 3 {
+		o := testkit.Receive(t, b.ctx, "an outcome", outcomes)
+		if o.Parked || o.Err == nil || !strings.Contains(o.Err.Error(), "has version 2 of the format of work, and this program handles versions up to 1: replace it by the version of Coppice of the graph service") {
+			t.Errorf("got %+v", o)
+		}
+	}
+	if i := b.info(); i.NumAckPending+int(i.NumPending) != 1 {
+		t.Errorf("the message left its queue: %+v", i)
 	}
 }

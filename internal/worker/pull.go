@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,10 +36,61 @@ const (
 
 // answer sends an acknowledgement. If it is lost the server delivers the message again,
 // which does no harm.
-func (m *Message) answer(what string) { _ = m.nc.Publish(m.reply, []byte(what)) }
+func (m *Message) answer(what string) { m.answerWith(what, nil) }
 
-func (m *Message) nakWithDelay(d time.Duration) {
-	m.answer(fmt.Sprintf(nak+` {"delay":%d}`, d.Nanoseconds()))
+// answerWith is answer with headers, which the server ignores. The graph service reads them to
+// show what became of a call.
+func (m *Message) answerWith(what string, h nats.Header) {
+	_ = m.nc.PublishMsg(&nats.Msg{Subject: m.reply, Header: h, Data: []byte(what)})
+}
+
+// nakWithDelay has the server deliver the message again after d. why is the error of this
+// attempt.
+func (m *Message) nakWithDelay(d time.Duration, why error) {
+	m.answerWith(fmt.Sprintf(nak+` {"delay":%d}`, d.Nanoseconds()), nats.Header{bus.HeaderError: {headerText(why)}})
+}
+
+// progress reports that the message is being handled since a time. why is the error of the
+// attempt before; nil if there was none in this process.
+func (m *Message) progress(since time.Time, why error) {
+	h := nats.Header{bus.HeaderSince: {strconv.FormatInt(since.UnixMilli(), 10)}}
+	if why != nil {
+		h.Set(bus.HeaderError, headerText(why))
+	}
+	m.answerWith(inProgress, h)
+}
+
+// headerText returns the text of an error as a header can have it.
+func headerText(why error) string {
+	const longest = 512
+	text := why.Error()
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
+}
+
+// failures has the errors of messages that were not handled yet. Its memory is bounded: with
+// more failures, the heartbeats of some messages do not name their last error.
+type failures struct {
+	mu sync.Mutex
+	of map[uint64]error
+}
+
+// maxFailures is the maximum number of messages whose last error is remembered.
+const maxFailures = 1024
+
+func (f *failures) set(sequence uint64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.of, sequence)
+	} else if len(f.of) < maxFailures {
+		f.of[sequence] = err
+	}
+}
+
+func (f *failures) get(sequence uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of[sequence]
 }
 
 // Times of pull requests. While a request waits, the server sends a heartbeat.

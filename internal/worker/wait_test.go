@@ -20,16 +20,17 @@ func TestRefusedConsumer(t *testing.T) {
 	b := newBench(t).streams()
 	for _, reason := range []lifecycle.Reason{lifecycle.ReasonConflict, lifecycle.ReasonBadRequest} {
 		c := b.config(nil)
-		attempts := 0
+		attempts, said := 0, 0
+		c.Waiting = func(error) { said++ }
 		c.Ensure = func(context.Context) (time.Duration, error) {
 			if attempts++; attempts < 3 {
-				return 0, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}
+				return 0, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: "no graph service is ready"}
 			}
 			return 0, &lifecycle.Error{Reason: reason}
 		}
 		var refusal *lifecycle.Error
-		if err := worker.Run(b.ctx, c); !errors.As(err, &refusal) || refusal.Reason != reason || attempts != 3 {
-			t.Errorf("%s: got %v after %d attempts", reason, err, attempts)
+		if err := worker.Run(b.ctx, c); !errors.As(err, &refusal) || refusal.Reason != reason || attempts != 3 || said != 1 {
+			t.Errorf("%s: got %v after %d attempts; reported %d times what it waits for", reason, err, attempts, said)
 		}
 	}
 }
@@ -46,14 +47,14 @@ func TestWaits(t *testing.T) {
 		return nil
 	})
 	c.Opened = func(is bool) { open.Store(is) }
-	c.Ensure, c.AckWait = nil, ackWait // the graph service creates it
+	c.Ensure, c.AckWait = nil, b.ackWait // the graph service creates it
 	b.run(c)
 	b.streams()
 	if open.Load() {
 		t.Error("open without a consumer")
 	}
 	for range 2 {
-		if _, err := b.js.CreateConsumer(b.ctx, bus.FinalizeStream(realm), *consumerConfig()); err != nil {
+		if _, err := b.js.CreateConsumer(b.ctx, bus.FinalizeStream(realm), *b.consumerConfig()); err != nil {
 			t.Fatal(err)
 		}
 		b.publish(1)

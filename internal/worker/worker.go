@@ -64,6 +64,11 @@ type Config struct {
 	Observe func(Outcome)
 	// Opened is called when the consumer appears or disappears.
 	Opened func(bool)
+	// Waiting is called with the reason when Run begins to wait for the stream or the consumer,
+	// and when the reason changes.
+	Waiting func(error)
+
+	failed *failures
 }
 
 // Outcome is the outcome of a message.
@@ -74,12 +79,12 @@ type Outcome struct {
 	Duration    time.Duration
 }
 
-// permanentError is an error that waiting does not cure.
+// permanentError is an error that retries cannot fix.
 type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks an error as one that waiting does not cure.
+// Permanent marks an error that retries cannot fix.
 func Permanent(err error) error { return permanentError{err} }
 
 // IsPermanent reports whether Permanent has marked an error.
@@ -89,10 +94,11 @@ func IsPermanent(err error) bool {
 }
 
 func (c *Config) defaults() {
+	c.failed = &failures{of: map[uint64]error{}}
 	if c.AckWait == 0 {
 		c.AckWait = bus.WorkAckWait
 	}
-	if c.Concurrency == 0 {
+	if c.Concurrency <= 0 {
 		c.Concurrency = 1
 	}
 	if c.ParkAfter == 0 {
@@ -102,7 +108,7 @@ func (c *Config) defaults() {
 		c.Backoff = 200 * time.Millisecond
 	}
 	if c.MaxBackoff == 0 {
-		c.MaxBackoff = time.Minute
+		c.MaxBackoff = max(time.Minute, c.Backoff)
 	}
 	if c.Grace == 0 {
 		c.Grace = 5 * time.Second
@@ -115,6 +121,9 @@ func (c *Config) defaults() {
 	}
 	if c.Opened == nil {
 		c.Opened = func(bool) {}
+	}
+	if c.Waiting == nil {
+		c.Waiting = func(error) {}
 	}
 }
 
@@ -140,6 +149,7 @@ func Run(ctx context.Context, c Config) error {
 		case err != nil && err.Error() != said:
 			said = err.Error()
 			c.Log.Info("waiting for work", "stream", c.Stream, "consumer", c.Durable, "reason", said)
+			c.Waiting(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -208,24 +218,33 @@ const (
 	peerPause   = 50 * time.Millisecond
 )
 
+// firstReport is the maximum time until the first report that a message is being handled.
+const firstReport = time.Second
+
 // handle handles one message, and extends its deadline until the handler returns.
 func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
-	done := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
+	start := time.Now()
 	go func() {
-		tick := time.NewTicker(max(ackWait/4, 50*time.Millisecond))
-		defer tick.Stop()
+		defer close(ended)
+		every := max(ackWait/4, 50*time.Millisecond)
+		// The first report is early, so that it soon shows that the message is being handled.
+		next := time.NewTimer(min(every, firstReport))
+		defer next.Stop()
 		for {
 			select {
 			case <-done:
 				return
-			case <-tick.C:
-				m.answer(inProgress) // the next tick tries again
+			case <-next.C:
+				m.progress(start, c.failed.get(m.Sequence)) // if it is lost, the next one is in time
+				next.Reset(every)
 			}
 		}
 	}()
-	start := time.Now()
 	err := c.Handle(ctx, m)
 	close(done)
+	<-ended // a report after the outcome would replace the delay of the outcome by the ack wait
+	c.failed.set(m.Sequence, err)
 	o := Outcome{Err: err, Redelivered: m.Delivered > 1, Duration: time.Since(start)}
 	switch {
 	case err == nil:
@@ -238,7 +257,7 @@ func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 	default:
 		pause := backoff(c, m.Delivered)
 		c.Log.Warn("work failed", "subject", m.Subject, "attempt", m.Delivered, "again_in", pause, "error", err)
-		m.nakWithDelay(pause)
+		m.nakWithDelay(pause, err)
 	}
 	c.Observe(o)
 }
@@ -269,8 +288,8 @@ func park(ctx context.Context, c *Config, m *Message, why error) bool {
 		_, err = js.PublishMsg(ctx, &nats.Msg{Subject: bus.ParkedSubject(c.Realm, m.Subject, m.Sequence), Data: data})
 	}
 	if err != nil {
-		c.Log.Error("cannot park", "subject", m.Subject, "error", err)
-		m.nakWithDelay(c.MaxBackoff)
+		c.Log.Warn("cannot park", "subject", m.Subject, "again_in", c.MaxBackoff, "error", err)
+		m.nakWithDelay(c.MaxBackoff, err)
 		return false
 	}
 	c.Log.Error("parked; see `coppice parked`", "subject", m.Subject, "attempts", m.Delivered, "error", why)

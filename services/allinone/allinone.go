@@ -34,13 +34,17 @@ import (
 	"github.com/coppice-gc/coppice/services/scanner"
 )
 
-// Config is what to run.
+// Config is what to run. A zero value of a field selects the default that is named.
 type Config struct {
 	// Dir is where the server and the graph service keep their data. Required.
 	Dir string
 	// Host and Port are where the server listens; without a port, nowhere.
 	Host string
 	Port int
+	// Servers is the number of NATS servers, and of copies of each stream; 1. Several are a cluster,
+	// each in a directory of its own below Dir, and all services are connected to the first: for
+	// tests and benchmarks. Port must be zero then.
+	Servers int
 	// Realms are added to the list of realms unless they were deleted; bus.DefaultRealm. All
 	// realms of the list are served.
 	Realms []string
@@ -64,12 +68,13 @@ type Config struct {
 
 // Stack is what runs.
 type Stack struct {
-	c      Config
-	server *natsd.Server
-	group  run.Group
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error
+	c Config
+	// servers are the NATS servers. The services are connected to the first.
+	servers []*natsd.Server
+	group   run.Group
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	err     error
 
 	mu    sync.Mutex
 	conns []*nats.Conn
@@ -100,16 +105,15 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 		nc.Roles = append(append(bus.Roles(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)), c.Roles...)
 	}
 	nc.Logf = func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) }
-	server, err := natsd.Start(nc)
-	if err == nil && c.Auth {
-		if err = writeUsers(c.Dir, server.URL(), nc.Roles, nc.Passwords); err != nil {
-			err = errors.Join(err, server.Shutdown())
-		}
-	}
-	if err != nil {
+	var err error
+	if s.servers, err = startServers(nc, c.Servers); err != nil {
 		return nil, err
 	}
-	s.server = server
+	if c.Auth {
+		if err := writeUsers(c.Dir, s.Server().URL(), nc.Roles, nc.Passwords); err != nil {
+			return nil, errors.Join(err, natsd.ShutdownAll(s.servers))
+		}
+	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	if err := s.services(ctx); err != nil {
 		s.cancel()
@@ -129,13 +133,22 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 	return s, nil
 }
 
+// startServers starts a NATS server, or a cluster of several.
+func startServers(c natsd.Config, count int) ([]*natsd.Server, error) {
+	if count > 1 {
+		return natsd.StartCluster(c, count)
+	}
+	server, err := natsd.Start(c)
+	return []*natsd.Server{server}, err
+}
+
 func (s *Stack) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, nc := range s.conns {
 		nc.Close()
 	}
-	if err := s.server.Shutdown(); err != nil {
+	if err := natsd.ShutdownAll(s.servers); err != nil {
 		s.err = errors.Join(s.err, err)
 	}
 }
@@ -161,9 +174,9 @@ func (s *Stack) services(ctx context.Context) error {
 		return err
 	}
 	gc := graph.Config{
-		Conn: nc, Answers: answers, AnyInbox: !s.c.Auth, // without it every client is the local user
+		Conn: nc, Answers: answers, AnyInbox: !s.c.Auth, // without Auth every client is the local user
 		Secrets: secrets, OutlastFullDisk: true,
-		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Version: s.c.Version,
+		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Replicas: s.c.Servers, Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,
 	}
 	if s.c.Graph != nil {
@@ -218,7 +231,7 @@ func (s *Stack) services(ctx context.Context) error {
 	return nil
 }
 
-// errStopped is returned by Conn once there is nothing to connect to.
+// errStopped is returned by Conn after the services have stopped.
 var errStopped = errors.New("the services have stopped")
 
 // Conn connects with a role, within this process. The connection is closed
@@ -229,7 +242,7 @@ func (s *Stack) Conn(role string) (*nats.Conn, error) {
 		return nil, errStopped
 	default:
 	}
-	nc, err := dial.Service(context.Background(), s.server.URL(), "coppice-"+role, s.c.Log, s.server.Options(role)...)
+	nc, err := dial.Service(context.Background(), s.Server().URL(), "coppice-"+role, s.c.Log, s.Server().Options(role)...)
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +252,8 @@ func (s *Stack) Conn(role string) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// Server is the embedded NATS server.
-func (s *Stack) Server() *natsd.Server { return s.server }
+// Server is the embedded NATS server, the first of several.
+func (s *Stack) Server() *natsd.Server { return s.servers[0] }
 
 // Ready returns nil when all services are at work, and otherwise what is
 // missing.
@@ -278,8 +291,8 @@ func (s *Stack) Await(ctx context.Context) error {
 // Ended is closed when everything has ended.
 func (s *Stack) Ended() <-chan struct{} { return s.ended }
 
-// Stop ends everything, waits until it has, and returns why it ended, nil for
-// this call.
+// Stop ends everything and waits for it. It returns the error with which a service has ended
+// before; nil if everything ended because of this call.
 func (s *Stack) Stop() error {
 	s.cancel()
 	<-s.ended

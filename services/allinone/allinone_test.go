@@ -20,7 +20,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
+	testkit.Main(m)
+}
 
 // start starts a stack, and waits until it is at work.
 func start(ctx context.Context, t *testing.T, c allinone.Config) *allinone.Stack {
@@ -153,7 +156,7 @@ func TestLocalUser(t *testing.T) {
 	ctx := testkit.Context(t)
 	s := start(ctx, t, allinone.Config{Port: -1})
 	refused := make(chan error, 10)
-	nc, err := nats.Connect(s.Server().URL(), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	nc, err := nats.Connect(s.Server().URL(), nats.Timeout(testkit.Timeout), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}

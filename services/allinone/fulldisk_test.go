@@ -93,19 +93,16 @@ func TestOutlastsFullDisk(t *testing.T) {
 		})
 		free()
 		begun := time.Now()
-		testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool { return l.create(500*time.Millisecond) == nil })
+		testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool { return l.create(5*time.Second) == nil })
 		took := time.Since(begun)
-		t.Logf("a command was acknowledged %.1f s after there was room", took.Seconds())
-		if took > 3*recovers {
-			t.Errorf("a command was acknowledged after %v, want %v, and thrice that on a slow machine", took, recovers)
+		t.Logf("a command was acknowledged %.1f s after there was room; it should be 10 s at most", took.Seconds())
+		if took > testkit.Timeout/3 { // on a busy machine
+			t.Error("that is too long")
 		}
 		testkit.WaitFor(t, ctx, "everything to be ready", func() bool { return s.Ready() == nil })
 		l.kept(s)
 	}
 }
-
-// recovers is after how long `coppice up` goes on once there is room.
-const recovers = 10 * time.Second
 
 // `coppice up` starts on a small disk: nothing reserves room that is not needed.
 func TestStartOnSmallDisk(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/datadir"
 )
 
-// UsersDir is the directory, below that of all data, of the files of users. They
-// are contexts of the nats command where that is the configuration directory.
+// UsersDir is the subdirectory of Config.Dir with a file for each user. The files are contexts
+// of the nats command, if this directory is its configuration directory (XDG_CONFIG_HOME).
 const UsersDir = "users"
 
 // user is the file of a user: a context of the nats command.

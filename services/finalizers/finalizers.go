@@ -1,7 +1,8 @@
 // Package finalizers implements the service that does the work of Coppice's built-in
 // finalizers: orphan removes the references of an object's dependents to it,
-// foregroundDeletion waits until no dependent blocks, and coppice.dev/contents deletes the
-// contents of a namespace or kind.
+// foregroundDeletion waits until no dependent delays the object, coppice.dev/contents
+// deletes the contents of a namespace or kind, and coppice.dev/in-use waits until no
+// object uses the object.
 //
 // The service is stateless, and any number of instances share the work. The writer decides,
 // in the commit that removes a finalizer, whether the finalizer has done its part.
@@ -132,6 +133,9 @@ func (f *finalizer) orphan(ctx context.Context, m *worker.Message) error {
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not an OrphanChunk: %w", err))
 	}
+	if err := m.Known(chunk.GetFormat()); err != nil {
+		return err
+	}
 	return f.call(ctx, bus.OpOrphan, &coppicev1.OrphanRequest{Groups: chunk.GetGroups()}, &coppicev1.OrphanReply{})
 }
 
@@ -141,16 +145,22 @@ func (f *finalizer) drain(ctx context.Context, m *worker.Message) error {
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not a DrainChunk: %w", err))
 	}
+	if err := m.Known(chunk.GetFormat()); err != nil {
+		return err
+	}
 	return f.call(ctx, bus.OpDrain, &coppicev1.DrainRequest{Groups: chunk.GetGroups()}, &coppicev1.DrainReply{})
 }
 
 // finish requests the removal of a built-in finalizer that may have done its part. If
-// dependents were added meanwhile, the writer refuses it. They become pending work, and
-// after them the removal does again.
+// dependents were added meanwhile, the writer refuses the removal. It becomes pending work again
+// when the work for these dependents is done.
 func (f *finalizer) finish(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.FinishChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not a FinishChunk: %w", err))
+	}
+	if err := m.Known(chunk.GetFormat()); err != nil {
+		return err
 	}
 	return f.call(ctx, bus.OpFinish, &coppicev1.FinishRequest{Finalizer: chunk.GetFinalizer(), Uids: chunk.GetUids()}, &coppicev1.FinishReply{})
 }

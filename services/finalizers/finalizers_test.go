@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/finalizers"
 )
@@ -139,10 +140,15 @@ func TestFinish(t *testing.T) {
 			asked <- proto.Clone(q).(*coppicev1.FinishRequest)
 			return &coppicev1.FinishReply{}, nil
 		})
+	before := ""
 	for _, f := range []string{lifecycle.FinalizerForeground, lifecycle.FinalizerOrphan} {
 		uids := append(packed("a"), packed("b")...)
 		b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: f, Uids: uids})
 		got := testkit.Receive(t, b.ctx, "a request", asked)
+		for got.GetFinalizer() == before { // repeated, because its reply was late
+			got = testkit.Receive(t, b.ctx, "a request", asked)
+		}
+		before = f
 		if want := (&coppicev1.FinishRequest{Finalizer: f, Uids: uids, Protocol: bus.Protocol}); !proto.Equal(got, want) {
 			t.Errorf("asked for %v, want %v", got, want)
 		}
@@ -174,7 +180,7 @@ func TestWaits(t *testing.T) {
 			return &coppicev1.FinishReply{Finished: 1}, nil
 		})
 	b.waitForEnd()
-	if n := calls.Load(); n != 3 {
+	if n := calls.Load(); n < 3 || n > 6 { // a request without a timely reply is repeated
 		t.Errorf("asked %d times", n)
 	}
 }
@@ -207,5 +213,50 @@ func TestParks(t *testing.T) {
 		if err := proto.Unmarshal(m.Data, &parked); err != nil || parked.GetError() == "" || parked.GetBy() != "tested" {
 			t.Errorf("parked as %v, %v", &parked, err)
 		}
+	}
+}
+
+// Chunks of a newer format stay in their queues, and nothing is requested because of them.
+func TestNewerFormat(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	asked := make(chan string, 100)
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpOrphan), &coppicev1.OrphanRequest{},
+		func(*coppicev1.OrphanRequest) (*coppicev1.OrphanReply, *lifecycle.Error) {
+			asked <- bus.OpOrphan
+			return &coppicev1.OrphanReply{}, nil
+		})
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpDrain), &coppicev1.DrainRequest{},
+		func(*coppicev1.DrainRequest) (*coppicev1.DrainReply, *lifecycle.Error) {
+			asked <- bus.OpDrain
+			return &coppicev1.DrainReply{}, nil
+		})
+	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpFinish), &coppicev1.FinishRequest{},
+		func(*coppicev1.FinishRequest) (*coppicev1.FinishReply, *lifecycle.Error) {
+			asked <- bus.OpFinish
+			return &coppicev1.FinishReply{}, nil
+		})
+	groups := []*coppicev1.DependentsOf{{Owner: packed("web"), Dependents: packed("a"), Revision: 7}}
+	for queue, chunk := range map[string]proto.Message{
+		bus.QueueOrphan: &coppicev1.OrphanChunk{Groups: groups, Format: worker.Format + 1},
+		bus.QueueDrain:  &coppicev1.DrainChunk{Groups: groups, Format: worker.Format + 1},
+		bus.QueueFinish: &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a"), Format: worker.Format + 1},
+	} {
+		b.enqueue(queue, chunk)
+	}
+	testkit.WaitFor(t, b.ctx, "each chunk to be refused", func() bool {
+		refused := 0
+		for _, durable := range []string{bus.DurableOrphan, bus.DurableDrain, bus.DurableFinish} {
+			c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), durable)
+			if err == nil && c.CachedInfo().NumRedelivered > 0 {
+				refused++
+			}
+		}
+		return refused == 3
+	})
+	select {
+	case op := <-asked:
+		t.Errorf("%s was requested", op)
+	default:
 	}
 }

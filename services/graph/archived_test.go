@@ -80,7 +80,7 @@ func (a *archived) snapshot() string {
 	defer s.Close()
 	snap := s.Snapshot()
 	defer snap.Close()
-	info, err := bootstrap.PutSnapshot(a.t.Context(), a.store, snap, "test", time.Now())
+	info, err := bootstrap.PutSnapshot(a.t.Context(), a.store, snap, "", "test", time.Now())
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -167,6 +167,27 @@ func (a *archived) truncate(keep uint64) {
 		a.t.Fatal(err)
 	}
 	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(stream.CachedInfo().State.LastSeq+1-keep)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// cut cuts the log as the archiver does, but for its last messages.
+func (a *archived) cut(keep uint64) {
+	a.t.Helper()
+	ctx, log := testkit.Context(a.t), a.log()
+	last, _, err := log.Last(ctx)
+	if err == nil {
+		err = errors.Join(log.Announce(ctx, last-keep, time.Now()), log.Cut(ctx, last-keep))
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// replace replaces an entry of the archive.
+func (a *archived) replace(name string, content []byte) {
+	a.t.Helper()
+	if err := errors.Join(a.store.Delete(a.t.Context(), name), a.store.Put(a.t.Context(), name, bytes.NewReader(content), int64(len(content)))); err != nil {
 		a.t.Fatal(err)
 	}
 }

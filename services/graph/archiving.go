@@ -2,11 +2,13 @@ package graph
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/lease"
@@ -16,30 +18,56 @@ import (
 // has such a name.
 const archiverDir = ".archiver"
 
+// warnOther is the time after a warning from which on a failure of the archiver with another text is
+// reported; one with the same text is reported after warnAgain. A request that took too long must not hide
+// a lasting failure. The time doubles with each warning, because one cause can have many texts.
+const warnOther = 10 * time.Second
+
 // runArchiver archives the log of the realm until ctx ends. It returns at once if the process has no archive.
 func (r *realm) runArchiver(ctx context.Context) {
+	dir := filepath.Join(r.c.Dir, archiverDir, r.name)
 	if r.archive == nil {
+		_ = os.RemoveAll(dir) // of a process with an archive that was killed
 		return
 	}
 	var warned time.Time
+	said, other := "", warnOther // said in the last warning, and when another is due
+	var done archiver.Progress
 	archiver.New(archiver.Config{
-		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: filepath.Join(r.c.Dir, archiverDir, r.name),
-		Instance: r.c.Instance, Limits: r.c.ArchiveLimits, Now: r.time.Now, Logger: r.log,
+		Realm: r.name, Store: r.archive, Log: r.events, State: r.state, Dir: dir,
+		Instance: r.c.Instance, Limits: r.c.ArchiveLimits, Retention: r.archiveRetention, Now: r.time.Now, Logger: r.log, Failpoint: r.c.Failpoint,
 		Acquire: func(ctx context.Context) (archiver.Lease, error) {
 			return r.member.Acquire(ctx, r.name, lease.Options{Archiver: true})
 		},
 		Writing: func() bool { return r.phase.Load().(phase) == phaseWriter },
 		Progress: func(p archiver.Progress) {
+			if p != done { // something was archived, and not just found in the archive
+				done = p
+				r.unarchived.Store(nil)
+			}
 			r.metrics.archived(p.Segments, p.Snapshot)
 		},
 		Failed: func(err error) {
+			r.unarchived.Store(&archiveFailure{time.Now(), err})
 			r.metrics.all.archiveFailures.WithLabelValues(r.name).Inc()
 			r.log.Warn("cannot archive the log; trying again", "error", err)
 			id, noID := uuid.FromBytes(r.state.Checkpoint().GetRealmId())
-			if noID == nil && time.Since(warned) >= warnAgain {
-				warned = time.Now()
-				r.warner.Unarchived(uid.FromUUID(id), "the log cannot be archived, and is tried again: "+err.Error())
+			since := time.Since(warned)
+			if noID == nil && (since >= warnAgain || since >= other && err.Error() != said) {
+				if other *= 2; since >= warnAgain {
+					other = warnOther
+				}
+				warned, said = time.Now(), err.Error()
+				r.warner.Unarchived(uid.FromUUID(id), "the log cannot be archived, and grows until it can; it is tried again: "+err.Error())
 			}
 		},
 	}).Run(ctx)
+}
+
+// archiveRetention returns what bounds the archive of the realm.
+func (r *realm) archiveRetention() lifecycle.Retention {
+	if s := r.state.Settings(); s.HasArchiveRetention {
+		return s.ArchiveRetention
+	}
+	return r.c.ArchiveRetention
 }

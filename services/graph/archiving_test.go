@@ -1,15 +1,15 @@
 package graph_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,8 +18,6 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
-	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
@@ -32,11 +30,30 @@ import (
 var soon = archiver.Limits{SegmentBytes: 1000, SegmentAge: time.Millisecond, SnapshotBytes: 1, Interval: 2 * time.Millisecond, Pause: time.Millisecond}
 
 // archiving starts a graph service that archives into a store.
-func (a *archived) archiving(ctx context.Context, dir string, store archive.Store, r *prometheus.Registry) *service {
+func (a *archived) archiving(ctx context.Context, dir string, store archive.Store, r *prometheus.Registry, out *logged) *service {
 	a.t.Helper()
 	return serve(a.t, graphConn(a.t, a.n), dir, func(c *graph.Config) {
-		c.Archive, c.ArchiveLimits, c.Registry = store, soon, r
+		c.Archive, c.ArchiveLimits, c.Registry, c.Log = store, soon, r, slog.New(slog.NewTextHandler(out, nil))
 	}).writing(ctx)
+}
+
+// archives checks by the log of a graph service that archiving never failed, except that it took too
+// long on a busy machine and was tried again.
+func archives(t *testing.T, out *logged, registry *prometheus.Registry) {
+	t.Helper()
+	slow := 0
+	for line := range strings.Lines(out.String()) {
+		switch {
+		case !strings.Contains(line, "cannot archive the log"):
+		case strings.Contains(line, "deadline exceeded"), strings.Contains(line, "was compared with the archive"):
+			slow++
+		default:
+			t.Error(line)
+		}
+	}
+	if failures := int(counted(t, registry, "coppice_graph_archive_failures_total")); failures != slow || slow > 3 {
+		t.Errorf("%d failures, of which %d took too long", failures, slow)
+	}
 }
 
 // verified creates objects until the archive has a verified snapshot after a revision, and
@@ -81,7 +98,8 @@ func TestArchiver(t *testing.T) {
 	a := newArchived(t)
 	ctx := testkit.Context(t)
 	registry := prometheus.NewRegistry()
-	s := a.archiving(ctx, a.dir, a.store, registry)
+	var out logged
+	s := a.archiving(ctx, a.dir, a.store, registry, &out)
 	create(ctx, t, application(t, a.n), "first")
 	id, revision := a.at(ctx)
 	first, names := a.verified(ctx, id, 0, "one")
@@ -97,9 +115,7 @@ func TestArchiver(t *testing.T) {
 	})
 	s.stop(ctx)
 	last := checkpoint(t, a.dir)
-	if got := counted(t, registry, "coppice_graph_archive_failures_total"); got != 0 {
-		t.Errorf("%v failures", got)
-	}
+	archives(t, &out, registry)
 	var entries []archive.Entry
 	segments := 0
 	for e, err := range a.store.List(ctx, "") {
@@ -136,37 +152,16 @@ func (a *archived) at(ctx context.Context) (realm [16]byte, revision uint64) {
 		a.t.Fatal(err)
 	}
 	log := a.log()
-	_, first, err := log.Last(ctx)
+	last, _, err := log.Last(ctx) // the first may be cut before it is read
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	commit, err := log.Get(ctx, first)
+	m, err := log.Message(ctx, last)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	h, err := commitcodec.ReadHeader(commit)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	h, _ := log.Keys().Check(m) // also of a commit with another key
 	return h.RealmID, s.GetRevision()
-}
-
-// flipping is an archive that stores damaged segments while on is set.
-type flipping struct {
-	archive.Store
-	on atomic.Bool
-}
-
-func (f *flipping) Put(ctx context.Context, name string, in io.Reader, size int64) error {
-	if n, _ := archive.ParseName(name); n.Kind != archive.Segment || !f.on.Load() {
-		return f.Store.Put(ctx, name, in, size)
-	}
-	b, err := io.ReadAll(in)
-	if err != nil {
-		return err
-	}
-	b[len(b)/3] ^= 1
-	return f.Store.Put(ctx, name, bytes.NewReader(b), size)
 }
 
 // entries returns the names of the entries of a kind.
@@ -183,49 +178,20 @@ func (a *archived) entries(ctx context.Context, kind archive.Kind) (names []stri
 	return names
 }
 
-// If a segment in the archive is damaged, no snapshot is stored or recorded as verified. The damage
-// is reported, and the realm goes on. When the damaged segments are deleted, they are
-// archived again.
-func TestArchiverFindsDamage(t *testing.T) {
+// Temporary files that an archiver has left are removed at the next start, also without an archive.
+func TestArchiverLeavesNothing(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
 	ctx := testkit.Context(t)
-	registry := prometheus.NewRegistry()
-	store := &flipping{Store: a.store}
-	store.on.Store(true)
-	s := a.archiving(ctx, a.dir, store, registry)
-	create(ctx, t, application(t, a.n), "one", "two", "three")
-	testkit.WaitFor(t, ctx, "failures", func() bool {
-		return counted(t, registry, "coppice_graph_archive_failures_total") >= 2
+	left := filepath.Join(a.dir, ".archiver", realm, "verify")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, graphConn(t, a.n), a.dir, nil).writing(ctx)
+	testkit.WaitFor(t, ctx, "the files to be removed", func() bool {
+		_, err := os.Stat(filepath.Dir(left))
+		return errors.Is(err, os.ErrNotExist)
 	})
-	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
-	testkit.WaitFor(t, ctx, "a warning that names a segment", func() bool {
-		warnings, err := operator.Warnings(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
-			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "/segment/")
-		})
-	})
-	create(ctx, t, application(t, a.n), "four")
-	damaged := a.entries(ctx, archive.Segment)
-	if len(damaged) == 0 {
-		t.Error("no segment was stored")
-	}
-	for _, kind := range []archive.Kind{archive.Snapshot, archive.Verified} {
-		if got := a.entries(ctx, kind); len(got) > 0 {
-			t.Errorf("with damaged segments the archive has %v", got)
-		}
-	}
-	store.on.Store(false)
-	for _, name := range a.entries(ctx, archive.Segment) {
-		if err := a.store.Delete(ctx, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	id, revision := a.at(ctx)
-	a.verified(ctx, id, revision-1, "five")
 	s.stop(ctx)
 }
 
@@ -237,7 +203,7 @@ func TestArchiverOfRestoredRealm(t *testing.T) {
 	a.segments()
 	begun := a.restore(0)
 	ctx := testkit.Context(t)
-	s := a.archiving(ctx, t.TempDir(), a.store, prometheus.NewRegistry())
+	s := a.archiving(ctx, t.TempDir(), a.store, prometheus.NewRegistry(), &logged{})
 	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
 	if _, err := operator.Operations().Resume(ctx); err != nil {
 		t.Fatal(err)
@@ -251,4 +217,44 @@ func TestArchiverOfRestoredRealm(t *testing.T) {
 	s.stop(ctx)
 	a.truncate(1)
 	a.has(t.TempDir(), append([]string{"one"}, names...)...)
+}
+
+// stuckStore is an archive that does not return from Put of a segment until it is released. It ignores
+// contexts, as a file system on a network may.
+type stuckStore struct {
+	archive.Store
+	released chan struct{}
+}
+
+func (h *stuckStore) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	if n, _ := archive.ParseName(name); n.Kind == archive.Segment {
+		<-h.released
+	}
+	return h.Store.Put(ctx, name, in, size)
+}
+
+// An archiver whose store hangs reports it, and releases the lease: a standby with a store that works
+// archives the log.
+func TestArchiverReleasesLease(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	registry := prometheus.NewRegistry()
+	limits := soon
+	limits.Stall = 20 * time.Millisecond
+	store := &stuckStore{a.store, make(chan struct{})}
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) {
+		c.Archive, c.ArchiveLimits, c.Registry = store, limits, registry
+	}).writing(ctx)
+	create(ctx, t, application(t, a.n), "first")
+	testkit.WaitFor(t, ctx, "as many failures as calls may hang, and more", func() bool {
+		return counted(t, registry, "coppice_graph_archive_failures_total") > 4
+	})
+	standby := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, soon })
+	id, revision := a.at(ctx)
+	a.verified(ctx, id, revision-1, "one")
+	standby.stop(ctx)
+	close(store.released)
+	a.verified(ctx, id, revision, "two")
+	s.stop(ctx)
 }

@@ -86,6 +86,10 @@ func (r *realm) loadSnapshot(ctx context.Context) (loaded bool, err error) {
 		"revision", info.Checkpoint.GetRevision(), "bytes", info.Size, "seconds", time.Since(start).Seconds())
 	r.rebuilt("a snapshot of the archive")
 	r.cut = nil
+	// Another graph service, which may have known fewer commits, has recorded the loss.
+	if r.loss != nil && r.seen.GetRevision() >= r.loss.Revision-lostRevisions/2 {
+		r.lossRecorded(r.seen.GetRevision())
+	}
 	if err := r.checkLog(ctx, func() bool { return time.Since(start) < r.events.MaxLag() }); err != nil {
 		return false, err
 	}
@@ -116,12 +120,13 @@ func (r *realm) open() error {
 	return nil
 }
 
-// loadInto puts the newest snapshot of the archive that is not after a commit into a directory.
-func (r *realm) loadInto(ctx context.Context, dir string, last *coppicev1.Checkpoint) error {
+// loadInto puts the newest snapshot of the archive that is not after a commit into a directory, and
+// returns the sequence of its commit.
+func (r *realm) loadInto(ctx context.Context, dir string, last *coppicev1.Checkpoint) (sequence uint64, err error) {
 	if r.archive == nil {
-		return fmt.Errorf("realm %s: the log does not have its first commits, and without an archive the state cannot be compared with it: start this graph service with --archive", r.name)
+		return 0, fmt.Errorf("realm %s: the log does not have its first commits, and without an archive the state cannot be compared with it: start this graph service with --archive", r.name)
 	}
 	a := &bootstrap.Archive{Store: r.archive, Realm: realmID(last), Log: r.log}
-	_, err := a.Load(ctx, dir, last.GetStreamCreated(), last.GetSequence(), state.Config{})
-	return err
+	info, err := a.Load(ctx, dir, last.GetStreamCreated(), last.GetSequence(), state.Config{})
+	return info.Checkpoint.GetSequence(), err
 }

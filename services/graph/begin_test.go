@@ -285,3 +285,89 @@ func TestSnapshotOfLostCommits(t *testing.T) {
 	has(ctx, t, application(t, a.n), names...)
 	s.stop(ctx)
 }
+
+// A graph service that has seen lost commits, and begins with a snapshot that another one has stored after
+// it recorded the loss, records no second one, and needs the flag for no other commit.
+func TestLossRecordedByAnother(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	if err := a.n.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	older := copyOf(t, a.nats)
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.creates("two")
+	less := copyOf(t, a.dir)
+	a.creates("three")
+	other := a.dir // has seen more of what is lost
+	a.dir, a.n = less, testkit.StartNATS(t, natsd.Config{Dir: older})
+	ctx := testkit.Context(t)
+	accepting := func(dir string) func(c *graph.Config) {
+		seen := checkpoint(t, dir).GetSequence()
+		return func(c *graph.Config) { c.Archive, c.AcceptLoss = a.store, map[string]uint64{realm: seen} }
+	}
+	s := serve(t, graphConn(t, a.n), a.dir, accepting(a.dir)).writing(ctx)
+	create(ctx, t, application(t, a.n), "later", "latest")
+	s.stop(ctx)
+	a.segments()
+	a.snapshot()
+	for _, config := range []func(*graph.Config){accepting(other), func(c *graph.Config) { c.Archive = a.store }} {
+		s = serve(t, graphConn(t, a.n), other, config).writing(ctx)
+		has(ctx, t, application(t, a.n), "later", "latest", "one")
+		verified(ctx, t, a.n)
+		s.stop(ctx)
+	}
+	losses := 0
+	a.with(a.dir, nil, func(ctx context.Context) {
+		operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+		for e, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cmd := range e.GetCommands() {
+				if cmd.GetVerb() == "accept-loss" {
+					losses++
+				}
+			}
+		}
+	})
+	if losses != 1 {
+		t.Errorf("the log records %d losses", losses)
+	}
+}
+
+// A range of the log that ends where nothing is, between two commits in the archive, is read to its end.
+func TestReadLogUpToGap(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	ctx := testkit.Context(t)
+	attacker := newAttacker(ctx, t, a.n)
+	attacker.publish(ctx, []byte("no commit"))
+	log := a.log()
+	gap, _, err := log.Last(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.creates("two", "three")
+	a.segments()
+	a.snapshot()
+	a.cut(1)
+	a.with(a.dir, nil, func(ctx context.Context) {
+		c := client.New(testkit.Conn(t, a.n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
+		if commit, err := c.Log().Commit(ctx, gap); !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("commit %d: %v, %v", gap, commit, err)
+		}
+		last := uint64(0)
+		for c, err := range c.Log().Read(ctx, client.FromSequence(1), client.ToSequence(gap)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = c.Sequence
+		}
+		if last != gap-1 {
+			t.Errorf("the last commit up to %d is %d", gap, last)
+		}
+	})
+}

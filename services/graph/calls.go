@@ -2,42 +2,86 @@ package graph
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/expirypolicy"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// callStream is the stream of calls of external finalizers and agents. It implements
+// callStream is the stream of calls of external finalizers, agents and expiry policies. It implements
 // propagator.Calls.
 type callStream struct {
-	js    jetstream.JetStream
-	realm string
+	js        jetstream.JetStream
+	realm     string
+	consumers *consumers.Observer
+	state     *state.State
+	recent    *propagator.RecentCalls
+	now       func() time.Time
 }
 
 var _ propagator.Calls = callStream{}
 
-// liveFor is the time after its last message for which a consumer without a pull request
-// counts as live.
-const liveFor = time.Minute
+func (r *realm) calls() callStream {
+	return callStream{r.js, r.name, r.consumers, r.state, r.recent, r.time.Now}
+}
 
 // Live implements propagator.Calls.
-func (s callStream) Live(ctx context.Context) (map[string]bool, error) {
-	stream, err := s.js.Stream(ctx, bus.FinalizeStream(s.realm))
+func (s callStream) Live(ctx context.Context) (map[string]bool, error) { return s.consumers.Live(ctx) }
+
+// State returns whether a program receives the calls of a finalizer, and works on the call for
+// one object.
+func (s callStream) State(ctx context.Context, call bus.Finalize) (is api.CallState, err error) {
+	state, info, err := s.consumers.Of(ctx, bus.FinalizerDurable(call.Finalizer))
+	if err != nil || info == nil {
+		return is, err
+	}
+	is.Live = state.Live
+	if !is.Live { // a call that is delivered was left behind by a program that is gone
+		return is, nil
+	}
+	c, err := s.consumers.Status(ctx, call.Subject(), info)
 	if err != nil {
-		return nil, fmt.Errorf("stream of calls: %w", err)
+		return is, fmt.Errorf("call of finalizer %s: %w", call.Finalizer, err)
 	}
-	live := map[string]bool{}
-	list := stream.ListConsumers(ctx)
-	for c := range list.Info() {
-		recent := c.Delivered.Last != nil && time.Since(*c.Delivered.Last) < liveFor
-		live[c.Name] = c.NumWaiting > 0 || c.PushBound || recent
+	if c.GetDelivered() {
+		is.Working = c.GetCall()
 	}
-	return live, list.Err()
+	return is, nil
+}
+
+// NoticeCalls returns a collector of calls about notices to a program. It has no room until the program
+// has asked for calls, so that calls which no program takes do not fill the stream.
+func (s callStream) NoticeCalls(ctx context.Context, name string) (*propagator.NoticeCalls, error) {
+	room, age := 0, time.Time{}
+	c, err := s.js.Consumer(ctx, bus.FinalizeStream(s.realm), bus.ExpiryDurable(name))
+	switch {
+	case err == nil:
+		age = c.CachedInfo().Created
+		// The consumer counts what was published a little later than the stream has it.
+		stream, err := s.js.Stream(ctx, bus.FinalizeStream(s.realm))
+		if err != nil {
+			return nil, err
+		}
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bus.ExpireFilter(s.realm, name)))
+		if err != nil {
+			return nil, err
+		}
+		room = propagator.MaxNoticeCalls - len(info.State.Subjects)
+	case !errors.Is(err, jetstream.ErrConsumerNotFound):
+		return nil, err
+	}
+	return propagator.NewNoticeCalls(s.js, s.recent, s.realm, name, room, age), nil
 }
 
 // Bounds of a sweep: how many calls more than the propagator counts must be in the stream
@@ -53,7 +97,17 @@ func (s callStream) Sweep(ctx context.Context, counted int, needed func(u uid.UI
 	if err != nil {
 		return fmt.Errorf("stream of calls: %w", err)
 	}
-	if surplus := int(stream.CachedInfo().State.Msgs) - counted; surplus < max(sweepSlack, counted/4) {
+	surplus := func(notices int) bool {
+		return int(stream.CachedInfo().State.Msgs)-notices-counted >= max(sweepSlack, counted/4)
+	}
+	if !surplus(0) {
+		return nil
+	}
+	about, err := stream.Info(ctx, jetstream.WithSubjectFilter(bus.ExpireCalls(s.realm)))
+	if err != nil {
+		return fmt.Errorf("stream of calls: %w", err)
+	}
+	if !surplus(len(about.State.Subjects)) { // SweepNotices removes those
 		return nil
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
@@ -78,4 +132,62 @@ func (s callStream) Sweep(ctx context.Context, counted int, needed func(u uid.UI
 		}
 	}
 	return nil
+}
+
+// SweepNotices removes from the stream the calls about notices that cannot be answered any more, or whose
+// policies no longer name the program.
+func (s callStream) SweepNotices(ctx context.Context) error {
+	stream, err := s.js.Stream(ctx, bus.FinalizeStream(s.realm))
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bus.ExpireCalls(s.realm)))
+	if err != nil {
+		return err
+	}
+	if len(info.State.Subjects) == 0 {
+		return nil
+	}
+	snap := s.state.Snapshot()
+	defer snap.Close()
+	names, now := calledBy(snap), max(lifecycle.TimeOf(s.now()), snap.Time()) // the last commit may be old
+	removed := 0
+	for subject := range info.State.Subjects {
+		text, name, ok := bus.ParseExpire(subject)
+		u, err := uid.Parse(text)
+		if !ok || err != nil || removed >= sweepMost {
+			continue
+		}
+		needed := slices.ContainsFunc(snap.Notices(u), func(n lifecycle.Notice) bool { return names[n.Policy] == name && n.Calls(now) })
+		if snap.Err() != nil {
+			return snap.Err()
+		}
+		if needed {
+			continue
+		}
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return err
+		}
+		removed++
+	}
+	return nil
+}
+
+// calledBy returns the programs that expiry policies call.
+func calledBy(snap *state.Snapshot) map[uid.UID]string {
+	names := map[uid.UID]string{}
+	kind := snap.Kinds().Of(lifecycle.Group, expirypolicy.Kind)
+	if kind == nil {
+		return names
+	}
+	snap.Nodes(kind, "", state.NameCursor{}, func(n *lifecycle.Node) bool {
+		body := snap.Body(n)
+		if snap.TakeUnreadable() == nil {
+			if p, err := expirypolicy.Parse(body.GetSpec()); err == nil {
+				names[n.UID] = p.Call
+			}
+		}
+		return true
+	})
+	return names
 }

@@ -40,20 +40,7 @@ func TestClockIsWrong(t *testing.T) {
 			c := application(t, server)
 			create(ctx, t, c, "before")
 			clock.step(by)
-			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-			defer cancel()
-			_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
-			var refused *client.Error
-			if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
-				t.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
-			}
-			if s.Writing() {
-				t.Error("a service with a wrong clock is the writer")
-			}
-			direction := map[bool]string{true: "ahead of", false: "behind"}[by > 0]
-			if err := s.Ready(); err == nil || !strings.Contains(err.Error(), direction) {
-				t.Errorf("ready: %v", err)
-			}
+			refuses(ctx, t, c, s, map[bool]string{true: "ahead of", false: "behind"}[by > 0])
 			clock.step(0)
 			s.writing(ctx)
 			o, err := c.Resource(configMaps, "a").Create(ctx, configMap("behind"))
@@ -69,6 +56,26 @@ func TestClockIsWrong(t *testing.T) {
 	}
 }
 
+// refuses waits until a service with a wrong clock is not the writer any more, and its readiness says
+// why. It carries out no command meanwhile.
+func refuses(ctx context.Context, t *testing.T, c *client.Client, s *service, why string) {
+	t.Helper()
+	testkit.WaitFor(t, ctx, "a service with a wrong clock not to be the writer", func() bool {
+		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer cancel()
+		_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
+		var refused *client.Error
+		if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
+			t.Fatalf("a command with a wrong clock: %v, want a retryable error", err)
+		}
+		return !s.Writing()
+	})
+	testkit.WaitFor(t, ctx, fmt.Sprintf("readiness to say %q", why), func() bool {
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), why)
+	})
+}
+
 // How far the clock may be off is configured. Beyond it the service refuses to commit,
 // and names the limit.
 func TestMaxClockSkew(t *testing.T) {
@@ -81,16 +88,7 @@ func TestMaxClockSkew(t *testing.T) {
 	clock.step(30 * time.Second)
 	create(ctx, t, c, "within")
 	clock.step(90 * time.Second)
-	short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	defer cancel()
-	_, err := c.Resource(configMaps, "a").Create(short, configMap("never"))
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Reason != client.ErrServiceUnavailable && refused.Reason != client.ErrTimeout {
-		t.Errorf("beyond the limit: %v, want a retryable error", err)
-	}
-	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "more than 1m0s; synchronize both") {
-		t.Errorf("beyond the limit: ready: %v", err)
-	}
+	refuses(ctx, t, c, s, "more than 1m0s; synchronize both")
 	clock.step(30 * time.Second)
 	s.writing(ctx)
 	create(ctx, t, c, "within-again")
@@ -114,9 +112,7 @@ func TestClockFailover(t *testing.T) {
 	if !nearNow(created(o)) {
 		t.Errorf("created at %v", created(o))
 	}
-	if first.Writing() || !second.Writing() {
-		t.Errorf("the first writes: %t; the second: %t", first.Writing(), second.Writing())
-	}
+	testkit.WaitFor(t, ctx, "the second alone to write", func() bool { return !first.Writing() && second.Writing() })
 }
 
 // A log whose newest commit is a day later than all clocks does not stop the time of
@@ -130,7 +126,12 @@ func TestLogIsAhead(t *testing.T) {
 	clock.step(24 * time.Hour)
 	s := serve(t, graphConn(t, server), dir, clock.ahead).writing(ctx)
 	c := application(t, server)
-	create(ctx, t, c, "tomorrow")
+	if err := settled(func() error {
+		_, err := c.Resource(configMaps, "a").Create(ctx, configMap("tomorrow"))
+		return err
+	}); err != nil && !errors.Is(err, client.ErrAlreadyExists) {
+		t.Fatal(err)
+	}
 	s.stop(ctx)
 	serve(t, graphConn(t, server), dir, nil).writing(ctx)
 	n := 0

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,18 +125,14 @@ func TestDamagedState(t *testing.T) {
 			if got := counted(t, registry, "coppice_graph_state_rebuilds_total"); got != 1 {
 				t.Errorf("the metric counts %v rebuilds", got)
 			}
-			warned := false
 			operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-			warnings, err := operator.Warnings(ctx, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, w := range warnings {
-				warned = warned || w.Reason == "StateRebuilt"
-			}
-			if !warned {
-				t.Error("nothing warns of the rebuild")
-			}
+			testkit.WaitFor(t, ctx, "a warning of the rebuild", func() bool {
+				warnings, err := operator.Warnings(ctx, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.ContainsFunc(warnings, func(w client.Warning) bool { return w.Reason == "StateRebuilt" })
+			})
 			s.stop(ctx)
 			serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx) // without another rebuild
 			opened, err := state.Open(filepath.Join(dir, realm), state.Config{})

@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
-	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/registry"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -24,14 +22,17 @@ import (
 // A realm is deleted in steps, which any graph service continues after a crash:
 //
 //	list: deleting ─► each process stops the realm ─► one of them acquires the lease, so
-//	that none writes ─► list: the id of the log ─► delete the streams ─► list: deleted ─►
-//	each process deletes its state, whose log has that id
+//	that none writes ─► it archives the rest of the log ─► list: the id of the log ─► delete
+//	the streams ─► list: deleted ─► each process deletes its state, whose log has that id
 //
 // The id is in the list before the log is gone, because a state is deleted only if its log
 // is known to be deleted.
 
-// deletionPause is the time between two attempts to delete a realm.
-const deletionPause = time.Second
+// The pauses between two attempts to delete a realm: each attempt may read much of the archive.
+const (
+	deletionPause    = time.Second
+	maxDeletionPause = time.Minute
+)
 
 // delete carries out the deletion of a realm in g, unless this process does so already.
 func (s *Service) delete(ctx context.Context, g *errgroup.Group, name string) {
@@ -49,33 +50,74 @@ func (s *Service) delete(ctx context.Context, g *errgroup.Group, name string) {
 			s.changed()
 		}()
 		reported := ""
-		for {
+		for pause := deletionPause; ; {
 			err := s.tryDelete(ctx, name)
-			switch {
-			case err == nil || ctx.Err() != nil:
+			if err == nil || ctx.Err() != nil {
 				return nil
-			case err.Error() != reported:
+			}
+			if err.Error() != reported {
 				reported = err.Error()
 				s.c.Log.Warn("cannot delete the realm yet; trying again", "realm", name, "error", err)
-				if fail := s.registry.Waiting(ctx, name, reported); fail != nil {
-					s.c.Log.Warn("cannot record what a deletion waits for", "realm", name, "error", fail)
-				}
 			}
-			select {
-			case <-ctx.Done():
+			s.waiting(ctx, name, err)
+			if !s.pauseDeletion(ctx, name, pause) {
 				return nil
-			case <-time.After(deletionPause):
+			}
+			var other *otherError
+			if pause = min(2*pause, maxDeletionPause); errors.As(err, &other) {
+				pause = deletionPause
 			}
 		}
 	})
 }
 
-// tryDelete deletes the streams of a realm, unless another process has deleted it.
+// pauseDeletion waits until the next attempt to delete a realm: for a time, or until the realm is to be deleted
+// without archive. It returns false if ctx has ended.
+func (s *Service) pauseDeletion(ctx context.Context, name string, pause time.Duration) bool {
+	for end := time.Now().Add(pause); ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(min(pause, deletionPause)):
+		}
+		if time.Now().After(end) {
+			return true
+		}
+		if list, err := s.registry.List(ctx); err == nil && list.Of(name).GetWithoutArchive() {
+			return true
+		}
+	}
+}
+
+// otherError is why a process cannot delete a realm which another may be deleting.
+type otherError struct{ error }
+
+// waiting records in the list what a deletion waits for, unless the list has it. An otherError does
+// not replace a reason that is recorded.
+func (s *Service) waiting(ctx context.Context, name string, why error) {
+	list, err := s.registry.List(ctx)
+	var other *otherError
+	if recorded := list.Of(name).GetWaiting(); err == nil && (recorded == why.Error() || recorded != "" && errors.As(why, &other)) {
+		return
+	}
+	if err == nil {
+		err = s.registry.Waiting(ctx, name, why.Error())
+	}
+	if err != nil && ctx.Err() == nil {
+		s.c.Log.Warn("cannot record what the deletion of the realm waits for", "realm", name, "error", err)
+	}
+}
+
+// tryDelete archives the rest of a realm's log and deletes its streams, unless another process has
+// deleted it.
 func (s *Service) tryDelete(ctx context.Context, name string) error {
 	// The realm may have been deleted by another process, and created again.
 	list, err := s.registry.List(ctx)
 	if err != nil || list.Of(name).GetState() != coppicev1.RealmState_REALM_STATE_DELETING {
 		return err
+	}
+	if s.c.Archive == nil && !list.Of(name).GetWithoutArchive() {
+		return &otherError{fmt.Errorf("the graph service %s has no archive: start it with --archive, or delete the realm with --without-archive", s.c.Instance)}
 	}
 	l, err := s.stopped(ctx, name)
 	if err != nil {
@@ -93,10 +135,14 @@ func (s *Service) tryDelete(ctx context.Context, name string) error {
 		return ctx.Err()
 	case <-time.After(3*listInterval - max(age, 0)):
 	}
-	id, err := s.logID(ctx, name)
+	e, err := s.endOf(ctx, name, list.Of(name).GetWithoutArchive())
 	if err != nil {
 		return err
 	}
+	if err := s.archiveRest(ctx, l, e); err != nil {
+		return err
+	}
+	id := e.last.GetRealmId()
 	if len(id) == 0 { // the log is gone, or was never begun: what this process has seen of it
 		if seen, err := tail.Open(tail.File(s.c.Dir, name)); err == nil {
 			if id, err = hex.DecodeString(seen.Mark().RealmID); err != nil {
@@ -107,10 +153,8 @@ func (s *Service) tryDelete(ctx context.Context, name string) error {
 	if err := s.registry.Deleting(ctx, name, id); err != nil {
 		return err
 	}
-	if !l.Holds() {
-		return errors.New("the lease was lost before the streams were deleted")
-	}
-	if err := bus.DeleteStreams(ctx, s.js, name); err != nil {
+	s.c.Failpoint("delete streams")
+	if err := bus.DeleteStreams(ctx, s.js, name, func() error { return s.unchanged(ctx, l, e) }); err != nil {
 		return err
 	}
 	if err := s.registry.Deleted(ctx, name); err != nil {
@@ -126,7 +170,7 @@ func (s *Service) stopped(ctx context.Context, name string) (*lease.Lease, error
 	defer cancel()
 	l, err := s.member.Acquire(waiting, name, lease.Options{Anyway: true})
 	if writer := s.member.Writers()[name]; err != nil && ctx.Err() == nil && writer != "" {
-		return nil, fmt.Errorf("the graph service %s still writes the realm; wait until it has stopped, or stop that process", writer)
+		return nil, &otherError{fmt.Errorf("the graph service %s still writes the realm; wait until it has stopped, or stop that process", writer)}
 	}
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("the graph service %s did not get the lease of the realm within 2 s, see its log: %w", s.c.Instance, err)
@@ -134,40 +178,11 @@ func (s *Service) stopped(ctx context.Context, name string) (*lease.Lease, error
 	return l, err
 }
 
-// logID returns the id of a realm's log, nil if it has no commit or is gone.
-func (s *Service) logID(ctx context.Context, name string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
-	defer cancel()
-	log, err := eventlog.OpenExisting(ctx, s.js, name, eventlog.NewKeys(s.c.Secrets, name))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	last, first, err := log.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for ; last >= max(first, 1); last-- {
-		b, err := log.Get(ctx, last)
-		if errors.Is(err, eventlog.ErrForeign) || errors.Is(err, eventlog.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		var c coppicev1.Commit
-		if err := proto.Unmarshal(b, &c); err != nil {
-			return nil, fmt.Errorf("the commit at sequence %d of the log of realm %s: %w", last, name, err)
-		}
-		return c.GetRealmId(), nil
-	}
-	return nil, nil
-}
-
 // discard deletes the state of a realm that was deleted, if there is one.
 func (s *Service) discard(listed *coppicev1.Realm) error {
+	if err := os.RemoveAll(filepath.Join(s.c.Dir, archiverDir, listed.GetName())); err != nil {
+		return err
+	}
 	r := &realm{c: &s.c, name: listed.GetName(), log: s.c.Log.With("realm", listed.GetName())}
 	if _, err := os.Stat(r.dir()); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -182,7 +197,7 @@ func (s *Service) discard(listed *coppicev1.Realm) error {
 		err = errors.Join(err, r.state.Close())
 	}
 	if err != nil || r.unusable != nil || r.seen.GetSequence() > 0 {
-		return err // its log is none that was deleted, or is not known
+		return err // the log of the state was not deleted, or is not known
 	}
 	return os.RemoveAll(r.dir())
 }
@@ -207,7 +222,8 @@ func (r *realm) discardDeleted() error {
 		}
 		r.state = nil
 	}
-	// The mark goes first: without its state it would be compared with the next log.
+	// The mark is removed first: if it were left without the state, for example by a crash, it would be
+	// compared with the next log.
 	if err := os.Remove(tail.File(r.c.Dir, r.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

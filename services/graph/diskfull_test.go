@@ -63,6 +63,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childURL) != "" {
 		os.Exit(child())
 	}
+	testkit.ManyAtOnce()
 	testkit.Main(m)
 }
 
@@ -78,7 +79,7 @@ func child() int {
 	var ncs [2]*nats.Conn
 	for i, role := range []string{bus.RoleGraph, bus.RoleAnswers} {
 		if ncs[i], err = nats.Connect(os.Getenv(childURL), nats.UserInfo(role, os.Getenv(childPassword+role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
-			nats.MaxReconnects(-1), nats.ReconnectBufSize(-1)); err != nil {
+			nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(time.Minute)); err != nil {
 			return fail(err)
 		}
 		defer ncs[i].Close()
@@ -139,8 +140,8 @@ func (p *process) wait(t *testing.T, deadline time.Duration) (code int, stderr s
 	return p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
-// deadline is how long a service may take to end that cannot write any more.
-const deadline = 20 * time.Second
+// deadline is how long a service may take to end that cannot write any more, on a busy machine.
+const deadline = testkit.Timeout / 2
 
 // saysTheRemedy checks that the output of a service that ended on a full disk says what
 // to do.

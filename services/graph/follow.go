@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
@@ -125,18 +126,32 @@ func (r *realm) catchUp(ctx context.Context, f *replay.Folder) error {
 	return f.FoldTo(ctx, r.history, last)
 }
 
-// verify compares a snapshot of the state with its log: from the beginning of the log or, if
-// that cannot be read any more, from the newest snapshot of the archive.
-func (r *realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+// verify compares a snapshot of the state with its log: from the newest verified snapshot of the
+// archive, or from the beginning of the log if there is none, or if full is set.
+func (r *realm) verify(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	begins, err := replay.Begins(ctx, r.history)
 	if err != nil {
 		return nil, err
 	}
+	if full && !begins {
+		return nil, lifecycle.ErrBadRequest("realm %s: the log cannot be folded from its first commit, which neither its stream nor the archive of this graph service has; verify without full, from the newest verified snapshot", r.name)
+	}
 	snap := r.state.Snapshot()
-	var begin func(context.Context, string) error
-	if !begins {
-		begin = func(ctx context.Context, dir string) error { return r.loadInto(ctx, dir, snap.Checkpoint()) }
+	var from uint64
+	begin := func(ctx context.Context, dir string) error {
+		loaded, err := r.loadInto(ctx, dir, snap.Checkpoint())
+		if err != nil && begins && ctx.Err() == nil {
+			return nil
+		}
+		from = loaded
+		return err
+	}
+	if full || begins && r.archive == nil {
+		begin = nil
 	}
 	v, err := replay.Verify(ctx, snap, r.history, r.keys, begin, progress)
+	if v != nil {
+		v.Snapshot = from
+	}
 	return v, errors.Join(err, snap.Close())
 }

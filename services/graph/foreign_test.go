@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -101,6 +102,7 @@ func (a *attacker) attack(ctx context.Context) {
 		a.publish(ctx, message)
 	}
 	a.publish(ctx, a.forged(ctx, last))
+	a.publish(ctx, inFormat(a.t, commit, last, secret.Secrets{}.Draw(), commitcodec.Format+1))
 }
 
 // Messages in the log that are no commits of the realm are skipped: by the writer,
@@ -126,9 +128,9 @@ func TestForeignMessages(t *testing.T) {
 	names = append(names, "n3")
 	has(ctx, t, c, names...)
 	verified(ctx, t, n)
-	if got := int(metric(t, registry, "coppice_graph_log_skipped_total")); got != a.sent {
-		t.Errorf("%d messages were skipped, want %d", got, a.sent)
-	}
+	testkit.WaitFor(t, ctx, fmt.Sprintf("%d messages to be skipped", a.sent), func() bool {
+		return int(metric(t, registry, "coppice_graph_log_skipped_total")) == a.sent
+	})
 
 	warned(ctx, t, n)
 	listed(ctx, t, n, a)
@@ -342,6 +344,10 @@ func TestLostCommitsStayLost(t *testing.T) {
 	create(ctx, t, c, "zero")
 	has(ctx, t, c, "one", "zero")
 	verified(ctx, t, n)
+	events := realmEvents(ctx, t, n)
+	if len(events) != 2 || events[0].Type != "LossAccepted" || events[1].Type != "KeyChanged" || !strings.HasPrefix(events[1].Detail, "key 2, fingerprint ") {
+		t.Errorf("the log records %+v about the realm", events)
+	}
 	s.stop(ctx)
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,10 +22,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/clock"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/registry"
@@ -68,18 +72,26 @@ type Config struct {
 	// OutlastFullDisk: if the state of a realm cannot be written because the disk is full,
 	// try again until there is room. Otherwise Run ends if this happens to all realms.
 	OutlastFullDisk bool
-	// AcceptLoss has the realms of which the log has lost commits that must not prevent the
-	// start, each with the sequence of the last commit that Dir knows. Any other loss still
-	// does.
+	// AcceptLoss has the realms that start although their log has lost commits, each with the
+	// sequence that the error of the refused start names. Any other loss still prevents the
+	// start.
 	AcceptLoss map[string]uint64
 	// CheckLog is the time between two comparisons of a log's stream with what it must have.
 	// After each, up to 4 MiB of the log are read again; 5 s.
 	CheckLog time.Duration
+	// ScrubLog is the time between two times that the whole log is read again, on a cluster the
+	// copy of each NATS server; 24 h.
+	ScrubLog time.Duration
 	// Archive has segments and snapshots of the realms, below the realm id of each; nil for
 	// none. It may be unreachable for a while: see stores.Opener.Lazy. One graph service of each
 	// realm writes it, within ArchiveLimits: see package archiver.
 	Archive       archive.Store
 	ArchiveLimits archiver.Limits
+	// History bounds the states of the past that are kept for readers; see history.Limits.
+	History history.Limits
+	// ArchiveRetention bounds what Archive has of each realm that has no setting
+	// archiveRetention; nothing is deleted by default.
+	ArchiveRetention lifecycle.Retention
 	// Heartbeat is the maximum time between two batches of a watch; watch.DefaultHeartbeat.
 	Heartbeat time.Duration
 	// ReplyTime is the maximum duration of a streamed reply, after which the client
@@ -108,10 +120,11 @@ type Config struct {
 	MaxClockSkew time.Duration
 	Log          *slog.Logger
 	Registry     prometheus.Registerer
-	// Failpoint is called at the steps that packages writer and propagator name.
+	// Failpoint is called at the steps that packages writer, propagator and archiver name, and
+	// before the streams of a realm are deleted.
 	Failpoint func(step string)
 
-	// ID identifies Dir and any copy of it. It is stored in Dir.
+	// ID identifies Dir and any copy of it. New sets it to the one that is stored in Dir.
 	ID string
 }
 
@@ -123,7 +136,10 @@ type Service struct {
 	metrics  *allMetrics
 	registry *registry.Registry
 	member   *lease.Member
-	kick     chan struct{} // gets a token when the list of realms has changed
+	states   atomic.Pointer[history.Cache] // of the past; set by Run
+	waits    atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
+	kick     chan struct{}                 // gets a token when the list of realms has changed
+	stopping map[string]*stopping          // only followList uses it
 
 	mu       sync.Mutex
 	realms   map[string]*realm
@@ -148,6 +164,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.CheckLog == 0 {
 		c.CheckLog = 5 * time.Second
+	}
+	if c.ScrubLog == 0 {
+		c.ScrubLog = 24 * time.Hour
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = watch.DefaultHeartbeat
@@ -178,7 +197,7 @@ func New(c Config) (*Service, error) {
 	}
 	s := &Service{
 		c: c, js: js, metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
-		kick: make(chan struct{}, 1), realms: map[string]*realm{}, deleting: map[string]bool{},
+		kick: make(chan struct{}, 1), realms: map[string]*realm{}, stopping: map[string]*stopping{}, deleting: map[string]bool{},
 	}
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
 	s.member = lease.New(js, lease.Config{
@@ -194,16 +213,18 @@ func New(c Config) (*Service, error) {
 func (s *Service) newRealm(name string) *realm {
 	r := &realm{
 		c: &s.c, member: s.member, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
-		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive,
+		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive, states: &s.states,
 	}
+	r.recent = propagator.NewRecentCalls(r.time.Now)
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)
+	r.consumers = consumers.New(s.js, name, time.Now) // compared with the NATS server's times
 	r.skips.Report = r.reportSkipped
 	r.enter(phaseWaiting)
-	r.metrics.watching(func() (held watch.Usage) {
+	r.metrics.watching(func() (used watch.Usage) {
 		if h := r.shown.Load(); h != nil {
-			held = h.Usage()
+			used = h.Usage()
 		}
-		return held
+		return used
 	})
 	return r
 }
@@ -234,7 +255,13 @@ func drawID() string {
 // Run serves the realms of the list until ctx ends, or until all of them have failed with an
 // error that waiting does not cure. If only some have failed, they are tried again after a
 // pause.
-func (s *Service) Run(ctx context.Context) error {
+func (s *Service) Run(ctx context.Context) (err error) {
+	states, err := history.NewCache(filepath.Join(s.c.Dir, historyDir), s.c.History)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, states.Close()) }()
+	s.states.Store(states)
 	cache := s.c.State.Cache
 	if cache == nil {
 		cache = state.NewCache(s.c.State)
@@ -264,6 +291,9 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Ready() error {
 	if err := bus.Connected(s.c.Conn, s.c.Answers); err != nil {
 		return err
+	}
+	if why := s.waits.Load(); why != nil {
+		return fmt.Errorf("waiting for the list of realms: %w", *why)
 	}
 	var all []error
 	for _, r := range s.all() {

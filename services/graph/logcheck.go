@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,16 +18,19 @@ import (
 const (
 	// requestTimeout bounds one request to NATS.
 	requestTimeout = 5 * time.Second
-	// scrubPause is the time between two times that the log is read again.
-	scrubPause = 24 * time.Hour
 	// warnAgain is the time after which damage is reported again.
 	warnAgain = 10 * time.Minute
 )
 
-// logBegins returns the first sequence that the stream of a log must have, given the first that
-// it has. Commits that a verified snapshot of the archive covers may have been cut.
-func (r *realm) logBegins(ctx context.Context, first uint64) (uint64, error) {
-	known := max(r.begins.Load(), 1)
+// logBegins returns the first sequence that the stream of a log must have, given what it has.
+// Commits may have been cut if the stream says so or, for streams that were restored or that
+// continue another log, if a verified snapshot or segments of the archive have them.
+func (r *realm) logBegins(ctx context.Context, e *eventlog.Extent) (uint64, error) {
+	known, first := max(r.begins.Load(), 1), e.First
+	if first > known && first <= e.Announced.Position+1 {
+		r.begins.Store(first)
+		return first, nil
+	}
 	if first <= known || r.archive == nil {
 		return known, nil
 	}
@@ -45,18 +49,22 @@ func (r *realm) logBegins(ctx context.Context, first uint64) (uint64, error) {
 			return known, err
 		}
 	}
+	if e.Messages == 0 { // the newest commit is never cut
+		r.log.Error("the stream of the log has lost all its messages; the archive has the commits, and they are read from it", "archive", r.archive.String(), "last", e.Last)
+	}
 	r.begins.Store(first)
 	return first, nil
 }
 
-// checkExtent returns a BrokenError if the stream lacks messages. At a start this is an
-// error unless an operator has accepted it: a state could not be rebuilt from the log.
+// checkExtent is called at the start of a realm. It returns an error that wraps a BrokenError if the
+// stream lacks messages that the archive does not have, because a state could not be rebuilt from them; nil
+// if an operator has accepted this loss.
 func (r *realm) checkExtent(ctx context.Context) error {
 	var extent eventlog.Extent
 	var begins uint64
 	if err := r.await(ctx, func(ctx context.Context) (err error) {
 		if extent, err = r.events.Extent(ctx); err == nil {
-			begins, err = r.logBegins(ctx, extent.First)
+			begins, err = r.logBegins(ctx, &extent)
 		}
 		return err
 	}); err != nil {
@@ -67,16 +75,25 @@ func (r *realm) checkExtent(ctx context.Context) error {
 	if damage == nil {
 		return nil
 	}
+	if extent.First <= begins {
+		if filled, err := r.fillsHoles(ctx, &extent, damage); filled || err != nil {
+			return err
+		}
+	}
 	last := max(damage.Sequence, damage.Last)
 	if r.accepts(last) {
-		r.log.Error("going on with a log that lacks messages, as --accept-loss says; the state cannot be rebuilt from it", "error", damage)
+		r.log.Error("continuing with a log that lacks messages, because of --accept-loss; the state cannot be rebuilt from this log", "error", damage)
 		return nil
 	}
-	if extent.First > begins && r.archive == nil {
-		return fmt.Errorf("realm %s: %w. If they were archived and cut, name the archive with --archive. Otherwise restore the stream from a backup", r.name, damage)
+	restore := "restore the stream from a backup"
+	if extent.Server != "" {
+		restore = "have another NATS server lead the stream (nats stream cluster step-down), and copy it to this one again; if no server has them, " + restore
 	}
-	return fmt.Errorf("realm %s: %w. Restore the stream from a backup, or from a NATS server whose copy has them. To go on with the state in %s, "+
-		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, r.dir(), r.name, last)
+	if r.archive == nil {
+		restore = "name the archive of the realm with --archive, if it has one; otherwise " + restore
+	}
+	return fmt.Errorf("realm %s: %w. To cure it: %s. To go on with the state in %s, "+
+		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, restore, r.dir(), r.name, last)
 }
 
 // logCheck looks for damage of the log while the realm runs.
@@ -86,12 +103,19 @@ type logCheck struct {
 	next     time.Time // when to read the log again, after it was read to its end
 	behind   time.Time // since when the stream ends before the state; zero if it does not
 	found    uint64    // messages that could not be read when the log was read last
-	reported time.Time // when damage was reported
+	size     sizeCheck
+	copies   *copyCheck
+	counts   *countCheck
+	reported map[string]time.Time // when damage was reported, by what was damaged
 }
 
 // checkLogs runs until ctx ends, or until the log has lost commits that the state has.
 func (r *realm) checkLogs(ctx context.Context) error {
-	c := &logCheck{r: r, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1))}
+	c := &logCheck{r: r, size: sizeCheck{r: r, failed: &r.unarchived}, scrub: replay.NewScrub(r.events, max(r.begins.Load(), 1)), reported: map[string]time.Time{}}
+	c.copies = &copyCheck{r: r, damaged: map[string]*eventlog.BrokenError{}, ends: copyEnds{}}
+	c.counts = newCountCheck(r)
+	defer c.copies.close(context.WithoutCancel(ctx))
+	defer c.counts.close(context.WithoutCancel(ctx))
 	tick := time.NewTicker(r.c.CheckLog)
 	defer tick.Stop()
 	for {
@@ -107,9 +131,9 @@ func (r *realm) checkLogs(ctx context.Context) error {
 	}
 }
 
-// check compares the stream with what it must have. Damage behind the state is reported,
-// and the realm goes on: its state has the commits. A stream that ends before the state is
-// an error, because clients are shown commits that are lost.
+// check compares the stream with what it must have. If messages are missing that the state has
+// folded, it reports that, and the realm goes on. If the stream ends before the state, and not only
+// because a copy lags (MaxLag), it returns an error: clients are shown commits that are lost.
 func (c *logCheck) check(ctx context.Context) error {
 	r := c.r
 	at := r.state.Checkpoint().GetPosition() // before the request: the stream must have it
@@ -119,6 +143,8 @@ func (c *logCheck) check(ctx context.Context) error {
 	if err != nil {
 		return nil // NATS is not there now, and the log is checked again
 	}
+	r.metrics.extent(&extent)
+	c.size.check(&extent)
 	if extent.Last >= at {
 		c.behind = time.Time{}
 	} else if c.behind.IsZero() {
@@ -128,13 +154,17 @@ func (c *logCheck) check(ctx context.Context) error {
 		return &replay.MismatchError{Realm: r.name, Dir: r.dir(), Known: max(r.known(), r.state.Checkpoint().GetSequence()),
 			What: fmt.Sprintf("the log has lost its newest commits: its stream ends at sequence %d, and this graph service has seen sequence %d", extent.Last, at)}
 	}
-	begins, err := r.logBegins(short, extent.First)
+	begins, err := r.logBegins(short, &extent)
 	if err != nil {
 		begins = extent.First // the archiver reports that the archive cannot be read
 	}
-	r.metrics.damaged(max(c.found, extent.Missed(begins)))
+	server, lacking := c.counts.step(short, &extent, begins)
+	if lacking != nil {
+		c.report("the number of messages of "+server, lacking, adviceCopy)
+	}
+	r.metrics.damaged(max(c.found, c.copies.missed(), c.counts.short.missed(), extent.Missed(begins)))
 	if damage := extent.Damage(begins); damage != nil {
-		c.report(damage)
+		c.report(extent.Server, damage, adviceLog)
 	}
 	if c.scrub.At()+1 < begins {
 		c.scrub = replay.NewScrub(r.events, begins)
@@ -144,6 +174,14 @@ func (c *logCheck) check(ctx context.Context) error {
 
 // step reads a part of the log again.
 func (c *logCheck) step(ctx context.Context) {
+	if c.r.events.MaxLag() > 0 { // on a cluster
+		short, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+		defer cancel()
+		if damage := c.copies.step(short); damage != nil {
+			c.report(damage.What, damage, adviceCopy)
+		}
+		return
+	}
 	if time.Now().Before(c.next) {
 		return
 	}
@@ -156,23 +194,29 @@ func (c *logCheck) step(ctx context.Context) {
 			return // the messages were cut meanwhile: check moves the scrub on
 		}
 		c.found = max(broken.Last, broken.Sequence) + 1 - broken.Sequence
-		c.report(broken)
+		c.report("", broken, adviceLog)
 	}
 	if done {
 		c.found = 0
 	}
 	if done || broken != nil {
-		c.scrub, c.next = replay.NewScrub(c.r.events, max(c.r.begins.Load(), 1)), time.Now().Add(scrubPause)
+		c.scrub, c.next = replay.NewScrub(c.r.events, max(c.r.begins.Load(), 1)), time.Now().Add(c.r.c.ScrubLog)
 	}
 }
 
-// report logs damage and warns of it, at most once in warnAgain.
-func (c *logCheck) report(damage *eventlog.BrokenError) {
-	if time.Since(c.reported) < warnAgain {
+// What to do about damage.
+const (
+	adviceLog  = "the state still has the commits, but cannot be rebuilt from the stream: the commits are read from the archive if its segments have them; otherwise restore the stream from a backup, or from a NATS server whose copy has them"
+	adviceCopy = "before any other server is stopped for long or replaced, stop this one, delete its directory of this stream, and start it: it copies the stream from the others"
+)
+
+// report logs damage and warns of it, at most once in warnAgain for the same thing.
+func (c *logCheck) report(of string, damage error, advice string) {
+	if time.Since(c.reported[of]) < warnAgain {
 		return
 	}
-	c.reported = time.Now()
-	const advice = "the state still has the commits, but cannot be rebuilt from the log: restore the stream from a backup, or from a NATS server whose copy has them"
+	maps.DeleteFunc(c.reported, func(_ string, at time.Time) bool { return time.Since(at) >= warnAgain })
+	c.reported[of] = time.Now()
 	c.r.log.Error("the log is damaged: "+advice, "error", damage)
 	if id, err := uuid.FromBytes(c.r.state.Checkpoint().GetRealmId()); err == nil {
 		c.r.warner.Damaged(uid.FromUUID(id), fmt.Sprintf("%v; %s", damage, advice))

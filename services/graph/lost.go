@@ -91,7 +91,7 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 	}
 	r.tail.Freeze()
 	r.loss = &writer.Loss{Note: lost.What, Revision: max(r.seen.GetRevision(), r.tail.Mark().Revision) + lostRevisions}
-	r.log.Error("going on without commits that the log has lost, as --accept-loss says", "loss", lost.What)
+	r.log.Error("continuing without commits that the log has lost, because of --accept-loss", "loss", lost.What)
 	if ofState == nil {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (r *realm) checkLog(ctx context.Context, catching func() bool) error {
 	return r.setAside()
 }
 
-// setAside renames the directory of a state that has commits which the log has lost. run
-// then opens an empty one.
+// setAside renames the directory of a state that has commits which the log has lost. beginState
+// then puts another state in its place.
 func (r *realm) setAside() error {
 	if r.state != nil {
 		if err := r.state.Close(); err != nil {
@@ -119,8 +119,8 @@ func (r *realm) setAside() error {
 	return nil
 }
 
-// lossRecorded notes that the log has a commit that records a loss. The log continues from
-// a revision.
+// lossRecorded notes that the log has a commit that records a loss. revision is the one from which
+// the log continues.
 func (r *realm) lossRecorded(revision uint64) {
 	if r.tail.Forget(revision) {
 		r.loss = nil

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,6 +39,19 @@ func lostTail(t *testing.T) (server, dir string, seen tail.Mark) {
 		t.Fatal(err)
 	}
 	return olderServer, olderDir, seen
+}
+
+// realmEvents returns what the log records about the realm.
+func realmEvents(ctx context.Context, t *testing.T, n *natsd.Server) (events []client.LogEvent) {
+	t.Helper()
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	for c, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, client.RealmEvents(c.Commit)...)
+	}
+	return events
 }
 
 // A log that has lost acknowledged commits which the state does not have either is
@@ -88,20 +102,18 @@ func TestLostTail(t *testing.T) {
 	if d := verify(ctx, t, n).GetDifference(); d != "" {
 		t.Errorf("the state differs from the log: %s", d)
 	}
-	notes := 0
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
-	for e, err := range operator.Log().Read(ctx, client.FromSequence(1)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, cmd := range e.GetCommands() {
-			if cmd.GetVerb() == "accept-loss" && strings.Contains(cmd.GetNote(), fmt.Sprintf("commit %d", seen.Sequence)) {
-				notes++
-			}
-		}
+	events := realmEvents(ctx, t, n)
+	if len(events) != 1 {
+		t.Fatalf("the log records %+v about the realm", events)
 	}
-	if notes != 1 {
-		t.Errorf("the log records the loss %d times", notes)
+	of := events[0]
+	if of.Type != "LossAccepted" || of.Actor != "graph" || of.Verb != bus.VerbAcceptLoss || of.Time.IsZero() || of.Revision != 0 {
+		t.Errorf("the log records %+v", of)
+	}
+	for _, what := range []string{fmt.Sprintf("ends at sequence %d", end), fmt.Sprintf("commit %d", seen.Sequence), fmt.Sprintf("; revisions continue at %d", o.GetMetadata().GetResourceVersion())} {
+		if !strings.Contains(of.Detail, what) {
+			t.Errorf("the detail %q does not say %q", of.Detail, what)
+		}
 	}
 	s.stop(ctx)
 	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -39,8 +40,16 @@ type allMetrics struct {
 	damage    *prometheus.GaugeVec
 	rebuilds  *prometheus.CounterVec
 	archive   *prometheus.GaugeVec
+	logBytes  *prometheus.GaugeVec
+	logFirst  *prometheus.GaugeVec
+	logCut    *prometheus.GaugeVec
 
 	archiveFailures *prometheus.CounterVec
+
+	finalizerObjects, finalizerOldest, finalizerConsumer *prometheus.GaugeVec
+
+	trips   *prometheus.CounterVec
+	tripped *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) *allMetrics {
@@ -71,8 +80,18 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		rebuilds:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_state_rebuilds_total", Help: "How often the state was damaged and was rebuilt from the log."}, realm),
 		refused:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_proposals_refused_total", Help: "Proposals for an object that the writer refused, because they were out of date."}, realm),
 		archive:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_archived_revision", Help: "Revision of the last commit that this process knows to be in the archive, by entry: in a segment, or in a verified snapshot. Only the process that archives the realm has it."}, []string{"realm", "entry"}),
+		logBytes:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_bytes", Help: "Size of the stream of the log."}, realm),
+		logFirst:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_first_sequence", Help: "Sequence of the first message of the stream of the log. Earlier ones were cut."}, realm),
+		logCut:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_log_cut_timestamp_seconds", Help: "When the stream of the log was cut last, in Unix time; 0 for never."}, realm),
 
 		archiveFailures: f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_archive_failures_total", Help: "Failed attempts to archive the log. Each is retried after 1 s to 1 min."}, realm),
+
+		finalizerObjects:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_objects", Help: "Objects that wait for an external finalizer, for at most 100 finalizers."}, []string{"realm", "finalizer"}),
+		finalizerOldest:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_oldest_seconds", Help: "For how long the first object has waited for an external finalizer."}, []string{"realm", "finalizer"}),
+		finalizerConsumer: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_finalizer_consumer", Help: "1 for the state of the consumer of an external finalizer for which objects wait: none, silent, idle, working or failing; 0 for all others."}, []string{"realm", "finalizer", "state"}),
+
+		trips:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_brake_trips_total", Help: "How often this process has tripped the brake of a kind, by resource."}, []string{"realm", "resource"}),
+		tripped: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_brakes_tripped", Help: "Kinds whose brake is tripped: the collector deletes none of their objects until it is released."}, realm),
 	}
 }
 
@@ -84,6 +103,7 @@ type metrics struct {
 	mu      sync.Mutex
 	last    uint64
 	own     []prometheus.Collector // of this realm alone
+	counted map[string]struct{}    // the finalizers that have metrics
 }
 
 // remove removes the metrics of a realm that this process no longer serves.
@@ -94,6 +114,8 @@ func (m *metrics) remove() {
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
 		a.queued, a.queueSize, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
+		a.logBytes, a.logFirst, a.logCut, a.trips, a.tripped,
+		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer,
 	} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": m.realm})
 	}
@@ -143,7 +165,7 @@ func (m *allMetrics) writing(realm string) *writing {
 }
 
 // watching registers metrics that show what the realm's hub stores.
-func (m *metrics) watching(held func() watch.Usage) {
+func (m *metrics) watching(used func() watch.Usage) {
 	for _, g := range []struct {
 		name, help string
 		of         func(watch.Usage) int
@@ -153,7 +175,7 @@ func (m *metrics) watching(held func() watch.Usage) {
 		{"coppice_graph_watch_bytes", "Approximate memory of the changes that are kept for watches, in bytes.", func(h watch.Usage) int { return h.Bytes }},
 	} {
 		c := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help, ConstLabels: prometheus.Labels{"realm": m.realm}},
-			func() float64 { return float64(g.of(held())) })
+			func() float64 { return float64(g.of(used())) })
 		m.all.registerer.MustRegister(c)
 		m.own = append(m.own, c)
 	}
@@ -184,7 +206,7 @@ func (m *metrics) applied(revision uint64) {
 	m.since(revision)
 }
 
-// since is how far a revision is from the last one.
+// since returns the number of revisions since the last call, up to this one.
 func (m *metrics) since(revision uint64) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,6 +245,17 @@ func (m *metrics) damaged(messages uint64) {
 func (m *metrics) archived(segments, snapshot uint64) {
 	m.all.archive.WithLabelValues(m.realm, "segment").Set(float64(segments))
 	m.all.archive.WithLabelValues(m.realm, "snapshot").Set(float64(snapshot))
+}
+
+// extent sets what the stream of the log has.
+func (m *metrics) extent(e *eventlog.Extent) {
+	m.all.logBytes.WithLabelValues(m.realm).Set(float64(e.Bytes))
+	m.all.logFirst.WithLabelValues(m.realm).Set(float64(e.First))
+	cut := 0.0
+	if !e.Announced.At.IsZero() {
+		cut = float64(e.Announced.At.Unix())
+	}
+	m.all.logCut.WithLabelValues(m.realm).Set(cut)
 }
 
 // working sets how many messages of work there are.

@@ -3,38 +3,37 @@ package graph_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 // external starts a NATS server as an operator runs one, which keeps the error when it
-// cannot write. restart ends it and starts it again, at the same address.
-func external(t *testing.T, dir string) (n *natsd.Server, restart func()) {
+// cannot write. restart ends it and starts it again, at the same address; meanwhile is called
+// while it does not run.
+func external(t *testing.T, dir string) (n *natsd.Server, restart func(meanwhile ...func())) {
 	t.Helper()
-	c := natsd.Config{Dir: dir, Passwords: map[string]string{}}
+	c := natsd.Config{Dir: dir, Port: testkit.FreePorts(t, 1)[0], Passwords: map[string]string{}}
 	for _, r := range bus.Roles(realm) {
 		c.Passwords[r.Name] = "password-of-" + r.Name
 	}
 	n = testkit.StartNATS(t, c)
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(n.URL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Port, err = strconv.Atoi(port); err != nil {
-		t.Fatal(err)
-	}
-	return n, func() {
+	return n, func(meanwhile ...func()) {
 		t.Helper()
 		if err := n.Shutdown(); err != nil {
 			t.Fatal(err)
+		}
+		for _, do := range meanwhile {
+			do()
 		}
 		testkit.StartNATS(t, c)
 	}
@@ -52,7 +51,11 @@ func TestFullDiskOfNATS(t *testing.T) {
 			ctx := testkit.Context(t)
 			disk := testkit.NewDisk(t, 64<<20)
 			n, restart := external(t, disk.Dir)
-			s := serve(t, dial(t, n, n.URL()), t.TempDir(), nil).writing(ctx)
+			s := serve(t, dial(t, n, n.URL()), t.TempDir(), func(c *graph.Config) {
+				if idle {
+					c.LeaseTTL = time.Second // it is lost soon, and then tried for
+				}
+			}).writing(ctx)
 			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
 			var names []string
 			attempt := 0
@@ -79,7 +82,12 @@ func TestFullDiskOfNATS(t *testing.T) {
 				err := s.Ready()
 				return err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), "the disk of NATS is full")
 			}
-			testkit.WaitFor(t, ctx, "readiness to name the full disk", full)
+			testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
+				if !idle {
+					_ = try() // until one does not fit any more
+				}
+				return full()
+			})
 			free()
 			if err := try(); err == nil {
 				t.Error("a command was acknowledged before the server was restarted")
@@ -114,4 +122,59 @@ func hasAcknowledged(ctx context.Context, t *testing.T, c *client.Client, names 
 			t.Errorf("%s was acknowledged, and is not there", name)
 		}
 	}
+}
+
+// A NATS server whose disk is full cannot store a consumer, with the same error as for one whose
+// files are damaged. The stream of calls is not created again for that.
+func TestFullDiskKeepsCalls(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	disk := testkit.NewDisk(t, 64<<20)
+	n, _ := external(t, disk.Dir)
+	s := serve(t, dial(t, n, n.URL()), t.TempDir(), nil).writing(ctx)
+	js, err := jetstream.New(testkit.Dial(t, n, n.URL(), bus.RoleGraph))
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := func() time.Time {
+		stream, err := js.Stream(ctx, bus.FinalizeStream(realm))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Created
+	}
+	before := created()
+	free := disk.Fill()
+	failures := make(chan string, 100)
+	log := slog.New(slog.NewTextHandler(lines(failures), nil))
+	c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer), client.WithTimeout(time.Second))
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(running, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, client.WithLogger(log))
+	}()
+	select {
+	case f := <-failures:
+		t.Log(f)
+	case <-ctx.Done():
+		t.Fatal("the consumer was created on a full disk")
+	}
+	stop()
+	<-ended
+	free()
+	if after := created(); !after.Equal(before) {
+		t.Errorf("the stream of calls, created at %s, was created again at %s", before, after)
+	}
+	s.stop(ctx)
+}
+
+// lines sends what is written to a channel, and drops it if the channel is full.
+type lines chan<- string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
 }

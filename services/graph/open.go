@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +35,7 @@ func (r *realm) openLog(ctx context.Context) error {
 			return err
 		}
 		r.events.Report(r.log)
-		if err = bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas); err != nil {
+		if err = r.ensureStreams(ctx); err != nil {
 			return err
 		}
 		r.parkedStream, err = r.js.Stream(ctx, bus.ParkedStream(r.name))
@@ -42,10 +43,49 @@ func (r *realm) openLog(ctx context.Context) error {
 	})
 }
 
+// ensureStreams creates or updates the streams of work and of calls. It creates one again whose
+// consumers are damaged, as after a power loss: what it had is published again.
+func (r *realm) ensureStreams(ctx context.Context) error {
+	failed := bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
+	if failed != nil && !bus.IsConsumerDamaged(failed) {
+		return failed
+	}
+	of := &bus.StreamError{}
+	errors.As(failed, &of)
+	again := false
+	for _, name := range []string{bus.WorkStream(r.name), bus.FinalizeStream(r.name)} {
+		why := failed
+		if of.Stream != name {
+			ahead := false
+			s, err := r.js.Stream(ctx, name)
+			if err == nil {
+				ahead, err = bus.IsAhead(ctx, s)
+			}
+			switch {
+			case err != nil && !bus.IsConsumerDamaged(err):
+				return err
+			case err == nil && !ahead:
+				continue
+			}
+			why = err
+		}
+		again = true
+		r.log.Warn("the consumers of a stream are damaged, as after a power loss of the NATS server, or are of a newer version of it; the stream is created again, and its messages published again", "stream", name, "error", why)
+		if err := bus.RecreateStream(ctx, r.js, name); err != nil {
+			return err
+		}
+	}
+	if !again {
+		return failed // it is of a stream that nothing can publish again
+	}
+	return bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
+}
+
 // await calls do until it succeeds or fails with an error that waiting does not cure. It
 // waits for NATS, for JetStream, and for the leader of a stream.
 func (r *realm) await(ctx context.Context, do func(context.Context) error) error {
 	reported := ""
+	defer r.waits.Store(nil)
 	for {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -61,7 +101,8 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 			return err
 		case err.Error() != reported:
 			reported = err.Error()
-			r.log.Info("waiting for JetStream", "error", err)
+			err = waiting(ctx, r.log, "waiting for JetStream", err)
+			r.waits.Store(&err)
 		}
 		select {
 		case <-ctx.Done():
@@ -71,12 +112,24 @@ func (r *realm) await(ctx context.Context, do func(context.Context) error) error
 	}
 }
 
-// openState opens the state. A state that cannot be used is rebuilt from the log: see
-// rebuildState. A state whose rebuild was interrupted stays until CheckLog has
-// found that its log still exists; then run calls resetState.
+// waiting logs why a request to JetStream is tried again, and returns it with what to do if NATS
+// has refused storage or memory.
+func waiting(ctx context.Context, log *slog.Logger, what string, err error) error {
+	level := slog.LevelInfo
+	if advice := bus.Advice(err); advice != "" {
+		level, err = slog.LevelWarn, fmt.Errorf("%w: %s", err, advice)
+	}
+	log.Log(ctx, level, what, "error", err)
+	return err
+}
+
+// openState opens the state. A state that cannot be used, or whose rebuild was interrupted, is not
+// opened: it stays on disk until checkLog has found that its log still exists. Then beginState
+// replaces it.
 func (r *realm) openState() error {
 	s, err := state.Open(r.dir(), r.c.State)
 	var unfinished *state.UnfinishedError
+	var newer *state.NewerError
 	switch {
 	case errors.As(err, &unfinished):
 		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
@@ -86,6 +139,8 @@ func (r *realm) openState() error {
 		r.log.Warn("the state cannot be used, and is rebuilt from the log", "error", err)
 		r.unusable = err
 		return nil
+	case errors.As(err, &newer):
+		return fmt.Errorf("realm %s: %w; nothing was changed", r.name, err)
 	case errors.Is(err, state.ErrLocked):
 		return fmt.Errorf("realm %s: %s is in use by another process; give each graph service a directory of its own", r.name, r.dir())
 	case err != nil:
@@ -180,7 +235,7 @@ func (r *realm) closeState(why error) error {
 	if r.state == nil {
 		return why
 	}
-	if why == nil {
+	if why == nil || errors.Is(why, context.Canceled) { // a stop, also of a standby
 		if err := r.state.Sync(); err != nil {
 			r.log.Warn("cannot flush the state; the next start folds the last commits again", "error", err)
 		}

@@ -32,7 +32,7 @@ func (r *realm) enter(p phase) {
 	r.metrics.phase(p)
 }
 
-// overdue is from which age on an append that is not settled, or a lease that NATS does not
+// overdue is the age from which on an append without a known outcome, or a lease that NATS does not
 // store, makes the realm not ready.
 const overdue = 5 * time.Second
 
@@ -42,6 +42,9 @@ func (r *realm) ready() error {
 	p := r.phase.Load().(phase)
 	if why := r.failed.Load(); why != nil {
 		return fmt.Errorf("realm %s: %s, to be tried again: %w", r.name, p, *why)
+	}
+	if why := r.waits.Load(); why != nil && p == phaseWaiting {
+		return fmt.Errorf("realm %s: %s: %w", r.name, p, *why)
 	}
 	if p != phaseStandby && p != phaseWriter {
 		return fmt.Errorf("realm %s: %s", r.name, p)

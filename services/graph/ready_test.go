@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,50 @@ func TestNotReadyWithoutNATS(t *testing.T) {
 	s.stop(ctx)
 }
 
+// While NATS refuses storage, because other streams reserve it, the service says in its
+// readiness and in its log what is missing and what to do. It starts when there is room.
+func TestNotReadyWithoutStorage(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"for the list of realms": true, "for the log": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: append(bus.Roles(realm), bus.Role{Name: "all", Publish: []string{">"}, Subscribe: []string{">"}})})
+			js, err := jetstream.New(testkit.Conn(t, n, "all"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !first {
+				if _, err := bus.EnsureBucket(ctx, js, bus.RealmBucket, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "greedy", Subjects: []string{"greedy"}, MaxBytes: natsd.MaxStore}); err != nil {
+				t.Fatal(err)
+			}
+			var log logged
+			s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+			const missing, advice = "insufficient storage resources available", "raise max_file_store"
+			says := func(text string) bool { return strings.Contains(text, missing) && strings.Contains(text, advice) }
+			testkit.WaitFor(t, ctx, "readiness to name the storage", func() bool {
+				err := s.Ready()
+				return err != nil && says(err.Error())
+			})
+			if !says(log.String()) {
+				t.Errorf("the log: %s", log.String())
+			}
+			if err := js.DeleteStream(ctx, "greedy"); err != nil {
+				t.Fatal(err)
+			}
+			s.writing(ctx)
+			if err := s.Ready(); err != nil {
+				t.Errorf("with storage: %v", err)
+			}
+			s.stop(ctx)
+		})
+	}
+}
+
 // An append that NATS does not acknowledge, as when its disk is full, makes the writer
 // not ready, until it is acknowledged.
 func TestNotReadyWhileAnAppendWaits(t *testing.T) {
@@ -81,9 +126,9 @@ func TestNotReadyWhileAnAppendWaits(t *testing.T) {
 	proxy := testkit.NewProxy(t, n.URL())
 	nc := conns{testkit.Dial(t, n, proxy.URL(), bus.RoleGraph), testkit.Conn(t, n, bus.RoleAnswers)}
 	s := serve(t, nc, t.TempDir(), nil).writing(ctx)
-	proxy.Set(testkit.ToServer, testkit.Discard)
 	created := make(chan error, 1)
 	c := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	proxy.Set(testkit.ToServer, testkit.Discard)
 	go func() {
 		_, err := c.Resource(configMaps, "a").Create(ctx, configMap("one"))
 		created <- err

@@ -16,8 +16,11 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/clock"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/tail"
@@ -35,12 +38,16 @@ type realm struct {
 	metrics *metrics
 	phase   atomic.Value          // phase
 	failed  atomic.Pointer[error] // why it failed last, nil once it follows the log again
+	waits   atomic.Pointer[error] // why await waits, nil while it does not
 	appends atomic.Pointer[eventlog.Log]
 	stalled atomic.Pointer[stall] // of the attempts to acquire the lease, nil if NATS answers them
 	warner  *warn.Warner
-	member  *lease.Member
-	clock   *clock.Clock
-	time    *clock.Realm
+	// consumers observes the programs that take calls.
+	consumers *consumers.Observer
+	recent    *propagator.RecentCalls // calls about notices
+	member    *lease.Member
+	clock     *clock.Clock
+	time      *clock.Realm
 
 	listed atomic.Pointer[coppicev1.Realm] // as the list of realms has it; nil before it was read
 	cancel context.CancelFunc              // ends run; nil before it was started
@@ -59,8 +66,11 @@ type realm struct {
 	shown  atomic.Pointer[watch.Hub] // hub, for metrics
 	skips  replay.Skips
 
-	archive archive.Store // of all realms of the process; nil for none
-	history *archived.Log // events, with what the archive has before the stream's first message
+	archive    archive.Store                  // of all realms of the process; nil for none
+	history    *archived.Log                  // events, with what the archive has before the stream's first message
+	states     *atomic.Pointer[history.Cache] // of the past, of all realms
+	past       *history.History
+	unarchived atomic.Pointer[archiveFailure] // nil if the log was archived since
 	// begins is the last position of the stream with which it was found to begin: what
 	// precedes it is archived. See logBegins.
 	begins atomic.Uint64
@@ -72,6 +82,9 @@ type realm struct {
 	logEnd uint64
 
 	parkedStream jetstream.Stream
+
+	serving sync.Mutex
+	served  *served // while the replica serves; see checkProtected
 }
 
 // realmID returns the realm id in a checkpoint, zero if it has none.
@@ -105,17 +118,7 @@ func (r *realm) run(ctx context.Context) (err error) {
 		r.skips.Stop()
 		err = r.closeState(err)
 	}()
-	if err := r.openLog(ctx); err != nil {
-		return err
-	}
-	r.history = archived.New(ctx, r.events, r.archive, realmID(r.seen))
-	r.begins.Store(0)
-	r.clock.Compare() // which needs a log
-	begun := time.Now()
-	if err := r.checkLog(ctx, func() bool { return time.Since(begun) < r.events.MaxLag() }); err != nil {
-		return err
-	}
-	if err := r.checkExtent(ctx); err != nil {
+	if err := r.openHistory(ctx); err != nil {
 		return err
 	}
 	stop()
@@ -124,6 +127,32 @@ func (r *realm) run(ctx context.Context) (err error) {
 		return err
 	}
 	stop = r.whenFailed(cancel)
+	return r.replicate(ctx, cancel)
+}
+
+// openHistory opens the log of the realm, with what the archive has before it, and checks that it is
+// the one that this replica knows.
+func (r *realm) openHistory(ctx context.Context) error {
+	if err := r.openLog(ctx); err != nil {
+		return err
+	}
+	if err := r.openArchived(ctx); err != nil {
+		return err
+	}
+	r.begins.Store(0)
+	r.clock.Compare() // NATS replies now; earlier comparisons may have failed
+	begun := time.Now()
+	catching := func() bool { return time.Since(begun) < r.events.MaxLag() }
+	lost := r.restoreTail(ctx, catching)
+	if err := r.checkLog(ctx, catching); err != nil {
+		return errors.Join(err, lost)
+	}
+	return r.checkExtent(ctx)
+}
+
+// replicate follows the log, serves readers, and writes while it has the lease, until ctx ends or
+// an error occurs. It calls cancel, which ends ctx, if the log has lost commits that the state has.
+func (r *realm) replicate(ctx context.Context, cancel func()) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	var watched sync.WaitGroup
 	var lost error
@@ -145,27 +174,25 @@ func (r *realm) run(ctx context.Context) (err error) {
 	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
 	r.shown.Store(r.hub)
+	r.past = r.openPast()
+	defer func() { err = errors.Join(err, r.past.Close()) }()
+	stopObserving, err := r.consumers.Observe(r.c.Conn)
+	if err != nil {
+		return err
+	}
+	defer stopObserving()
 	// The replica serves when it has caught up for the first time. Before, its replies
 	// would be out of date, or even empty; clients get "not ready" instead (X15).
 	var replica api.Stopper
 	serve := func() (err error) {
 		if replica == nil {
 			watched.Go(func() { r.runArchiver(watching) })
-			replica, err = api.ServeReplica(r.apiConfig(), api.Replica{
-				Reached:   r.hub.Wait,
-				Admit:     r.hub.Admit,
-				Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
-				Verify:    r.verify,
-				Log:       r.history,
-				JS:        r.js,
-				Heartbeat: r.c.Heartbeat,
-				ReplyTime: r.c.ReplyTime,
-				Now:       r.time.Now,
-			})
+			replica, err = r.serveReplica()
 		}
 		return err
 	}
 	defer func() {
+		r.serve(nil)
 		if replica != nil {
 			err = errors.Join(err, replica.Stop())
 		}
@@ -195,9 +222,28 @@ func (r *realm) run(ctx context.Context) (err error) {
 	}
 }
 
+// serveReplica begins to serve readers.
+func (r *realm) serveReplica() (api.Stopper, error) {
+	r.serve(&served{r.state, r.events})
+	return api.ServeReplica(r.apiConfig(), api.Replica{
+		Reached:   r.hub.Wait,
+		Admit:     r.hub.Admit,
+		Watch:     func(ctx context.Context, t watch.Target) error { return r.hub.Serve(ctx, r.state, t) },
+		Verify:    r.verify,
+		Log:       archived.NewHistory(r.history),
+		JS:        r.js,
+		Consumers: r.consumers,
+		Heartbeat: r.c.Heartbeat,
+		ReplyTime: r.c.ReplyTime,
+		Now:       r.time.Now,
+	})
+}
+
 func (r *realm) apiConfig() api.Config {
+	state := r.state
+	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
 	return api.Config{
 		Realm: r.name, Conn: r.c.Answers, AnyInbox: r.c.AnyInbox, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
-		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime,
+		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime, Grants: api.NewGrants(r.c.Secrets, r.name, id),
 	}
 }

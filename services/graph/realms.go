@@ -3,6 +3,7 @@ package graph
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -37,7 +38,7 @@ func (s *Service) changed() {
 // followList runs the realms of the list in g, and follows the list, until ctx ends.
 // While the list cannot be read, the realms run on.
 func (s *Service) followList(ctx context.Context, g *errgroup.Group) error {
-	added, reported, applied := false, "", ""
+	added, reported, applied, all := false, "", "", true
 	for {
 		err := s.addRealms(ctx, &added)
 		var list registry.List
@@ -50,13 +51,17 @@ func (s *Service) followList(ctx context.Context, g *errgroup.Group) error {
 		switch {
 		case err == nil:
 			reported = ""
-			if list.Version != applied {
-				s.follow(ctx, g, list)
+			s.waits.Store(nil)
+			if list.Version != applied || !all {
+				all = s.follow(ctx, g, list, list.Version != applied)
 				applied = list.Version
 			}
 		case ctx.Err() == nil && err.Error() != reported:
 			reported = err.Error()
-			s.c.Log.Info("waiting for the list of realms", "error", err)
+			why := waiting(ctx, s.c.Log, "waiting for the list of realms", err)
+			if applied == "" { // later the realms run on
+				s.waits.Store(&why)
+			}
 		}
 		pause := listInterval
 		if err != nil {
@@ -109,43 +114,81 @@ func (s *Service) relist(ctx context.Context, list registry.List) (registry.List
 	return s.registry.List(ctx)
 }
 
-// follow starts the realms that are in the list, and stops those that are not.
-func (s *Service) follow(ctx context.Context, g *errgroup.Group, list registry.List) {
-	var stopped []*realm
+// follow starts the realms that are in the list, and stops those that are not. changed is
+// whether the list has changed since the last call. It reports whether all that are not served
+// any more have ended; if not, it must be called again.
+func (s *Service) follow(ctx context.Context, g *errgroup.Group, list registry.List, changed bool) (all bool) {
 	for _, r := range s.all() {
 		listed := list.Of(r.name)
 		r.listed.Store(listed)
 		if listed.GetState() != coppicev1.RealmState_REALM_STATE_ACTIVE {
-			stopped = append(stopped, r)
+			s.stop(r)
 		}
 	}
-	for _, r := range stopped {
-		if r.cancel != nil {
-			r.log.Info("the realm is not served any more")
-			r.cancel()
-		}
-	}
-	for _, r := range stopped {
-		if r.ended != nil {
-			<-r.ended
-		}
-		r.metrics.remove()
-		s.mu.Lock()
-		delete(s.realms, r.name)
-		s.mu.Unlock()
-	}
+	ended := s.ended(ctx)
 	for _, listed := range list.Realms {
+		name := listed.GetName()
+		if s.stopping[name] != nil || !changed && !ended[name] {
+			continue
+		}
 		switch listed.GetState() {
 		case coppicev1.RealmState_REALM_STATE_ACTIVE:
 			s.start(ctx, g, listed)
 		case coppicev1.RealmState_REALM_STATE_DELETING:
-			s.delete(ctx, g, listed.GetName())
+			s.delete(ctx, g, name)
 		case coppicev1.RealmState_REALM_STATE_DELETED:
 			if err := s.discard(listed); err != nil {
-				s.c.Log.Warn("cannot delete the state of a realm that was deleted; it takes space on the disk", "realm", listed.GetName(), "error", err)
+				s.c.Log.Warn("cannot delete the state of a realm that was deleted; it takes space on the disk", "realm", name, "error", err)
 			}
 		}
 	}
+	return len(s.stopping) == 0
+}
+
+// stopping is a realm that is not served any more and has not ended. Others do not wait for it:
+// it may never end, for example because a disk hangs.
+type stopping struct {
+	*realm
+	since    time.Time
+	reported bool
+}
+
+// slowStop is how long a realm may take to end before this is reported.
+const slowStop = 10 * time.Second
+
+// stop makes a realm end.
+func (s *Service) stop(r *realm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.realms, r.name)
+	if r.cancel == nil { // it was never started
+		r.metrics.remove()
+		return
+	}
+	r.log.Info("the realm is not served any more")
+	r.cancel()
+	s.stopping[r.name] = &stopping{realm: r, since: time.Now()}
+}
+
+// ended removes the realms that have ended from those that are stopping, and returns their names.
+func (s *Service) ended(ctx context.Context) map[string]bool {
+	names := map[string]bool{}
+	for name, r := range s.stopping {
+		select {
+		case <-r.ended:
+			r.metrics.remove()
+			delete(s.stopping, name)
+			names[name] = true
+			continue
+		default:
+		}
+		if !r.reported && time.Since(r.since) > slowStop {
+			r.reported = true
+			r.log.Warn("the realm has not ended yet; look for a disk that does not answer, or restart this process", "since", r.since)
+			s.waiting(ctx, name, &otherError{fmt.Errorf("the graph service %s has not ended the realm since %s: see its log", s.c.Instance, r.since.Format(time.RFC3339))})
+		}
+	}
+	return names
 }
 
 // start runs a realm, unless it runs.
@@ -164,6 +207,7 @@ func (s *Service) start(ctx context.Context, g *errgroup.Group, listed *coppicev
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.ended = make(chan struct{})
 	g.Go(func() error {
+		defer s.changed() // it may have been stopped
 		defer close(r.ended)
 		return s.runRealm(ctx, r)
 	})
@@ -189,12 +233,15 @@ func (s *Service) serveRealms() (api.Stopper, error) {
 			list, err := s.registry.List(ctx)
 			return list.Realms, list.Version, err
 		},
-		Writers: s.member.Writers,
-		Create: func(ctx context.Context, name, actor string) (*coppicev1.Realm, error) {
+		Writers: s.member.Writers, Archives: s.c.Archive != nil,
+		Create: func(ctx context.Context, name, actor, id string) (*coppicev1.Realm, error) {
 			defer s.changed()
-			return s.registry.Create(ctx, name, actor, s.clock.Now())
+			return s.registry.Create(ctx, name, actor, id, s.clock.Now())
 		},
 		Delete: func(ctx context.Context, name, actor string, withoutArchive bool) (*coppicev1.Realm, error) {
+			if err := s.checkProtected(ctx, name); err != nil {
+				return nil, err
+			}
 			defer s.changed()
 			return s.registry.Delete(ctx, name, actor, withoutArchive, s.clock.Now())
 		},

@@ -88,8 +88,9 @@ func TestDeletionWaits(t *testing.T) {
 	ctx := testkit.Context(t)
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
 	silent := graphConn(t, n)
-	first := serve(t, silent, t.TempDir(), func(c *graph.Config) { c.LeaseTTL, c.Instance = 5*time.Second, "the silent one" }).writing(ctx)
-	second := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = 5 * time.Second })
+	const ttl = 20 * time.Second // on a busy machine it takes a while until the deletion says what it waits for
+	first := serve(t, silent, t.TempDir(), func(c *graph.Config) { c.LeaseTTL, c.Instance = ttl, "the silent one" }).writing(ctx)
+	second := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = ttl })
 	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
 	silent.log.Close()
 	silent.answers.Close()
@@ -102,7 +103,7 @@ func TestDeletionWaits(t *testing.T) {
 	}
 	listed := func(deleted bool) *client.Realm {
 		t.Helper()
-		realms, err := operator.ListRealms(ctx, client.WithDeleted(deleted))
+		realms, err := operator.ListRealms(ctx, client.IncludeDeleted(deleted))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,7 @@ func TestListIsLost(t *testing.T) {
 	if _, err := operator.CreateRealm(ctx, "instance"); !errors.Is(err, client.ErrBadRequest) && !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a realm with the name of a file of graph services: %v", err)
 	}
-	if _, err := operator.ListRealms(ctx, make(client.WithNames, 1001)); !errors.Is(err, client.ErrBadRequest) {
+	if _, err := operator.ListRealms(ctx, make(client.ForNames, 1001)); !errors.Is(err, client.ErrBadRequest) {
 		t.Errorf("a list of 1,001 names: %v", err)
 	}
 	s.stop(ctx)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 // What has come in when a service ends is answered or dropped, and does not
@@ -42,6 +44,29 @@ func TestStopWithRequestsQueued(t *testing.T) {
 		}
 		s.stop(ctx)
 	}
+}
+
+// A standby that is stopped has its state on disk, as a writer has: the next start does not
+// fold or rebuild it again.
+func TestStopOfStandby(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.NATS(t)
+	writer := serve(t, graphConn(t, server), t.TempDir(), nil).writing(ctx)
+	one, err := application(t, server).Resource(configMaps, "a").Create(ctx, configMap("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, registry := t.TempDir(), prometheus.NewRegistry()
+	standby := serve(t, graphConn(t, server), dir, func(c *graph.Config) { c.Registry = registry })
+	testkit.WaitFor(t, ctx, "the standby to follow the log", func() bool {
+		return standby.Ready() == nil && metric(t, registry, "coppice_graph_revision") == float64(one.GetMetadata().GetResourceVersion())
+	})
+	standby.stop(ctx)
+	if is, want := checkpoint(t, dir).GetPosition(), uint64(lastOf(t, testkit.JetStream(t, server, bus.RoleGraph))); is != want {
+		t.Errorf("after a stop the state of a standby is at %d, and the log ends at %d", is, want)
+	}
+	writer.stop(ctx)
 }
 
 // TestStopUnderLoad stops a service while requests arrive. The service must not crash, and

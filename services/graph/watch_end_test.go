@@ -72,7 +72,7 @@ func TestWatchReplyEnds(t *testing.T) {
 	if len(got) == 0 || proto.Unmarshal(got[len(got)-1].Data, &last) != nil || last.GetError().GetReason() != "ServiceUnavailable" {
 		t.Errorf("the watch ends after %d messages with %+v", len(got), &last)
 	}
-	if held := metric(t, registry, "coppice_graph_watches"); held != 0 {
-		t.Errorf("%v watches are open", held)
+	if open := metric(t, registry, "coppice_graph_watches"); open != 0 {
+		t.Errorf("%v watches are open", open)
 	}
 }

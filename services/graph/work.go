@@ -13,6 +13,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/policies"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -21,24 +22,60 @@ import (
 func (r *realm) propagatorConfig(w *writer.Writer) propagator.Config {
 	return propagator.Config{
 		Realm: r.name, State: r.state, JS: r.js, Now: r.time.Now, Log: r.log, Failpoint: r.c.Failpoint,
-		Queued: r.queued, Parked: r.parked, Calls: callStream{r.js, r.name}, Limits: r.c.CallLimits,
+		Queued: r.queued, Parked: r.parked, Calls: r.calls(), Limits: r.c.CallLimits,
 		Stuck: func(snap *state.Snapshot, n *lifecycle.Node, since lifecycle.Time) { r.warner.Stuck(snap, n, since) }, StuckAfter: r.c.StuckAfter,
 		Unpublished: func(snap *state.Snapshot, n *lifecycle.Node, err error) { r.warner.Unpublished(snap, n, err) },
-		Unblock:     func(ctx context.Context, cycle []uid.UID) (bool, error) { return unblock(ctx, w, cycle) },
+		Unblock: func(ctx context.Context, cycle []uid.UID, note string) (bool, error) {
+			return unblock(ctx, w, cycle, note)
+		},
+		Released: func(snap *state.Snapshot, n *lifecycle.Node, cycle string) { r.warner.Released(snap, n, cycle) },
 		Crowded: func(snap *state.Snapshot, n *lifecycle.Node, dependents uint64, since lifecycle.Time) {
 			r.warner.Crowded(snap, n, dependents, since)
 		}, CrowdedAfter: r.c.CrowdedAfter,
+		PodsLate: func(snap *state.Snapshot, n *lifecycle.Node) { r.warner.PodsLate(snap, n) },
+		Protected: func(snap *state.Snapshot, n *lifecycle.Node) {
+			r.warner.Protected(snap, n, snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed))
+		},
 	}
 }
 
 // unblock has the writer break a cycle of objects that wait for each other.
-func unblock(ctx context.Context, w *writer.Writer, cycle []uid.UID) (bool, error) {
-	reply, err := w.Do(ctx, &writer.Request{Actor: bus.RoleGraph, Verb: verbUnblock, Work: &command.Unblock{Cycle: cycle}})
+func unblock(ctx context.Context, w *writer.Writer, cycle []uid.UID, note string) (bool, error) {
+	reply, err := w.Do(ctx, &writer.Request{Actor: bus.RoleGraph, Verb: verbUnblock, Note: note, Work: &command.Unblock{Cycle: cycle}})
 	if err != nil {
 		return false, err
 	}
 	return reply.(*coppicev1.UnblockReply).GetUnblocked() > 0, nil
 }
+
+// coverStep has the writer decide a step of the walk of a protection policy.
+func coverStep(ctx context.Context, w *writer.Writer, s policies.Step) error {
+	_, err := w.Do(ctx, &writer.Request{
+		Actor: bus.RoleGraph, Verb: verbCover, Work: command.NewCover(s.Policy, s.From, s.To, s.Objects),
+	})
+	return err
+}
+
+// walkPolicies does the walks of protection policies until ctx ends. A step that the writer
+// refuses now is done later.
+func (r *realm) walkPolicies(ctx context.Context, w *policies.Walker) error {
+	for {
+		err := w.Run(ctx)
+		var refused *lifecycle.Error
+		if ctx.Err() != nil || !errors.As(err, &refused) {
+			return err
+		}
+		r.log.Warn("a protection policy cannot be applied now; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// verbCover is what the log calls the steps of walks of protection policies.
+const verbCover = "cover"
 
 // verbUnblock is what the log calls the propagator's proposals.
 const verbUnblock = "unblock"

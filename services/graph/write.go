@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/oklog/run"
@@ -13,6 +12,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/lease"
+	"github.com/coppice-gc/coppice/services/graph/policies"
 	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
@@ -21,116 +21,190 @@ import (
 // write runs the writer, the propagator and the API of the writer, until ctx ends, the
 // lease is lost, or another writer has appended (fencing).
 func (r *realm) write(ctx context.Context, l *lease.Lease) error {
-	var (
-		g        run.Group
-		prop     *propagator.Propagator
-		kinds    = r.state.Kinds()
-		settings = r.state.Settings()
-		stopper  api.Stopper
-		ready    = make(chan struct{})
-		loss     = r.loss
-		resumed  = make(chan struct{}) // closed while the realm is not paused
-		paused   = r.state.Realm().Paused
-	)
-	if !paused {
-		close(resumed)
+	t := r.newTerm(l)
+	if r.loss != nil {
+		return r.recordLoss(ctx, t.w, t.ready)
 	}
-	var w *writer.Writer
-	w = writer.New(writer.Config{
-		Realm: r.name, State: r.state, Log: located{r.events, r.history, r.state}, LogEnd: r.logEnd, NewestKey: r.keys.Newest, Loss: loss, Lease: l, MaxPayload: int(r.c.Conn.MaxPayload()),
-		Now: r.time.Now, CheckClock: r.clock.Check, Begin: r.hub.Begin, Abort: r.hub.Abort, Logger: r.log, Failpoint: r.c.Failpoint,
-		Ready: func() { close(ready) },
-		Committed: func(c writer.Committed) {
-			r.hub.Commit(c.Revision, c.Changes)
-			r.metrics.committed(c)
-			if c.Skipped > 0 {
-				r.skipAll(c.Position-1, c.Skipped, "they came between two commits")
-			}
-			r.metrics.queue(w.Queued())
-			prop.Notify(c.Pending)
-			if c.SessionClosed {
-				prop.SessionClosed()
-			}
-			if paused && !r.state.Realm().Paused {
-				paused = false
-				close(resumed)
-				r.log.Info("the realm is resumed")
-			}
-			if k, o := r.state.Kinds(), r.state.Settings(); k != kinds || o != settings {
-				kinds, settings = k, o
-				prop.Reconsider()
-			}
-		},
+	var g run.Group
+	for _, part := range []func(context.Context) error{t.w.Run, t.propagate, t.walk, t.serveWriter, t.leave, t.measure} {
+		ctx, cancel := context.WithCancel(ctx)
+		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
+	}
+	return g.Run()
+}
+
+// term is what runs while this process is the writer of a realm.
+type term struct {
+	*realm
+	lease  *lease.Lease
+	w      *writer.Writer
+	prop   *propagator.Propagator
+	walker *policies.Walker
+
+	ready   chan struct{} // closed when the writer has appended its first commit
+	resumed chan struct{} // closed while the realm is not paused
+
+	// What the last commit has left, for committed.
+	paused   bool
+	kinds    *lifecycle.Kinds
+	settings lifecycle.Settings
+}
+
+func (r *realm) newTerm(l *lease.Lease) *term {
+	t := &term{
+		realm: r, lease: l, ready: make(chan struct{}), resumed: make(chan struct{}),
+		paused: r.state.Realm().Paused, kinds: r.state.Kinds(), settings: r.state.Settings(),
+	}
+	if !t.paused {
+		close(t.resumed)
+	}
+	t.w = writer.New(writer.Config{
+		Realm:      r.name,
+		State:      r.state,
+		Log:        located{r.events, r.history, r.state},
+		LogEnd:     r.logEnd,
+		NewestKey:  r.keys.Newest,
+		Loss:       r.loss,
+		Lease:      l,
+		MaxPayload: int(r.c.Conn.MaxPayload()),
+		Now:        r.time.Now,
+		CheckClock: r.clock.Check,
+		Begin:      r.hub.Begin,
+		Abort:      r.hub.Abort,
+		Ready:      func() { close(t.ready) },
+		Committed:  t.committed,
+		Logger:     r.log,
+		Failpoint:  r.c.Failpoint,
 	})
 	r.time.NotBefore(lifecycle.Time(r.state.Checkpoint().GetTime()))
-	prop = propagator.New(r.propagatorConfig(w))
-	if loss != nil {
-		return r.recordLoss(ctx, w, ready)
+	t.prop = propagator.New(r.propagatorConfig(t.w))
+	t.walker = policies.New(r.state, func(ctx context.Context, s policies.Step) error { return coverStep(ctx, t.w, s) })
+	return t
+}
+
+// committed passes on what a commit has changed. The writer calls it after each commit, in order.
+func (t *term) committed(c writer.Committed) {
+	t.hub.Commit(c.Revision, c.Changes)
+	t.metrics.committed(c)
+	if c.Skipped > 0 {
+		t.skipAll(c.Position-1, c.Skipped, "they came between two commits")
 	}
-	writing, stopWriting := context.WithCancel(ctx)
-	g.Add(func() error { return w.Run(writing) }, func(error) { stopWriting() })
+	t.metrics.queue(t.w.Queued())
+	t.prop.Notify(c.Pending)
+	if len(t.state.Kinds().Policies()) > 0 {
+		t.walker.Notify()
+	}
+	if c.SessionClosed {
+		t.prop.SessionClosed()
+	}
+	t.tripped(c.Tripped)
+	if c.BrakeReleased {
+		t.prop.Released()
+	}
+	if t.paused && !t.state.Realm().Paused {
+		t.paused = false
+		close(t.resumed)
+		t.log.Info("the realm is resumed")
+	}
+	if kinds, settings := t.state.Kinds(), t.state.Settings(); kinds != t.kinds || settings != t.settings {
+		t.kinds, t.settings = kinds, settings
+		t.prop.Reconsider()
+	}
+}
 
-	propagating, stopPropagating := context.WithCancel(ctx)
-	g.Add(func() error {
-		for _, begun := range []chan struct{}{ready, resumed} {
-			select {
-			case <-begun:
-			case <-propagating.Done():
-				return nil
-			}
-		}
-		return prop.Run(propagating)
-	}, func(error) { stopPropagating() })
-
-	serving, stopServing := context.WithCancel(ctx)
-	g.Add(func() (err error) {
+// after waits until channels are closed. It reports false if ctx ends before.
+func after(ctx context.Context, begun ...<-chan struct{}) bool {
+	for _, c := range begun {
 		select {
-		case <-ready:
-		case <-serving.Done():
-			return nil
+		case <-c:
+		case <-ctx.Done():
+			return false
 		}
-		stopper, err = api.ServeWriter(r.apiConfig(), api.Writer{Writer: w, Lease: l, Republish: prop.Republish, Status: prop.Status, Answered: r.metrics.answered, WarnCycle: r.warner.Cycle, Now: r.time.Now})
+	}
+	return true
+}
+
+func (t *term) propagate(ctx context.Context) error {
+	if !after(ctx, t.ready, t.resumed) {
+		return nil
+	}
+	return t.prop.Run(ctx)
+}
+
+func (t *term) walk(ctx context.Context) error {
+	if !after(ctx, t.ready, t.resumed) {
+		return nil
+	}
+	return t.walkPolicies(ctx, t.walker)
+}
+
+// serveWriter serves the API of the writer.
+func (t *term) serveWriter(ctx context.Context) error {
+	if !after(ctx, t.ready) {
+		return nil
+	}
+	stopper, err := api.ServeWriter(t.apiConfig(), api.Writer{
+		Writer:       t.w,
+		Lease:        t.lease,
+		Call:         t.calls().State,
+		NoticeCalls:  t.calls().NoticeCalls,
+		RecentCalls:  t.recent,
+		SweepNotices: t.calls().SweepNotices,
+		Consumers:    t.consumers,
+		Past:         t.past,
+		Republish:    t.prop.Republish,
+		Status:       t.prop.Status,
+		Answered:     t.metrics.answered,
+		WarnCycle:    t.warner.Cycle,
+		Noticed:      t.noticed,
+		Now:          t.time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	t.enter(phaseWriter)
+	t.log.Info("this is the writer", "epoch", t.state.Checkpoint().GetEpoch(), "revision", t.state.Checkpoint().GetRevision())
+	<-ctx.Done()
+	t.enter(phaseStandby)
+	return stopper.Stop()
+}
+
+// leave returns errLeave when another process is to write the realm.
+func (t *term) leave(ctx context.Context) error {
+	select {
+	case <-t.lease.Leave():
+		return errLeave
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// measureInterval is the time between two counts of what is pending and queued.
+const measureInterval = 10 * time.Second
+
+// measure updates the metrics that no commit updates.
+func (t *term) measure(ctx context.Context) error {
+	tick := time.NewTicker(measureInterval)
+	defer tick.Stop()
+	defer func() { t.metrics.finalizers(nil, t.time.Now()) }()
+	for {
+		pending, finalizers, err := t.prop.Count()
 		if err != nil {
 			return err
 		}
-		r.enter(phaseWriter)
-		r.log.Info("this is the writer", "epoch", r.state.Checkpoint().GetEpoch(), "revision", r.state.Checkpoint().GetRevision())
-		<-serving.Done()
-		r.enter(phaseStandby)
-		return stopper.Stop()
-	}, func(error) { stopServing() })
-
-	leaving, stopLeaving := context.WithCancel(ctx)
-	g.Add(func() error {
+		t.metrics.pending(pending.GetPending(), t.time.Now())
+		t.countFinalizers(ctx, finalizers)
+		t.metrics.queue(t.w.Queued())
+		t.countWork(ctx)
+		if err := t.countTripped(); err != nil {
+			return err
+		}
 		select {
-		case <-l.Leave():
-			return errLeave
-		case <-leaving.Done():
+		case <-ctx.Done():
 			return nil
+		case <-tick.C:
 		}
-	}, func(error) { stopLeaving() })
-
-	watching, stopWatching := context.WithCancel(ctx)
-	g.Add(func() error {
-		tick := time.NewTicker(10 * time.Second)
-		defer tick.Stop()
-		for {
-			pending, err := prop.Count()
-			if err != nil {
-				return err
-			}
-			r.metrics.pending(pending.GetPending(), r.time.Now())
-			r.metrics.queue(w.Queued())
-			r.countWork(watching)
-			select {
-			case <-watching.Done():
-				return nil
-			case <-tick.C:
-			}
-		}
-	}, func(error) { stopWatching() })
-
-	return g.Run()
+	}
 }
 
 // errLeave ends the writer of a realm that another process is to write.
@@ -144,13 +218,10 @@ type located struct {
 	state   *state.State
 }
 
-// Get returns the commit of a sequence. The error wraps eventlog.ErrCut for a commit of the log
-// that this realm continues.
+// Get returns the commit of a sequence. The error wraps eventlog.ErrCut for a commit that neither
+// the stream nor the archive of the realm has, such as one of the log that the realm continues.
 func (l located) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	position, err := l.state.Position(sequence)
-	if errors.Is(err, state.ErrNoPosition) {
-		return nil, fmt.Errorf("commit %d: %w: %w", sequence, eventlog.ErrCut, err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -109,9 +109,9 @@ const (
 	// closure is the maximum number of direct and indirect dependents that are evaluated
 	// together with the objects of a chunk.
 	closure = 4096
-	// rounds is the number of times that objects are resolved again if they have changed
-	// between evaluation and proposal. After that the worker handles other chunks, and the
-	// chunk is delivered again after a pause.
+	// rounds is the maximum number of times that a chunk is evaluated, if objects change between
+	// evaluation and proposal. After that the worker handles other chunks, and the chunk is
+	// delivered again after a pause.
 	rounds = 4
 	// timeout is the time for which a reply is awaited, and attempt the time after which
 	// the request is repeated: if a graph service crashes before it replies, the next one
@@ -131,6 +131,9 @@ func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 	var chunk coppicev1.DirtyChunk
 	if err := proto.Unmarshal(m.Data, &chunk); err != nil {
 		return worker.Permanent(fmt.Errorf("not a DirtyChunk: %w", err))
+	}
+	if err := m.Known(chunk.GetFormat()); err != nil {
+		return err
 	}
 	var dirty []byte
 	revision := uint64(0)

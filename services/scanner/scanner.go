@@ -1,7 +1,8 @@
 // Package scanner walks all objects at a bounded rate, and enqueues those with a reference
 // that is dangling or waiting. It also asks to republish work that has been pending for
-// long. Because of it work messages are only hints: losing one delays the work until the
-// scanner finds it; it never loses work.
+// long, has unreachable cycles looked for and expiry policies evaluated, and has objects
+// deleted that have expired. Because of it work messages are only hints: losing one delays
+// the work until the scanner finds it; it never loses work.
 package scanner
 
 import (
@@ -19,12 +20,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/boottime"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/realmset"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -42,14 +45,24 @@ type Config struct {
 	// RepublishAge the minimum time for which that work has been pending; 10 s and 30 s if
 	// zero.
 	RepublishInterval, RepublishAge time.Duration
-	Log                             *slog.Logger
-	Registry                        prometheus.Registerer
+	// ExpiryInterval is the time between two searches for objects that have expired; 5 s if
+	// zero.
+	ExpiryInterval time.Duration
+	// PolicyInterval is the time between two evaluations of all expiry policies; 1 minute if zero.
+	PolicyInterval time.Duration
+	// Wall is the wall clock; time.Now if nil. Elapsed is a clock that changes of the wall clock
+	// do not affect; boottime.Now if nil.
+	Wall     func() time.Time
+	Elapsed  func() time.Duration
+	Log      *slog.Logger
+	Registry prometheus.Registerer
 }
 
 // Service is the scanner.
 type Service struct {
 	c       Config
 	js      jetstream.JetStream
+	clock   *steady
 	metrics *metrics
 	mu      sync.Mutex
 	waiting map[string]error // by realm
@@ -65,6 +78,9 @@ type metrics struct {
 	duration *prometheus.GaugeVec
 	last     *prometheus.GaugeVec
 	errors   *prometheus.CounterVec
+	expired  *prometheus.CounterVec
+	matched  *prometheus.GaugeVec
+	noticed  *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -80,7 +96,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		cycles:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_unreachable_cycles", Help: "Cycles of objects that nothing outside of them owns, in the last walk."}, realm),
 		duration: f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_walk_seconds", Help: "Time of the last walk."}, realm),
 		last:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_last_walk_timestamp_seconds", Help: "When the last walk ended."}, realm),
-		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, cycles, republish. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
+		errors:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_errors_total", Help: "Failures, by stage: kinds, walk, enqueue, cycles, republish, expiry. A kind that fails is left out of the walk."}, []string{"realm", "stage"}),
+		expired:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_scanner_expired_total", Help: "Objects that were deleted because they have expired."}, realm),
+		matched:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_policy_matches", Help: "Objects to which an expiry policy applied at its last evaluation."}, []string{"realm", "policy"}),
+		noticed:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_scanner_policy_noticed", Help: "Objects for whose deletion an expiry policy has given notice, at its last evaluation."}, []string{"realm", "policy"}),
 	}
 }
 
@@ -88,7 +107,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) remove(realm string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
-	}{m.walked, m.dirty, m.unknown, m.cycles, m.duration, m.last, m.errors} {
+	}{m.walked, m.dirty, m.unknown, m.cycles, m.duration, m.last, m.errors, m.expired, m.matched, m.noticed} {
 		v.DeletePartialMatch(prometheus.Labels{"realm": realm})
 	}
 }
@@ -116,11 +135,23 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.ExpiryInterval == 0 {
+		c.ExpiryInterval = 5 * time.Second
+	}
+	if c.PolicyInterval == 0 {
+		c.PolicyInterval = time.Minute
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
+	}
+	if c.Elapsed == nil {
+		c.Elapsed = boottime.Now
+	}
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("scanner: %w", err)
 	}
-	s := &Service{c: c, js: js, metrics: newMetrics(c.Registry), waiting: map[string]error{}, answered: map[string]bool{}}
+	s := &Service{c: c, js: js, clock: newSteady(c.Wall, c.Elapsed, c.Log), metrics: newMetrics(c.Registry), waiting: map[string]error{}, answered: map[string]bool{}}
 	for _, realm := range c.Realms {
 		s.waiting[realm] = errWaiting
 	}
@@ -146,13 +177,15 @@ func (s *Service) Ready() error {
 // failed counts a failure. Before the first reply of the graph service a missing service is
 // no failure, because services start in any order.
 func (s *scanner) failed(stage string, err error) {
-	s.mu.Lock()
-	starting := !s.answered[s.realm]
-	s.mu.Unlock()
-	if !starting || !rpc.Retryable(err) {
+	if sent := (early{}); !errors.As(err, &sent) || !rpc.Retryable(err) {
 		s.metrics.errors.WithLabelValues(s.realm, stage).Inc()
 	}
 }
+
+// early is the error of a request that was sent before the first reply of the graph service.
+type early struct{ error }
+
+func (e early) Unwrap() error { return e.error }
 
 func (s *Service) heard(realm string, err error) {
 	s.mu.Lock()
@@ -177,6 +210,8 @@ func (s *Service) work(ctx context.Context, realm string) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.every(ctx, s.c.RepublishInterval, r.republish) })
 	g.Go(func() error { return r.every(ctx, s.c.Interval, r.walk) })
+	g.Go(func() error { return r.every(ctx, s.c.ExpiryInterval, r.expire) })
+	g.Go(func() error { return r.every(ctx, s.c.PolicyInterval, r.policies) })
 	return g.Wait()
 }
 
@@ -291,7 +326,7 @@ func (s *scanner) cycles(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bus.CyclesTimeout)
 	defer cancel()
 	var reply coppicev1.CyclesReply
-	if err := rpc.Call(ctx, s.c.Conn, bus.InternalSubject(s.realm, bus.OpCycles), nil, &coppicev1.CyclesRequest{}, &reply); err != nil {
+	if err := s.send(ctx, bus.InternalSubject(s.realm, bus.OpCycles), &coppicev1.CyclesRequest{}, &reply); err != nil {
 		return fmt.Errorf("cycles: %w", err)
 	}
 	s.metrics.cycles.WithLabelValues(s.realm).Set(float64(reply.GetCycles()))
@@ -300,8 +335,13 @@ func (s *scanner) cycles(ctx context.Context) error {
 
 // kinds lists the registered kinds, as resources.
 func (s *scanner) kinds(ctx context.Context) ([]string, error) {
-	subject := bus.API{Realm: s.realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "kinds"}.Subject()
-	resources := []string{lifecycle.ResourceName(lifecycle.Group, "kinds")}
+	names, err := s.names(ctx, "kinds")
+	return append([]string{lifecycle.ResourceName(lifecycle.Group, "kinds")}, names...), err
+}
+
+// names lists the names of the objects of a kind of Coppice.
+func (s *scanner) names(ctx context.Context, plural string) (names []string, err error) {
+	subject := bus.API{Realm: s.realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: plural}.Subject()
 	request := &coppicev1.ListRequest{}
 	for {
 		var reply coppicev1.ListReply
@@ -309,10 +349,10 @@ func (s *scanner) kinds(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, o := range reply.GetObjects() {
-			resources = append(resources, o.GetMetadata().GetName())
+			names = append(names, o.GetMetadata().GetName())
 		}
 		if request.Continue = reply.GetContinue(); request.Continue == "" {
-			return resources, nil
+			return names, nil
 		}
 	}
 }
@@ -331,7 +371,7 @@ func (s *scanner) walkKind(ctx context.Context, resource string) (unknown int, e
 		err := resolution.Each(reply.GetObjects(), func(u uid.UID, t lifecycle.Traits, classes []lifecycle.Class) {
 			looked++
 			switch lifecycle.Decide(t, classes) {
-			case lifecycle.Keep:
+			case lifecycle.Keep, lifecycle.KeepProtected, lifecycle.Pause:
 			case lifecycle.Wait:
 				unknown++
 			default:
@@ -365,7 +405,7 @@ func (s *scanner) enqueue(ctx context.Context, dirty []byte, revision uint64) er
 	if len(dirty) == 0 {
 		return nil
 	}
-	data, err := proto.Marshal(&coppicev1.DirtyChunk{Groups: []*coppicev1.DependentsOf{{Revision: revision, Dependents: dirty}}})
+	data, err := proto.Marshal(&coppicev1.DirtyChunk{Format: worker.Format, Groups: []*coppicev1.DependentsOf{{Revision: revision, Dependents: dirty}}})
 	if err != nil {
 		return err
 	}
@@ -381,5 +421,17 @@ const timeout = 10 * time.Second
 func (s *scanner) call(ctx context.Context, subject string, request, reply proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return rpc.Call(ctx, s.c.Conn, subject, nil, request, reply)
+	return s.send(ctx, subject, request, reply)
+}
+
+// send sends a request. Its error is early if the graph service had not replied before.
+func (s *scanner) send(ctx context.Context, subject string, request, reply proto.Message) error {
+	s.mu.Lock()
+	starting := !s.answered[s.realm]
+	s.mu.Unlock()
+	err := rpc.Call(ctx, s.c.Conn, subject, nil, request, reply)
+	if err != nil && starting {
+		return early{err}
+	}
+	return err
 }

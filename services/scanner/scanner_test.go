@@ -30,6 +30,9 @@ const realm = bus.DefaultRealm
 // page is a page of a walk of a kind: for each uid the class of its one owner.
 type page map[string]lifecycle.Class
 
+// kept are the traits of objects that are not collected although no owner keeps them.
+var kept = map[string]lifecycle.Traits{"protected": lifecycle.IsProtected, "braked": lifecycle.IsBraked}
+
 const (
 	solid    = coppicev1.OwnerClass_OWNER_CLASS_SOLID
 	dangling = coppicev1.OwnerClass_OWNER_CLASS_DANGLING
@@ -50,6 +53,15 @@ type bench struct {
 	pages       map[string][]page
 	walked      []string // resource, and the number of the page
 	republishes []*coppicev1.RepublishRequest
+	expires     map[string]int64 // uids, and when each expires
+	searches    []int64          // the times of the scanner
+	expired     []string
+	policies    []string
+	examined    []string
+
+	// onKinds and onRepublish are called before requests are answered, unless they are nil.
+	onKinds     func() *lifecycle.Error
+	onRepublish func()
 }
 
 func newBench(t *testing.T) *bench {
@@ -71,6 +83,11 @@ func (b *bench) serve() *bench {
 	b.t.Helper()
 	list := bus.API{Realm: realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "kinds"}.Subject()
 	testkit.Answer(b.t, b.graph, list, &coppicev1.ListRequest{}, func(q *coppicev1.ListRequest) (*coppicev1.ListReply, *lifecycle.Error) {
+		if b.onKinds != nil {
+			if refusal := b.onKinds(); refusal != nil {
+				return nil, refusal
+			}
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		i := 0
@@ -88,9 +105,21 @@ func (b *bench) serve() *bench {
 		}
 		return reply, nil
 	})
+	policies := bus.API{Realm: realm, Actor: bus.RoleScanner, Verb: bus.VerbList, Group: lifecycle.Group, Plural: "expirypolicies"}.Subject()
+	testkit.Answer(b.t, b.graph, policies, &coppicev1.ListRequest{}, b.listPolicies)
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpExamine), &coppicev1.ExamineRequest{}, b.examine)
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpDue), &coppicev1.DueRequest{}, b.due)
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpExpire), &coppicev1.ExpireRequest{}, b.expire)
 	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpWalk), &coppicev1.WalkRequest{}, b.walk)
+	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpCycles), &coppicev1.CyclesRequest{},
+		func(*coppicev1.CyclesRequest) (*coppicev1.CyclesReply, *lifecycle.Error) {
+			return &coppicev1.CyclesReply{}, nil
+		})
 	testkit.Answer(b.t, b.graph, bus.InternalSubject(realm, bus.OpRepublish), &coppicev1.RepublishRequest{},
 		func(q *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, *lifecycle.Error) {
+			if b.onRepublish != nil {
+				b.onRepublish()
+			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.republishes = append(b.republishes, proto.Clone(q).(*coppicev1.RepublishRequest))
@@ -110,7 +139,7 @@ func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle
 	}
 	reply := &coppicev1.WalkReply{Objects: &coppicev1.ResolveReply{Revision: 7}}
 	for u, class := range pages[i] {
-		resolution.Append(reply.Objects, uid.MustParse(u), lifecycle.Live, []lifecycle.Class{class})
+		resolution.Append(reply.Objects, uid.MustParse(u), lifecycle.Live|kept[u], []lifecycle.Class{class})
 	}
 	if i+1 < len(pages) {
 		reply.Cursor = make([]byte, i+1)
@@ -121,7 +150,7 @@ func (b *bench) walk(q *coppicev1.WalkRequest) (*coppicev1.WalkReply, *lifecycle
 // run runs a scanner, which walks at once, until the test has ended.
 func (b *bench) run(change func(*scanner.Config)) *scanner.Service {
 	b.t.Helper()
-	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RepublishInterval: time.Hour}
+	c := scanner.Config{Conn: b.scanner, Registry: b.registry, Interval: time.Hour, RepublishInterval: time.Hour, ExpiryInterval: time.Hour, PolicyInterval: time.Hour}
 	if change != nil {
 		change(&c)
 	}
@@ -205,8 +234,8 @@ func (b *bench) metric(name string) float64 {
 	return 0
 }
 
-// A17: all kinds are walked, those that were registered among them, page by page,
-// and what is dirty is enqueued.
+// A17: all kinds are walked, registered ones too, page by page, and dirty objects are
+// enqueued.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -214,7 +243,7 @@ func TestWalk(t *testing.T) {
 	b.pages = map[string][]page{
 		"kinds.coppice.dev":   {{}},
 		"pods":                {{"a": dangling, "b": solid}, {"c": solid}, {"d": dangling, "e": unknown}},
-		"services":            {{}},
+		"services":            {{"protected": dangling, "braked": dangling}},
 		"widgets.example.com": {{"w": dangling, "v": unknown}},
 	}
 	b.serve().run(nil)
@@ -226,7 +255,7 @@ func TestWalk(t *testing.T) {
 		t.Errorf("enqueued %s, want what is dirty: [a d w]", got)
 	}
 	// A18: the metrics report it.
-	for name, want := range map[string]float64{"coppice_scanner_walked_total": 7, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
+	for name, want := range map[string]float64{"coppice_scanner_walked_total": 9, "coppice_scanner_dirty_total": 3, "coppice_scanner_unknown_objects": 2} {
 		testkit.WaitFor(t, b.ctx, fmt.Sprintf("%s to be %v", name, want), func() bool { return b.metric(name) == want })
 	}
 }
@@ -322,13 +351,41 @@ func TestStartIsNoError(t *testing.T) {
 		err := s.Ready()
 		return err != nil && strings.Contains(err.Error(), "no graph service answers")
 	})
-	testkit.Answer(t, b.graph, bus.InternalSubject(realm, bus.OpCycles), &coppicev1.CyclesRequest{},
-		func(*coppicev1.CyclesRequest) (*coppicev1.CyclesReply, *lifecycle.Error) {
-			return &coppicev1.CyclesReply{}, nil
-		})
 	b.serve()
 	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
 	b.looked(2)
+	if n := b.metric("coppice_scanner_errors_total"); n > 0 {
+		t.Errorf("%v errors", n)
+	}
+}
+
+// A request that was sent before the first reply of the graph service counts no error, although
+// it fails after that reply.
+func TestEarlyRequestIsNoError(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.kinds, b.pages = [][]string{{}}, map[string][]page{"kinds.coppice.dev": {{}}}
+	asked, ready := make(chan struct{}), make(chan struct{})
+	wait := func(c <-chan struct{}) {
+		select {
+		case <-c:
+		case <-b.ctx.Done():
+		}
+	}
+	b.onRepublish = func() { wait(asked) }
+	var first sync.Once
+	b.onKinds = func() (refusal *lifecycle.Error) {
+		first.Do(func() {
+			close(asked)
+			wait(ready)
+			refusal = &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable}
+		})
+		return refusal
+	}
+	s := b.serve().run(nil)
+	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
+	close(ready)
+	b.looked(1)
 	if n := b.metric("coppice_scanner_errors_total"); n > 0 {
 		t.Errorf("%v errors", n)
 	}

@@ -22,8 +22,8 @@ func (r *realm) delete(resource client.Resource, namespace, name, policy string)
 	return result
 }
 
-// C042, C058: a family of three generations goes with its root, in the background
-// and in the foreground; what has a second owner stays, without the reference.
+// C042, C058: a deletion removes three generations, in the background and in the
+// foreground; an object with a second owner stays, without the reference.
 func TestCascades(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"Background", "Foreground"} {
@@ -52,7 +52,7 @@ func TestCascades(t *testing.T) {
 	}
 }
 
-// C045: the references go, then the owner.
+// C045: the references are removed, then the owner.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -99,8 +99,8 @@ func waitTerminating(r *realm, resource client.Resource, namespace, name string)
 	})
 }
 
-// X05, A16: a reference that is not true counts as absent for its object, and has
-// no effect on the object that has the uid.
+// X05, A16: the owner of an invalid reference counts as absent, and the object that has
+// the uid is not affected.
 func TestInvalidReferences(t *testing.T) {
 	t.Parallel()
 	r := start(t)

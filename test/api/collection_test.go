@@ -37,7 +37,7 @@ func TestDeleteCollection(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	names := r.many("pages", 10)
-	// A6.3, C073: a limit is one page, and tells how to go on.
+	// A6.3, C073: the reply to a limited request says where the next page begins.
 	page := decode[collectionReply](t, r.request("deletecollection", "_.pods.pages", `{"all":true,"limit":4}`).Data)
 	if len(page.Results) != 4 || page.Continue == "" || !slices.Equal(r.names(pods, "pages"), names[4:]) {
 		t.Fatalf("the first page is %+v, left are %v", page, r.names(pods, "pages"))
@@ -49,7 +49,7 @@ func TestDeleteCollection(t *testing.T) {
 
 	names = r.many("one", 3)
 	second := r.get(pods, "one", names[1]).GetMetadata().GetUid()
-	// A6.6: a uid precondition holds for each object.
+	// A6.6: a uid precondition applies to each object.
 	of := decode[collectionReply](t, r.request("deletecollection", "_.pods.one", fmt.Sprintf(`{"all":true,"options":{"preconditions":{"uid":%q}}}`, second)).Data)
 	if got := fmt.Sprint(of.Results); got != "[{409} {200} {409}]" || len(r.names(pods, "one")) != 2 {
 		t.Errorf("the results are %s, left are %v", got, r.names(pods, "one"))
@@ -62,7 +62,7 @@ func TestDeleteCollection(t *testing.T) {
 	if _, err := r.Resource(pods, "watched").DeleteEverything(r.ctx); err != nil {
 		t.Fatal(err)
 	}
-	// C078: watchers see each object go.
+	// C078: watchers receive the removal of each object.
 	r.expect(events, "DELETED "+names[0], "DELETED "+names[1], "DELETED "+names[2])
 }
 

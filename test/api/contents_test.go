@@ -57,7 +57,7 @@ func (r *realm) contents(resource client.Resource, name string) uint32 {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	const held = 20
+	const blocked = 20
 	r.create(namespaces, "", named("shop"))
 	node := r.create(nodes, "", named("node"))
 	web := r.create(deployments, "shop", named("web"))
@@ -69,8 +69,8 @@ func TestNamespace(t *testing.T) {
 		return named(fmt.Sprintf("owned-%d", i), []*coppicev1.Object{web, orphans, node}[i%3])
 	})
 	r.createAll(replicasets, "shop", 1000, func(i int) *coppicev1.Object {
-		o := named(fmt.Sprintf("held-%d", i))
-		if i < held {
+		o := named(fmt.Sprintf("blocked-%d", i))
+		if i < blocked {
 			o.Metadata.Finalizers = []string{"example.com/x"}
 		}
 		return o
@@ -86,12 +86,12 @@ func TestNamespace(t *testing.T) {
 	}
 	contains(t, "the refusal", err.Error(), `pods "late"`, "unable to create new content in namespace shop because it is being terminated")
 
-	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.contents(namespaces, "shop") == held })
-	if n := r.left(replicasets, "shop"); n != held {
-		t.Errorf("%d replicasets are left, want %d", n, held)
+	testkit.WaitFor(t, r.ctx, "all to be removed that nothing blocks", func() bool { return r.contents(namespaces, "shop") == blocked })
+	if n := r.left(replicasets, "shop"); n != blocked {
+		t.Errorf("%d replicasets are left, want %d", n, blocked)
 	}
-	for i := range held {
-		if _, err := r.Resource(replicasets, "shop").RemoveFinalizer(r.ctx, fmt.Sprintf("held-%d", i), "example.com/x", client.Note("by hand")); err != nil {
+	for i := range blocked {
+		if _, err := r.Resource(replicasets, "shop").RemoveFinalizer(r.ctx, fmt.Sprintf("blocked-%d", i), "example.com/x", client.Note("by hand")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,13 +128,13 @@ func TestKindTwice(t *testing.T) {
 			owner := r.create(buckets, namespace, named("owner"))
 			r.createAll(configmaps, namespace, 50, func(i int) *coppicev1.Object { return named(fmt.Sprintf("of-owner-%d", i), owner) })
 		}
-		held := named("held")
-		held.Metadata.Finalizers = []string{"example.com/x"}
-		waits := r.create(buckets, "shop", held)
-		r.create(configmaps, "shop", named("of-held", waits))
+		blocked := named("blocked")
+		blocked.Metadata.Finalizers = []string{"example.com/x"}
+		waits := r.create(buckets, "shop", blocked)
+		r.create(configmaps, "shop", named("of-blocked", waits))
 
 		r.delete(client.KindsResource, "", "buckets.example.com", "")
-		testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool {
+		testkit.WaitFor(t, r.ctx, "all to be removed that nothing blocks", func() bool {
 			return r.contents(client.KindsResource, "buckets.example.com") == 1 && r.left(configmaps, "shop") == 1 && r.left(configmaps, "market") == 0
 		})
 		if _, err := r.Resource(buckets, "shop").Create(r.ctx, named("late")); !errors.Is(err, client.ErrMethodNotAllowed) {
@@ -143,11 +143,11 @@ func TestKindTwice(t *testing.T) {
 		if _, err := r.Resource(client.KindsResource, "").RemoveFinalizer(r.ctx, "buckets.example.com", lifecycle.FinalizerContents); !errors.Is(err, client.ErrConflict) {
 			t.Errorf("its finalizer was removed while there are objects: %v", err)
 		}
-		if _, err := r.Resource(buckets, "shop").RemoveFinalizer(r.ctx, "held", "example.com/x", client.Note("by hand")); err != nil {
+		if _, err := r.Resource(buckets, "shop").RemoveFinalizer(r.ctx, "blocked", "example.com/x", client.Note("by hand")); err != nil {
 			t.Fatal(err)
 		}
 		r.gone(client.KindsResource, "", "buckets.example.com")
-		r.gone(configmaps, "shop", "of-held")
+		r.gone(configmaps, "shop", "of-blocked")
 		if _, err := r.Resource(buckets, "shop").Get(r.ctx, "owner"); !errors.Is(err, client.ErrUnknownKind) {
 			t.Errorf("the kind is still known: %v", err)
 		}
@@ -166,15 +166,15 @@ func TestUninitializedContents(t *testing.T) {
 	owner := r.create(pods, "shop", waiting("owner", "a.example.com"))
 	r.create(pods, "shop", waiting("alone", "a.example.com", "b.example.com"))
 	r.create(pods, "shop", named("owned", owner))
-	held := waiting("held", "a.example.com")
-	held.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", held)
+	blocked := waiting("blocked", "a.example.com")
+	blocked.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", blocked)
 
 	r.delete(namespaces, "", "shop", "")
 	all := r.Resource(pods, "shop")
-	testkit.WaitFor(t, r.ctx, "all to go that nothing holds", func() bool { return r.listed(all, client.IncludeUninitialized(true)) == "[held]" })
-	testkit.WaitFor(t, r.ctx, "what is held to be marked", func() bool {
-		o, err := all.Get(r.ctx, "held", client.IncludeUninitialized(true))
+	testkit.WaitFor(t, r.ctx, "all to be removed that nothing blocks", func() bool { return r.listed(all, client.IncludeUninitialized(true)) == "[blocked]" })
+	testkit.WaitFor(t, r.ctx, "the blocked object to be marked", func() bool {
+		o, err := all.Get(r.ctx, "blocked", client.IncludeUninitialized(true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,11 +182,11 @@ func TestUninitializedContents(t *testing.T) {
 		return m.GetDeletionTimestamp() != nil && len(m.GetInitializers().GetPending()) == 1 // it still waits for one initializer
 	})
 	r.get(namespaces, "", "shop")
-	if _, err := all.RemoveFinalizer(r.ctx, "held", "example.com/x", client.Note("by hand")); err != nil {
+	if _, err := all.RemoveFinalizer(r.ctx, "blocked", "example.com/x", client.Note("by hand")); err != nil {
 		t.Fatal(err)
 	}
 	r.gone(namespaces, "", "shop")
-	if _, err := all.Get(r.ctx, "held", client.IncludeUninitialized(true)); !errors.Is(err, client.ErrNotFound) {
-		t.Errorf("held: %v, want NotFound", err)
+	if _, err := all.Get(r.ctx, "blocked", client.IncludeUninitialized(true)); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("blocked: %v, want NotFound", err)
 	}
 }

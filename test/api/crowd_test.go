@@ -41,7 +41,7 @@ func TestManyCascades(t *testing.T) {
 	group.Wait()
 	slices.Sort(owners)
 	slices.Sort(stay)
-	// C044: exactly those are left whose owner orphaned them, or was not deleted.
+	// C044: exactly the dependents are left whose owner orphaned them, or was not deleted.
 	testkit.WaitFor(t, r.ctx, "the survivors to be alone", func() bool {
 		return slices.Equal(r.names(pods, "shop"), stay) && slices.Equal(r.names(deployments, "shop"), owners)
 	})
@@ -97,8 +97,8 @@ func TestForeignOwners(t *testing.T) {
 	stop()
 	r, stop = startIn(t, dir)
 	foreign("after")
-	// C040: those go that name an owner which is not in their namespace; the valid
-	// ones stay, and so does their owner.
+	// C040: dependents that name an owner outside of their namespace are collected; those with valid
+	// references stay, and so does their owner.
 	testkit.WaitFor(t, r.ctx, "the foreign ones to go", func() bool {
 		return len(r.names(pods, "elsewhere-0"))+len(r.names(pods, "elsewhere-1"))+len(r.names(pods, "elsewhere-2"))+len(r.names(pods, "elsewhere-3")) == 0
 	})

@@ -25,9 +25,9 @@ func (r *realm) own(resource client.Resource, namespace, name string, owners ...
 	}
 }
 
-// A14, X08: objects that own each other in a cycle go when one is deleted in the
-// foreground. Where one of them is held, those that wait for it wait on, also
-// an owner outside of the cycle.
+// A14, X08: all objects of a cycle are deleted when one is deleted in the foreground. If one
+// of them is blocked, those that wait for it continue to wait, also an owner outside of the
+// cycle.
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -61,8 +61,8 @@ func TestCycle(t *testing.T) {
 	}
 }
 
-// X06, L5: objects that own each other when their owner is gone are kept and warned
-// of, or collected with all that is below them, as the realm settings say.
+// X06, L5: an unreachable cycle is kept and reported, or collected with its dependents, as
+// the realm settings say.
 func TestUnreachableCycle(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"report", "collect"} {

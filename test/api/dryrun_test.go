@@ -15,9 +15,9 @@ func TestDryRuns(t *testing.T) {
 	r := start(t)
 	shop := r.Resource(pods, "shop")
 	free := r.create(pods, "shop", named("free"))
-	held := named("held")
-	held.Metadata.Finalizers = []string{"example.com/x"}
-	held = r.create(pods, "shop", held)
+	blocked := named("blocked")
+	blocked.Metadata.Finalizers = []string{"example.com/x"}
+	blocked = r.create(pods, "shop", blocked)
 	unchanged := func(what string, want *coppicev1.Object) {
 		t.Helper()
 		if got := r.get(pods, "shop", want.GetMetadata().GetName()); !proto.Equal(got, want) {
@@ -44,9 +44,9 @@ func TestDryRuns(t *testing.T) {
 		marked int64 // the generation that would be stored
 	}{
 		{free, "Background", client.Removed, 1}, {free, "Foreground", client.Pending, 2},
-		{held, "Background", client.Pending, 2}, {held, "Orphan", client.Pending, 2},
+		{blocked, "Background", client.Pending, 2}, {blocked, "Orphan", client.Pending, 2},
 	} {
-		// C090, A5.3: a deletion, of what goes at once and of what is held.
+		// C090, A5.3: a deletion, of objects that are removed at once and of blocked ones.
 		what := tc.policy + " of " + tc.object.GetMetadata().GetName()
 		result, err := shop.Delete(r.ctx, tc.object.GetMetadata().GetName(), client.PropagationPolicy(tc.policy), client.DryRun(true))
 		if err != nil || result.State != tc.state || result.Object.GetMetadata().GetGeneration() != tc.marked {
@@ -55,8 +55,8 @@ func TestDryRuns(t *testing.T) {
 		unchanged(what, tc.object)
 	}
 
-	r.delete(pods, "shop", "held", "Background")
-	marked := r.get(pods, "shop", "held")
+	r.delete(pods, "shop", "blocked", "Background")
+	marked := r.get(pods, "shop", "blocked")
 	last := proto.Clone(marked).(*coppicev1.Object)
 	last.Metadata.Finalizers = nil
 	// C085: an update that would remove the object.

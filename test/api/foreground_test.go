@@ -55,13 +55,13 @@ func TestForegroundTakesAll(t *testing.T) {
 	}
 	for i := range families {
 		r.gone(pods, "shop", fmt.Sprintf("leaf-%d", i))
-		for _, held := range []struct {
+		for _, blocked := range []struct {
 			resource client.Resource
 			name     string
 		}{{deployments, "owner"}, {replicasets, "middle"}} {
-			name := fmt.Sprintf("%s-%d", held.name, i)
+			name := fmt.Sprintf("%s-%d", blocked.name, i)
 			testkit.WaitFor(t, r.ctx, name+" to be finished", func() bool {
-				m := r.get(held.resource, "shop", name).GetMetadata()
+				m := r.get(blocked.resource, "shop", name).GetMetadata()
 				return m.GetDeletionTimestamp() != nil && !slices.Contains(m.GetFinalizers(), lifecycle.FinalizerForeground)
 			})
 		}
@@ -107,7 +107,9 @@ func TestForegroundUnknown(t *testing.T) {
 			other := r.create(deployments, "shop", named("other"))
 			r.create(pods, "shop", unheard(loosely("kept", owner)))
 			last(r, owner, other)
-			r.delete(deployments, "shop", "owner", "Foreground")
+			if name != "re-parented" { // which has deleted it
+				r.delete(deployments, "shop", "owner", "Foreground")
+			}
 			r.gone(deployments, "shop", "owner")
 			if refs := r.get(pods, "shop", "kept").GetMetadata().GetOwnerReferences(); len(refs) != 2 {
 				t.Errorf("what is kept has owners %v", refs)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +123,7 @@ type running struct {
 	role  string
 	stop  context.CancelFunc
 	ended chan struct{}
+	cut   atomic.Bool // its connections were closed
 }
 
 // runs starts a service.
@@ -135,7 +137,7 @@ func runs(t *testing.T, role string, service interface{ Run(context.Context) err
 	ctx, r.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(r.ended)
-		if err := service.Run(ctx); err != nil && ctx.Err() == nil {
+		if err := service.Run(ctx); err != nil && ctx.Err() == nil && !r.cut.Load() {
 			t.Errorf("%s: %v", role, err)
 		}
 	}()
@@ -169,6 +171,7 @@ func (g *graphService) start() {
 func (g *graphService) restart(abruptly bool) {
 	g.t.Helper()
 	if abruptly {
+		g.now.cut.Store(true)
 		for _, nc := range g.conns {
 			nc.Close()
 		}

@@ -66,10 +66,10 @@ func TestInitializersHide(t *testing.T) {
 	r.create(pods, "shop", waiting("waits", "a.example.com", "b.example.com"))
 	seen, ready := r.watched(shop, client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
-	told, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
+	events, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
 	testkit.Receive(t, r.ctx, "the first state", allReady)
 	r.expect(seen, "ADDED before")
-	r.expect(told, "ADDED before", "ADDED waits")
+	r.expect(events, "ADDED before", "ADDED waits")
 
 	hidden := func() {
 		t.Helper()
@@ -91,17 +91,17 @@ func TestInitializersHide(t *testing.T) {
 	hidden()
 	r.create(pods, "shop", named("between"))
 	r.expect(seen, "ADDED between") // and no event before it
-	r.expect(told, "MODIFIED waits", "ADDED between")
+	r.expect(events, "MODIFIED waits", "ADDED between")
 	r.delete(pods, "shop", "between", "")
 	r.expect(seen, "DELETED between")
-	r.expect(told, "DELETED between")
+	r.expect(events, "DELETED between")
 
 	result := r.initialized(pods, "shop", "waits", "")
 	if result.GetMetadata().GetInitializers() != nil {
 		t.Errorf("initialized, and replied as %v", result)
 	}
 	r.expect(seen, "ADDED waits")
-	r.expect(told, "MODIFIED waits")
+	r.expect(events, "MODIFIED waits")
 	if o := r.get(pods, "shop", "waits"); o.GetMetadata().GetInitializers() != nil {
 		t.Errorf("initialized, and read as %v", o)
 	}
@@ -139,7 +139,7 @@ func TestInitializationFails(t *testing.T) {
 	shop := r.Resource(pods, "shop")
 	seen, ready := r.watched(shop, client.WatchOptions{})
 	testkit.Receive(t, r.ctx, "the first state", ready)
-	told, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
+	events, allReady := r.watched(shop, client.WatchOptions{IncludeUninitialized: true})
 	testkit.Receive(t, r.ctx, "the first state", allReady)
 
 	r.create(pods, "shop", waiting("goes", "a.example.com", "b.example.com"))
@@ -147,20 +147,20 @@ func TestInitializationFails(t *testing.T) {
 	if why := result.GetMetadata().GetInitializers().GetResult().GetMessage(); why != "no vaccine" {
 		t.Errorf("replied is the result %q", why)
 	}
-	r.expect(told, "ADDED goes", "MODIFIED goes", "DELETED goes")
+	r.expect(events, "ADDED goes", "MODIFIED goes", "DELETED goes")
 
-	held := waiting("held", "a.example.com")
-	held.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", held)
-	r.initialized(pods, "shop", "held", "no vaccine")
-	r.expect(told, "ADDED held", "MODIFIED held", "MODIFIED held")
-	if _, err := shop.Get(r.ctx, "held"); !errors.Is(err, client.ErrNotFound) {
+	blocked := waiting("blocked", "a.example.com")
+	blocked.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", blocked)
+	r.initialized(pods, "shop", "blocked", "no vaccine")
+	r.expect(events, "ADDED blocked", "MODIFIED blocked", "MODIFIED blocked")
+	if _, err := shop.Get(r.ctx, "blocked"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("get: %v, want NotFound", err)
 	}
-	if _, err := shop.RemoveFinalizer(r.ctx, "held", "example.com/x"); err != nil {
+	if _, err := shop.RemoveFinalizer(r.ctx, "blocked", "example.com/x"); err != nil {
 		t.Fatal(err)
 	}
-	r.expect(told, "DELETED held")
+	r.expect(events, "DELETED blocked")
 	r.create(pods, "shop", named("after"))
 	r.expect(seen, "ADDED after")
 }
@@ -170,9 +170,9 @@ func TestInitializationFails(t *testing.T) {
 func TestInitializationFailsDry(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	held := waiting("held", "a.example.com")
-	held.Metadata.Finalizers = []string{"example.com/x"}
-	o := r.create(pods, "shop", held)
+	blocked := waiting("blocked", "a.example.com")
+	blocked.Metadata.Finalizers = []string{"example.com/x"}
+	o := r.create(pods, "shop", blocked)
 	revision := o.GetMetadata().GetResourceVersion()
 	o.Metadata.Initializers.Result = &coppicev1.Status{Status: "Failure"}
 	result, err := r.Resource(pods, "shop").Update(r.ctx, o, client.DryRun(true))

@@ -184,7 +184,7 @@ func TestLargePlan(t *testing.T) {
 	if !asError(err, &e) || e.Reason != client.ErrRequestEntityTooLarge {
 		t.Fatalf("the writer was asked to plan %d objects: %v", n, err)
 	}
-	contains(t, "the refusal", e.Message, "400 objects", "nothing was done")
+	contains(t, "the refusal", e.Message, "400 objects", "nothing was deleted")
 	if m := r.get(deployments, "shop", "web").GetMetadata(); m.GetDeletionTimestamp() != nil {
 		t.Errorf("it was done all the same: %v", m)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
-// S14: one processor and four make the same of the same objects, and remove each
-// that goes once.
+// S14: one processor and four have the same result for the same objects, and remove each
+// object once.
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	for _, processors := range []int{1, 4} {
@@ -25,13 +25,13 @@ func TestProcessors(t *testing.T) {
 			c := r.create(deployments, "shop", named("c"))
 			var gone, stay []string
 			for i := range 20 {
-				both, held := fmt.Sprintf("both-%02d", i), fmt.Sprintf("held-%02d", i)
+				both, kept := fmt.Sprintf("both-%02d", i), fmt.Sprintf("kept-%02d", i)
 				set := r.create(replicasets, "shop", named(both, a, b))
 				r.create(pods, "shop", named(both, set))
-				r.create(pods, "shop", named(held, a, c))
-				gone, stay = append(gone, both), append(stay, held)
+				r.create(pods, "shop", named(kept, a, c))
+				gone, stay = append(gone, both), append(stay, kept)
 			}
-			told, ready := r.watched(r.Resource(pods, "shop"), client.WatchOptions{})
+			events, ready := r.watched(r.Resource(pods, "shop"), client.WatchOptions{})
 			testkit.Receive(t, r.ctx, "the first state", ready)
 			r.delete(deployments, "shop", "a", "Foreground")
 			r.delete(deployments, "shop", "b", "Background")
@@ -45,7 +45,7 @@ func TestProcessors(t *testing.T) {
 			r.create(pods, "shop", named("last"))
 			var removed []string
 			for event := ""; event != "ADDED last"; {
-				event = testkit.Receive(t, r.ctx, "the last event", told)
+				event = testkit.Receive(t, r.ctx, "the last event", events)
 				if name, is := strings.CutPrefix(event, "DELETED "); is {
 					removed = append(removed, name)
 				}

@@ -58,6 +58,9 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 		if change != nil {
 			change(g)
 		}
+		if g.LeaseTTL == 0 {
+			g.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease
+		}
 	}
 	s, err := allinone.Start(context.WithoutCancel(ctx), c) // the services run until stop, which may be after ctx has ended
 	if err != nil {
@@ -84,7 +87,7 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 func (r *realm) with(t *testing.T) *realm {
 	t.Helper()
 	sub := *r
-	sub.t = t
+	sub.t, sub.ctx = t, testkit.Context(t) // a parallel subtest may have to wait until it runs
 	return &sub
 }
 

@@ -71,9 +71,13 @@ func TestValues(t *testing.T) {
 func TestDuplicateLists(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.request("create", "_.pods.shop", `{"objects":[{"metadata":{"name":"a",
+	// The finalizer keeps the object, which the collector deletes because its owner does not exist.
+	reply := r.request("create", "_.pods.shop", `{"objects":[{"metadata":{"name":"a","finalizers":["example.com/hold"],
 		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"o","uid":"u","controller":true,"blockOwnerDeletion":true}],
 		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"v"}]}}]}`)
+	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
+		t.Fatalf("%s: %s", code, reply.Header.Get(micro.ErrorHeader))
+	}
 	refs := r.get(client.Resource{Plural: "pods"}, "shop", "a").GetMetadata().GetOwnerReferences()
 	if len(refs) != 1 || refs[0].GetName() != "p" || refs[0].Controller != nil || refs[0].BlockOwnerDeletion != nil {
 		t.Errorf("the owners are %v", refs)

@@ -16,7 +16,7 @@ import (
 func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (events <-chan string, ready <-chan struct{}) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
-	told, first := make(chan string, 100), make(chan struct{})
+	sent, first := make(chan string, 100), make(chan struct{})
 	done := make(chan struct{})
 	r.t.Cleanup(func() {
 		cancel()
@@ -29,23 +29,23 @@ func (r *realm) watched(o client.ResourceClient, opts client.WatchOptions) (even
 		for e, err := range seq {
 			switch {
 			case err != nil:
-				told <- "error: " + err.Error()
+				sent <- "error: " + err.Error()
 			case e.Object != nil:
-				told <- fmt.Sprintf("%s %s", e.Type, e.Object.GetMetadata().GetName())
+				sent <- fmt.Sprintf("%s %s", e.Type, e.Object.GetMetadata().GetName())
 			case !started:
 				started = true
 				close(first)
 			}
 		}
 	}()
-	return told, first
+	return sent, first
 }
 
 func (r *realm) expect(events <-chan string, want ...string) {
 	r.t.Helper()
 	for _, w := range want {
 		if got := testkit.Receive(r.t, r.ctx, w, events); got != w {
-			r.t.Fatalf("the watch tells %q, want %q", got, w)
+			r.t.Fatalf("the watch sends %q, want %q", got, w)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestWatch(t *testing.T) {
 	label("a", "db")
 	r.delete(pods, "shop", "a", "")
 	r.expect(all, "ADDED a", "MODIFIED a", "MODIFIED a", "DELETED a")
-	// A9: as it enters and leaves the selector.
+	// A9: an object that starts to match the selector is added, one that stops is deleted.
 	r.expect(web, "ADDED a", "DELETED a")
 	r.delete(pods, "shop", "before", "")
 	r.expect(all, "DELETED before")
@@ -93,7 +93,7 @@ func TestWatchFromRevision(t *testing.T) {
 	r.create(pods, "shop", named("b"))
 	old, _ := r.watched(shop, client.WatchOptions{FromRevision: first.GetMetadata().GetResourceVersion()})
 	if got := testkit.Receive(t, r.ctx, "a refusal", old); got[:6] != "error:" {
-		t.Fatalf("a watch from before anybody watched tells %q", got)
+		t.Fatalf("a watch that begins before any other sends %q", got)
 	}
 	page, err := shop.ListPage(r.ctx)
 	if err != nil {
@@ -136,36 +136,36 @@ func TestWatchRemoval(t *testing.T) {
 		}
 	}()
 	testkit.Receive(t, r.ctx, "the first state", ready)
-	held := named("held")
-	held.Metadata.Finalizers = []string{"example.com/x"}
-	r.create(pods, "shop", held)
-	r.delete(pods, "shop", "held", "")
-	last := r.get(pods, "shop", "held")
+	blocked := named("blocked")
+	blocked.Metadata.Finalizers = []string{"example.com/x"}
+	r.create(pods, "shop", blocked)
+	r.delete(pods, "shop", "blocked", "")
+	last := r.get(pods, "shop", "blocked")
 	update := proto.Clone(last).(*coppicev1.Object)
 	update.Metadata.Finalizers, update.Metadata.Labels = nil, map[string]string{"app": "web"}
 	if _, err := shop.Update(r.ctx, update); err != nil {
 		t.Fatal(err)
 	}
 	r.create(pods, "shop", named("next"))
-	var told []client.WatchEvent
+	var received []client.WatchEvent
 	for range 4 {
-		told = append(told, testkit.Receive(t, r.ctx, "an event", events))
+		received = append(received, testkit.Receive(t, r.ctx, "an event", events))
 	}
 	var types []string
-	for _, e := range told {
+	for _, e := range received {
 		types = append(types, string(e.Type)+" "+e.Object.GetMetadata().GetName())
 	}
 	// A2.15: a mark is not a removal, and a removal is one event.
-	if got, want := fmt.Sprint(types), "[ADDED held MODIFIED held DELETED held ADDED next]"; got != want {
-		t.Fatalf("the watch tells %s, want %s", got, want)
+	if got, want := fmt.Sprint(types), "[ADDED blocked MODIFIED blocked DELETED blocked ADDED next]"; got != want {
+		t.Fatalf("the watch sends %s, want %s", got, want)
 	}
-	removed := proto.Clone(told[2].Object).(*coppicev1.Object)
+	removed := proto.Clone(received[2].Object).(*coppicev1.Object)
 	// A2.11, A9: the object is the one that was stored, at the revision of its removal.
 	if rv := removed.GetMetadata().GetResourceVersion(); rv <= last.GetMetadata().GetResourceVersion() {
 		t.Errorf("removed at %d, and stored at %d", rv, last.GetMetadata().GetResourceVersion())
 	}
 	removed.Metadata.ResourceVersion = last.GetMetadata().GetResourceVersion()
 	if !proto.Equal(removed, last) {
-		t.Errorf("the watch tells of the removal of %v, stored was %v", removed, last)
+		t.Errorf("the watch sent the removal of %v, stored was %v", removed, last)
 	}
 }

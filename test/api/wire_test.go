@@ -3,7 +3,6 @@ package api_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -25,7 +24,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	endpoints := map[string]string{}
 	for range 3 {
-		m, err := sub.NextMsg(10 * time.Second)
+		m, err := sub.NextMsgWithContext(r.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,8 +39,8 @@ func TestDiscovery(t *testing.T) {
 	for _, verb := range bus.Verbs() {
 		want := "coppice-writer"
 		if slices.Contains([]string{
-			bus.VerbResolve, bus.VerbWatch, bus.VerbPlan, bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbReadLog, bus.VerbReadWarnings,
-			bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify,
+			bus.VerbResolve, bus.VerbWatch, bus.VerbPlan, bus.VerbConsumeFinalizer, bus.VerbConsumeAgent, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbReadWarnings,
+			bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify,
 		}, verb) {
 			want = "coppice-replica"
 		}

@@ -63,6 +63,8 @@ func targets() []target {
 	}
 	wide := cascade("cascade wide, background", million, 150_000)
 	wide.profile = "cascade"
+	safe := cascade("cascade wide, background, with a brake and 1% protected", million, 135_000, "--safe")
+	safe.split = false // the role of benchmarks changes no settings and protects nothing
 	perSync := target{
 		name: "create, 64 callers with one object each", args: []string{"create", "--callers", "64", "--batch", "1", "--objects"}, size: 50_000,
 		wants:   "64 / (1.5 x a sync of the disk)",
@@ -81,6 +83,7 @@ func targets() []target {
 		cascade("cascade tree 100 x 100 x 100, background", million, 120_000, "--shape", "tree"),
 		cascade("cascade tree 100 x 100 x 100, foreground", million, 120_000, "--shape", "tree", "--policy", "foreground"),
 		cascade("cascade chain of 10,000, background", 10_000, 50_000, "--shape", "chain"),
+		safe,
 		perSync,
 		withRate(target{name: "create, batches of 500", args: []string{"create", "--callers", "8", "--objects"}, size: million, split: true, profile: "create", record: "0022-cost-of-creations.md"}, 100_000),
 		{
@@ -95,6 +98,15 @@ func targets() []target {
 		bootstrapTarget("start from a snapshot, objects updated once", func(ratio float64) bool { return ratio >= 1.5 }, "1.5 times faster than a replay of the same log", "bootstrap", "--objects"),
 		bootstrapTarget("start from a snapshot, objects created only", func(float64) bool { return true }, "published", "bootstrap", "--created", "--objects"),
 		{
+			name: "read the past", once: true, args: []string{"history", "--objects"}, size: 100_000,
+			wants: "published", reached: func(*result) bool { return true },
+			got: func(r *result) string {
+				return fmt.Sprintf("%.3g s until the state is built from the log and read, %.3g s from another state, %.3g s at the present revision; a read of a state that is built p50 %.3g ms, p99 %.3g ms",
+					r.Seconds, r.Details["from_another_state_seconds"], r.Details["present_seconds"], r.P50, r.P99)
+			},
+			record: "0037-reading-the-past.md",
+		},
+		{
 			name: "restart", once: true, args: []string{"restart", "--objects"}, size: 10 * million,
 			// A process never takes over a lease that another may rely on: package lease.
 			wants: "2 s after a stop, 6 s after a kill: the lease of the killed process, 5 s, and 1 s",
@@ -105,6 +117,36 @@ func targets() []target {
 				return fmt.Sprintf("%.2f s after a stop, %.2f s after a kill, of which 4 s wait for the lease", r.Details["seconds_after_stop"], r.Details["seconds_after_kill"])
 			},
 			record: "0024-replay-and-restart.md",
+		},
+		{
+			name: "fail-over", once: true, args: []string{"failover", "--objects"}, size: 100_000,
+			wants: "7.5 s after a kill: 1.5 times the lease; 0.2 s at a stop",
+			reached: func(r *result) bool {
+				return r.Details["kill_longest_seconds"] <= 1.5*r.Details["lease_seconds"] && r.Details["stop_longest_seconds"] <= 0.2
+			},
+			got: func(r *result) string {
+				return fmt.Sprintf("%.2f s after a kill, %.3f s at a stop: the longest of 3", r.Details["kill_longest_seconds"], r.Details["stop_longest_seconds"])
+			},
+			record: "0002-lease-and-clock.md",
+		},
+		{
+			name: "create in batches, with an archive", once: true, args: []string{"archive", "--objects"}, size: million,
+			wants: "at least 95% of the rate without an archive", reached: func(r *result) bool { return r.Details["with_to_without"] >= 0.95 },
+			got: func(r *result) string {
+				return fmt.Sprintf("%.0f%%: %s objects/s, %s without an archive; %.0f snapshots were verified meanwhile",
+					100*r.Details["with_to_without"], thousands(r.ObjectsPerSecond), thousands(r.Details["without_objects_per_second"]), r.Details["verified_snapshots"])
+			},
+			record: "0031-archiver.md",
+		},
+		{
+			name: "create, 64 callers with one object each, on a cluster of three NATS servers", once: true, args: []string{"cluster", "--objects"}, size: 50_000,
+			wants: "published", reached: func(*result) bool { return true },
+			got: func(r *result) string {
+				return fmt.Sprintf("%s objects/s, %.0f%% of one server (%s objects/s); a wide cascade %s objects/s, %.0f%% of one server (%s objects/s); all servers share the cores and the disk",
+					thousands(r.ObjectsPerSecond), 100*r.Details["to_one_server"], thousands(r.Details["one_server_objects_per_second"]),
+					thousands(r.Details["cascade_objects_per_second"]), 100*r.Details["cascade_to_one_server"], thousands(r.Details["cascade_one_server_objects_per_second"]))
+			},
+			record: "0032-chaos-on-a-cluster.md",
 		},
 		{
 			name: "memory", once: true, args: []string{"memory", "--objects"}, size: 10 * million,

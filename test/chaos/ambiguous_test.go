@@ -46,7 +46,7 @@ func TestAmbiguous(t *testing.T) {
 			d := newDoubt(t)
 			ttl := 10 * testkit.Timeout
 			if c.takeOver {
-				ttl = time.Second
+				ttl = 15 * time.Second
 			}
 			nc := testkit.Dial(t, d.server, d.proxy.URL(), bus.RoleGraph)
 			one := d.serve(first, nc, ttl)
@@ -252,13 +252,13 @@ func (a *auditor) checkOutcomes(t *testing.T, commands []command, lists ...[][]o
 		}
 		m := first.result.GetObject().GetMetadata()
 		if len(done) != 1 || done[0] != (effect{m.GetUid(), m.GetResourceVersion()}) {
-			t.Errorf("command %d has made %s at revision %d, it was told; the log has %v", i, m.GetUid(), m.GetResourceVersion(), done)
+			t.Errorf("command %d has made %s at revision %d, as its reply said; the log has %v", i, m.GetUid(), m.GetResourceVersion(), done)
 		}
 		if m.GetName() == contested {
 			winners++
 		}
 	}
 	if winners != 1 {
-		t.Errorf("%d commands were told that they have made the same object", winners)
+		t.Errorf("the replies to %d commands say that they have made the same object", winners)
 	}
 }

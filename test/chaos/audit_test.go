@@ -37,6 +37,8 @@ type auditor struct {
 	parts    map[uuid.UUID]uint64   // sequence of the last part of commands with further parts
 	objects  map[string]*object     // by uid
 	children map[string]map[string]*object
+	watched  map[string]string // by uid: names of the objects that were in the namespace histories
+	changes  []change          // of these objects
 }
 
 // effect is an event of a command for one object.
@@ -59,7 +61,7 @@ func newAuditor(t *testing.T) *auditor {
 	t.Helper()
 	return &auditor{
 		t: t, commits: map[string]bool{}, commands: map[uuid.UUID][]effect{}, epochs: map[uuid.UUID]uint64{}, parts: map[uuid.UUID]uint64{},
-		objects: map[string]*object{}, children: map[string]map[string]*object{},
+		objects: map[string]*object{}, children: map[string]map[string]*object{}, watched: map[string]string{},
 	}
 }
 
@@ -153,6 +155,9 @@ func (a *auditor) commit(data []byte) error {
 		}
 		for _, u := range a.event(e) {
 			a.revision++
+			if name, ok := a.watched[u]; ok {
+				a.changes = append(a.changes, change{changeType(e), a.revision, u, name})
+			}
 			if id != uuid.Nil {
 				a.commands[id] = append(a.commands[id], effect{u, a.revision})
 			}
@@ -217,6 +222,9 @@ func (a *auditor) put(n *coppicev1.Node, created bool) (uids []string) {
 	}
 	o.kind, o.ns, o.name, o.finalizers, o.terminating = n.GetKind(), n.GetNamespace(), n.GetName(), n.GetFinalizers(), n.GetDeletionTime() != 0
 	a.link(o, n.GetOwners())
+	if o.ns == histories {
+		a.watched[u] = o.name
+	}
 	return []string{u}
 }
 

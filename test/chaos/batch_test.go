@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
@@ -25,9 +26,9 @@ func TestCrashInABatch(t *testing.T) {
 	log := newAuditor(t)
 	reader := testkit.Conn(t, server, bus.RoleGraph)
 	ledger := &ledger{nc: nc, actor: bus.RoleOperator}
-	child := childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server)}
+	child := childConfig{Name: "services", Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server), LeaseTTL: time.Second}
 	for i, o := range []order{
-		{writer.FailAppended, 1}, {writer.FailAcked, 1}, {writer.FailApplied, 1}, {writer.FailDecided, 2}, {writer.FailAcked, 2},
+		{Step: writer.FailAppended, Pass: 1}, {Step: writer.FailAcked, Pass: 1}, {Step: writer.FailApplied, Pass: 1}, {Step: writer.FailDecided, Pass: 2}, {Step: writer.FailAcked, Pass: 2},
 	} {
 		ok := t.Run(fmt.Sprintf("%s %d", o.Step, o.Pass), func(t *testing.T) {
 			log.t = t

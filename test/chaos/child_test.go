@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -41,7 +43,20 @@ type childConfig struct {
 	Passwords map[string]string
 	// GraphOnly leaves out the processors, the finalizers and the scanner.
 	GraphOnly bool
-	LeaseTTL  time.Duration
+	// Roles are the services that the child runs, by the roles of their connections; all but
+	// the external finalizer if there are none.
+	Roles    []string
+	LeaseTTL time.Duration
+	// Replicas is the number of NATS servers that store each stream.
+	Replicas int
+	// Archive is the directory of the archive; "" for none.
+	Archive string
+	// Store is the fault of the archive when the child begins.
+	Store string
+	// Sabotage is what a graph service does wrong in what it sends; "" for nothing.
+	Sabotage string
+	// NATS is set for a child that is a NATS server of a cluster and nothing else.
+	NATS *member
 }
 
 // runChild runs until the standard input ends, because the parent closed it or has ended.
@@ -52,9 +67,12 @@ func runChild(config string) error {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	t := &trap{}
+	t := &trap{store: c.Store}
 	go t.listen(os.Stdin, end)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})).With("process", c.Name)
+	if c.NATS != nil {
+		return c.NATS.run(ctx)
+	}
 	if c.Port != 0 {
 		return allInOne(ctx, c, t, log)
 	}
@@ -64,6 +82,10 @@ func runChild(config string) error {
 func (c *childConfig) graph(g *graph.Config, t *trap) {
 	g.Instance, g.LeaseTTL, g.Failpoint = c.Name, c.LeaseTTL, t.pass
 	g.State.MemTableSize = 8 << 20 // so that a crash loses a part of the state
+	g.Replicas, g.Now = c.Replicas, t.now
+	if c.Replicas > 1 { // find damaged copies of the log within seconds
+		g.CheckLog, g.ScrubLog = 200*time.Millisecond, 2*time.Second
+	}
 }
 
 // The scanner scans all the time, because it must do no harm during a cascade.
@@ -90,68 +112,143 @@ func allInOne(ctx context.Context, c childConfig, t *trap, log *slog.Logger) err
 
 // services runs each service on a connection of its own with the user of its role.
 func services(ctx context.Context, c childConfig, t *trap, log *slog.Logger) error {
-	type service interface{ Run(context.Context) error }
-	answers, err := dial.Service(ctx, c.URL, "coppice-"+bus.RoleAnswers, log, nats.UserInfo(bus.RoleAnswers, c.Passwords[bus.RoleAnswers]),
-		nats.CustomInboxPrefix(bus.InboxPrefix(bus.RoleAnswers)))
-	if err != nil {
-		return err
-	}
-	defer answers.Close()
-	all := []struct {
-		role string
-		make func(*nats.Conn) (service, error)
-	}{
-		{bus.RoleGraph, func(nc *nats.Conn) (service, error) {
-			gc := graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: answers, Dir: c.Dir, Log: log}
-			c.graph(&gc, t)
-			return graph.New(gc)
-		}},
-		{bus.RoleProcessor, func(nc *nats.Conn) (service, error) {
-			pc := processor.Config{Conn: nc, Log: log}
-			oneByOne(&pc)
-			return processor.New(pc)
-		}},
-		{bus.RoleFinalizers, func(nc *nats.Conn) (service, error) {
-			return finalizers.New(finalizers.Config{Conn: nc, Log: log, Concurrency: chunksAtOnce})
-		}},
-		{bus.RoleScanner, func(nc *nats.Conn) (service, error) {
-			sc := scanner.Config{Conn: nc, Log: log}
-			eager(&sc)
-			return scanner.New(sc)
-		}},
-	}
 	if c.GraphOnly {
-		all = all[:1]
+		c.Roles = []string{bus.RoleGraph}
+	}
+	if len(c.Roles) == 0 {
+		c.Roles = []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range all {
+	for _, role := range c.Roles {
 		g.Go(func() error {
-			nc, err := dial.Service(ctx, c.URL, s.role, log, nats.UserInfo(s.role, c.Passwords[s.role]), nats.CustomInboxPrefix(bus.InboxPrefix(s.role)))
+			nc, err := c.connect(ctx, role, log)
 			if err != nil {
 				return err
 			}
 			defer nc.Close()
-			running, err := s.make(nc)
+			run, err := c.service(ctx, role, nc, t, log)
 			if err != nil {
 				return err
 			}
-			return running.Run(ctx)
+			return run(ctx)
 		})
 	}
 	return g.Wait()
 }
 
-// trap kills the process when a step was passed a number of times.
+// connect connects with a role.
+func (c *childConfig) connect(ctx context.Context, role string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	return dial.Service(ctx, c.URL, role, log, append(opts, nats.UserInfo(role, c.Passwords[role]), nats.CustomInboxPrefix(bus.InboxPrefix(role)))...)
+}
+
+// service returns what runs the service of a role on its connection.
+func (c *childConfig) service(ctx context.Context, role string, nc *nats.Conn, t *trap, log *slog.Logger) (func(context.Context) error, error) {
+	type service interface{ Run(context.Context) error }
+	var s service
+	var err error
+	switch role {
+	case bus.RoleGraph:
+		return c.graphService(ctx, nc, t, log)
+	case bus.RoleProcessor:
+		pc := processor.Config{Conn: nc, Log: log}
+		oneByOne(&pc)
+		s, err = processor.New(pc)
+	case bus.RoleFinalizers:
+		s, err = finalizers.New(finalizers.Config{Conn: nc, Log: log, Concurrency: chunksAtOnce})
+	case bus.RoleScanner:
+		sc := scanner.Config{Conn: nc, Log: log}
+		eager(&sc)
+		s, err = scanner.New(sc)
+	case bus.RoleFinalizer:
+		return func(ctx context.Context) error {
+			return client.New(nc, client.WithActor(role)).RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+		}, nil
+	default:
+		err = fmt.Errorf("no service has the role %q", role)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Run, nil
+}
+
+// graphService returns what runs the graph service, with a connection for its answers.
+func (c *childConfig) graphService(ctx context.Context, nc *nats.Conn, t *trap, log *slog.Logger) (func(context.Context) error, error) {
+	var opts []nats.Option
+	if c.Sabotage != "" {
+		opts = append(opts, nats.SetCustomDialer(dialer(c.Sabotage)))
+	}
+	answers, err := c.connect(ctx, bus.RoleAnswers, log, opts...)
+	if err != nil {
+		return nil, err
+	}
+	gc := graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: answers, Dir: c.Dir, Log: log}
+	c.graph(&gc, t)
+	if c.Archive != "" {
+		store, err := dirstore.Create(c.Archive)
+		if err != nil {
+			return nil, err
+		}
+		gc.Archive, gc.ArchiveLimits = faulty{store, t}, eagerArchive
+	}
+	s, err := graph.New(gc)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer answers.Close()
+		go reportReady(ctx, s, readyFile(c.Dir))
+		return s.Run(ctx)
+	}, nil
+}
+
+// readyFile is the file in which a graph service says whether it is ready.
+func readyFile(dir string) string { return dir + ".ready" }
+
+// readyOf is what a process writes into the file when it is ready.
+func readyOf(pid int) string { return fmt.Sprintf("%d is ready", pid) }
+
+// reportReady writes whether a graph service is ready, or for what it waits, until ctx ends.
+func reportReady(ctx context.Context, s *graph.Service, file string) {
+	said := ""
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		now := readyOf(os.Getpid())
+		if err := s.Ready(); err != nil {
+			now = err.Error()
+		}
+		if now != said {
+			if err := os.WriteFile(file, []byte(now), 0o600); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// trap kills the process when a step was passed a number of times, and has the faults of its
+// clock and of its archive.
 type trap struct {
-	mu   sync.Mutex
-	step string
-	left int
+	mu    sync.Mutex
+	step  string
+	left  int
+	clock time.Duration // how far the wall clock is ahead
+	store string
 }
 
 // order is an instruction for a trap; the parent sends it as a line to the standard input.
+// It replaces the one before.
 type order struct {
 	Step string
 	Pass int // the first pass is 1
+	// Clock is how far the wall clock of the process is ahead from now on.
+	Clock time.Duration
+	// Store is the fault of the archive: storeFails, storeDamages, or "" for none.
+	Store string
 }
 
 // listen receives orders until the standard input ends, and then stops the services.
@@ -164,9 +261,17 @@ func (t *trap) listen(r io.Reader, end func()) {
 			return
 		}
 		t.mu.Lock()
-		t.step, t.left = o.Step, o.Pass
+		t.step, t.left, t.clock, t.store = o.Step, o.Pass, o.Clock, o.Store
+		_, _ = fmt.Fprintln(os.Stdout, armed)
 		t.mu.Unlock()
 	}
+}
+
+// now is the wall clock.
+func (t *trap) now() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Add(t.clock)
 }
 
 // pass is the failpoint.
@@ -185,6 +290,9 @@ func (t *trap) pass(step string) {
 	}
 	select {} // wait for the signal with the lock held, so that no other step is passed
 }
+
+// armed is the line that a process prints when it has read an order.
+const armed = "armed"
 
 // killedAt is the line that a process prints before it kills itself.
 const killedAt = "killed at "

@@ -37,10 +37,9 @@ func passes(step string) int {
 	return 6
 }
 
-// L8: a process that is killed with SIGKILL in the middle of a cascade, wherever
-// that is, and started again, brings it to the end that it would have had. Every
-// acknowledged command is in the log, no garbage is left, nothing with a
-// solid owner is gone, and the state is the fold of the log.
+// L8: a cascade ends as it would have ended without a kill, if a process is killed with SIGKILL
+// at any point of it and started again. Every acknowledged command is in the log, no garbage is
+// left, no object with a solid owner was removed, and the state is the fold of the log.
 func TestCrash(t *testing.T) {
 	together := max(1, *kills/8)
 	for i, left := 0, *kills-together; left > 0; i++ {
@@ -85,7 +84,7 @@ func crashAllInOne(t *testing.T, kills int) {
 }
 
 // freePort returns a free port below the ephemeral ports, so that the system does not
-// assign it to another process while the server is down.
+// assign it to another process while the server is down, and no port of testkit.FreePorts.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
@@ -114,7 +113,7 @@ func (w *world) readFiles(ctx context.Context) {
 	t := w.log.t
 	t.Helper()
 	server := openFiles(t, w.child.Dir, 0)
-	nc, err := nats.Connect(server.URL(), server.Options(bus.RoleGraph)...)
+	nc, err := nats.Connect(server.URL(), append(server.Options(bus.RoleGraph), nats.Timeout(testkit.Timeout))...)
 	if err != nil {
 		t.Fatal(err)
 	}

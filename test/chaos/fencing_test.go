@@ -32,9 +32,10 @@ func TestFencing(t *testing.T) {
 			Name: name, Dir: t.TempDir(), URL: server.URL(), Passwords: passwords(server), GraphOnly: true, LeaseTTL: time.Second,
 		})
 	}
-	h := newHistory(t, server)
+	h := newHistory(t, testkit.Conn(t, server, bus.RoleApplication), usage{"a", askers, 0, 20 * time.Second})
+	leases := leasesOf(t, testkit.JetStream(t, server, bus.RoleGraph))
 	for i := range stops {
-		stopWriter(t, h, writers, i)
+		stopWriter(t, h, leases, writers, i)
 	}
 	h.end()
 
@@ -43,19 +44,15 @@ func TestFencing(t *testing.T) {
 	if log.epoch < stops+1 {
 		t.Errorf("the log has %d epochs; the writer was stopped %d times", log.epoch, stops)
 	}
-	operations := h.operations(log)
+	operations, _ := h.operations(log)
 	t.Logf("%d operations, %d of them with an answer that came late or never; %d commits, %d epochs", len(operations), h.late.Load(), log.sequence, log.epoch)
 	for _, kind := range []client.Reason{"", client.ErrNotFound, client.ErrAlreadyExists, client.ErrConflict} {
-		if !slices.ContainsFunc(operations, func(o porcupine.Operation) bool { return o.Output.(told).refusal == kind }) {
+		if !slices.ContainsFunc(operations, func(o porcupine.Operation) bool { return o.Output.(response).refusal == kind }) {
 			t.Errorf("no operation has the outcome %q", kind)
 		}
 	}
-	switch result, info := porcupine.CheckOperationsVerbose(registers, operations, testkit.Timeout); result {
-	case porcupine.Unknown:
-		t.Error("it could not be checked in time whether the history is linearizable")
-	case porcupine.Illegal:
-		t.Error("the history is not linearizable: a stale answer was given")
-		explain(t, info)
+	for _, v := range h.check(log) {
+		t.Error(v)
 	}
 	for _, p := range writers {
 		p.stop(testkit.Context(t))
@@ -68,12 +65,12 @@ const stops = 6
 // stopWriter suspends the writer until another process is the writer, and resumes it. Every
 // second time it resumes the writer as soon as the other process has the lease, when that
 // may not have appended anything yet.
-func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {
+func stopWriter(t *testing.T, h *history, leases jetstream.KeyValue, writers map[string]*process, i int) {
 	t.Helper()
 	ctx := testkit.Context(t)
 	is := ""
 	testkit.WaitFor(t, ctx, "a writer", func() bool {
-		is = holder(ctx, h.leases)
+		is = holder(ctx, leases)
 		return writers[is] != nil
 	})
 	h.progress(ctx, 50)
@@ -86,7 +83,7 @@ func stopWriter(t *testing.T, h *history, writers map[string]*process, i int) {
 	late := h.late.Load()
 	signal(syscall.SIGSTOP)
 	testkit.WaitFor(t, ctx, "another writer", func() bool {
-		now := holder(ctx, h.leases)
+		now := holder(ctx, leases)
 		return now != is && writers[now] != nil
 	})
 	testkit.WaitFor(t, ctx, "requests that wait at the one that is stopped", func() bool { return h.late.Load() > late })
@@ -110,15 +107,14 @@ func holder(ctx context.Context, leases jetstream.KeyValue) string {
 	return h.Name
 }
 
-// explain logs, for each object, the longest prefix of its operations that has a valid
-// order.
-func explain(t *testing.T, info porcupine.LinearizationInfo) {
+// leasesOf waits for the bucket of the leases.
+func leasesOf(t *testing.T, js jetstream.JetStream) (leases jetstream.KeyValue) {
 	t.Helper()
-	for _, partial := range info.PartialLinearizations() {
-		longest := 0
-		for _, l := range partial {
-			longest = max(longest, len(l))
-		}
-		t.Logf("%d operations of an object have an order", longest)
-	}
+	ctx := testkit.Context(t)
+	testkit.WaitFor(t, ctx, "the bucket of the leases", func() (ok bool) {
+		var err error
+		leases, err = js.KeyValue(ctx, bus.WriterBucket)
+		return err == nil
+	})
+	return leases
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,11 +16,10 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -28,7 +28,7 @@ import (
 type history struct {
 	t      *testing.T
 	nc     *nats.Conn
-	leases jetstream.KeyValue
+	use    usage
 	begun  time.Time
 	stop   context.CancelFunc
 	asking sync.WaitGroup
@@ -45,7 +45,7 @@ type entry struct {
 	id        uuid.UUID
 	client    int
 	ask       ask
-	told      told
+	response  response
 	answered  bool
 	call, end int64
 }
@@ -58,20 +58,22 @@ const (
 	hurry  = 200 * time.Millisecond
 )
 
-func newHistory(t *testing.T, server *natsd.Server) *history {
+// usage is how clients use objects.
+type usage struct {
+	ns      string // of the objects, which nothing else changes
+	clients int
+	pace    time.Duration // the pause of a client between two operations
+	wait    time.Duration // for a reply; longer than the time for which a process is suspended
+}
+
+// newHistory starts clients of the role application on a connection.
+func newHistory(t *testing.T, nc *nats.Conn, use usage) *history {
 	t.Helper()
-	ctx := testkit.Context(t)
-	h := &history{t: t, nc: testkit.Conn(t, server, bus.RoleApplication), begun: time.Now()}
-	js := testkit.JetStream(t, server, bus.RoleGraph)
-	testkit.WaitFor(t, ctx, "the bucket of the leases", func() (ok bool) {
-		var err error
-		h.leases, err = js.KeyValue(ctx, bus.WriterBucket)
-		return err == nil
-	})
+	h := &history{t: t, nc: nc, use: use, begun: time.Now()}
 	asking, stop := context.WithCancel(t.Context())
 	h.stop = stop
 	t.Cleanup(h.end)
-	for i := range askers {
+	for i := range use.clients {
 		h.asking.Go(func() { h.client(asking, i) })
 	}
 	return h
@@ -118,8 +120,8 @@ func (h *history) client(ctx context.Context, i int) {
 			e = h.run(e)
 			mu.Lock()
 			defer mu.Unlock()
-			if e.answered && e.told.revision > seen[e.ask.name] {
-				seen[e.ask.name] = e.told.revision
+			if e.answered && e.response.revision > seen[e.ask.name] {
+				seen[e.ask.name] = e.response.revision
 			}
 		})
 		select {
@@ -127,18 +129,20 @@ func (h *history) client(ctx context.Context, i int) {
 		case <-time.After(hurry):
 			h.late.Add(1)
 		}
+		if h.use.pace > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(h.use.pace):
+			}
+		}
 	}
 }
 
-// answerTime is the time to wait for a reply. It is longer than the time for which a
-// process is suspended.
-const answerTime = 20 * time.Second
-
 // run sends an operation once and records the reply.
 func (h *history) run(e entry) entry {
-	ctx, cancel := context.WithTimeout(h.t.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(h.t.Context(), h.use.wait)
 	defer cancel()
-	c := e.command()
+	c := e.command(h.use.ns)
 	e.call = int64(time.Since(h.begun))
 	reply, err := c.once(ctx, h.nc, bus.RoleApplication)
 	e.end = int64(time.Since(h.begun))
@@ -147,16 +151,18 @@ func (h *history) run(e entry) entry {
 	case err == nil:
 		o := reply.GetResults()[0].GetObject()
 		e.answered = true
-		e.told = told{value: valueOf(o), revision: o.GetMetadata().GetResourceVersion()}
+		e.response = response{value: valueOf(o), revision: o.GetMetadata().GetResourceVersion()}
 	case errors.As(err, &refusal):
 		switch refusal.Reason {
 		case client.ErrNotFound, client.ErrAlreadyExists, client.ErrConflict:
-			e.answered, e.told.refusal = true, refusal.Reason
-		case client.ErrServiceUnavailable, client.ErrTooManyRequests, client.ErrTimeout:
+			e.answered, e.response.refusal = true, refusal.Reason
+		case client.ErrOutcomeUnknown:
 		default:
-			h.t.Errorf("%+v: %v", e.ask, err)
+			if !rpc.Retryable(err) {
+				h.t.Errorf("%+v: %v", e.ask, err)
+			}
 		}
-	default:
+	case h.t.Context().Err() == nil: // the test has not ended
 		h.t.Errorf("%+v: %v", e.ask, err)
 	}
 	if e.answered {
@@ -168,8 +174,8 @@ func (h *history) run(e entry) entry {
 	return e
 }
 
-func (e entry) command() command {
-	c := command{e.id, e.ask.verb, configMaps, "a", nil}
+func (e entry) command(ns string) command {
+	c := command{e.id, e.ask.verb, configMaps, ns, nil}
 	switch e.ask.verb {
 	case bus.VerbGet:
 		c.request = &coppicev1.GetRequest{Names: []string{e.ask.name}}
@@ -192,28 +198,76 @@ func valueOf(o *coppicev1.Object) string {
 
 // operations returns the history for the checker. A command without a reply that is in the
 // log was carried out at some time after it was sent. A command without a reply that is not
-// in the log, and a read without a reply, are left out.
-func (h *history) operations(log *auditor) (list []porcupine.Operation) {
+// in the log, and a read without a reply, are left out. wrong has the operations whose reply
+// and log differ.
+func (h *history) operations(log *auditor) (list []porcupine.Operation, wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.entries {
 		done, inLog := log.commands[e.id]
 		changes := e.ask.verb != bus.VerbGet
 		switch {
-		case changes && e.answered && inLog != (e.told.refusal == ""):
-			h.t.Errorf("%+v was told %+v; that it is in the log is %t", e.ask, e.told, inLog)
+		case changes && e.answered && inLog != (e.response.refusal == ""):
+			wrong = append(wrong, fmt.Sprintf("%+v got %+v; that it is in the log is %t", e.ask, e.response, inLog))
 		case changes && inLog:
 			if len(done) != 1 {
-				h.t.Fatalf("%+v has %d effects", e.ask, len(done))
+				wrong = append(wrong, fmt.Sprintf("%+v has %d effects", e.ask, len(done)))
+				continue
 			}
-			e.told.revision = done[0].revision
+			// The reply to a deletion has the object before.
+			if e.answered && e.ask.verb != bus.VerbDelete && e.response.revision != done[0].revision {
+				wrong = append(wrong, fmt.Sprintf("%+v got %+v; in the log it is revision %d", e.ask, e.response, done[0].revision))
+			}
+			e.response.revision = done[0].revision
 		case !e.answered:
 			continue
 		}
 		if !e.answered {
 			e.end = math.MaxInt64
 		}
-		list = append(list, porcupine.Operation{ClientId: e.client, Input: e.ask, Output: e.told, Call: e.call, Return: e.end})
+		list = append(list, porcupine.Operation{ClientId: e.client, Input: e.ask, Output: e.response, Call: e.call, Return: e.end})
 	}
-	return list
+	return list, wrong
+}
+
+// check compares the history with the log, and reports whether it is linearizable.
+func (h *history) check(log *auditor) (found []violation) {
+	operations, wrong := h.operations(log)
+	for _, w := range wrong {
+		found = append(found, violation{linearizable, w})
+	}
+	switch result, info := porcupine.CheckOperationsVerbose(registers, operations, testkit.Timeout); result {
+	case porcupine.Unknown:
+		found = append(found, violation{linearizable, "it could not be checked in time"})
+	case porcupine.Illegal:
+		found = append(found, violation{linearizable, "no order of the operations explains the replies: " + explain(info)})
+	}
+	return found
+}
+
+// explain names, for each object, the longest prefix of its operations that has a valid
+// order.
+func explain(info porcupine.LinearizationInfo) string {
+	var parts []string
+	for _, partial := range info.PartialLinearizations() {
+		longest := 0
+		for _, l := range partial {
+			longest = max(longest, len(l))
+		}
+		parts = append(parts, fmt.Sprint(longest))
+	}
+	return "by object, the operations that have an order are " + strings.Join(parts, ", ")
+}
+
+// values returns the value that each revision has written.
+func (h *history) values(log *auditor) map[uint64]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	values := map[uint64]string{}
+	for _, e := range h.entries {
+		for _, done := range log.commands[e.id] {
+			values[done.revision] = e.ask.value
+		}
+	}
+	return values
 }

@@ -71,9 +71,9 @@ type ledger struct {
 	nc    *nats.Conn
 	actor string
 
-	mu   sync.Mutex
-	told []acknowledged // not yet compared with the log
-	all  int
+	mu      sync.Mutex
+	replies []acknowledged // not yet compared with the log
+	all     int
 }
 
 // do sends a command until there is a final reply, and records it.
@@ -82,7 +82,7 @@ func (l *ledger) do(ctx context.Context, c command) (*coppicev1.ObjectsReply, er
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.told = append(l.told, acknowledged{c, reply})
+		l.replies = append(l.replies, acknowledged{c, reply})
 		l.all++
 	}
 	return reply, err
@@ -92,16 +92,16 @@ func (l *ledger) do(ctx context.Context, c command) (*coppicev1.ObjectsReply, er
 func (l *ledger) take() []acknowledged {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.told
-	l.told = nil
-	return told
+	replies := l.replies
+	l.replies = nil
+	return replies
 }
 
 // check compares the replies with the log: each command is there, and has changed each
 // object as its result says.
-func (a *auditor) check(t *testing.T, told []acknowledged) {
+func (a *auditor) check(t *testing.T, replies []acknowledged) {
 	t.Helper()
-	for _, k := range told {
+	for _, k := range replies {
 		done, ok := a.commands[k.id]
 		if !ok {
 			t.Errorf("%s of %s was acknowledged, and is not in the log", k.verb, k.resource)

@@ -1,7 +1,9 @@
 // Package chaos_test tests the guarantees while processes are killed at the worst moment or
 // suspended, and while NATS loses or delays their messages.
 //
-// Services run as processes of their own: the test binary, executed again (child_test.go).
+// Services and NATS servers run as processes of their own: the test binary, executed again
+// (child_test.go, member_test.go). TestCluster has three NATS servers and a schedule of faults
+// (faults_test.go); `make chaos` runs it for hours and records each schedule in runs.tsv.
 // An auditor (audit_test.go) checks the outcome from the log alone. It folds the log by its
 // documented encoding, without the code that is tested.
 package chaos_test
@@ -28,7 +30,7 @@ var (
 
 var (
 	kills = flag.Int("kills", 7, "how often TestCrash kills, in all")
-	seed  = flag.Uint64("seed", 1, "what TestCrash draws from when it kills")
+	seed  = flag.Uint64("seed", 1, "what TestCrash draws from when it kills, and the first schedule of TestCluster")
 )
 
 func TestMain(m *testing.M) {
@@ -39,5 +41,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testkit.ManyAtOnce()
 	testkit.Main(m)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +24,27 @@ type process struct {
 	name           string
 	cmd            *exec.Cmd
 	stdin          io.WriteCloser
-	stdout, stderr bytes.Buffer
+	stdout, stderr output
+	orders         int
 	ended          chan struct{}
+}
+
+// output is what a process has written. It is safe for concurrent use.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 // start starts a child. The child ends at the end of the test at the latest.
@@ -52,16 +72,24 @@ func start(t *testing.T, c childConfig) *process {
 		_ = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && c.NATS == nil { // a NATS server has many goroutines, none of them ours
 			p.dump()
 		}
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 		if t.Failed() {
-			t.Logf("process %s said:\n%s%s", p.name, p.stdout.String(), p.stderr.String())
+			t.Logf("process %s said:\n%s%s", p.name, p.stdout.String(), tail(p.stderr.String()))
 		}
 	})
 	return p
+}
+
+// tail returns the end of what a process has written, and the beginning of the stacks of its
+// goroutines, which have thousands of lines.
+func tail(s string) string {
+	const most = 10 << 10
+	said, stacks, _ := strings.Cut(s, "SIGQUIT: quit")
+	return said[max(0, len(said)-most):] + stacks[:min(most, len(stacks))]
 }
 
 // dump has a process that still runs write the stacks of its goroutines and end. A
@@ -83,7 +111,9 @@ func passwords(s *natsd.Server) map[string]string {
 	return m
 }
 
-// arm orders the process to kill itself at a pass of a step, counted from now.
+// arm orders the process to kill itself at a pass of a step, counted from now. It waits until
+// the process has read the order: what the caller does next may reach the step at once, and
+// not again.
 func (p *process) arm(o order) {
 	p.t.Helper()
 	b, err := json.Marshal(o)
@@ -93,6 +123,10 @@ func (p *process) arm(o order) {
 	if _, err := p.stdin.Write(append(b, '\n')); err != nil {
 		p.t.Fatalf("process %s: %v", p.name, err)
 	}
+	p.orders++
+	testkit.WaitFor(p.t, testkit.Context(p.t), "process "+p.name+" to read its order", func() bool {
+		return p.hasEnded() || strings.Count(p.stdout.String(), armed+"\n") >= p.orders
+	})
 }
 
 // killed waits until the process has killed itself at the step of its order.
@@ -100,7 +134,7 @@ func (p *process) killed(ctx context.Context, step string) {
 	p.t.Helper()
 	testkit.Receive(p.t, ctx, "process "+p.name+" to be killed at "+step, p.ended)
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if said := strings.TrimSpace(p.stdout.String()); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL || said != killedAt+step {
+	if said := strings.ReplaceAll(strings.TrimSpace(p.stdout.String()), armed+"\n", ""); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL || said != killedAt+step {
 		p.t.Fatalf("process %s: %v, and it said %q, %s", p.name, p.cmd.ProcessState, said, p.stderr.String())
 	}
 }

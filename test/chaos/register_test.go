@@ -16,8 +16,8 @@ type ask struct {
 	expected uint64
 }
 
-// told is the reply: a refusal, or the object.
-type told struct {
+// response is the reply: a refusal, or the object.
+type response struct {
 	refusal  client.Reason // empty if the operation was carried out
 	value    string
 	revision uint64
@@ -49,12 +49,12 @@ var registers = porcupine.Model{
 	},
 	Init: func() any { return register{} },
 	Step: func(state, input, output any) (bool, any) {
-		return state.(register).step(input.(ask), output.(told))
+		return state.(register).step(input.(ask), output.(response))
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 }
 
-func (r register) step(q ask, a told) (bool, any) {
+func (r register) step(q ask, a response) (bool, any) {
 	there := r.value != ""
 	switch a.refusal {
 	case client.ErrNotFound:

@@ -36,7 +36,7 @@ type world struct {
 func newWorld(t *testing.T, i int, url string, opts ...nats.Option) *world {
 	t.Helper()
 	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(url, append(opts, nats.Timeout(testkit.Timeout))...)
 	if err != nil {
 		t.Fatal(err)
 	}

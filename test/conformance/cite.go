@@ -21,7 +21,7 @@ type citation struct {
 }
 
 const (
-	idPattern  = `[ACLRSX]\d+(?:\.\d+)?(?: step [1-3])?`
+	idPattern  = `[ABCLRSX]\d+(?:\.\d+)?(?: step [1-3])?`
 	separators = `(?:, | and | to | \[)`
 )
 

@@ -10,9 +10,9 @@ import (
 
 const head = `# Conformance
 
-This page names the tests of each rule of [semantics.md](semantics.md) (A), of its properties (S, L, R), of each scenario of
-Kubernetes' own tests of its garbage collector, registry and end-to-end suite (C), and of cases that Kubernetes gets wrong (X).
-Every test named here passes.
+This page names the tests of each rule of [semantics.md](semantics.md) (A: rules of Kubernetes, B: rules that Kubernetes does not have, from
+B2 on), of its properties (S, L, R), of each scenario of Kubernetes' own tests of its garbage collector, registry and end-to-end suite (C), and of
+cases that Kubernetes gets wrong (X). Every test named here passes. Terms are in the [glossary](glossary.md).
 
 ` + "`make conformance`" + ` generates the page from comments in the tests. CI fails if the page is out of date, or if an id is missing.
 
@@ -118,7 +118,9 @@ func (it item) write(w *strings.Builder, tests []citation) {
 		t := tests[i]
 		says := []string{escaped(t.Says)}
 		for i++; i < len(tests) && tests[i].File == t.File && tests[i].Test == t.Test; i++ {
-			says = append(says, escaped(tests[i].Says))
+			if tests[i].Says != t.Says { // those of a recording are equal
+				says = append(says, escaped(tests[i].Says))
+			}
 		}
 		point(fmt.Sprintf("[%s %s](%s): %s", t.Package, t.Test, path.Join("..", t.File), strings.Join(says, "; ")))
 	}

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
@@ -66,6 +68,17 @@ func (p *player) start(t *testing.T, text, user string) *background {
 func (b *background) wait(t *testing.T) {
 	t.Helper()
 	testkit.Receive(t, b.ctx, "the end of "+b.cmd.String(), b.ended)
+}
+
+// said is what the command has printed that matches, nil if nothing does within that time.
+func (b *background) said(pattern string, within time.Duration) (found []string) {
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	_ = poll.Until(ctx, func() (bool, error) {
+		found = regexp.MustCompile(pattern).FindStringSubmatch(b.output())
+		return found != nil, nil
+	})
+	return found
 }
 
 // says waits until the command has printed a text.

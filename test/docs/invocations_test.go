@@ -223,7 +223,9 @@ func (in invocation) goTool(args []string) error {
 	case "tool", "mod", "vet", "generate":
 		return nil
 	case "run":
-		packages = packages[:min(len(packages), 1)]
+		if packages = packages[:min(len(packages), 1)]; in.dir == "" && slices.Equal(packages, []string{"."}) {
+			return nil // the reader's own program
+		}
 	}
 	if len(packages) == 0 {
 		return nil // as a sentence names it

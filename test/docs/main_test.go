@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -14,8 +14,5 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programsDir = dir
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	testkit.Main(m, func() { _ = os.RemoveAll(dir) })
 }

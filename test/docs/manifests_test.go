@@ -41,7 +41,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkJSON checks a call of a finalizer or an agent, whose values may be left out.
+// checkJSON checks a call of a finalizer, an agent or an expiry policy, whose values may be left out.
 func checkJSON(text string) error {
 	text = strings.ReplaceAll(text, `"01890a5d-…"`, `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 	text = strings.ReplaceAll(text, `"…"`, `"2026-01-02T03:04:05Z"`)
@@ -49,7 +49,10 @@ func checkJSON(text string) error {
 	if err := json.Unmarshal([]byte(text), &is); err != nil {
 		return err
 	}
-	if is["finalizer"] == nil {
+	switch {
+	case is["policy"] != nil:
+		return manifest.UnmarshalMessage([]byte(text), &coppicev1.ExpireCall{})
+	case is["finalizer"] == nil:
 		return manifest.UnmarshalMessage([]byte(text), &coppicev1.TerminateCall{})
 	}
 	return manifest.UnmarshalMessage([]byte(text), &coppicev1.FinalizeCall{})

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -12,10 +13,13 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/scanner"
 )
 
 // Every nats command of README and the documents works: against `coppice up` without a
@@ -96,8 +100,10 @@ type player struct {
 	objects map[string]*coppicev1.Object
 
 	plan  string
-	calls *background // nats sub
-	ack   string      // the reply subject of a call
+	calls *background        // nats sub
+	again func() *background // runs the last command once more
+	ack   string             // the reply subject of a call
+	taker string             // the user that takes calls
 }
 
 func start(t *testing.T, nats string, auth bool) *player {
@@ -105,9 +111,18 @@ func start(t *testing.T, nats string, auth bool) *player {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Timeout)
 	t.Cleanup(cancel)
 	p := &player{ctx: ctx, nats: nats, dir: t.TempDir(), auth: auth, timeout: "20s", objects: map[string]*coppicev1.Object{}}
-	c := allinone.Config{Dir: filepath.Join(p.dir, "data"), Port: -1, Auth: auth}
+	archive, err := dirstore.Create(filepath.Join(p.dir, "archive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := allinone.Config{
+		Dir: filepath.Join(p.dir, "data"), Port: -1, Auth: auth, Graph: func(g *graph.Config) {
+			g.Archive, g.LeaseTTL = archive, testkit.Timeout // a busy machine must not cost the writer its lease
+		},
+		Scanner: func(s *scanner.Config) { s.PolicyInterval = 100 * time.Millisecond },
+	}
 	if auth {
-		c.Roles = []bus.Role{bus.ApplicationRole("ana", bus.DefaultRealm), bus.FinalizerRole("bucket", bus.ExampleFinalizer, bus.DefaultRealm)}
+		c.Roles = []bus.Role{bus.ApplicationRole("ana", bus.DefaultRealm), bus.FinalizerRole("bucket", bus.ExampleFinalizer, bus.DefaultRealm), bus.ExpiryRole("keeper", "example.com/keeper", bus.DefaultRealm)}
 	}
 	stack, err := allinone.Start(ctx, c)
 	if err != nil {
@@ -147,15 +162,27 @@ func (p *player) run(t *testing.T, c command) bool {
 			t.Errorf("%s: a part is left out that this test does not fill in", text)
 			return false
 		}
-		b := p.start(t, text, p.user(c))
+		again := func() *background { return p.start(t, text, p.user(c)) }
+		b := again()
 		if strings.HasPrefix(text, "nats sub ") {
 			b.says(t, s.prints)
 			p.calls = b
 			return true
 		}
 		b.wait(t)
+		prints := regexp.MustCompile(s.prints)
+		if s.repeat {
+			testkit.WaitFor(t, p.ctx, text+" to print "+s.prints, func() bool {
+				if prints.MatchString(b.output()) {
+					return true
+				}
+				b = again()
+				b.wait(t)
+				return false
+			})
+		}
 		out := b.output()
-		if b.err != nil || failures.MatchString(out) || !regexp.MustCompile(s.prints).MatchString(out) {
+		if b.err != nil || failures.MatchString(out) || !prints.MatchString(out) {
 			t.Errorf("%s\nended with %v, and printed\n%s\nwant %s", text, b.err, out, s.prints)
 			return false
 		}
@@ -163,6 +190,7 @@ func (p *player) run(t *testing.T, c command) bool {
 			t.Errorf("%s\nprints\n%s\nthe document shows\n%s", c, out, c.output)
 			return false
 		}
+		p.again = again
 		if s.after != nil {
 			s.after(t, p, out)
 		}
@@ -174,6 +202,8 @@ func (p *player) run(t *testing.T, c command) bool {
 
 var actor = regexp.MustCompile(`coppice\.default\.api\.([a-z]+)\.`)
 
+var inbox = regexp.MustCompile(`_INBOX\.([a-z]+)\.calls`)
+
 // user returns the user that runs a command if each actor has an account.
 func (p *player) user(c command) string {
 	switch m := actor.FindStringSubmatch(c.text); {
@@ -182,7 +212,10 @@ func (p *player) user(c command) string {
 	case m != nil:
 		return m[1]
 	}
-	return "bucket" // of docs/finalizers.md
+	if m := inbox.FindStringSubmatch(c.text); m != nil {
+		p.taker = m[1]
+	}
+	return cmp.Or(p.taker, "bucket") // of docs/finalizers.md
 }
 
 // The user without a password may not run the commands that need the user admin.

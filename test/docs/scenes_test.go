@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -23,6 +25,8 @@ type scene struct {
 	with func(*player, string) string
 	// prints must match standard output and error.
 	prints string
+	// repeat has the command run until it prints that: it does not wait for slow replies.
+	repeat bool
 	// after looks at the output.
 	after func(*testing.T, *player, string)
 }
@@ -38,15 +42,20 @@ var scenes = []scene{
 	{match: on(`\.delete\.apps\.deployments\..*"plan"`), before: deployment, with: withPlan, prints: succeeded},
 	{match: on(`\.delete\.apps\.deployments\.`), before: deployment, prints: succeeded},
 
+	{match: on(`\.consumeexpiry\.`), prints: `"durable":\s*"e-`},
+	{match: regexp.MustCompile(`^nats sub _INBOX\.keeper\.`), before: noticed, prints: `Subscribing on`},
+	{match: regexp.MustCompile(`^nats pub --reply _INBOX\.keeper\.\S+ '\$JS\.API\.CONSUMER\.MSG\.NEXT\.`), prints: `Published`, after: awaitNotice},
+	{match: on(`\.veto\._\.configmaps\.`), with: withVeto, prints: `"revision"`, after: vetoed},
+
 	{match: on(`\.consumefinalizer\.`), prints: `"durable":\s*"f-`},
 	{match: regexp.MustCompile(`^nats sub _INBOX\.`), before: calledPod, prints: `Subscribing on`},
 	{match: regexp.MustCompile(`^nats pub --reply _INBOX\.\S+ '\$JS\.API\.CONSUMER\.MSG\.NEXT\.`), prints: `Published`, after: awaitCall},
 	{match: on(`\.get\._\.pods\.`), before: calledPod, prints: succeeded},
-	{match: regexp.MustCompile(`^nats pub '\$JS\.ACK\.\S+' \+(WPI|ACK)$`), with: withAck, prints: `Published`},
+	{match: regexp.MustCompile(`^nats pub '\$JS\.ACK\.\S+' (\+(WPI|ACK)|-- '-NAK .*')$`), with: withAck, prints: `Published`},
 	{match: on(`\.removefinalizer\._\.pods\.`), before: calledPod, with: withUID, prints: succeeded, after: podGone},
 	{match: on(`\.delete\._\.pods\.`), before: pod, with: withUID, prints: succeeded},
 
-	{match: regexp.MustCompile(`^nats micro ls$`), prints: `coppice-writer`},
+	{match: regexp.MustCompile(`^nats micro ls$`), prints: `coppice-writer`, repeat: true},
 	{match: regexp.MustCompile(`^nats micro info coppice-writer$`), prints: `coppice-writer`},
 	{match: regexp.MustCompile(`^nats stream backup coppice-default-log DIR$`), with: withDir, prints: `(?i)backup`, after: backedUp},
 	{match: regexp.MustCompile(`^nats stream edit coppice-default-log `), prints: `was updated`},
@@ -117,7 +126,62 @@ func podGone(t *testing.T, p *player, _ string) {
 // awaitCall waits for the call that was pulled, and remembers the subject that acknowledges it.
 func awaitCall(t *testing.T, p *player, _ string) {
 	t.Helper()
-	p.ack = p.calls.says(t, `with reply "(\$JS\.ACK\.[^"]+)"[^#]+"resource":"pods"`)[1]
+	p.ack = p.pulled(t, `with reply "(\$JS\.ACK\.[^"]+)"[^#]+"resource":"pods"`)
+}
+
+var preview = client.Resource{Plural: "configmaps"}
+
+// noticed creates an object and a policy that gives notice of its deletion.
+func noticed(t *testing.T, p *player) {
+	t.Helper()
+	p.ensure(t, preview, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: "preview-7"}})
+	_, err := p.admin.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(p.ctx, &coppicev1.Object{
+		Metadata: &coppicev1.ObjectMeta{Name: "previews"},
+		Spec:     []byte(`{"kind":"ConfigMap","condition":"object.metadata.name == 'preview-7'","notice":"24h","call":"example.com/keeper"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitNotice waits for the call that was pulled, and remembers the subject that acknowledges it.
+func awaitNotice(t *testing.T, p *player, _ string) {
+	t.Helper()
+	p.ack = p.pulled(t, `with reply "(\$JS\.ACK\.[^"]+)"[^#]+"name":"example.com/keeper"`)
+}
+
+// pulled waits for a call, and returns the subject that acknowledges it. The nats command says that
+// it subscribes before it does: what is pulled meanwhile does not come, and is pulled again.
+func (p *player) pulled(t *testing.T, pattern string) string {
+	t.Helper()
+	for {
+		if found := p.calls.said(pattern, 3*time.Second); found != nil {
+			return found[1]
+		}
+		select {
+		case <-p.ctx.Done():
+			t.Fatalf("waited in vain for a call; the command printed\n%s", p.calls.output())
+		case <-p.calls.ended:
+			t.Fatalf("the command has ended with %v, and printed\n%s", p.calls.err, p.calls.output())
+		default:
+			p.again().wait(t)
+		}
+	}
+}
+
+// withVeto fills in the uid, and a time for the one in the document.
+func withVeto(p *player, text string) string {
+	text = strings.Replace(text, "01890a5d-…", p.objects[preview.Plural].GetMetadata().GetUid(), 1)
+	return strings.Replace(text, "1893456000000000", strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMicro(), 10), 1)
+}
+
+// vetoed waits until an evaluation has found the veto.
+func vetoed(t *testing.T, p *player, _ string) {
+	t.Helper()
+	testkit.WaitFor(t, p.ctx, "the veto", func() bool {
+		list, err := p.admin.Operations().ExpiryPolicies(p.ctx)
+		return err == nil && len(list) == 1 && list[0].GetVetoed() == 1
+	})
 }
 
 func withAck(p *player, text string) string {

@@ -26,7 +26,10 @@ var exceptions = []exception{
 	{regexp.MustCompile(`^coppice (graph|processor|finalizers|scanner) `), "needs a server with accounts; test/processes runs each service"},
 	{regexp.MustCompile(`^coppice bench `), "measures for minutes, or needs a deployment; cmd/coppice/testdata/script/bench.txtar runs small ones"},
 	{regexp.MustCompile(`^coppice (archive verify file:///backup/|realm restore |realm resume |up --data \./restored)`), "needs an archive; cmd/coppice/testdata/script/restore.txtar runs the same commands"},
+	{regexp.MustCompile(`^coppice replay shop.log --what-if `), "needs a log with deletions; cmd/coppice/testdata/script/whatif.txtar runs the same command"},
+	{regexp.MustCompile(`^coppice (replay .*--realm |up --realm incident)`), "needs the data of a server that does not run; cmd/coppice/testdata/script/replayrealm.txtar runs the same commands"},
 	{regexp.MustCompile(`^go run \./cmd/coppice demo$`), "cmd/coppice/testdata/script/demo.txtar runs it"},
+	{regexp.MustCompile(`^coppice policy (veto|agree) ns/preview-7 `), "needs a notice, which the scanner gives within a minute; cmd/coppice/testdata/script/notice.txtar runs the same commands"},
 	{regexp.MustCompile(`^go test `), "a test cannot run all tests"},
 	{regexp.MustCompile(`^make `), "runs all tests"},
 	{regexp.MustCompile(`^spec/check`), "takes fifteen minutes; .ci/run runs it"},
@@ -130,12 +133,14 @@ func play(t *testing.T, list []shown) {
 }
 
 // progress matches what a command that waits prints about a state that has lasted.
-var progress = regexp.MustCompile(`^removed \d+/\d+; waiting: `)
+var progress = regexp.MustCompile(`^removed \d+/\d+(; waiting: .*)?$`)
 
-// without returns the lines without progress that the document does not show: a slow machine
-// has more states that last.
+// without returns the lines without what services log on a slow machine, and without progress that
+// the document does not show: a slow machine has more states that last.
 func without(lines, shown []string) []string {
-	return slices.DeleteFunc(lines, func(line string) bool { return progress.MatchString(line) && !slices.Contains(shown, line) })
+	return slices.DeleteFunc(lines, func(line string) bool {
+		return testkit.SlowLine.MatchString(line) || progress.MatchString(line) && !slices.Contains(shown, line)
+	})
 }
 
 // preparations are what the commands of a document need that does not follow from the
@@ -147,10 +152,28 @@ var preparations = map[string]func(*testing.T, *shell){
 		s.write(t, "pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1}\nspec: {nodeName: node-1}\n")
 		s.run(t, "coppice apply -n shop -f pod.yaml")
 	},
+	// The collector marks the Pod while a person reads on.
+	"coppice finalizer remove pod/web-7d4-x example.com/bucket -n shop --force --reason 'deleted by hand'": func(t *testing.T, s *shell) {
+		t.Helper()
+		testkit.WaitFor(t, s.ctx, "the Pod to be marked", func() bool {
+			s.forget()
+			s.run(t, "coppice get pod/web-7d4-x -n shop")
+			return strings.Contains(s.output(), "Terminating")
+		})
+	},
 	"coppice apply -f web.yaml": func(t *testing.T, s *shell) {
 		t.Helper()
 		s.write(t, "web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web2\n  namespace: shop\n"+
 			"  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web}]\n")
+	},
+	"coppice apply -f bucket.yaml": func(t *testing.T, s *shell) {
+		t.Helper()
+		blocks, _, _ := pages(t)
+		i := slices.IndexFunc(blocks, func(b block) bool { return b.lang == "yaml" && strings.Contains(b.text, "name: my-bucket\n") })
+		if i < 0 {
+			t.Fatal("no document shows bucket.yaml")
+		}
+		s.write(t, "bucket.yaml", blocks[i].text)
 	},
 	"coppice apply -f settings.yaml": func(t *testing.T, s *shell) {
 		t.Helper()
@@ -168,6 +191,7 @@ var variable = []struct {
 	by      string
 }{
 	{regexp.MustCompile(`^ +\d+  `), "REVISION  "},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
 	{regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\b\d\d:\d\d(:\d\d)?\b`), "TIME"},
 	{regexp.MustCompile(`\brevision \d+`), "REVISION"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
@@ -212,6 +236,9 @@ func (s *shell) output() string {
 func (s *shell) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.url == "" {
+		s.url = serverURL.FindString(s.out.String())
+	}
 	s.out.Reset()
 }
 
@@ -231,6 +258,9 @@ func (s *shell) run(t *testing.T, text string) {
 	bin := built(t)
 	text, waits := strings.CutSuffix(text, " &")
 	text = strings.Replace(text, "go run ./examples/", "", 1)
+	if text == "go run ." {
+		text = "finalizer" // the program that docs/finalizers.md shows prints the same
+	}
 	if text == "coppice up" {
 		text += " --port -1"
 	} else if s.url == "" {
@@ -238,7 +268,7 @@ func (s *shell) run(t *testing.T, text string) {
 	}
 	c := exec.Command("sh", "-c", "exec "+text)
 	c.Dir = s.dir
-	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "COPPICE_ACTOR=ana"}
+	c.Env = []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir, "NATS_URL=" + s.url, "NATS_TIMEOUT=60s", "COPPICE_ACTOR=ana"}
 	c.Stdout, c.Stderr = s, s
 	if waits {
 		if err := c.Start(); err != nil {

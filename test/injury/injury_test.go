@@ -2,6 +2,9 @@
 // checks that the damage is survived or refused with its name: never a panic, a start that
 // hangs, a wrong object, or an acknowledged object that is missing without an error.
 //
+// TestInjuries has one NATS server, and TestClusterInjuries a cluster of three, one of which is
+// damaged.
+//
 //	go test ./test/injury -v -injuries=200 -seed=1
 package injury_test
 
@@ -11,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,20 +25,27 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
+	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
 var (
-	injuries = flag.Int("injuries", 8, "number of injuries")
+	injuries = flag.Int("injuries", 8, "number of injuries of TestInjuries")
+	clusters = flag.Int("clusters", 3, "number of injuries of TestClusterInjuries")
 	seed     = flag.Uint64("seed", 1, "seed of the injuries")
+	only     = flag.String("only", "", "injure only files of this kind, such as \"consumer\"")
 )
 
 func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
 	flag.Parse()
 	testkit.Main(m)
 }
@@ -47,12 +58,17 @@ var configMaps = client.Resource{Plural: "configmaps"}
 var stores = map[string]*regexp.Regexp{
 	"log block":      regexp.MustCompile(`^nats/.*coppice-default-log/msgs/\d+\.blk$`),
 	"log index":      regexp.MustCompile(`^nats/.*coppice-default-log/msgs/index\.db$`),
+	"log meta":       regexp.MustCompile(`^nats/.*coppice-default-log/meta\.`),
 	"work stream":    regexp.MustCompile(`^nats/.*coppice-default-work/msgs/`),
+	"consumer":       regexp.MustCompile(`^nats/.*/obs/`),
 	"state table":    regexp.MustCompile(`^graph/default/.*\.sst$`),
 	"state bodies":   regexp.MustCompile(`^graph/default/.*\.blob$`),
 	"state manifest": regexp.MustCompile(`^graph/default/MANIFEST`),
 	"tail":           regexp.MustCompile(`^graph/default\.tail$`),
 }
+
+// pairs are injuries of two files: the state has to be rebuilt, from a log that is damaged too.
+var pairs = map[string][]string{"log block, state table": {"log block", "state table"}}
 
 // ways are the injuries. They return nil to remove the file.
 var ways = map[string]func(b []byte, r *rand.Rand) []byte{
@@ -61,11 +77,30 @@ var ways = map[string]func(b []byte, r *rand.Rand) []byte{
 	"bit flipped": func(b []byte, r *rand.Rand) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b },
 }
 
-func start(ctx context.Context, dir string) (*allinone.Stack, error) {
+// start starts an installation. store may be nil.
+func start(ctx context.Context, dir string, store archive.Store) (*allinone.Stack, error) {
 	return allinone.Start(ctx, allinone.Config{
 		Dir: dir, Log: slog.New(slog.DiscardHandler),
-		Graph: func(g *graph.Config) { g.LeaseTTL, g.State.MemTableSize = time.Second, 1<<20 },
+		Graph: func(g *graph.Config) {
+			g.LeaseTTL, g.State.MemTableSize = time.Second, 1<<20
+			g.Archive, g.ArchiveLimits = store, archiver.Limits{SegmentAge: time.Millisecond, Interval: 10 * time.Millisecond}
+		},
 	})
+}
+
+// archiveOf returns the archive in the directory of an installation.
+func archiveOf(t *testing.T, dir string) archive.Store {
+	t.Helper()
+	root := filepath.Join(dir, "archive")
+	err := os.MkdirAll(root, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := dirstore.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 // connect returns a client of an installation, as the local user.
@@ -85,7 +120,8 @@ func connect(ctx context.Context, t *testing.T, s *allinone.Stack) *client.Clien
 func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[string]string) {
 	t.Helper()
 	clean, killed, texts = t.TempDir(), filepath.Join(t.TempDir(), "killed"), map[string]string{}
-	s, err := start(ctx, clean)
+	store := archiveOf(t, clean)
+	s, err := start(ctx, clean, store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,18 +143,26 @@ func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[s
 		}
 	}
 	// The file of the log's end is written once a second.
-	tail := filepath.Join(clean, "graph", "default.tail")
-	before, err := os.ReadFile(tail)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
+	file := tail.File(filepath.Join(clean, "graph"), bus.DefaultRealm)
+	var mark tail.Mark
 	testkit.WaitFor(t, ctx, "the end of the log to be written", func() bool {
-		b, err := os.ReadFile(tail)
-		return err == nil && string(b) != string(before)
+		mark, err = tail.Read(file)
+		return err == nil && mark.Revision >= c.Revision()
 	})
-	if err := os.CopyFS(killed, os.DirFS(clean)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WaitFor(t, ctx, "segments with all commits", func() bool {
+		segments, err := archive.Segments(ctx, store, mark.Realm())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(segments) > 0 && segments[len(segments)-1].Last >= mark.Sequence
+	})
+	testkit.WaitFor(t, ctx, "a copy of the files", func() bool { // a store may remove one meanwhile
+		err := os.CopyFS(killed, os.DirFS(clean))
+		if err != nil && (!errors.Is(err, os.ErrNotExist) || os.RemoveAll(killed) != nil) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,14 +205,14 @@ func injure(t *testing.T, dir string, store *regexp.Regexp, way func([]byte, *ra
 // error. It fails the test for everything else.
 //
 // A block of the log may be damaged where the state needs it no more. Verification must
-// then report it.
-func outcome(ctx context.Context, t *testing.T, dir string, texts map[string]string, ofLog bool) (string, error) {
+// then report it, unless the archive has what the block had.
+func outcome(ctx context.Context, t *testing.T, dir string, store archive.Store, texts map[string]string, ofLog bool) (string, error) {
 	t.Helper()
-	s, err := start(ctx, dir)
+	s, err := start(ctx, dir, store)
 	if err != nil {
 		return "refused", err
 	}
-	awaited, cancel := context.WithTimeout(ctx, 90*time.Second)
+	awaited, cancel := context.WithTimeout(ctx, testkit.Timeout)
 	defer cancel()
 	if err := s.Await(awaited); err != nil {
 		if awaited.Err() != nil {
@@ -191,10 +235,17 @@ func outcome(ctx context.Context, t *testing.T, dir string, texts map[string]str
 			break
 		}
 	}
+	deletes(awaited, t, c.Resource(configMaps, "a"))
 	if !ofLog {
 		return "survived", s.Stop()
 	}
 	v, err := c.Operations().Verify(awaited)
+	if store != nil {
+		if err != nil || v.GetDifference() != "" {
+			t.Errorf("verification with the archive: %v, %v", v, err)
+		}
+		return "survived", s.Stop()
+	}
 	if err == nil && v.GetDifference() == "" {
 		t.Error("a block of the log is damaged, and verification finds nothing")
 	}
@@ -202,26 +253,46 @@ func outcome(ctx context.Context, t *testing.T, dir string, texts map[string]str
 	return "survived, reported by verify", s.Stop()
 }
 
+// tables returns the names of the files with the content of the state.
+func tables(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.sst", "*.blob"} {
+		files, err := filepath.Glob(filepath.Join(dir, "graph", bus.DefaultRealm, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, files...)
+	}
+	return names
+}
+
+// kindsOf returns the kinds of files that are injured, of all kinds.
+func kindsOf(t *testing.T, kinds []string) []string {
+	t.Helper()
+	if *only == "" {
+		return kinds
+	}
+	if !slices.Contains(kinds, *only) {
+		t.Skipf("-only=%s: the kinds are %s", *only, strings.Join(kinds, ", "))
+	}
+	return []string{*only}
+}
+
 func TestInjuries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*injuries)*90*time.Second)
 	defer cancel()
 	clean, killed, texts := bases(ctx, t)
 	r := rand.New(rand.NewPCG(*seed, 0))
-	var kinds, manners []string
-	for k := range stores {
-		kinds = append(kinds, k)
-	}
-	for w := range ways {
-		manners = append(manners, w)
-	}
-	slices.Sort(kinds)
-	slices.Sort(manners)
+	kinds, manners := kindsOf(t, slices.Concat(slices.Sorted(maps.Keys(stores)), slices.Sorted(maps.Keys(pairs)))), slices.Sorted(maps.Keys(ways))
 	count := map[string]int{}
 	for i := range *injuries {
 		store, way := kinds[r.IntN(len(kinds))], manners[r.IntN(len(manners))]
-		base, from := "clean stop", clean
+		base, from, archived := "clean stop", clean, r.IntN(2) == 1
 		if r.IntN(2) == 1 {
 			base, from = "SIGKILL", killed
+		}
+		if archived {
+			base += ", archive"
 		}
 		t.Run(fmt.Sprintf("%d/%s/%s/%s", i, base, store, way), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
@@ -232,18 +303,42 @@ func TestInjuries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := injure(t, dir, stores[store], ways[way], r)
-			if file == "" {
-				return // this base has no such file
+			var entries archive.Store
+			if archived {
+				entries = archiveOf(t, dir)
 			}
-			result, err := outcome(ctx, t, dir, texts, store == "log block")
+			var files []string
+			of, paired := pairs[store]
+			if !paired {
+				of = []string{store}
+			}
+			for _, of := range of {
+				file := injure(t, dir, stores[of], ways[way], r)
+				if file == "" {
+					return // this base has no such file
+				}
+				files = append(files, file)
+			}
+			state, ofLog := tables(t, dir), strings.HasPrefix(store, "log block")
+			result, err := outcome(ctx, t, dir, entries, texts, ofLog)
+			if result == "refused" && archived && strings.Contains(err.Error(), "restart the server") {
+				if result, err = outcome(ctx, t, dir, entries, texts, ofLog); result == "survived" {
+					result = "survived after a restart"
+				}
+			}
 			if result == "refused" && (!strings.HasPrefix(store, "log") || !strings.Contains(err.Error(), "realm default: ")) {
 				t.Errorf("refused: %v", err)
+			}
+			if result == "refused" && ofLog && archived {
+				t.Errorf("refused, although the archive has all commits: %v", err)
+			}
+			if result == "refused" && len(state) > 0 && !slices.ContainsFunc(tables(t, dir), func(name string) bool { return slices.Contains(state, name) }) {
+				t.Errorf("the refused start has left nothing of the state: %v", err)
 			}
 			if result != "refused" && err != nil {
 				t.Errorf("at the stop: %v", err)
 			}
-			t.Logf("%s: %s: %v", file, result, err)
+			t.Logf("%s: %s: %v", strings.Join(files, ", "), result, err)
 			count[strings.Join([]string{base, store, way, result}, " | ")]++
 		})
 	}

@@ -12,18 +12,28 @@ import (
 	"github.com/coppice-gc/coppice/test/internal/module"
 )
 
-// The file BASE names the commit at which the SDK and the request messages were frozen:
-// see docs/versioning.md. A later test builds processors, finalizers and clients of that
-// commit, so the commit must stay in the history of this one.
+// The file BASE names the commit at which the request messages were frozen, and LOG_BASE the one
+// at which the log format was: see docs/versioning.md. Tests in test/processes
+// build programs of these commits, so the commits must stay in the history of this one.
 func TestBase(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("BASE")
+	for _, file := range []string{"BASE", "LOG_BASE"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			inHistory(t, file)
+		})
+	}
+}
+
+func inHistory(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := strings.TrimSuffix(string(data), "\n")
 	if !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(base) {
-		t.Fatalf("BASE has %q, want the 40 hexadecimal digits of a commit", data)
+		t.Fatalf("%s has %q, want the 40 hexadecimal digits of a commit", file, data)
 	}
 	root, err := module.Root()
 	if err != nil {
@@ -45,9 +55,9 @@ func TestBase(t *testing.T) {
 		t.Skip("the repository is a shallow clone")
 	}
 	if kind, err := git("cat-file", "-t", base); err != nil || kind != "commit" {
-		t.Fatalf("BASE names %s, which is no commit of this repository: %s", base, kind)
+		t.Fatalf("%s names %s, which is no commit of this repository: %s", file, base, kind)
 	}
 	if out, err := git("merge-base", "--is-ancestor", base, "HEAD"); err != nil {
-		t.Errorf("BASE names %s, which is not in the history of HEAD: %s", base, out)
+		t.Errorf("%s names %s, which is not in the history of HEAD: %s", file, base, out)
 	}
 }

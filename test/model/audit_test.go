@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // auditor folds the log into the model, and checks each event against the model's state
@@ -24,7 +25,11 @@ type auditor struct {
 	progress chan struct{}              // closed with each commit
 	broken   string                     // a violation outside of the objects of scripts
 	now      int64                      // the time of the commit
-	events   map[string]int             // number of events by type
+	// releasing: the commit releases a brake. It records what brakes have counted, and what was
+	// let through, after all events, so that the model does not check these events.
+	releasing bool
+	events    map[string]int      // number of events by type
+	trail     map[string][]string // events by tag, for people
 }
 
 // sent is a command that a script has sent and to which it has no reply yet.
@@ -42,7 +47,7 @@ type sent struct {
 func newAuditor() *auditor {
 	return &auditor{
 		m: newModel(), commands: map[uuid.UUID]bool{}, sent: map[uuid.UUID]*sent{}, scripts: map[string]*script{},
-		of: map[string]map[string]bool{}, progress: make(chan struct{}), events: map[string]int{},
+		of: map[string]map[string]bool{}, progress: make(chan struct{}), events: map[string]int{}, trail: map[string][]string{},
 	}
 }
 
@@ -55,7 +60,7 @@ func tagOf(o *object) string {
 		if parts := strings.Split(o.name, "."); len(parts) > 1 {
 			name = parts[1]
 		}
-	case o.group == "coppice.dev":
+	case o.group == "coppice.dev" && o.kind == "Realm":
 		return ""
 	default:
 		name = o.name
@@ -79,6 +84,7 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 	}
 	a.sequence, a.now = sequence, c.now
 	rest := c.steps
+	a.releasing = slices.ContainsFunc(c.commands, func(k *coppicev1.Command) bool { return k.GetVerb() == bus.VerbReleaseBrake })
 	for i, k := range c.commands {
 		n := 0
 		for n < len(rest) && rest[n].command == i {
@@ -101,6 +107,8 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 			a.command(s, steps, c.now)
 		case k.GetVerb() == bus.VerbDeleteCollection:
 			a.collection(k.GetActor(), steps, c.now)
+		case k.GetVerb() == bus.VerbRestore:
+			a.restored(k.GetActor(), steps)
 		default:
 			a.collector(k.GetActor(), k.GetVerb(), steps, c.now)
 		}
@@ -110,6 +118,11 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 				a.m.sessions[id] = session{c.now, closed}
 				if s := a.scripts[id]; s != nil && closed && s.importing {
 					s.ended = a.project(id)
+					for u, o := range s.arrived {
+						as := *o
+						delete(s.ended.removed, u)
+						s.ended.put(u, &as)
+					}
 				}
 			}
 		}
@@ -118,6 +131,9 @@ func (a *auditor) fold(sequence uint64, data []byte) {
 		for _, s := range a.sent {
 			s.look(a.m, c.now)
 		}
+	}
+	for _, e := range c.brakes {
+		a.braked(e, c.now)
 	}
 	if len(rest) > 0 {
 		a.broken = fmt.Sprintf("sequence %d: events are not in the order of their commands", sequence)
@@ -173,6 +189,21 @@ func (a *auditor) apply(e *step) *object {
 	if why := a.breaks(before, after, e); why != "" {
 		a.violation(tag, "%s: %s of %v: %s\n  before %s\n  after  %s", why, e.what, cmpOr(before, after), e.reason, before.text(), after.text())
 	}
+	if after != nil {
+		after.changed = a.now
+	}
+	if before != nil && after != nil {
+		if after.freed = before.freed; before.protected() && !after.protected() {
+			after.freed = e.revision
+		}
+	}
+	if s := a.scripts[tag]; created && s != nil && s.importing {
+		if s.arrived == nil {
+			s.arrived = map[string]*object{}
+		}
+		as := *after
+		s.arrived[e.uid] = &as
+	}
 	if a.m.put(e.uid, after); a.m.revision != e.revision {
 		a.violation(tag, "S15: revision %d where %d was to come", e.revision, a.m.revision)
 		a.m.revision = e.revision
@@ -187,6 +218,7 @@ func (a *auditor) apply(e *step) *object {
 		delete(a.of[tag], e.uid)
 	}
 	a.events[e.what+" for "+e.reason]++
+	a.trail[tag] = append(a.trail[tag], fmt.Sprintf("%d at %d: %s for %s: %s", e.revision, a.now, e.what, e.reason, cmpOr(after, before).text()))
 	return after
 }
 
@@ -207,6 +239,10 @@ func (a *auditor) breaks(before, after *object, e *step) string {
 		if a.m.at(after.place()) != nil {
 			return "A1.4: the name is taken"
 		}
+	case before.protected() && (after == nil || after.terminating()):
+		return "B2.1, B2.2: it was protected"
+	case after == nil && len(a.m.usersOf(before)) > 0:
+		return "B3.1: others use it"
 	case after == nil:
 		for _, f := range before.finalizers {
 			if !slices.Contains(e.names, f) && f != orphanFinalizer && f != foregroundFinalizer && e.reason != "REQUESTED" && e.reason != "FINALIZED" {
@@ -276,6 +312,10 @@ func (a *auditor) command(s *sent, steps []step, now int64) {
 		a.violation(s.script.tag, "S13: a dry run is in the log")
 	}
 	s.logged = []outcome{}
+	steps = a.bound(s, steps)
+	if s.verb == bus.VerbDelete && len(steps) > 0 {
+		s.script.deletion = steps[0].revision
+	}
 	changed := false
 	for i := range s.items {
 		out := a.m.decide(s.command, i, now)

@@ -91,7 +91,7 @@ func (m *model) valid(owner *object, blocking bool) (list []*object) {
 }
 
 // evaluate returns what the collector does with an object (A12): "collect", "foreground",
-// "strip", or "" for nothing. causes are the revisions that may have caused it. until is
+// "strip", "protected" if only its protection keeps it, or "" for nothing. causes are the revisions that may have caused it. until is
 // the time at which time alone may change the result, 0 for never.
 func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64, until int64) {
 	if d.terminating() || len(d.owners) == 0 {
@@ -113,6 +113,8 @@ func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64
 		return "strip", causes, until
 	case n[solid] > 0, n[unknown] > 0:
 		return "", nil, until
+	case d.protected():
+		return "protected", nil, 0 // B2.2
 	case n[waiting] > 0 && len(m.valid(d, false)) > 0:
 		return "foreground", causes, 0
 	}
@@ -122,6 +124,9 @@ func (m *model) evaluate(d *object, now int64) (decision string, causes []uint64
 // deletion returns the effect of deleting an object (A5). There is none if the object is
 // already being deleted in this way.
 func (m *model) deletion(o *object, policy, version string, asked *int64, now int64) []effect {
+	if o.protected() {
+		return nil // B2.1 to B2.3
+	}
 	k := m.kindOf(o)
 	at, grace := now, int64(0)
 	switch {
@@ -144,9 +149,12 @@ func (m *model) deletion(o *object, policy, version string, asked *int64, now in
 		at = o.deleted
 	}
 	next := *o
-	next.finalizers = withPolicy(o, policy, k.byDefault(version))
+	next.finalizers = m.inUseFirst(o, withPolicy(o, policy, k.byDefault(version)))
 	if !slices.Contains(next.finalizers, contentsFinalizer) && m.contents(o) > 0 {
 		next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+	}
+	if isPolicy(o) && !slices.Contains(next.finalizers, protectionFinalizer) {
+		next.finalizers = append(slices.Clip(next.finalizers), protectionFinalizer) // B2.13
 	}
 	if len(next.finalizers) == 0 && grace == 0 {
 		return []effect{{uid: o.uid}}
@@ -283,8 +291,12 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 		return false
 	case f == contentsFinalizer:
 		return m.contents(o) == 0
+	case f == protectionFinalizer:
+		return m.walkEnds(o)
 	case now < m.expires(o.session):
 		return false // R2
+	case f == inUseFinalizer:
+		return len(m.usersOf(o)) == 0
 	case f == orphanFinalizer:
 		return o.acknowledged() && len(m.valid(o, false)) == 0
 	case f == foregroundFinalizer:
@@ -294,12 +306,16 @@ func (m *model) finishable(o *object, f string, now int64) bool {
 }
 
 // delaying returns the dependents for which an owner waits in the foreground: those that
-// block, and those that the collector must still collect or strip (A13).
+// block, those that the collector must still collect or strip (A13), and those that are
+// protected (B2.8). While it has users, it waits for all that are not terminating (B3.2).
 func (m *model) delaying(owner *object, now int64) []*object {
 	blocking := m.valid(owner, true)
 	return slices.DeleteFunc(m.valid(owner, false), func(d *object) bool {
 		decision, _, _ := m.evaluate(d, now)
-		return decision == "" && !slices.Contains(blocking, d)
+		if !d.terminating() && owner.inUse() && len(m.usersOf(owner)) > 0 {
+			return false
+		}
+		return decision == "" && !d.protected() && !slices.Contains(blocking, d)
 	})
 }
 
@@ -338,7 +354,8 @@ func holds(o, owner *object) bool {
 	return owner != nil && owner.waiting() && slices.ContainsFunc(o.owners, func(r ref) bool { return r.blocking == "true" && fits(o, r, owner) })
 }
 
-// cycles returns the sets of objects that reach each other by edges to owners.
+// cycles returns the sets of objects that reach each other by edges to owners and used
+// objects.
 func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][]*object) {
 	reach := func(from *object) map[string]bool {
 		seen := map[string]bool{}
@@ -346,10 +363,17 @@ func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][
 		for len(next) > 0 {
 			o := next[0]
 			next = next[1:]
+			var to []string
 			for _, r := range o.owners {
-				if owner := m.objects[r.uid]; owner != nil && !seen[r.uid] && edge(o, owner) {
-					seen[r.uid] = true
-					next = append(next, owner)
+				to = append(to, r.uid)
+			}
+			for _, u := range o.uses {
+				to = append(to, u.uid)
+			}
+			for _, uid := range to {
+				if at := m.objects[uid]; at != nil && !seen[uid] && edge(o, at) {
+					seen[uid] = true
+					next = append(next, at)
 				}
 			}
 		}
@@ -379,7 +403,7 @@ func (m *model) cycles(of []*object, edge func(o, owner *object) bool) (list [][
 // unreachable reports whether no object outside of a cycle owns an object in it.
 func (m *model) unreachable(cycle []*object, now int64) bool {
 	for _, o := range cycle {
-		if o.terminating() {
+		if o.terminating() || o.protected() { // B2.9
 			return false
 		}
 		for _, r := range o.owners {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 )
@@ -17,6 +16,7 @@ type command struct {
 	items    []item
 	dry      bool
 	session  string // session of an import
+	actor    string
 }
 
 // item has the part of a command that concerns one object.
@@ -24,7 +24,7 @@ type item struct {
 	name      string // or empty, for generateName
 	generate  string
 	object    *object         // create, update, updatestatus, apply, import
-	sets      map[string]bool // patch and apply: which of owners, finalizers, labels and spec are mentioned
+	sets      map[string]bool // patch and apply: which of owners, uses, finalizers, labels and spec are mentioned
 	uid       string          // precondition
 	revision  uint64          // precondition
 	policy    string
@@ -32,6 +32,7 @@ type item struct {
 	grace     *int64
 	version   string
 	finalizer string
+	reason    string // of a protection
 }
 
 // outcome is the result of a command for one object: a reply and effects.
@@ -91,9 +92,23 @@ func (m *model) decide(c *command, i int, now int64) outcome {
 		}
 		k.derive(&next)
 		return outcome{code: 200, effects: []effect{{uid: o.uid, after: &next}}}
+	case bus.VerbProtect:
+		return m.protect(o, protector(c.actor, it.reason), now)
+	case bus.VerbUnprotect:
+		return m.unprotect(o)
+	case bus.VerbDelete:
+		if o.protected() {
+			return refusal("Forbidden") // B2.1
+		}
 	case bus.VerbRemoveFinalizer:
+		if it.finalizer == protectionFinalizer && o.has(it.finalizer) {
+			return refusal("Conflict") // B2.13
+		}
 		if it.finalizer == contentsFinalizer && o.has(it.finalizer) && m.contents(o) > 0 {
 			return refusal("Conflict") // A5.7
+		}
+		if it.finalizer == inUseFinalizer && o.has(it.finalizer) && len(m.usersOf(o)) > 0 {
+			return refusal("Conflict") // B3.1
 		}
 		return outcome{code: 200, effects: unfinalize(o, it.finalizer)}
 	}
@@ -129,7 +144,7 @@ func invalid(o *object) bool {
 			controllers++
 		}
 	}
-	return controllers > 1 || o.has(orphanFinalizer) && o.has(foregroundFinalizer) ||
+	return controllers > 1 || repeated(o.uses) || o.has(orphanFinalizer) && o.has(foregroundFinalizer) ||
 		slices.ContainsFunc(o.finalizers, func(f string) bool { return !qualified.MatchString(f) })
 }
 
@@ -164,6 +179,8 @@ func (m *model) create(k *kind, at place, it *item, now int64) outcome {
 		return refusal("BadRequest")
 	case invalid(&next), next.failed, next.has(contentsFinalizer), governing && len(next.pending) > 0, k.namespaced() != (at.ns != ""):
 		return refusal("Invalid")
+	case next.has(protectionFinalizer), next.has(inUseFinalizer), isPolicy(&object{group: k.Group, kind: k.Kind}) && m.badPolicy(&next, nil):
+		return refusal("Invalid")
 	case isRegistration(&next) && m.at(at) == nil && m.taken(&next):
 		return refusal("Invalid")
 	case it.generate == "" && m.at(at) != nil:
@@ -176,7 +193,11 @@ func (m *model) create(k *kind, at place, it *item, now int64) outcome {
 	next.uid, next.generation, next.created = "", 1, now
 	next.deleted, next.grace, next.imported, next.session, next.awaited = 0, none, 0, "", 0
 	next.status = ""
+	if why := m.bind(&next, nil, false); why != "" {
+		return refusal(why)
+	}
 	k.derive(&next)
+	m.cover(&next)
 	return outcome{code: 201, effects: []effect{{after: &next}}}
 }
 
@@ -192,6 +213,12 @@ func merge(o *object, it *item) *object {
 	next := *o
 	if it.sets["owners"] {
 		next.owners = it.object.owners
+	}
+	if it.sets["expires"] {
+		next.expires = it.object.expires
+	}
+	if it.sets["uses"] {
+		next.uses = it.object.uses
 	}
 	if it.sets["fin"] {
 		next.finalizers = it.object.finalizers
@@ -221,25 +248,39 @@ func merge(o *object, it *item) *object {
 func (m *model) update(k *kind, o, said *object, now int64) outcome {
 	next := *o
 	next.version, next.owners, next.finalizers, next.labels, next.spec = said.version, merged(said.owners), said.finalizers, said.labels, said.spec
-	next.pending, next.failed = said.pending, said.failed
+	next.pending, next.failed, next.uses = said.pending, said.failed, said.uses
+	next.expires = said.expires
 	added := slices.ContainsFunc(said.finalizers, func(f string) bool { return !o.has(f) })
 	follows := len(next.pending) <= len(o.pending) && slices.Equal(next.pending, o.pending[len(o.pending)-len(next.pending):])
 	switch {
 	case !k.serves(next.version):
 		return refusal("BadRequest")
 	case invalid(&next), o.terminating() && added, !follows, o.failed != next.failed && (o.failed || !o.uninitialized()),
-		next.has(contentsFinalizer) && !o.has(contentsFinalizer):
+		next.has(contentsFinalizer) && !o.has(contentsFinalizer), next.has(protectionFinalizer) && !o.has(protectionFinalizer), next.has(inUseFinalizer) && !o.has(inUseFinalizer),
+		isPolicy(o) && m.badPolicy(&next, o):
 		return refusal("Invalid")
 	}
 	if o.has(contentsFinalizer) && !next.has(contentsFinalizer) {
 		next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
 	}
+	for _, f := range []string{inUseFinalizer, protectionFinalizer} {
+		if o.has(f) && !next.has(f) {
+			next.finalizers = append(slices.Clip(next.finalizers), f)
+		}
+	}
+	if why := m.bind(&next, o, false); why != "" {
+		return refusal(why)
+	}
 	failing := next.failed && !o.failed
 	if next.spec != o.spec {
 		next.generation++
+		next.walked = 0 // B2.11
 	}
 	if next.spec != o.spec || next.labels != o.labels || failing {
 		k.derive(&next)
+	}
+	if next.spec != o.spec || next.labels != o.labels || next.uninitialized() != o.uninitialized() {
+		m.cover(&next)
 	}
 	out := outcome{code: 200}
 	switch {
@@ -274,6 +315,9 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 		return refusal("AlreadyExists")
 	}
 	next.finalizers = slices.DeleteFunc(slices.Clone(next.finalizers), func(f string) bool { return f == contentsFinalizer })
+	if why := m.bind(&next, was, true); why != "" {
+		return refusal(why)
+	}
 	next.generation, next.imported, next.session = max(next.generation, 1), now, session
 	k.derive(&next)
 	if was != nil {
@@ -283,11 +327,15 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 		return refusal(why)
 	}
 	next.created = now
+	m.cover(&next)
 	if next.terminating() && k.ObservesGeneration {
 		next.awaited = next.generation
 	}
 	if next.terminating() && m.contents(&next) > 0 {
 		next.finalizers = append(next.finalizers, contentsFinalizer)
+	}
+	if next.terminating() && (len(m.usersOf(&next)) > 0 || len(m.bindings(&next)) > 0) {
+		next.finalizers = append(next.finalizers, inUseFinalizer)
 	}
 	if next.terminating() && len(next.finalizers) == 0 && next.grace <= 0 {
 		return outcome{code: 200}
@@ -298,6 +346,10 @@ func (m *model) imports(k *kind, at place, it *item, session string, now int64) 
 // reimport changes an existing object to the imported one. It does not undo a deletion.
 func (m *model) reimport(k *kind, was, next *object) outcome {
 	next.created = was.created
+	next.protector, next.shielded, next.policies = was.protector, was.shielded, was.policies
+	if next.terminating() && was.protected() {
+		return refusal("Forbidden") // B2.1
+	}
 	if was.terminating() {
 		if !next.terminating() {
 			next.finalizers = was.finalizers
@@ -306,6 +358,11 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 		}
 		if was.has(contentsFinalizer) && !next.has(contentsFinalizer) {
 			next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
+		}
+		for _, f := range []string{inUseFinalizer, protectionFinalizer} {
+			if was.has(f) && !next.has(f) {
+				next.finalizers = append(slices.Clip(next.finalizers), f)
+			}
 		}
 		next.deleted, next.grace, next.awaited = was.deleted, was.grace, was.awaited
 	}
@@ -317,12 +374,18 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 		if m.contents(was) > 0 {
 			next.finalizers = append(slices.Clip(next.finalizers), contentsFinalizer)
 		}
+		if len(m.usersOf(was)) > 0 {
+			next.finalizers = append(slices.Clip(next.finalizers), inUseFinalizer)
+		}
 	}
 	if len(next.pending) > len(was.pending) || !slices.Equal(next.pending, was.pending[len(was.pending)-len(next.pending):]) {
 		next.pending = was.pending
 	}
 	if was.failed || !was.uninitialized() {
 		next.failed = was.failed
+	}
+	if next.labels != was.labels || next.spec != was.spec || next.status != was.status || next.uninitialized() != was.uninitialized() {
+		m.cover(next)
 	}
 	if next.terminating() && len(next.finalizers) == 0 && next.grace <= 0 {
 		return outcome{code: 200, effects: []effect{{uid: was.uid}}}
@@ -333,20 +396,19 @@ func (m *model) reimport(k *kind, was, next *object) outcome {
 	same := *next
 	same.imported, same.session = was.imported, was.session
 	awaits := slices.ContainsFunc(next.owners, func(r ref) bool { return m.objects[r.uid] == nil })
-	awaits = awaits || next.has(orphanFinalizer) || next.has(foregroundFinalizer)
+	awaits = awaits || next.has(orphanFinalizer) || next.has(foregroundFinalizer) || next.has(inUseFinalizer)
 	if same.text() == was.text() && (next.session == was.session || !awaits) {
 		return outcome{code: 200}
 	}
 	return outcome{code: 200, effects: []effect{{uid: was.uid, after: next}}}
 }
 
-// targets reports whether an object is of a resource, in a namespace, and matches a label
-// "k=v", if there is one.
-func (m *model) targets(o *object, r resource, ns, label string) bool {
+// targets reports whether an object is of a resource, in a namespace, and has the labels
+// "k=v,k=v".
+func (m *model) targets(o *object, r resource, ns, labels string) bool {
 	k := m.kindOf(o)
 	if k == nil || k.Group != r.group || k.Plural != r.plural || o.ns != ns {
 		return false
 	}
-	key, value, _ := strings.Cut(label, "=")
-	return label == "" || labelMap(o.labels)[key] == value
+	return labelled(o, labels)
 }

@@ -28,6 +28,11 @@ func (a *auditor) collector(actor, verb string, steps []step, now int64) {
 			a.violation(tagOf(cycle[0]), "L5: %v was collected as unreachable", cycle)
 		}
 	}
+	// A cycle is collected at once: an object is marked for a user that goes in the same commit.
+	unreachable := map[string][]effect{}
+	for _, o := range cycle {
+		unreachable[o.uid] = a.m.collect(o, false, now)
+	}
 	for i := range steps {
 		e := &steps[i]
 		o := a.m.objects[e.uid]
@@ -35,7 +40,12 @@ func (a *auditor) collector(actor, verb string, steps []step, now int64) {
 			a.violation("", "S14: %s of %s, which is not there", e.what, e.uid)
 			continue
 		}
-		a.collected(actor, verb, e, o, now)
+		if e.reason == "UNREACHABLE" {
+			a.expect(e, unreachable[e.uid], "L5")
+		} else {
+			a.collected(actor, verb, e, o, now)
+		}
+		a.braking(actor, e, o, now)
 		a.apply(e)
 	}
 }
@@ -61,7 +71,7 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 		a.expect(e, m.strip(o, now), "A12.7")
 	case "OWNER_ORPHANS":
 		if decision, _, _ := m.evaluate(o, now); decision == "strip" {
-			a.violation(tag, "S9: %v was parted from an owner before what does not hold it had gone; its owners are %s", o, a.classes(o, now))
+			a.violation(tag, "S9: %v lost a reference to an owner before its dangling references; its owners are %s", o, a.classes(o, now))
 		}
 		for _, r := range o.owners {
 			if owner := m.objects[r.uid]; fits(o, r, owner) && m.parts(owner, now) && a.same(e, part(o, owner)[0]) == "" {
@@ -70,24 +80,28 @@ func (a *auditor) collected(actor, verb string, e *step, o *object, now int64) {
 		}
 		a.violation(tag, "S9: %v was parted from an owner that does not orphan it; its owners are %s", o, a.classes(o, now))
 	case "CYCLE":
-		for _, cycle := range m.cycles(a.waiting(tag), holds) {
-			for _, owner := range cycle {
-				if slices.Contains(cycle, o) && holds(o, owner) && a.same(e, unblock(o, owner)[0]) == "" {
-					return
-				}
-			}
-		}
-		a.violation(tag, "X08: %v was unblocked, and is in no cycle\n  %s\n  %s", o, o.text(), e.after(o).text())
+		a.cycleBroken(e, o, now)
 	case "CONTAINER":
 		for _, c := range m.objects {
-			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() {
+			early := now < m.podsUntil(c) && !isPod(o) && !m.usesEnding(o) // A5.8
+			if c.terminating() && c.has(contentsFinalizer) && m.contains(c, o) && !o.terminating() && !o.protected() && !early {
 				a.expect(e, m.collect(o, false, now), "A5.7")
 				return
 			}
 		}
 		a.violation(tag, "A5.7: %v was drained", o)
-	case "UNREACHABLE":
-		a.expect(e, m.collect(o, false, now), "L5")
+	case "PROTECTED", "UNPROTECTED":
+		a.covering(e, o)
+	case "REQUESTED":
+		if expiring(actor) {
+			a.expired(actor, e, o, now)
+			return
+		}
+		if !isPolicy(o) || actor != bus.RoleGraph {
+			a.violation(tag, "%s of %v by %s, which did not ask for it", e.what, o, actor)
+			return
+		}
+		a.walking(e, o)
 	case "FINALIZED":
 		a.finalized(actor, verb, e, o, now)
 	default:
@@ -103,7 +117,9 @@ func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 		f = e.names[len(e.names)-1]
 	}
 	zero := int64(0)
-	switch builtin := f == orphanFinalizer || f == foregroundFinalizer || f == contentsFinalizer; {
+	switch builtin := f == orphanFinalizer || f == foregroundFinalizer || f == contentsFinalizer || f == protectionFinalizer || f == inUseFinalizer; {
+	case actor == served && o.inUse():
+		a.violation(tagOf(o), "B3.6: %v was called for %v, which others use", e.what, o)
 	case actor == served && verb == bus.VerbRemoveFinalizer:
 		a.expect(e, unfinalize(o, servedFinalizer), "A2.12")
 	case actor == served:
@@ -117,10 +133,10 @@ func (a *auditor) finalized(actor, verb string, e *step, o *object, now int64) {
 	}
 }
 
-// waiting returns the objects of a script that wait for their dependents.
+// waiting returns the objects of a script that wait for their dependents or users.
 func (a *auditor) waiting(tag string) (list []*object) {
 	for uid := range a.of[tag] {
-		if o := a.m.objects[uid]; o.waiting() {
+		if o := a.m.objects[uid]; o.waiting() || o.inUse() {
 			list = append(list, o)
 		}
 	}

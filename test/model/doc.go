@@ -36,6 +36,10 @@
 // that answers. Preconditions, old resourceVersions, dry runs, repeated commands, concurrent
 // commands. Initializers. Grace periods, with and without an agent. Kinds that observe
 // generations, and kinds that are registered and deleted. Namespaces that are deleted.
+// Protections by clients and by policies. Uses of objects that exist or not, in cycles, and of
+// owners by what they own. Brakes of kinds, and their releases. Objects that expire, by
+// themselves and by policies. Restorations of what a deletion has removed. The log of each world
+// is cut once, and all services start again.
 // Imports in any order. Realm settings. Needless work messages and proposals. Services that
 // stop, start, and rebuild their state.
 //

@@ -103,6 +103,15 @@ func (d *drawer) owners() string {
 	return listed(" owners=", list)
 }
 
+// uses draws uses of objects that may exist.
+func (d *drawer) uses() string {
+	var list []string
+	for range pick(d, 0, 0, 0, 0, 0, 0, 1, 1, 2) {
+		list = append(list, d.owner()+pick(d, "", "", "", "", "", "", "~uid"))
+	}
+	return listed(" uses=", list)
+}
+
 func (d *drawer) finalizers() string {
 	var list []string
 	for range pick(d, 0, 0, 0, 1, 1, 2) {
@@ -129,9 +138,14 @@ func (d *drawer) rarely(n int, words ...string) string {
 	return ""
 }
 
-func (d *drawer) labels() string { return d.rarely(3, "labels=app=web", "labels=app=db") }
+func (d *drawer) labels() string {
+	return d.rarely(3, "labels=app=web", "labels=app=db", "labels=tier=prod", "labels=app=web,tier=prod")
+}
 func (d *drawer) spec() string {
 	return d.rarely(3, "spec=v:1", "spec=v:2", "spec=nodeName:n", "spec=nodeName:n", "spec=nodeName:n,terminationGracePeriodSeconds:3")
+}
+func (d *drawer) expires() string {
+	return d.rarely(25, "expires=past", "expires=soon", "expires=soon", "expires=late")
 }
 func (d *drawer) version() string { return d.rarely(15, "version=v1", "version=v2", "version=v9") }
 func (d *drawer) how() string     { return d.rarely(10, "dry", "twice", "twice") }
@@ -152,14 +166,14 @@ func (d *drawer) line() string {
 	verb := pick(d, "",
 		"create", "create", "create", "create", "create", "create", "create", "create", "create",
 		"delete", "delete", "delete", "delete", "delete", "delete", "update", "update", "update", "unfinalize", "unfinalize", "unfinalize", "import", "import",
-		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare", "story", "story")
+		"apply", "patch", "generate", "status", "confirm", "initialize", "deletecollection", "close", "propose", "work", "settle", "plan", "container", "rare", "protect", "undo", "story", "story")
 	if d.n < longest/4 && !d.one(6) {
 		verb = "create" // the other verbs need an object
 	}
 	switch verb {
 	case "create", "generate":
 		at := d.fresh()
-		line := verb + " " + at + d.owners() + d.finalizers() + d.labels() + d.spec() + d.rarely(12, "init=i.example.com", "init=i.example.com,j.example.com") +
+		line := verb + " " + at + d.owners() + d.uses() + d.finalizers() + d.labels() + d.spec() + d.expires() + d.rarely(12, "init=i.example.com", "init=i.example.com,j.example.com") +
 			d.version() + d.how()
 		if verb == "create" && !strings.HasPrefix(at, "lt") && !strings.Contains(line, "dry") {
 			d.made = append(d.made, at)
@@ -170,7 +184,7 @@ func (d *drawer) line() string {
 		if d.one(2) {
 			at = d.target()
 		}
-		line := verb + " " + at + d.owners() + d.finalizers() + d.labels() + d.spec() +
+		line := verb + " " + at + d.owners() + d.uses() + d.finalizers() + d.labels() + d.spec() + d.expires() +
 			d.rarely(2, "deleting", "deleting", "uid=live", "uid=live", "uid=live deleting", "uid=old", "uid=any", "status=observedGeneration:1")
 		d.made = append(d.made, at)
 		return line + d.version() + d.how()
@@ -179,20 +193,23 @@ func (d *drawer) line() string {
 		if d.one(2) {
 			line += d.owners()
 		}
+		if d.one(4) {
+			line += d.uses()
+		}
 		if d.one(3) {
 			line += d.finalizers()
 		}
 		if verb == "update" {
-			line += d.precondition() + d.rarely(10, "owners=-") + d.rarely(10, "fin=-")
+			line += d.precondition() + d.rarely(10, "owners=-") + d.rarely(10, "uses=-") + d.rarely(10, "fin=-")
 		}
-		return line + d.labels() + d.spec() + d.version() + d.how()
+		return line + d.labels() + d.spec() + d.expires() + d.version() + d.how()
 	case "delete":
 		return "delete " + d.target() + d.policy() + d.precondition() + d.version() +
 			d.rarely(8, "grace=0", "grace=0", "grace=2", "grace=-1", "policy=Never", "orphan=true policy=Orphan") + d.how()
 	case "confirm":
 		return "delete " + pick(d, "po/a", "po/b", "po/c", "po/d", "en/a") + " grace=0"
 	case "unfinalize":
-		return "unfinalize " + d.target() + " fin=" + pick(d, "example.com/x", "example.com/x", "example.com/x", "example.com/y", orphanFinalizer, foregroundFinalizer)
+		return "unfinalize " + d.target() + " fin=" + pick(d, "example.com/x", "example.com/x", "example.com/x", "example.com/y", orphanFinalizer, foregroundFinalizer, inUseFinalizer)
 	case "status":
 		return "status " + pick(d, "wd/a status=observed:now", "wd/b status=observed:now", "wd/c status=observed:now", "wd/d status=observed:now",
 			"po/a status=phase:Succeeded", "po/b status=phase:Failed", "cm/a status=x:1")
@@ -200,11 +217,17 @@ func (d *drawer) line() string {
 		return pick(d, "initialize ", "initialize ", "fail ") + d.target()
 	case "deletecollection":
 		return "deletecollection " + pick(d, "cm/a", "cm/a", "po/a", "rc/a", "wd/a", "en/a", "lt/a", "cm/a@x") + d.policy() + d.labels()
+	case "undo":
+		return "undo " + d.target() + d.policy()
+	case "protect":
+		return pick(d, "protect "+d.target()+" reason="+pick(d, "why", "why", "other")+d.precondition(), "unprotect "+d.target()+d.precondition(), "unprotect "+d.target(),
+			"create pp/a covers="+pick(d, "cm", "web", "late"), "update pp/a covers="+pick(d, "cm", "web", "web", "late"), "update pp/a fin=example.com/x", "delete pp/a"+d.policy(),
+			"unfinalize pp/a fin="+protectionFinalizer) + d.how()
 	case "plan":
 		return "plan " + d.target() + d.policy()
 	case "container":
 		d.late = true
-		return pick(d, "create kind/late", "create kind/late", "create kind/late", "delete kind/late", "create ns/self", "create ns/x", "delete ns/self", "delete ns/x", "create ns/x fin=example.com/x")
+		return pick(d, "create kind/late", "create kind/late", "create kind/late objects=1", "release", "delete kind/late", "create ns/self", "create ns/x", "delete ns/self", "delete ns/x", "create ns/x fin=example.com/x")
 	case "rare":
 		if !d.one(4) {
 			return "work"
@@ -223,8 +246,8 @@ func (d *drawer) story() string {
 	kind := pick(d, "cm", "cm", "po", "wd", "no")
 	a, b, c := kind+"/e", kind+"/f", pick(d, "cm", "wd")+"/g"
 	d.made = append(d.made, a, b, c)
-	held := d.rarely(2, "fin=example.com/x")
-	d.next = append([]string{"create " + a + held, "create " + b + " owners=" + a + pick(d, "!", "!", "")}, pick(d,
+	finalizer := d.rarely(2, "fin=example.com/x")
+	d.next = append([]string{"create " + a + finalizer, "create " + b + " owners=" + a + pick(d, "!", "!", "")}, pick(d,
 		[]string{ // a cycle whose members wait for each other, and an owner outside of it
 			"update " + a + " owners=" + b + "!", "create " + c + " owners=" + a + "!," + b + "!",
 			"delete " + a + " policy=Foreground", "delete " + b + d.policy(), "delete " + c + " policy=Foreground"},
@@ -240,7 +263,7 @@ func (d *drawer) story() string {
 			"delete " + a + " policy=Background grace=0", "unfinalize " + a + " fin=example.com/x", "create " + a, "create " + c + " owners=" + a + "!~old," + a,
 			"import " + a + " uid=old", "delete " + a + d.policy()},
 		[]string{ // an agent whose grace period is shortened
-			"create po/h spec=nodeName:n owners=" + a + "!" + held, "delete po/h grace=" + pick(d, "-1", "2", "9"), "delete po/h grace=" + pick(d, "-1", "1", "5", "60"),
+			"create po/h spec=nodeName:n owners=" + a + "!" + finalizer, "delete po/h grace=" + pick(d, "-1", "2", "9"), "delete po/h grace=" + pick(d, "-1", "1", "5", "60"),
 			"delete " + a + d.policy(), "unfinalize po/h fin=example.com/x", "delete po/h grace=" + pick(d, "-1", "0")},
 		[]string{ // an initialization that fails
 			"create " + c + " owners=" + a + "! init=i.example.com,j.example.com" + d.finalizers(), "initialize " + c, "fail " + c, "delete " + a + d.policy()},
@@ -249,6 +272,27 @@ func (d *drawer) story() string {
 			"create kind/late", "settle", "delete kind/late"},
 		[]string{ // a namespace that is deleted
 			"create ns/x", "create cm/a@x" + d.finalizers(), "create cm/b@x owners=cm/a@x!", "delete ns/x" + d.policy(), "create cm/c@x", "unfinalize cm/a@x fin=example.com/x"},
+		[]string{ // users of an object, one of which is a dependent, or below one
+			"create " + c + " uses=" + a + " owners=" + pick(d, b+"!", a+"!", a, "cm/d"), "create cm/h uses=" + a + "," + pick(d, "cm/i", c), "create cm/i" + d.owners(),
+			"delete " + a + d.policy(), "& delete " + c + d.policy(), "update cm/h uses=-", "delete cm/h" + d.policy(), "delete " + a + d.policy()},
+		[]string{ // objects that use each other, and wait for dependents as well
+			"create cm/h uses=cm/i", "create cm/i uses=" + pick(d, "cm/h", "cm/j") + finalizer, "create cm/j uses=cm/h owners=" + a + "!",
+			"update " + a + " uses=" + pick(d, "cm/j", "cm/h", b), "delete cm/i" + d.policy(), "delete cm/h" + d.policy(), "delete " + a + d.policy(), "delete cm/j"},
+		[]string{ // an undone deletion, with survivors that had lost references, and users
+			"create cm/d", "create " + c + " owners=" + a + "!*,cm/d" + d.finalizers(), "create cm/h uses=" + a + " owners=" + b + "! fin=" + servedFinalizer, "create cm/i owners=" + a + "!" + d.labels(),
+			"undo " + a + d.policy(), "unfinalize " + a + " fin=example.com/x", "undo " + a + d.policy(), "delete " + a + d.policy()},
+		[]string{ // a brake that is tripped, released, and tripped again
+			"delete kind/late", "create kind/late " + pick(d, "objects=1", "objects=2", "percent=30"), "create lt/a owners=" + a + pick(d, "!", "") + d.finalizers(), "create lt/b owners=" + a,
+			"create lt/c owners=" + pick(d, "lt/a!", a, "lt/b"), "create lt/d owners=cm/d" + d.expires(), "create " + c + " owners=lt/b!",
+			"delete " + a + d.policy(), "delete cm/d", "settle", pick(d, "update lt/b owners=-", "delete lt/b", "release"), "release", "settle", "delete " + pick(d, "kind/late", "lt/d")},
+		[]string{ // objects that expire, by themselves and by a policy
+			"create cm/h labels=app=web,tier=prod owners=" + a + d.finalizers(), "create " + c + " owners=cm/h! expires=soon" + d.finalizers(),
+			"create xp/a " + pick(d, "minAge=1s", "minUnchanged=1s", "minAge=1s reportOnly"), pick(d, "protect cm/h reason=why", "patch cm/h labels=app=db", "settle"),
+			"update " + b + " expires=past", "settle", pick(d, "unprotect cm/h", "delete xp/a", "patch cm/h expires=soon"), "create cm/j expires=soon", "update cm/j expires=late"},
+		[]string{ // protections by a client and by a policy, and a deletion of what keeps the object
+			"create cm/h labels=app=db,tier=prod owners=" + a + pick(d, "!", "") + d.finalizers(), "create " + c + " owners=cm/h!",
+			"create pp/a covers=cm", "protect cm/h reason=why", "delete " + a + d.policy(), "delete cm/h" + d.policy(), "import cm/h uid=live deleting", "deletecollection cm/a",
+			pick(d, "delete pp/a", "update pp/a covers=web", "patch cm/h labels=tier=test"), "unprotect cm/h", "unprotect cm/h", "delete pp/a"},
 	)...)
 	return "create cm/d"
 }

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -33,6 +34,7 @@ type commit struct {
 	ids      []uuid.UUID
 	steps    []step
 	sessions []*coppicev1.Event
+	brakes   []*coppicev1.Event
 }
 
 // decodeCommit reads a commit by its documented encoding.
@@ -107,6 +109,8 @@ func decodeCommit(data []byte) (*commit, error) {
 			each(v.Deleted.GetObjects(), "deleted", v.Deleted.GetFinalizers(), func(*object) *object { return nil })
 		case *coppicev1.Event_ImportSession:
 			c.sessions = append(c.sessions, e)
+		case *coppicev1.Event_Brake, *coppicev1.Event_Released:
+			c.brakes = append(c.brakes, e)
 		default:
 			return nil, fmt.Errorf("an event of type %T", v)
 		}
@@ -124,6 +128,11 @@ func read(n *coppicev1.Node, b *coppicev1.Body, before *object) *object {
 		deleted: n.GetDeletionTime(), grace: none, imported: n.GetImportTime(), session: n.GetImportSession(),
 		agent: none, observed: n.GetObservedGeneration(), awaited: n.GetAwaitedGeneration(), pending: n.GetInitializers(),
 		failed: n.GetInitializationFailed(), marked: n.GetDeletionRevision(),
+		protector: protector(n.GetProtection().GetActor(), n.GetProtection().GetReason()), shielded: n.GetProtection().GetTime(),
+		policies: n.GetProtection().GetPolicies(), expires: n.GetExpiresAt(),
+	}
+	for _, u := range n.GetUses() {
+		o.uses = append(o.uses, use{u.GetGroup(), u.GetKind(), u.GetName(), uid.UID(u.GetUid()).String()})
 	}
 	if n.DeletionGracePeriod != nil {
 		o.grace = n.GetDeletionGracePeriod()
@@ -132,11 +141,47 @@ func read(n *coppicev1.Node, b *coppicev1.Body, before *object) *object {
 		o.agent = n.GetGrace()
 	}
 	if b != nil {
-		o.labels, o.spec, o.status = labelText(b.GetLabels()), canonical(b.GetSpec()), canonical(b.GetStatus())
+		o.labels, o.spec, o.status = labelText(b.GetLabels()), canonical(b.GetSpec()), statusOf(group, n.GetKind(), b.GetStatus())
+		if isPolicy(o) {
+			o.walked = walkedOf(b.GetStatus())
+		}
 	} else if before != nil {
-		o.labels, o.spec, o.status = before.labels, before.spec, before.status
+		o.labels, o.spec, o.status, o.walked = before.labels, before.spec, before.status, before.walked
 	}
 	return o
+}
+
+// protector says who protects an object, "" if no client does.
+func protector(actor, reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return actor + ": " + reason
+}
+
+// statusOf returns a status in canonical form. Those of policies are not compared; see
+// walkedOf.
+func statusOf(group, kind string, raw []byte) string {
+	if isPolicy(&object{group: group, kind: kind}) || isExpiryPolicy(&object{group: group, kind: kind}) {
+		return ""
+	}
+	return canonical(raw)
+}
+
+// walkedOf returns the generation of a protection policy of which the walk is complete, 0 if
+// it is of none.
+func walkedOf(status []byte) int64 {
+	var s struct {
+		ObservedGeneration int64
+		Complete           bool
+	}
+	if err := json.Unmarshal(status, &s); err != nil {
+		panic(err)
+	}
+	if !s.Complete {
+		return 0
+	}
+	return s.ObservedGeneration
 }
 
 func split(apiVersion string) (group, version string) {

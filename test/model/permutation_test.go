@@ -14,8 +14,8 @@ import (
 // TestOrderOfImports imports the same objects, with owners, finalizers and
 // deletions, in two orders.
 //
-// R2: they come to the same end; or each to one to which the rules lead from where
-// the session of the other ended.
+// R2: both orders have the same outcome, or each an outcome to which the rules lead from the
+// imported objects, whatever services do before the session ends.
 func TestOrderOfImports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Context(t))
@@ -54,7 +54,7 @@ func TestOrderOfImports(t *testing.T) {
 // arrival is the result of an import.
 type arrival struct {
 	tag   string
-	ended *model // the state when the session ended
+	ended *model // the objects as they were imported, when the session ended
 	now   int64
 	final string // the state when no work was left
 	left  string // without values that differ between the two imports, or that the rules leave open

@@ -2,18 +2,13 @@ package model_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -30,11 +25,16 @@ type script struct {
 
 	failures   []string
 	blamed     bool
-	collecting *command // the deletecollection under way
-	importing  bool     // owners are named by the uids with which they will be imported
-	ended      *model   // the state at the end of an import, if importing
-	snapshot   *model   // the state after the last command
-	snapped    int64
+	collecting *command           // the deletecollection under way
+	collects   uint64             // the revision at which it began
+	paused     map[string]uint64  // the revisions of objects whose deletion was paused when a release of the brake began
+	importing  bool               // owners are named by the uids with which they will be imported
+	arrived    map[string]*object // the objects as they were imported, by uid, if importing
+	// ended is the state at the end of an import, if importing, as it would be if no service had worked before.
+	ended    *model
+	snapshot *model // the state after the last command
+	snapped  int64
+	deletion uint64 // the revision of the last DELETE
 }
 
 var tags atomic.Int64
@@ -53,6 +53,7 @@ func (s *script) end() {
 	defer s.a.mu.Unlock()
 	if !s.blamed {
 		delete(s.a.scripts, s.tag) // later violations of a failed script still belong to it
+		delete(s.a.trail, s.tag)
 	}
 }
 
@@ -82,15 +83,16 @@ func (w *world) run(ctx context.Context, lines []string) error {
 		if alongside = nil; err != nil {
 			s.a.mu.Lock()
 			s.blamed = true
+			trail := strings.Join(s.a.trail[s.tag], "\n")
 			s.a.mu.Unlock()
-			return fmt.Errorf("line %d, %q of script %s: %w", i+1, line, s.tag, err)
+			return fmt.Errorf("line %d, %q of script %s: %w\nits events:\n%s\n", i+1, line, s.tag, err, trail)
 		}
 	}
 	return nil
 }
 
 // alone are the operations that wait for the previous one.
-var alone = map[string]bool{"settle": true, "close": true, "deletecollection": true, "restart": true, "rebuild": true, "stop": true}
+var alone = map[string]bool{"release": true, "undo": true, "settle": true, "close": true, "deletecollection": true, "restart": true, "rebuild": true, "stop": true}
 
 func (s *script) failed() error {
 	s.a.mu.Lock()
@@ -114,6 +116,10 @@ func (s *script) do(ctx context.Context, line string) error {
 		err = s.settle(ctx)
 	case "restart", "rebuild", "stop":
 		err = s.w.disturb(words[0], words[1])
+	case "undo":
+		err = s.undo(ctx, words)
+	case "release":
+		err = s.release(ctx)
 	case "close":
 		err = s.close(ctx)
 	case "propose", "work":
@@ -141,12 +147,12 @@ func (s *script) command1(ctx context.Context, words []string) error {
 func (s *script) perform(ctx context.Context, c *command, twice bool) error {
 	s.a.mu.Lock()
 	k := &sent{command: c, script: s, possible: map[string]bool{}}
-	id := uuid.Must(uuid.NewV7())
+	id := s.w.newID()
 	if c.verb == bus.VerbDeleteCollection {
-		s.collecting = c
+		s.collecting, s.collects = c, s.a.m.revision
 	} else {
 		s.a.sent[id] = k
-		k.look(s.a.m, time.Now().UnixMicro())
+		k.look(s.a.m, s.w.now().UnixMicro())
 	}
 	s.a.mu.Unlock()
 	defer func() {
@@ -186,7 +192,7 @@ func (s *script) collected(ctx context.Context, c *command, reply *coppicev1.Obj
 		return nil
 	}
 	for uid := range s.a.of[s.tag] {
-		if o := s.a.m.objects[uid]; err == nil && !o.terminating() && s.a.m.targets(o, c.resource, c.ns, c.items[0].name) {
+		if o := s.a.m.objects[uid]; err == nil && !o.terminating() && !o.protected() && o.freed <= s.collects && s.a.m.targets(o, c.resource, c.ns, c.items[0].name) {
 			return fmt.Errorf("A6: %v was not deleted", o)
 		}
 	}
@@ -224,7 +230,7 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 		return err
 	}
 	s.a.mu.Lock()
-	k.look(s.a.m, time.Now().UnixMicro())
+	k.look(s.a.m, s.w.now().UnixMicro())
 	s.a.mu.Unlock()
 	if right() {
 		return nil
@@ -243,157 +249,11 @@ func (s *script) answered(ctx context.Context, k *sent, reply *coppicev1.Objects
 	return fmt.Errorf("answered %s without an effect in the log; right were %v", got, k.possible)
 }
 
-// attempt is the time for which an attempt of a request waits for the reply. A request that
-// a stopped service did not handle is sent again.
-const attempt = time.Second
-
-func (s *script) send(ctx context.Context, id uuid.UUID, c *command) (*coppicev1.ObjectsReply, error) {
-	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: c.verb, Group: c.resource.group, Plural: c.resource.plural, Namespace: c.ns}
-	it := c.items[0]
-	at.Finalizer = it.finalizer
-	header := nats.Header{bus.HeaderCommand: []string{id.String()}}
-	var request proto.Message
-	var reply coppicev1.ObjectsReply
-	options := &coppicev1.DeleteOptions{PropagationPolicy: it.policy, OrphanDependents: it.orphan, GracePeriodSeconds: it.grace}
-	pre := &coppicev1.Preconditions{Uid: it.uid, ResourceVersion: it.revision}
-	if c.dry {
-		options.DryRun = []string{"All"}
-	}
-	switch c.verb {
-	case bus.VerbDelete:
-		options.Preconditions = pre
-		request = &coppicev1.DeleteRequest{Names: []string{it.name}, Options: options, Version: it.version}
-	case bus.VerbDeleteCollection:
-		return s.deleteCollection(ctx, at, &coppicev1.DeleteCollectionRequest{LabelSelector: it.name, All: it.name == "", Options: options})
-	case bus.VerbRemoveFinalizer:
-		request = &coppicev1.RemoveFinalizerRequest{Objects: []*coppicev1.FinalizerTarget{{Name: it.name, Preconditions: pre}}, Reason: "the script says so"}
-	case bus.VerbPatch:
-		request = &coppicev1.PatchRequest{Patches: []*coppicev1.Patch{{Name: it.name, Patch: patchOf(c.resource.group, &it), Preconditions: pre}}, DryRun: c.dry}
-	case bus.VerbImport:
-		request = &coppicev1.ImportRequest{Session: c.session, Objects: []*coppicev1.Object{objectOf(c, &it)}, DryRun: c.dry}
-	default:
-		request = &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{objectOf(c, &it)}, DryRun: c.dry}
-	}
-	err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
-		return rpc.Call(ctx, s.w.nc, at.Subject(), header, request, &reply)
-	})
-	return &reply, err
-}
-
-// deleteCollection deletes page by page, and returns the reply of the last page.
-func (s *script) deleteCollection(ctx context.Context, at bus.API, request *coppicev1.DeleteCollectionRequest) (*coppicev1.ObjectsReply, error) {
-	for {
-		var reply coppicev1.DeleteCollectionReply
-		if err := rpc.Retry(ctx, attempt, func(ctx context.Context) error {
-			return rpc.Call(ctx, s.w.nc, at.Subject(), nil, request, &reply)
-		}); err != nil {
-			return nil, err
-		}
-		if request.Continue = reply.GetContinue(); request.Continue == "" {
-			return &coppicev1.ObjectsReply{Results: reply.GetResults(), Revision: reply.GetRevision()}, nil
-		}
-	}
-}
-
-func ownersOf(owners []ref) (list []*coppicev1.OwnerReference) {
-	flag := func(s string) *bool {
-		if s == "" {
-			return nil
-		}
-		v := s == "true"
-		return &v
-	}
-	for _, r := range owners {
-		list = append(list, &coppicev1.OwnerReference{
-			ApiVersion: apiVersion(r.group, r.version), Kind: r.kind, Name: r.name, Uid: r.uid, Controller: flag(r.controller), BlockOwnerDeletion: flag(r.blocking),
-		})
-	}
-	return list
-}
-
-func apiVersion(group, version string) string {
-	if group == "" {
-		return version
-	}
-	return group + "/" + version
-}
-
-// objectOf returns an object as a client sends it.
-func objectOf(c *command, it *item) *coppicev1.Object {
-	o := it.object
-	m := &coppicev1.ObjectMeta{
-		Name: it.name, GenerateName: it.generate, Uid: it.uid, ResourceVersion: it.revision,
-		OwnerReferences: ownersOf(o.owners), Finalizers: o.finalizers, Labels: labelMap(o.labels),
-	}
-	p := &coppicev1.Object{Metadata: m, Spec: []byte(o.spec), Status: []byte(o.status)}
-	if c.verb != bus.VerbApply || it.sets["version"] {
-		for _, al := range aliases {
-			if al.plural == c.resource.plural {
-				p.ApiVersion, p.Kind = apiVersion(c.resource.group, o.version), al.kind
-			}
-		}
-	}
-	if c.verb == bus.VerbImport {
-		if m.Uid = o.uid; o.terminating() {
-			m.DeletionTimestamp, m.DeletionGracePeriodSeconds = timestamppb.New(time.UnixMicro(o.deleted)), &o.grace
-		}
-	}
-	if o.uninitialized() {
-		m.Initializers = &coppicev1.Initializers{}
-		for _, name := range o.pending {
-			m.Initializers.Pending = append(m.Initializers.Pending, &coppicev1.Initializer{Name: name})
-		}
-		if o.failed {
-			m.Initializers.Result = &coppicev1.Status{Status: "Failure", Message: "it did not work"}
-		}
-	}
-	return p
-}
-
-// patchOf returns a merge patch of the fields that an item mentions.
-func patchOf(group string, it *item) []byte {
-	meta, patch := map[string]any{}, map[string]any{}
-	if it.sets["labels"] {
-		meta["labels"] = labelMap(it.object.labels)
-	}
-	if it.sets["fin"] {
-		meta["finalizers"] = append([]string{}, it.object.finalizers...)
-	}
-	if it.sets["owners"] {
-		list := []map[string]any{}
-		for _, r := range it.object.owners {
-			o := map[string]any{"apiVersion": apiVersion(r.group, r.version), "kind": r.kind, "name": r.name, "uid": r.uid}
-			if r.controller != "" {
-				o["controller"] = r.controller == "true"
-			}
-			if r.blocking != "" {
-				o["blockOwnerDeletion"] = r.blocking == "true"
-			}
-			list = append(list, o)
-		}
-		meta["ownerReferences"] = list
-	}
-	if len(meta) > 0 {
-		patch["metadata"] = meta
-	}
-	if it.sets["version"] {
-		patch["apiVersion"] = apiVersion(group, it.object.version)
-	}
-	if it.sets["spec"] && it.object.spec != "" {
-		patch["spec"] = json.RawMessage(it.object.spec)
-	}
-	b, err := json.Marshal(patch)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
 // close closes the script's import session.
 func (s *script) close(ctx context.Context) error {
 	at := bus.API{Realm: bus.DefaultRealm, Actor: s.tag, Verb: bus.VerbImport, Plural: "pods", Namespace: s.tag}
 	k := &sent{command: &command{verb: bus.VerbImport, session: s.tag}, script: s}
-	id := uuid.Must(uuid.NewV7())
+	id := s.w.newID()
 	s.a.mu.Lock()
 	s.a.sent[id] = k
 	s.a.mu.Unlock()

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,6 +42,8 @@ var aliases = map[string]alias{
 	"wd":   {resource{"test.example.com", "widgets"}, "Widget", "v1", false},
 	"en":   {resource{"test.example.com", "engines"}, servedKind, "v1", false},
 	"kind": {resource{"coppice.dev", "kinds"}, "Kind", "v1", true},
+	"pp":   {resource{"coppice.dev", "protectionpolicies"}, "ProtectionPolicy", "v1", true},
+	"xp":   {resource{"coppice.dev", "expirypolicies"}, "ExpiryPolicy", "v1", true},
 	"lt":   {resource{"?", "lates"}, "Late", "v1", false},
 }
 
@@ -206,7 +209,7 @@ func jsonOf(words []string) string {
 	return string(b)
 }
 
-const lateSpec = `{"group":%q,"kind":"Late","plural":"lates","scope":"Namespaced","versions":[{"name":"v1"}]}`
+const lateSpec = `{"group":%q,"kind":"Late","plural":"lates","scope":"Namespaced",%s"versions":[{"name":"v1"}]}`
 
 // object returns an object with the fields that the arguments name changed.
 func (s *script) object(t target, args arguments, base *object) (*object, error) {
@@ -228,6 +231,22 @@ func (s *script) object(t target, args arguments, base *object) (*object, error)
 			o.owners = append(o.owners, r)
 		}
 	}
+	if args.has("uses") {
+		o.uses = nil
+		for _, w := range args.list("uses") {
+			w, bound := strings.CutSuffix(w, "~uid")
+			used, err := s.target(w)
+			if err != nil {
+				return nil, err
+			}
+			p := used.place
+			u := use{group: p.group, kind: p.kind, name: p.name}
+			if bound {
+				u.uid = cmp.Or(s.a.m.names[used.place], s.a.gone(used.place))
+			}
+			o.uses = append(o.uses, u)
+		}
+	}
 	if args.has("fin") {
 		o.finalizers = args.list("fin")
 	}
@@ -243,8 +262,41 @@ func (s *script) object(t target, args arguments, base *object) (*object, error)
 	if args.has("init") {
 		o.pending = args.list("init")
 	}
+	if args.has("covers") {
+		p := policySpec{Kind: "ConfigMap", Selector: "tier=" + s.tag, Reason: "the script says so"}
+		switch args["covers"] {
+		case "web":
+			p.Selector += ",app=web"
+		case "late":
+			p.Group, p.Kind, p.Selector = s.tag+".example.com", "Late", ""
+		}
+		b, _ := json.Marshal(map[string]string{"group": p.Group, "kind": p.Kind, "selector": p.Selector, "reason": p.Reason})
+		o.spec = string(b)
+	}
+	if args.has("expires") {
+		o.expires = expiry(args["expires"], s.w.now().UnixMicro())
+	}
+	if t.place.kind == "ExpiryPolicy" {
+		spec := map[string]any{"kind": "ConfigMap", "selector": "tier=" + s.tag + ",app=web"}
+		for _, name := range []string{"minAge", "minUnchanged"} {
+			if args.has(name) {
+				spec[name] = args[name]
+			}
+		}
+		if args.has("reportOnly") {
+			spec["reportOnly"] = true
+		}
+		b, _ := json.Marshal(spec)
+		o.spec = string(b)
+	}
 	if t.place.kind == "Kind" && base == nil {
-		o.spec = canonical(fmt.Appendf(nil, lateSpec, s.tag+".example.com"))
+		limit := ""
+		for _, of := range []string{"objects", "percent"} {
+			if args.has(of) {
+				limit = fmt.Sprintf(`"brake":{%q:%s,"window":"10m0s"},`, of, args[of])
+			}
+		}
+		o.spec = canonical(fmt.Appendf(nil, lateSpec, s.tag+".example.com", limit))
 	}
 	return o, nil
 }
@@ -260,8 +312,11 @@ func (s *script) command(words []string) (*command, error) {
 		return nil, err
 	}
 	args := parseArguments(words[2:])
-	c := &command{verb: verb, resource: t.resource, ns: t.ns, dry: args.has("dry")}
-	it := item{name: t.name, policy: args["policy"], version: args["version"]}
+	if args.has("labels") {
+		args["labels"] = strings.ReplaceAll(args["labels"], "tier=prod", "tier="+s.tag) // policies select by it
+	}
+	c := &command{verb: verb, resource: t.resource, ns: t.ns, dry: args.has("dry"), actor: s.tag}
+	it := item{name: t.name, policy: args["policy"], version: args["version"], reason: cmp.Or(args["reason"], "the script says so")}
 	is := s.a.m.at(t.place)
 	base := is
 	switch verb {
@@ -350,7 +405,7 @@ func (s *script) command(words []string) (*command, error) {
 // optionsCommand sets the realm settings.
 func optionsCommand(args arguments) *command {
 	spec := map[string]string{"ownerGrace": "10m", "importIdle": "10m"}
-	for from, to := range map[string]string{"grace": "ownerGrace", "propagation": "processorPropagation", "cycles": "unreachableCycles"} {
+	for from, to := range map[string]string{"grace": "ownerGrace", "propagation": "processorPropagation", "cycles": "unreachableCycles", "retention": "logRetention"} {
 		if args.has(from) {
 			spec[to] = args[from]
 		}

@@ -57,8 +57,16 @@ type object struct {
 	labels     string // as "k=v,k=v", sorted
 	spec       string // as canonical JSON
 	status     string
+	protector  string // the actor that protects it, and the reason
+	shielded   int64  // the time since which it does
+	policies   []string
+	uses       []use
+	expires    int64 // expiresAt; 0: never
+	walked     int64 // the generation of a protection policy of which the walk is complete
 
 	revision uint64 // of the last change
+	changed  int64  // the time of the last change
+	freed    uint64 // the revision at which it lost its protection
 	marked   uint64 // of the mark for deletion
 }
 
@@ -99,6 +107,9 @@ func (o *object) text() string {
 		{"session", o.session, o.session == ""}, {"agent", o.agent, o.agent == none}, {"observed", o.observed, o.observed == 0},
 		{"awaited", o.awaited, o.awaited == 0}, {"pending", o.pending, len(o.pending) == 0}, {"failed", o.failed, !o.failed},
 		{"labels", o.labels, o.labels == ""}, {"spec", o.spec, o.spec == ""}, {"status", o.status, o.status == ""},
+		{"protector", o.protector, o.protector == ""}, {"since", o.shielded, o.shielded == 0}, {"policies", o.policies, len(o.policies) == 0},
+		{"uses", o.uses, len(o.uses) == 0}, {"expires", o.expires, o.expires == 0},
+		{"walked", o.walked, o.walked == 0},
 	} {
 		if !f.zero {
 			fmt.Fprintf(&b, " %s=%v", f.name, f.value)
@@ -115,17 +126,21 @@ type removal struct {
 
 // kind has the content of a registration.
 type kind struct {
-	uid                string
-	since              int64
-	Group, Kind        string
-	Plural, Scope      string
-	ObservesGeneration bool
-	GracefulDeletion   *struct {
+	uid                                         string
+	since                                       int64
+	Group, Kind                                 string
+	Plural, Scope                               string
+	ObservesGeneration, FinalizeAfterDependents bool
+	GracefulDeletion                            *struct {
 		DefaultSeconds int64
 		Except         []struct {
 			Field string
 			In    []string
 		}
+	}
+	Brake *struct {
+		Objects, Percent int
+		Window           string
 	}
 	Versions []struct{ Name, DefaultDeletion string }
 }
@@ -181,9 +196,13 @@ type model struct {
 	objects    map[string]*object
 	names      map[place]string
 	dependents map[string]map[string]bool // owner's uid to dependents' uids, valid or not
+	users      map[string]map[string]bool // used object's uid to users' uids, "" for uses that wait for it
 	removed    map[string]removal
 	kinds      map[[2]string]*kind // group, kind
 	sessions   map[string]session
+	policies   map[string]bool  // uids of protection and expiry policies
+	brakes     map[string]brake // by resource
+	released   map[string]bool  // uids of objects that the release of a brake lets through
 	options    options
 	revision   uint64
 	governed   int // counts changes of kinds and options
@@ -191,8 +210,8 @@ type model struct {
 
 func newModel() *model {
 	m := &model{
-		objects: map[string]*object{}, names: map[place]string{}, dependents: map[string]map[string]bool{}, removed: map[string]removal{},
-		kinds: map[[2]string]*kind{}, sessions: map[string]session{}, options: defaults(),
+		objects: map[string]*object{}, names: map[place]string{}, dependents: map[string]map[string]bool{}, users: map[string]map[string]bool{}, removed: map[string]removal{},
+		kinds: map[[2]string]*kind{}, sessions: map[string]session{}, policies: map[string]bool{}, brakes: map[string]brake{}, released: map[string]bool{}, options: defaults(),
 	}
 	of := &kind{} // the kind Kind needs no registration
 	if err := json.Unmarshal([]byte(`{"group":"coppice.dev","kind":"Kind","plural":"kinds","scope":"Cluster","versions":[{"name":"v1"}]}`), of); err != nil {
@@ -211,15 +230,17 @@ func (m *model) put(uid string, o *object) {
 	was := m.objects[uid]
 	if was != nil {
 		for _, r := range was.owners {
-			delete(m.dependents[r.uid], uid)
-			if len(m.dependents[r.uid]) == 0 {
-				delete(m.dependents, r.uid)
-			}
+			unindex(m.dependents, r.uid, uid)
+		}
+		for _, u := range was.uses {
+			unindex(m.users, u.uid, uid)
 		}
 	}
 	if o == nil {
 		if was != nil {
 			delete(m.objects, uid)
+			delete(m.policies, uid)
+			delete(m.released, uid)
 			delete(m.names, was.place())
 			m.removed[uid] = removal{was.place(), m.revision}
 			m.govern(was, nil)
@@ -227,16 +248,39 @@ func (m *model) put(uid string, o *object) {
 		return
 	}
 	o.revision = m.revision
+	if was != nil && !slices.Equal(was.owners, o.owners) {
+		delete(m.released, uid) // B4.5
+	}
 	m.objects[uid] = o
+	if isPolicy(o) || isExpiryPolicy(o) {
+		m.policies[uid] = true
+	}
 	m.names[o.place()] = uid
 	delete(m.removed, uid)
-	for _, r := range o.owners {
-		if m.dependents[r.uid] == nil {
-			m.dependents[r.uid] = map[string]bool{}
-		}
-		m.dependents[r.uid][uid] = true
-	}
+	m.index(o)
 	m.govern(was, o)
+}
+
+// index adds an object to the dependents of its owners, and to the users of what it uses.
+func (m *model) index(o *object) {
+	add := func(to map[string]map[string]bool, key string) {
+		if to[key] == nil {
+			to[key] = map[string]bool{}
+		}
+		to[key][o.uid] = true
+	}
+	for _, r := range o.owners {
+		add(m.dependents, r.uid)
+	}
+	for _, u := range o.uses {
+		add(m.users, u.uid)
+	}
+}
+
+func unindex(from map[string]map[string]bool, key, uid string) {
+	if delete(from[key], uid); len(from[key]) == 0 {
+		delete(from, key)
+	}
 }
 
 // govern applies changes of kinds and realm settings.
@@ -251,6 +295,9 @@ func (m *model) govern(was, is *object) {
 		k := &kind{}
 		if err := json.Unmarshal([]byte(o.spec), k); err != nil {
 			panic(err)
+		}
+		if is == nil {
+			delete(m.brakes, k.resource())
 		}
 		if delete(m.kinds, [2]string{k.Group, k.Kind}); is != nil {
 			k.uid, k.since = is.uid, is.appeared()

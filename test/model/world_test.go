@@ -23,6 +23,7 @@ import (
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/processor"
 	"github.com/coppice-gc/coppice/services/scanner"
 )
@@ -46,6 +47,9 @@ type world struct {
 	graphConn  *nats.Conn
 	log        jetstream.Stream
 	a          *auditor
+
+	ahead  atomic.Int64    // how far time is ahead of the clock of the machine
+	limits archiver.Limits // of the archiver
 
 	operations, slow, confluent, racy, disturbed atomic.Int64
 
@@ -117,7 +121,7 @@ func (s *service) stop() {
 }
 
 func (w *world) connect(role string) *nats.Conn {
-	nc, err := nats.Connect(w.server.URL(), append(w.server.Options(role), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+	nc, err := nats.Connect(w.server.URL(), append(w.server.Options(role), nats.Timeout(testkit.Timeout), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		panic(err)
@@ -127,7 +131,10 @@ func (w *world) connect(role string) *nats.Conn {
 
 func (w *world) startGraph(ctx context.Context, i int) {
 	nc, answers := w.connect(bus.RoleGraph), w.connect(bus.RoleAnswers)
-	g, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i)})
+	g, err := graph.New(graph.Config{
+		Secrets: testkit.Secrets(), Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i),
+		Archive: w.store(), ArchiveLimits: w.limits, Now: w.now, MaxClockSkew: 24 * time.Hour,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -154,7 +161,8 @@ func (w *world) start(ctx context.Context, kind string) {
 		}
 	case "scanner":
 		var s *scanner.Service
-		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RepublishInterval: republishInterval, RepublishAge: republishInterval}); err == nil {
+		if s, err = scanner.New(scanner.Config{Conn: nc, Interval: scanInterval, RepublishInterval: republishInterval, RepublishAge: republishInterval,
+			ExpiryInterval: scanInterval, PolicyInterval: republishInterval, Wall: w.now}); err == nil {
 			run, ready = s.Run, s.Ready
 		}
 	default:
@@ -302,7 +310,7 @@ func (w *world) serve(tb testing.TB, ctx context.Context) {
 func (w *world) kinds(tb testing.TB, ctx context.Context) {
 	tb.Helper()
 	for name, spec := range map[string]string{
-		"widgets.test.example.com": `{"group":"test.example.com","kind":"Widget","plural":"widgets","scope":"Namespaced","observesGeneration":true,
+		"widgets.test.example.com": `{"group":"test.example.com","kind":"Widget","plural":"widgets","scope":"Namespaced","observesGeneration":true,"finalizeAfterDependents":true,
 			"versions":[{"name":"v1"},{"name":"v2","defaultDeletion":"OrphanDependents"}]}`,
 		"engines.test.example.com": `{"group":"test.example.com","kind":"Engine","plural":"engines","scope":"Namespaced","gracefulDeletion":{"defaultSeconds":5},
 			"versions":[{"name":"v1"}]}`,

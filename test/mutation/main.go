@@ -81,15 +81,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := unbroken(ctx, root, dir); err != nil {
+	limit, err := unbroken(ctx, root, dir)
+	if err != nil {
 		return err
 	}
-	return testAll(ctx, root, dir, chosen, *parallel, stdout)
+	return testAll(ctx, root, dir, chosen, limit, *parallel, stdout)
 }
 
 // testAll tests the mutants in a directory, several at once, and writes a table in their
-// order.
-func testAll(ctx context.Context, root, dir string, chosen []mutant, parallel int, stdout io.Writer) error {
+// order. limit is how long the tests of one may take.
+func testAll(ctx context.Context, root, dir string, chosen []mutant, limit time.Duration, parallel int, stdout io.Writer) error {
 	began := time.Now()
 	noticed := make([]string, len(chosen))
 	fails := make([]error, len(chosen))
@@ -98,7 +99,7 @@ func testAll(ctx context.Context, root, dir string, chosen []mutant, parallel in
 	for range max(1, parallel) {
 		group.Go(func() {
 			for i := range next {
-				noticed[i], fails[i] = chosen[i].test(ctx, root, filepath.Join(dir, fmt.Sprint(i)))
+				noticed[i], fails[i] = chosen[i].test(ctx, root, filepath.Join(dir, fmt.Sprint(i)), limit)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // mutant is a change of one file of the package.
@@ -26,7 +27,7 @@ type mutant struct {
 //go:embed mutants/*.txt
 var files embed.FS
 
-var naming = regexp.MustCompile(`^[ACRSX]\d+(\.\d+)?( step \d)?: \S`)
+var naming = regexp.MustCompile(`^[ABCRSX]\d+(\.\d+)?( step \d)?: \S`)
 
 // mutants reads mutants/*.txt.
 func mutants() ([]mutant, error) {
@@ -91,8 +92,9 @@ func (m mutant) apply(src string) (string, error) {
 	return strings.Replace(src, old, changed, 1), nil
 }
 
-// test runs the tests on the mutant, and returns the test that failed.
-func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err error) {
+// test runs the tests on the mutant, and returns the test that failed, or did not end within a
+// limit.
+func (m mutant) test(ctx context.Context, root, dir string, limit time.Duration) (noticed string, err error) {
 	path := filepath.Join(root, filepath.FromSlash(pkg), m.file)
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +121,7 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 	defer func() { err = errors.Join(err, os.Remove(binary)) }() // those of all mutants have a gigabyte
 	// Scripts first: their failures are the clearest. The other tests take longer.
 	for _, tests := range []string{"-test.run=^TestScripts$", "-test.skip=^TestScripts$"} {
-		failed, output, err := runTests(ctx, root, binary, tests)
+		failed, output, err := runTests(ctx, root, binary, limit, tests)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", m.name, err, firstLines(output))
 		}
@@ -130,21 +132,22 @@ func (m mutant) test(ctx context.Context, root, dir string) (noticed string, err
 	return "", fmt.Errorf("%s: no test notices", m.name)
 }
 
-// unbroken checks that the tests pass without a mutant.
-func unbroken(ctx context.Context, root, dir string) error {
+// unbroken checks that the tests pass without a mutant, and returns how long they may take with
+// one.
+func unbroken(ctx context.Context, root, dir string) (limit time.Duration, err error) {
 	binary := filepath.Join(dir, "unbroken.test")
 	output, err := compile(ctx, root, binary)
-	failed := ""
+	failed, began := "", time.Now()
 	if err == nil {
-		failed, output, err = runTests(ctx, root, binary)
+		failed, output, err = runTests(ctx, root, binary, 10*time.Minute)
 	}
 	if err == nil && failed != "" {
 		err = fmt.Errorf("%s fails without any mutant", failed)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, output)
+		return 0, fmt.Errorf("%w\n%s", err, output)
 	}
-	return nil
+	return max(20*time.Second, 10*time.Since(began)), nil // the machine may get busier
 }
 
 var (
@@ -164,8 +167,8 @@ func compile(ctx context.Context, root, binary string, flags ...string) (output 
 
 // runTests runs compiled tests of the package, and names the first that fails, with
 // the case of the script that does.
-func runTests(ctx context.Context, root, binary string, flags ...string) (failed string, output []byte, err error) {
-	args := append([]string{"-test.failfast", "-test.timeout=2m"}, flags...)
+func runTests(ctx context.Context, root, binary string, limit time.Duration, flags ...string) (failed string, output []byte, err error) {
+	args := append([]string{"-test.failfast", "-test.timeout=" + limit.String()}, flags...)
 	//nolint:gosec // the binary is compile's
 	cmd := exec.CommandContext(ctx, binary, append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")...)
 	cmd.Dir = filepath.Join(root, filepath.FromSlash(pkg)) // as go test does

@@ -39,7 +39,15 @@ func play(t *testing.T, scripts, version string, serve func(*testing.T) oracle.S
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			return out
+			input, err := oracle.ParseInput(d.Input)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			recorded := input.Recorded(out)
+			if recorded != out {
+				t.Logf("%s: another order than the recorded one", d.Pos)
+			}
+			return recorded
 		})
 		if !script.Done() {
 			t.Errorf("%s does not end with 'recorded'", path)

@@ -4,7 +4,8 @@ package processes_test
 
 import (
 	"context"
-	"net"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,23 +32,16 @@ type deployment struct {
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
-	buildOnce(t) // building takes long, and must not use up the time of the context
-	// The services start before NATS and need its port.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	buildOnce(t)                       // building takes long, and must not use up the time of the context
+	port := testkit.FreePorts(t, 1)[0] // the services start before NATS and need its port
 	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port, conf: filepath.Join(module, "deploy/nats/coppice.conf")}
 }
 
 // in returns the deployment for a subtest.
 func (d *deployment) in(t *testing.T) *deployment {
 	t.Helper()
-	return &deployment{t: t, ctx: d.ctx, dir: d.dir, port: d.port, conf: d.conf}
+	// A parallel subtest may have to wait until it runs.
+	return &deployment{t: t, ctx: testkit.Context(t), dir: d.dir, port: d.port, conf: d.conf}
 }
 
 func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.port) }
@@ -58,8 +52,14 @@ func password(role string) string { return "secret-of-" + role }
 // passwords of deploy/nats and of other roles.
 func (d *deployment) nats(others ...bus.Role) *process {
 	d.t.Helper()
-	conf, err := filepath.Abs(d.conf)
-	if err != nil {
+	// On a slow machine a client may need longer than 2 s to authenticate.
+	conf, from := filepath.Join(d.dir, "server.conf"), d.conf
+	if abs, err := filepath.Abs(from); err != nil {
+		d.t.Fatal(err)
+	} else if from, err = filepath.Rel(d.dir, abs); err != nil { // an include is relative
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(conf, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: 60 }\n", from), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 	var env []string
@@ -75,12 +75,16 @@ func (d *deployment) nats(others ...bus.Role) *process {
 // command starts a command of coppice with the user of a role.
 func (d *deployment) command(name, role, secret string, args ...string) *process {
 	d.t.Helper()
-	env := []string{
-		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret,
+	return start(d.t, d.ctx, d.dir, name, d.environment(secret), program("coppice"), append(args, "--server", d.url(), "--user", role)...)
+}
+
+// environment is that of a command with a password.
+func (d *deployment) environment(secret string) []string {
+	return []string{
+		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret, "NATS_TIMEOUT=60s",
 		"COPPICE_ANSWERS_USER=" + bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers),
 		"COPPICE_SECRET=" + string(testkit.Secrets().Format()),
 	}
-	return start(d.t, d.ctx, d.dir, name, env, program("coppice"), append(args, "--server", d.url(), "--user", role)...)
 }
 
 // service starts a service with the user of its role, which has the name of the service.
@@ -95,9 +99,9 @@ func (d *deployment) instance(name, role string, args ...string) *service {
 	return d.command(name, role, password(role), append([]string{role}, args...)...).serving()
 }
 
-func (d *deployment) graph() *service {
+func (d *deployment) graph(args ...string) *service {
 	d.t.Helper()
-	return d.service(bus.RoleGraph, "--data", filepath.Join(d.dir, "graph"))
+	return d.service(bus.RoleGraph, append([]string{"--data", filepath.Join(d.dir, "graph")}, args...)...)
 }
 
 // conn connects with the user of a role. handle is called with permission errors.
@@ -107,7 +111,7 @@ func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
 		handle = func(_ *nats.Conn, _ *nats.Subscription, err error) { d.t.Errorf("%s: %v", role, err) }
 	}
 	nc, err := nats.Connect(d.url(), nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
-		nats.MaxReconnects(-1), nats.ErrorHandler(handle))
+		nats.Timeout(testkit.Timeout), nats.MaxReconnects(-1), nats.ErrorHandler(handle))
 	if err != nil {
 		d.t.Fatal(err)
 	}

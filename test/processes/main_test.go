@@ -10,12 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // module is the module's root.
@@ -34,10 +32,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programs = dir
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	testkit.ManyAtOnce()
+	testkit.Main(m, func() { _ = os.RemoveAll(dir) })
 }
 
 // buildOnce builds the programs once for all tests.
@@ -50,17 +46,11 @@ func buildOnce(t *testing.T) {
 
 func program(name string) string { return filepath.Join(programs, name) }
 
-// raced reports whether the test has the race detector.
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}
-
 // buildPrograms builds Coppice, with the race detector if the test has it, and
 // the NATS server of the version that go.mod names.
 func buildPrograms() error {
 	var race []string
-	if raced() {
+	if testkit.Raced {
 		race = []string{"-race"}
 	}
 	if err := goBuild(append(race, "./cmd/coppice")...); err != nil {

@@ -39,23 +39,26 @@ func TestProcessesAnyOrder(t *testing.T) {
 	tr.fell()
 	tr.gone()
 
+	// On a busy machine messages are delivered again, and all takes longer.
+	const few = 10
+	long := testkit.Timeout.Seconds()
 	for _, m := range []struct {
-		s    *service
-		name string
-		most float64
+		s           *service
+		name        string
+		least, most float64
 	}{
-		{processor, `coppice_processor_redeliveries_total{queue="dirty",realm="default"}`, 0},
-		{processor, `coppice_processor_messages_total{outcome="parked",queue="dirty",realm="default"}`, 0},
-		{processor, `coppice_processor_messages_total{outcome="done",queue="dirty",realm="default"}`, 100},
-		{processor, `coppice_processor_message_seconds_sum{queue="dirty",realm="default"}`, 60},
-		{finalizers, `coppice_finalizers_redeliveries_total{queue="orphan",realm="default"}`, 0},
-		{finalizers, `coppice_finalizers_redeliveries_total{queue="finish",realm="default"}`, 0},
-		{scanner, `coppice_scanner_walk_seconds{realm="default"}`, 60},
-		{scanner, `coppice_scanner_unknown_objects{realm="default"}`, 0},
+		{processor, `coppice_processor_redeliveries_total{queue="dirty",realm="default"}`, 0, few},
+		{processor, `coppice_processor_messages_total{outcome="parked",queue="dirty",realm="default"}`, 0, 0},
+		{processor, `coppice_processor_messages_total{outcome="done",queue="dirty",realm="default"}`, 1, 100},
+		{processor, `coppice_processor_message_seconds_sum{queue="dirty",realm="default"}`, 1e-6, long},
+		{finalizers, `coppice_finalizers_redeliveries_total{queue="orphan",realm="default"}`, 0, few},
+		{finalizers, `coppice_finalizers_redeliveries_total{queue="finish",realm="default"}`, 0, few},
+		{scanner, `coppice_scanner_walk_seconds{realm="default"}`, 1e-6, long},
+		{scanner, `coppice_scanner_unknown_objects{realm="default"}`, 0, 0},
 	} {
 		testkit.WaitFor(t, d.ctx, m.name, func() bool { // the scanner has metrics after its first walk
 			v, ok := m.s.metrics()[m.name]
-			return ok && v <= m.most && (v > 0) == (m.most > 0)
+			return ok && v >= m.least && v <= m.most
 		})
 	}
 

@@ -17,7 +17,7 @@ import (
 func (p *purge) halfCollected() {
 	processor := p.d.service(bus.RoleProcessor)
 	root := p.create(deployments, object("web"))[0]
-	sets := p.create(replicasets, object("first", root), heldObject("second", root))
+	sets := p.create(replicasets, object("first", root), blockedObject("second", root))
 	p.create(pods, dependents("first", sets[0])...)
 	p.create(pods, dependents("last", sets[1])...)
 	p.remove(deployments, "web", "Background")
@@ -83,8 +83,12 @@ func (p *purge) toBeDrained() {
 	p.queued("coppice.default.work.drain", 1)
 }
 
+// youngerKind does not remove the kind: if a kind is removed, all work is published again.
 func (p *purge) youngerKind() {
-	p.create(replicasets, object("younger"))
+	p.create(replicasets, object("younger"), object("kept"))
+	if _, err := p.d.operator().Resource(replicasets, namespace).Protect(p.d.ctx, []string{"kept"}, "it keeps its kind"); err != nil {
+		p.d.t.Fatal(err)
+	}
 	p.withdraw("replicasets.apps")
 }
 
@@ -98,7 +102,7 @@ func (p *purge) withdraw(kind string) {
 
 // toBeFinalized is an object for which an external finalizer must be called.
 func (p *purge) toBeFinalized() {
-	p.create(pods, heldObject("last"))
+	p.create(pods, blockedObject("last"))
 	p.remove(pods, "last", "Background")
 	p.queued("coppice.default.finalize.>", 1)
 }
@@ -122,6 +126,6 @@ func (p *purge) externalFinalizer() {
 }
 
 func (p *purge) youngerBlocked() {
-	p.create(pods, heldObject("younger"))
+	p.create(pods, blockedObject("younger"))
 	p.remove(pods, "younger", "Background")
 }

@@ -60,9 +60,13 @@ func realmOfProcesses(t *testing.T, end func(*service)) {
 
 	end(second)
 	d.operate("realm", "delete", "shop", "--without-archive", "--confirm", "shop")
-	if _, err := d.inRealm("shop").Resource(secrets, "a").Get(d.ctx, "owner"); !errors.Is(err, client.ErrServiceUnavailable) {
-		t.Errorf("a request in the realm that was deleted: %v", err)
-	}
+	testkit.WaitFor(t, d.ctx, "nothing to serve the realm that was deleted", func() bool {
+		_, err := d.inRealm("shop").Resource(secrets, "a").Get(d.ctx, "owner")
+		if err == nil || errors.Is(err, client.ErrNotFound) {
+			t.Fatalf("a request in the realm that was deleted: %v", err)
+		}
+		return errors.Is(err, client.ErrServiceUnavailable)
+	})
 	first.gone("graph-1", "shop")
 	d.operate("realm", "create", "shop")
 	d.family("shop")

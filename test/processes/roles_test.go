@@ -25,6 +25,7 @@ const (
 	agent       = bus.RoleAgent
 	application = bus.RoleApplication
 	reader      = bus.RoleReader
+	viewer      = bus.RoleViewer
 	operator    = bus.RoleOperator // the administrator may do anything in the core account
 )
 
@@ -33,7 +34,7 @@ type only []string
 
 var (
 	nobody   = only{}
-	everyone = only{graph, answers, processor, scanner, finalizers, finalizer, agent, application, reader, operator}
+	everyone = only{graph, answers, processor, scanner, finalizers, finalizer, agent, application, reader, viewer, operator}
 	// own and other are the durables of the external finalizer and of another.
 	own   = bus.FinalizerDurable(bus.ExampleFinalizer)
 	other = bus.FinalizerDurable("example.com/other")
@@ -66,6 +67,9 @@ var mayPublish = map[string]only{
 	"coppice.default.internal.walk":      {scanner},
 	"coppice.default.internal.republish": {scanner},
 	"coppice.default.internal.cycles":    {scanner},
+	"coppice.default.internal.due":       {scanner},
+	"coppice.default.internal.expire":    {scanner},
+	"coppice.default.internal.examine":   {scanner},
 
 	// Agents have their own calls, too. Only the graph service publishes warnings.
 	"coppice.default.terminate._.pods.u":                                  {graph},
@@ -106,6 +110,16 @@ var mayPublish = map[string]only{
 	"coppice.default.api.reader.get._.pods.shop":                                 {reader},
 	"coppice.default.api.reader.create._.pods.shop":                              nobody,
 	"coppice.default.api.reader.delete._.pods.shop":                              nobody,
+	"coppice.default.api.viewer.get._.pods.shop":                                 {viewer},
+	"coppice.default.api.viewer.watch._.pods.shop":                               {viewer},
+	"coppice.default.api.viewer.readlog._._._":                                   nobody,
+	"coppice.default.api.viewer.readpast._.pods.shop":                            nobody,
+	"coppice.default.api.viewer.delete._.pods.shop":                              nobody,
+	"coppice.default.api.reader.readlog._._._":                                   {reader},
+	"coppice.default.api.reader.readpast._.pods.shop":                            {reader},
+	"coppice.default.api.operator.readpast._.pods.shop":                          {operator},
+	"coppice.default.api.application.readlog._._._":                              nobody,
+	"coppice.default.api.application.readpast._.pods.shop":                       nobody,
 	"coppice.default.api.finalizer.get._.pods.shop":                              {finalizer},
 	"coppice.default.api.finalizer.delete._.pods.shop":                           nobody,
 	"coppice.default.api.scanner.list.coppice_dev.kinds._":                       {scanner},

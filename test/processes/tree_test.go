@@ -72,8 +72,8 @@ func object(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	return o
 }
 
-// heldObject returns an object with an external finalizer.
-func heldObject(name string, owners ...*coppicev1.Object) *coppicev1.Object {
+// blockedObject returns an object with an external finalizer.
+func blockedObject(name string, owners ...*coppicev1.Object) *coppicev1.Object {
 	o := object(name, owners...)
 	o.Metadata.Finalizers = []string{bus.ExampleFinalizer}
 	return o

@@ -4,6 +4,7 @@ package processes_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -121,6 +122,8 @@ func (i *informer) agrees(ctx context.Context, objects client.ResourceClient) bo
 	return i.synced && maps.Equal(list, i.cache)
 }
 
+var watchRounds = flag.Int("rounds", 1, "how often TestProcessesWatch watches while graph services are killed")
+
 // The graph service is killed while a watch reads the objects or follows their changes, and
 // the consumer may be slow. In the end a cache of the delivered events equals the result of
 // a list, without the objects that were deleted meanwhile.
@@ -138,7 +141,7 @@ func TestProcessesWatch(t *testing.T) {
 	generation := 0
 	begin := func() *service {
 		generation++
-		g := d.instance(fmt.Sprintf("graph-%d", generation), bus.RoleGraph, "--data", d.dir+"/graph")
+		g := d.instance(fmt.Sprintf("graph-%d", generation), bus.RoleGraph, "--data", d.dir+"/graph", "--lease", "2s")
 		g.ready()
 		return g
 	}
@@ -183,7 +186,7 @@ func TestProcessesWatch(t *testing.T) {
 		}
 		must(app.UpdateBatch(ctx, updates))(t)
 	}
-	for round := range 3 {
+	for round := range *watchRounds {
 		ctx := testkit.Context(t)
 		i := newInformer(t)
 		watching, stop := context.WithCancel(ctx)

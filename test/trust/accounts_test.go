@@ -75,7 +75,7 @@ func TestUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, opts := range map[string][]nats.Option{"no user": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {
-			if nc, err := nats.Connect(s.Server().URL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
+			if nc, err := nats.Connect(s.Server().URL(), append(opts, nats.Timeout(testkit.Timeout))...); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("%s: %v", name, err)
 				if err == nil {
 					nc.Close()
@@ -90,7 +90,7 @@ func TestUsers(t *testing.T) {
 		if mode := info.Mode().Perm(); mode != 0o600 {
 			t.Errorf("%s has mode %o", file, mode)
 		}
-		nc, err := nats.Connect(s.Server().URL(), nats.UserInfo(bus.RoleReader, s.Server().Password(bus.RoleReader)))
+		nc, err := nats.Connect(s.Server().URL(), nats.UserInfo(bus.RoleReader, s.Server().Password(bus.RoleReader)), nats.Timeout(testkit.Timeout))
 		if err != nil {
 			t.Error(err)
 		} else {
@@ -104,5 +104,60 @@ func TestUsers(t *testing.T) {
 			t.Error("the password has changed")
 		}
 		before = password
+	}
+}
+
+// A controller works with objects and runs its own finalizer, and no other.
+func TestController(t *testing.T) {
+	t.Parallel()
+	const own, other = controllerFinalizer, "example.com/other"
+	r := startWith(t, allinone.Config{Auth: true, Roles: added()})
+	c := client.New(r.conn(controller.Name), client.WithActor(controller.Name))
+	objects := c.Resource(secrets, "shop")
+	for _, finalizer := range []string{own, other} {
+		o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: filepath.Base(finalizer), Finalizers: []string{finalizer}}}
+		if _, err := objects.Create(r.ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objects.Delete(r.ctx, o.GetMetadata().GetName()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, stop := context.WithCancel(r.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.RunFinalizer(running, own, func(context.Context, *client.Call) error { return nil })
+	}()
+	testkit.WaitFor(t, r.ctx, "the controller's finalizer", func() bool {
+		_, err := objects.Get(r.ctx, "site")
+		return errors.Is(err, client.ErrNotFound)
+	})
+	stop()
+	if err := testkit.Receive(t, r.ctx, "the end of RunFinalizer", ended); err != nil {
+		t.Error(err)
+	}
+	if _, err := objects.RemoveFinalizer(r.ctx, "other", other); !errors.Is(err, client.ErrForbidden) {
+		t.Errorf("the finalizer of another controller: %v, want Forbidden", err)
+	}
+	running, stop = context.WithCancel(r.ctx)
+	defer stop()
+	refused := make(chan error, 100)
+	go func() {
+		ended <- c.RunFinalizer(running, other, func(context.Context, *client.Call) error { return nil }, client.OnError(func(err error) {
+			select {
+			case refused <- err:
+			default:
+			}
+		}))
+	}()
+	for err := error(nil); !errors.Is(err, client.ErrForbidden); { // the first attempt may get no reply in time
+		err = testkit.Receive(t, r.ctx, "a refusal of the calls of another controller", refused)
+	}
+	stop()
+	if err := testkit.Receive(t, r.ctx, "the end of RunFinalizer", ended); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Resource(client.KindsResource, "").Delete(r.ctx, "secrets"); !errors.Is(err, client.ErrForbidden) {
+		t.Errorf("the deletion of a kind: %v, want Forbidden", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // The NATS server refuses every subject that a role may not publish to, in any spelling.
 func TestDeniedSubjects(t *testing.T) {
 	t.Parallel()
-	r := startWith(t, allinone.Config{Auth: true})
+	r := startWith(t, allinone.Config{Auth: true, Roles: added()})
 	work, finalize := bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm)
 	other := bus.FinalizerDurable("example.com/other") // its name can be guessed
 	for role, subjects := range map[string][]string{
@@ -32,8 +32,15 @@ func TestDeniedSubjects(t *testing.T) {
 			"coppice.default.api.application.delete.coppice_dev.kinds._", "coppice.default.api.application.deletecollection.coppice_dev.kinds._",
 			"coppice.default.api.application.delete.coppice_dev.kinds.x", "coppice.*.api.application.delete.coppice_dev.kinds._", "coppice.>.api.application.delete.coppice_dev.kinds._",
 			"coppice.default.api.application.update.coppice_dev.realms._", "coppice.default.api.application.create.coppice_dev.realms._",
+			"coppice.default.api.application.applyacross._.pods.prod", "coppice.default.api.application.applyacross.*.*.*",
 			"coppice.default.api.application.>", "coppice.default.api.*.delete._.secrets.prod",
 			"coppice.default.api.operator.delete._.secrets.prod", "coppice.default.api.application.readlog._._._", "coppice.default.internal.propose",
+			// Nor read the past.
+			"coppice.default.api.application.readpast._.secrets.prod", "coppice.default.api.application.readpast._._._", "coppice.default.api.reader.readpast._.secrets.prod",
+		},
+		bus.RoleViewer: {
+			"coppice.default.api.viewer.readpast._.secrets.prod", "coppice.default.api.viewer.readpast._._._", "coppice.default.api.viewer.readlog._._._",
+			"coppice.default.api.reader.readpast._.secrets.prod", "coppice.default.api.viewer.delete._.secrets.prod", "coppice.default.api.viewer.create._.secrets.prod",
 		},
 		bus.RoleReader: {
 			"coppice.default.api.reader.delete._.secrets.prod", "coppice.default.api.reader.create._.secrets.prod", "coppice.default.api.reader.verify._._._",
@@ -45,6 +52,17 @@ func TestDeniedSubjects(t *testing.T) {
 			"coppice.default.api.finalizer.consumefinalizer._._._.example.com/other", "coppice.default.api.finalizer.consumefinalizer._._._.>",
 			"coppice.default.api.finalizer.removefinalizer._.secrets.prod.example.com/other", "coppice.default.api.finalizer.removefinalizer._.secrets.prod.*.com/bucket",
 			"coppice.default.parked.work.dirty.1", "coppice.default.parked.finalize._.secrets.u.example.com/other", "coppice.default.finalize._.secrets.u." + bus.ExampleFinalizer,
+		},
+		controller.Name: {
+			"$JS.API.CONSUMER.MSG.NEXT." + finalize + "." + other, "$JS.ACK." + finalize + "." + other + ".1.1.1.1.0",
+			"coppice.default.api.sites.consumefinalizer._._._.example.com/other", "coppice.default.api.sites.consumefinalizer._._._.>",
+			"coppice.default.api.sites.removefinalizer._.secrets.prod.example.com/other", "coppice.default.api.sites.delete.coppice_dev.kinds._",
+			"coppice.default.api.application.delete._.secrets.prod", "coppice.default.finalize._.secrets.u.example.com/site",
+		},
+		expiry.Name: {
+			"$JS.API.CONSUMER.MSG.NEXT." + finalize + "." + bus.ExpiryDurable("example.com/other"), "$JS.ACK." + finalize + "." + bus.ExpiryDurable("example.com/other") + ".1.1.1.1.0",
+			"coppice.default.api.keeper.consumeexpiry._._._.example.com/other", "coppice.default.api.keeper.consumeexpiry._._._.>", "coppice.default.api.operator.veto._.secrets.prod",
+			"coppice.default.api.keeper.delete._.secrets.prod", "coppice.default.api.keeper.list._.secrets.prod", notice,
 		},
 		bus.RoleAgent: {
 			"coppice.default.api.agent.delete._.secrets.prod", "coppice.default.api.agent.delete.*.pods.prod", "coppice.default.api.agent.consumeagent._.secrets._", "coppice.default.api.agent.consumeagent._.*._",

@@ -3,7 +3,6 @@ package trust_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,10 +24,10 @@ func startCluster(t *testing.T) *realm {
 	const size = 3
 	var conf strings.Builder
 	password := func(role string) string { return "secret-of-" + role }
-	if err := natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + password(role) + `"` }); err != nil {
+	if err := natsconf.Accounts(&conf, append(natsconf.DefaultRoles(), added()...), func(role string) string { return `"` + password(role) + `"` }); err != nil {
 		t.Fatal(err)
 	}
-	ports := freePorts(t, size)
+	ports := testkit.FreePorts(t, size)
 	routes := make([]string, size)
 	for i, port := range ports {
 		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
@@ -37,7 +36,7 @@ func startCluster(t *testing.T) *realm {
 	for i, port := range ports {
 		opts := &server.Options{
 			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), MaxPayload: natsd.MaxPayload, DisableJetStreamBanner: true,
+			JetStream: true, StoreDir: t.TempDir(), MaxPayload: natsd.MaxPayload, AuthTimeout: 60, DisableJetStreamBanner: true,
 			Cluster: server.ClusterOpts{Name: "trust", Host: "127.0.0.1", Port: port},
 			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 		}
@@ -68,11 +67,11 @@ func startCluster(t *testing.T) *realm {
 	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {
 		s := servers[turn.Add(1)%size]
 		return nats.Connect(s.ClientURL(), append([]nats.Option{
-			nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+			nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)), nats.Timeout(testkit.Timeout), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		}, opts...)...)
 	}
 	g, err := graph.New(graph.Config{
-		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size,
+		Conn: r.conn(bus.RoleGraph), Answers: r.conn(bus.RoleAnswers), Secrets: testkit.Secrets(), Dir: t.TempDir(), Replicas: size, LeaseTTL: testkit.Timeout,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,19 +88,4 @@ func startCluster(t *testing.T) *realm {
 	r.wait("the graph service to write", func() bool { return g.Writing() && g.Ready() == nil })
 	r.populate()
 	return r
-}
-
-// freePorts are ports of the loopback interface on which nothing listens.
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }() // not before all are drawn
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

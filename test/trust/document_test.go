@@ -26,7 +26,7 @@ func TestDocument(t *testing.T) {
 	fmt.Fprintf(&b, "Each request below was sent with each of %d targets as its reply subject, and every role tried to have messages\n"+
 		"delivered to each: no stream, consumer, lease or object changed.\n\n", len(targets()))
 	b.WriteString("| role | account | may publish, in each realm |\n|---|---|---|\n")
-	for _, role := range bus.Actors(bus.Roles(bus.AnyRealm)) {
+	for _, role := range actors() {
 		var what []string
 		services, err := bus.Services([]bus.Role{role})
 		if err != nil {

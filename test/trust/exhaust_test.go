@@ -30,7 +30,7 @@ func TestSharesOfActors(t *testing.T) {
 	const watches = 5
 	r := startWith(t, allinone.Config{Auth: true, Graph: func(c *graph.Config) {
 		c.Watch = watch.Limits{Watches: 2 * watches, PerActor: watches}
-		c.ReplyTime = time.Second
+		c.ReplyTime = 15 * time.Second // longer than all requests of a subtest take
 	}})
 	for _, c := range []struct {
 		verb          string
@@ -172,7 +172,7 @@ func TestStreamsGoOn(t *testing.T) {
 func (r *realm) in(t *testing.T) *realm {
 	t.Helper()
 	c := *r
-	c.t = t
+	c.t, c.ctx = t, testkit.Context(t) // a parallel subtest may have to wait until it runs
 	return &c
 }
 

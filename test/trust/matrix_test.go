@@ -1,17 +1,22 @@
 package trust_test
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive/natsstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -25,7 +30,7 @@ import (
 // an account for each actor.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	startWith(t, allinone.Config{Auth: true}).matrix()
+	startWith(t, allinone.Config{Auth: true, Roles: added()}).matrix()
 }
 
 // The same on three servers, of which the attackers use all.
@@ -36,14 +41,23 @@ func TestMatrixInCluster(t *testing.T) {
 
 func (r *realm) matrix() {
 	r.t.Helper()
-	js, err := jetstream.New(r.conn(bus.RoleAdmin))
+	admin := r.conn(bus.RoleAdmin)
+	js, err := jetstream.New(admin)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.maintain(admin)
 	r.called(js)
-	before := r.world(js)
+	archive, err := natsstore.Create(r.ctx, js, archiveBucket, 1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := archive.Put(r.ctx, "x", strings.NewReader("entry"), 5); err != nil {
+		r.t.Fatal(err)
+	}
+	before := r.settled(js)
 	to := targets()
-	for _, role := range bus.Actors(bus.Roles(bus.AnyRealm)) {
+	for _, role := range actors() {
 		nc := r.conn(role.Name)
 		tried := attempts(r.t, role)
 		if len(tried) == 0 {
@@ -51,14 +65,17 @@ func (r *realm) matrix() {
 		}
 		unchanged := func(by string) {
 			r.t.Helper()
-			if after := r.world(js); fmt.Sprint(after) != fmt.Sprint(before) {
+			if fmt.Sprint(r.world(js)) == fmt.Sprint(before) {
+				return
+			}
+			if after := r.settled(js); fmt.Sprint(after) != fmt.Sprint(before) {
 				r.t.Errorf("%s %s: now %v, was %v", role.Name, by, after, before)
 				before = after
 			}
 		}
 		for _, a := range tried {
 			for _, reply := range to {
-				r.publish(nc, a.subject, reply, header(a.subject), a.data)
+				r.publish(nc, a.subject, reply, a.header, a.data)
 			}
 			r.fence(nc, a)
 			unchanged("publishes " + a.subject)
@@ -100,10 +117,10 @@ func deliveries(to string) []attempt {
 		named := fmt.Sprintf(`{"stream_name":%q,"config":{"name":"x",%s}}`, stream, config)
 		durable := fmt.Sprintf(`{"stream_name":%q,"config":{"durable_name":"x",%s}}`, stream, config)
 		list = append(list,
-			attempt{"$JS.API.CONSUMER.CREATE." + stream, []byte(ephemeral)},
-			attempt{"$JS.API.CONSUMER.CREATE." + stream + ".x", []byte(named)},
-			attempt{"$JS.API.CONSUMER.DURABLE.CREATE." + stream + ".x", []byte(durable)},
-			attempt{"$JS.API.STREAM.SNAPSHOT." + stream, fmt.Appendf(nil, `{"deliver_subject":%q,"chunk_size":1024}`, to)},
+			attempt{subject: "$JS.API.CONSUMER.CREATE." + stream, data: []byte(ephemeral)},
+			attempt{subject: "$JS.API.CONSUMER.CREATE." + stream + ".x", data: []byte(named)},
+			attempt{subject: "$JS.API.CONSUMER.DURABLE.CREATE." + stream + ".x", data: []byte(durable)},
+			attempt{subject: "$JS.API.STREAM.SNAPSHOT." + stream, data: fmt.Appendf(nil, `{"deliver_subject":%q,"chunk_size":1024}`, to)},
 		)
 	}
 	return list
@@ -119,17 +136,22 @@ func TestMatrixNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.maintain(nc)
 	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
 	tried := slices.DeleteFunc(deliveries(parked), func(a attempt) bool { return !strings.Contains(a.subject, bus.LogStream(bus.DefaultRealm)) })
-	tried = append(tried, attempt{"$JS.API.DIRECT.GET." + bus.LogStream(bus.DefaultRealm), []byte(`{"seq":1}`)})
-	if len(tried) != 5 {
+	read := attempt{subject: "$JS.API.DIRECT.GET." + bus.LogStream(bus.DefaultRealm), data: []byte(`{"seq":1}`)}
+	tried = append(tried, read, read)
+	if len(tried) != 6 {
 		t.Fatalf("%d requests are tried", len(tried))
 	}
-	for _, a := range tried {
-		before := r.world(js)
+	for i, a := range tried {
+		before := r.settled(js)
 		reply := nc.NewInbox()
-		if strings.Contains(a.subject, "DIRECT") {
+		switch i {
+		case 4:
 			reply = parked
+		case 5:
+			reply = "$JS.API.STREAM.LEADER.STEPDOWN." + bus.LogStream(bus.DefaultRealm)
 		}
 		r.publish(nc, a.subject, reply, nil, a.data)
 		r.wait(a.subject+" to have an effect", func() bool { return fmt.Sprint(r.world(js)) != fmt.Sprint(before) })
@@ -144,14 +166,14 @@ func TestMatrixNotices(t *testing.T) {
 	}
 }
 
-// called creates calls of the external finalizer and the agent that are delivered and not
+// called creates calls of the external finalizers and the agent that are delivered and not
 // acknowledged, so that the test detects a reply that acknowledges one. They are
 // delivered again at once.
 func (r *realm) called(js jetstream.JetStream) {
 	r.t.Helper()
 	pods := client.Resource{Plural: bus.ExampleAgent}
 	for of, o := range map[client.Resource]*coppicev1.Object{
-		secrets: {Metadata: &coppicev1.ObjectMeta{Name: "called", Finalizers: []string{bus.ExampleFinalizer}}},
+		secrets: {Metadata: &coppicev1.ObjectMeta{Name: "called", Finalizers: []string{bus.ExampleFinalizer, controllerFinalizer}}},
 		pods:    {Metadata: &coppicev1.ObjectMeta{Name: "called"}, Spec: []byte(`{"nodeName":"n"}`)},
 	} {
 		if _, err := r.owner.Resource(of, "calls").Create(r.ctx, o); err != nil {
@@ -161,9 +183,11 @@ func (r *realm) called(js jetstream.JetStream) {
 			r.t.Fatal(err)
 		}
 	}
+	r.notified(js)
 	stream := bus.FinalizeStream(bus.DefaultRealm)
 	for durable, filter := range map[string]string{
 		bus.FinalizerDurable(bus.ExampleFinalizer): bus.FinalizeFilter(bus.DefaultRealm, bus.ExampleFinalizer),
+		bus.FinalizerDurable(controllerFinalizer):  bus.FinalizeFilter(bus.DefaultRealm, controllerFinalizer),
 		bus.AgentDurable("", bus.ExampleAgent):     bus.TerminateFilter(bus.DefaultRealm, "", bus.ExampleAgent),
 	} {
 		c, err := js.CreateConsumer(r.ctx, stream, jetstream.ConsumerConfig{
@@ -172,10 +196,60 @@ func (r *realm) called(js jetstream.JetStream) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if _, err := c.Next(jetstream.FetchMaxWait(testkit.Timeout / 2)); err != nil {
-			r.t.Fatalf("%s: %v", durable, err)
-		}
+		// In a cluster, the consumer's leader may not have subscribed yet, or this server may not know of it.
+		r.wait("a call for "+durable, func() bool {
+			_, err := c.Next(jetstream.FetchMaxWait(testkit.Timeout / 2))
+			if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+				r.t.Fatalf("%s: %v", durable, err)
+			}
+			return err == nil
+		})
 	}
+}
+
+// noticed is the object that notified creates, and the policy that gives notice of its deletion.
+var noticed = struct{ Plural, Namespace, Name, Policy string }{secrets.Plural, "calls", "noticed", "called"}
+
+// notified has a program called about a notice.
+func (r *realm) notified(js jetstream.JetStream) {
+	r.t.Helper()
+	object, err := r.owner.Resource(secrets, noticed.Namespace).Create(r.ctx, &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: noticed.Name}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, err = r.owner.Resource(client.Resource{Group: "coppice.dev", Plural: "expirypolicies"}, "").Create(r.ctx, &coppicev1.Object{
+		Metadata: &coppicev1.ObjectMeta{Name: noticed.Policy},
+		Spec:     fmt.Appendf(nil, `{"kind":"Secret","condition":"object.metadata.name == '%s'","notice":"100h","call":"example.com/keeper"}`, noticed.Name),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := js.CreateConsumer(r.ctx, bus.FinalizeStream(bus.DefaultRealm), bus.ExpiryConsumer(bus.DefaultRealm, "example.com/keeper"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	examine := bus.InternalSubject(bus.DefaultRealm, bus.OpExamine)
+	scanner := r.conn(bus.RoleScanner)
+	r.wait("a call about a notice", func() bool {
+		data, err := rpc.Encode(&coppicev1.ExamineRequest{Policy: noticed.Policy, Now: time.Now().UnixMicro(), Limit: 1000})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if _, err := scanner.RequestMsg(&nats.Msg{Subject: examine, Header: header(examine), Data: data}, testkit.Timeout); err != nil {
+			return false
+		}
+		_, err = c.Next(jetstream.FetchMaxWait(time.Second))
+		return err == nil
+	})
+	// The warning is published after the notice was committed.
+	warning := bus.Warning{Realm: bus.DefaultRealm, Plural: secrets.Plural, Namespace: noticed.Namespace, UID: object.GetMetadata().GetUid(), Reason: "ExpiryNotice"}
+	r.wait("the warning of the notice", func() bool {
+		s, err := js.Stream(r.ctx, bus.WarningStream(bus.DefaultRealm))
+		if err == nil {
+			_, err = s.GetLastMsgForSubject(r.ctx, warning.Subject())
+		}
+		return err == nil
+	})
 }
 
 // world is the state that no attempt may change.
@@ -183,45 +257,115 @@ type world struct {
 	streams map[string]string
 	objects int
 	lease   string
+	// maintained are the requests to move leaders, streams and servers that the NATS servers have
+	// answered, carried out or not. The leaders themselves also change when a machine is busy.
+	maintained []string
 }
 
-func (r *realm) world(js jetstream.JetStream) world {
+// maintained collects subjects of requests.
+type maintained struct {
+	mu       sync.Mutex
+	subjects []string
+}
+
+func (m *maintained) add(subject string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.subjects = append(m.subjects, subject)
+}
+
+func (m *maintained) list() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.subjects)
+}
+
+// maintain watches for requests to move leaders, streams and servers. The server says so of each
+// request to JetStream that it answers.
+func (r *realm) maintain(nc *nats.Conn) {
 	r.t.Helper()
-	w := world{streams: map[string]string{}, objects: len(r.objects(secrets, markers)), lease: r.lease(js)}
-	list := js.ListStreams(r.ctx)
+	r.maintained = &maintained{}
+	_, err := nc.Subscribe(server.JSAuditAdvisory, func(m *nats.Msg) {
+		var audit server.JSAPIAudit
+		if err := json.Unmarshal(m.Data, &audit); err != nil {
+			r.t.Error(err)
+			return
+		}
+		for _, of := range []string{"STEPDOWN", "PEER", "EVACUATE", "MOVE", "CANCEL_MOVE", "META", "SERVER", "ACCOUNT", "RESET", "UNPIN"} {
+			if slices.Contains(strings.Split(audit.Subject, "."), of) {
+				r.maintained.add(audit.Subject)
+				return
+			}
+		}
+	})
+	if err == nil {
+		err = nc.FlushWithContext(r.ctx)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *realm) world(js jetstream.JetStream) (w world) {
+	r.t.Helper()
+	r.wait("the state of the realm", func() bool {
+		// A request that is lost in an election of a leader gets no reply.
+		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+		defer cancel()
+		var err error
+		w, err = r.look(ctx, js)
+		return err == nil
+	})
+	return w
+}
+
+// settled returns the state that two readings agree on: NATS leaves out of a list what does not
+// reply in time.
+func (r *realm) settled(js jetstream.JetStream) (w world) {
+	r.t.Helper()
+	r.wait("two equal readings of the state of the realm", func() bool {
+		before := w
+		w = r.world(js)
+		return fmt.Sprint(w) == fmt.Sprint(before)
+	})
+	return w
+}
+
+// look is one attempt of world.
+func (r *realm) look(ctx context.Context, js jetstream.JetStream) (world, error) {
+	r.t.Helper()
+	w := world{streams: map[string]string{}, objects: len(r.objects(secrets, markers)), lease: r.lease(js), maintained: r.maintained.list()}
+	list := js.ListStreams(ctx)
 	for info := range list.Info() {
+		consumers, err := consumersOf(ctx, js, info.Config.Name)
+		if err != nil {
+			return w, err
+		}
 		state := fmt.Sprintf("%d messages to %d", info.State.Msgs, info.State.LastSeq)
 		if strings.HasPrefix(info.Config.Name, "KV_") { // renewed all the time
 			state = fmt.Sprintf("%d messages", info.State.Msgs)
 		}
-		w.streams[info.Config.Name] = fmt.Sprintf("%s, subjects %v, deny purge %t, consumers %v", state, info.Config.Subjects, info.Config.DenyPurge, r.consumers(js, info.Config.Name))
+		w.streams[info.Config.Name] = fmt.Sprintf("%s, subjects %v, deny purge %t, consumers %v", state, info.Config.Subjects, info.Config.DenyPurge, consumers)
 	}
-	if err := list.Err(); err != nil {
-		r.t.Fatal(err)
-	}
-	return w
+	return w, list.Err()
 }
 
-// consumers are those of a stream; of the log, which verify reads by one, only those
+// consumersOf returns the consumers of a stream; of the log, which verify reads by one, only those
 // with a deliver subject.
-func (r *realm) consumers(js jetstream.JetStream, stream string) []string {
-	r.t.Helper()
-	s, err := js.Stream(r.ctx, stream)
+func consumersOf(ctx context.Context, js jetstream.JetStream, stream string) ([]string, error) {
+	s, err := js.Stream(ctx, stream)
 	if err != nil {
-		r.t.Fatal(err)
+		return nil, err
 	}
 	var names []string
-	consumers := s.ListConsumers(r.ctx)
+	consumers := s.ListConsumers(ctx)
 	for info := range consumers.Info() {
 		if stream != bus.LogStream(bus.DefaultRealm) || info.Config.DeliverSubject != "" {
 			names = append(names, fmt.Sprintf("%s of %s, paused %t", info.Name, info.Config.FilterSubject, info.Paused))
 		}
 	}
-	if err := consumers.Err(); err != nil {
-		r.t.Fatal(err)
-	}
 	slices.Sort(names)
-	return names
+	return names, consumers.Err()
 }
 
 // fence waits for the replies to two further requests, one after the other: then the
@@ -235,10 +379,14 @@ func (r *realm) fence(nc *nats.Conn, a attempt) {
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	for range 2 {
-		r.publish(nc, a.subject, inbox, header(a.subject), a.data)
+		r.publish(nc, a.subject, inbox, a.header, a.data)
 		// "No responders" is a reply too.
-		if _, err := sub.NextMsg(testkit.Timeout / 4); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+		m, err := sub.NextMsg(testkit.Timeout / 4)
+		if err != nil && (!errors.Is(err, nats.ErrNoResponders) || a.answer != "") {
 			r.t.Fatalf("%s: %v", a.subject, err)
+		}
+		if err == nil && !strings.Contains(string(m.Data), a.answer) {
+			r.t.Fatalf("%s: the reply %q does not contain %s", a.subject, m.Data, a.answer)
 		}
 	}
 }

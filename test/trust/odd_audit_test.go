@@ -1,16 +1,19 @@
 package trust_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -52,6 +55,24 @@ func (r *realm) mark() []*coppicev1.Object {
 	return r.objects(secrets, markers)
 }
 
+// victims creates objects that odd requests may change: without them, few requests have an effect.
+// Some have finalizers of controllers, one that only an operator removes among them.
+func (r *realm) victims() {
+	r.t.Helper()
+	for _, of := range []client.Resource{secrets, {Plural: "configmaps"}, {Plural: "pods"}} {
+		for _, name := range texts["name"] {
+			o := &coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}}
+			if name < "d" {
+				o.Metadata.Labels = map[string]string{"app": "web"}
+				o.Metadata.Finalizers = []string{bus.ExampleFinalizer, controllerFinalizer, guard}
+			}
+			if _, err := r.owner.Resource(of, "odd").Create(r.ctx, o); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
 // objects are those of a resource in a namespace.
 func (r *realm) objects(of client.Resource, namespace string) []*coppicev1.Object {
 	r.t.Helper()
@@ -72,8 +93,8 @@ type audit struct {
 	js      jetstream.JetStream // as the administrator
 	markers []*coppicev1.Object
 	streams map[string]string
-	next    uint64 // the first commit of the log that has not been looked at
-	by      map[string]int
+	next    uint64         // the first commit of the log that has not been looked at
+	by      map[string]int // commands by actor, and by verb
 }
 
 func newAudit(r *realm) *audit {
@@ -123,17 +144,23 @@ func (a *audit) configurations() map[string]string {
 }
 
 // lease is the process that holds the writer's lease.
-func (r *realm) lease(js jetstream.JetStream) string {
+func (r *realm) lease(js jetstream.JetStream) (value string) {
 	r.t.Helper()
-	kv, err := js.KeyValue(r.ctx, bus.WriterBucket)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	entry, err := kv.Get(r.ctx, bus.DefaultRealm)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return string(entry.Value())
+	r.wait("the lease", func() bool {
+		// A request that is lost in an election of a leader gets no reply.
+		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+		defer cancel()
+		kv, err := js.KeyValue(ctx, bus.WriterBucket)
+		if err != nil {
+			return false
+		}
+		entry, err := kv.Get(ctx, bus.DefaultRealm)
+		if err == nil {
+			value = string(entry.Value())
+		}
+		return err == nil
+	})
+	return value
 }
 
 // check reports changes since the last check that these roles may not cause.
@@ -151,6 +178,7 @@ func (a *audit) check(senders ...string) (violations []string) {
 		a.next = c.Sequence + 1
 		for _, command := range c.GetCommands() {
 			a.by[command.GetActor()]++
+			a.by[command.GetVerb()]++
 			if !a.mayCommand(command, senders) {
 				bad("commit %d has a command %s of actor %q", c.Sequence, command.GetVerb(), command.GetActor())
 			}
@@ -188,13 +216,16 @@ func (a *audit) mayCommand(c *coppicev1.Command, senders []string) bool {
 	if actor == bus.RoleGraph {
 		return true
 	}
+	if actor == lifecycle.ActorExpiry || strings.HasPrefix(actor, lifecycle.ActorExpiry+":") { // the scanner runs
+		return verb == bus.VerbDelete
+	}
 	if verbs, ok := internal[actor]; ok {
 		return slices.Contains(verbs, verb)
 	}
 	if !slices.Contains(senders, actor) {
 		return false
 	}
-	for _, role := range bus.Roles(bus.DefaultRealm) {
+	for _, role := range actors() {
 		if role.Name == actor {
 			return slices.ContainsFunc(role.Publish, func(p string) bool { return bus.RequestName(p) == verb })
 		}
@@ -207,9 +238,18 @@ func (a *audit) objection(e client.LogEvent) string {
 	if e.Namespace == markers && slices.ContainsFunc(a.markers, func(o *coppicev1.Object) bool { return o.GetMetadata().GetUid() == e.UID }) {
 		return "no user may change it"
 	}
+	if e.Namespace == noticed.Namespace && e.Name == noticed.Name {
+		return "its notice lasts, and no request deletes or changes it before"
+	}
+	switch e.Reason {
+	case coppicev1.Reason_REASON_FORCED, coppicev1.Reason_REASON_PROTECTED, coppicev1.Reason_REASON_UNPROTECTED:
+		if e.Actor != bus.RoleOperator {
+			return "only an operator protects objects, removes their protection, or removes finalizers by force"
+		}
+	}
 	removal := e.Type == "DeletionMarked" || e.Type == "ObjectDeleted"
 	switch e.Actor {
-	case bus.RoleReader:
+	case bus.RoleReader, bus.RoleViewer:
 		return "a reader changes nothing"
 	case bus.RoleAgent:
 		if !removal || e.Resource != "pods" {
@@ -220,14 +260,22 @@ func (a *audit) objection(e client.LogEvent) string {
 			return ""
 		}
 		return "an external finalizer removes its own finalizer"
-	case bus.RoleApplication:
+	case expiry.Name:
+		return "a program that answers notices changes no object"
+	case bus.RoleApplication, controller.Name:
+		if e.Verb == bus.VerbRemoveFinalizer && (removal && strings.HasSuffix(e.Detail, controllerFinalizer) || e.Type == "FinalizerRemoved" && e.Detail == controllerFinalizer) {
+			return "" // of the controller: the application does not have the verb
+		}
+		if e.Verb == bus.VerbRemoveFinalizer {
+			return "a controller removes its own finalizers by the verb, and an application none"
+		}
 		if removal && e.Resource == "kinds.coppice.dev" {
 			return "an application deletes no kind"
 		}
-		if e.Resource == "realms.coppice.dev" {
-			return "an application does not change the settings of a realm"
+		if slices.Contains([]string{"realms.coppice.dev", "protectionpolicies.coppice.dev", "expirypolicies.coppice.dev"}, e.Resource) {
+			return "an application changes neither the settings nor the policies of a realm"
 		}
-	case bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner:
+	case bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner, lifecycle.ActorExpiry:
 		if e.Type == "ObjectCreated" || e.Type == "ObjectUpdated" {
 			return "a service creates and updates no objects"
 		}

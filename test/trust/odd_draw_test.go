@@ -19,18 +19,22 @@ import (
 
 // requests are the messages of verbs and operations.
 var requests = map[string]proto.Message{
-	bus.VerbCreate: &coppicev1.ObjectsRequest{}, bus.VerbUpdate: &coppicev1.ObjectsRequest{}, bus.VerbUpdateStatus: &coppicev1.ObjectsRequest{}, bus.VerbApply: &coppicev1.ObjectsRequest{},
-	bus.VerbPatch: &coppicev1.PatchRequest{}, bus.VerbImport: &coppicev1.ImportRequest{}, bus.VerbGet: &coppicev1.GetRequest{}, bus.VerbList: &coppicev1.ListRequest{},
+	bus.VerbCreate: &coppicev1.ObjectsRequest{}, bus.VerbUpdate: &coppicev1.ObjectsRequest{}, bus.VerbUpdateStatus: &coppicev1.ObjectsRequest{}, bus.VerbApply: &coppicev1.ObjectsRequest{}, bus.VerbApplyAcross: &coppicev1.ObjectsRequest{},
+	bus.VerbPatch: &coppicev1.PatchRequest{}, bus.VerbImport: &coppicev1.ImportRequest{}, bus.VerbRestore: &coppicev1.RestoreRequest{}, bus.VerbGet: &coppicev1.GetRequest{}, bus.VerbList: &coppicev1.ListRequest{},
 	bus.VerbWatch: &coppicev1.WatchRequest{}, bus.VerbDelete: &coppicev1.DeleteRequest{}, bus.VerbDeleteCollection: &coppicev1.DeleteCollectionRequest{},
 	bus.VerbRemoveFinalizer: &coppicev1.RemoveFinalizerRequest{}, bus.VerbResolve: &coppicev1.ResolveObjectsRequest{}, bus.VerbPlan: &coppicev1.PlanRequest{}, bus.VerbStatus: &coppicev1.StatusRequest{},
-	bus.VerbConsumeFinalizer: &coppicev1.ConsumeRequest{}, bus.VerbConsumeAgent: &coppicev1.ConsumeRequest{}, bus.VerbReadLog: &coppicev1.ReadLogRequest{},
+	bus.VerbConsumeFinalizer: &coppicev1.ConsumeRequest{}, bus.VerbConsumeAgent: &coppicev1.ConsumeRequest{}, bus.VerbConsumeExpiry: &coppicev1.ConsumeRequest{}, bus.VerbReadLog: &coppicev1.ReadLogRequest{}, bus.VerbReadPast: &coppicev1.ReadPastRequest{},
 	bus.VerbReadWarnings: &coppicev1.ReadWarningsRequest{}, bus.VerbListConsumers: &coppicev1.ListConsumersRequest{}, bus.VerbListParked: &coppicev1.ListParkedRequest{},
 	bus.VerbRetryParked: &coppicev1.ParkedRequest{}, bus.VerbDropParked: &coppicev1.ParkedRequest{}, bus.VerbVerify: &coppicev1.VerifyRequest{}, bus.VerbResume: &coppicev1.ResumeRequest{},
 	bus.VerbCreateRealm: &coppicev1.CreateRealmRequest{}, bus.VerbDeleteRealm: &coppicev1.DeleteRealmRequest{}, bus.VerbListRealms: &coppicev1.ListRealmsRequest{},
+	bus.VerbProtect: &coppicev1.ProtectRequest{}, bus.VerbUnprotect: &coppicev1.ProtectRequest{}, bus.VerbForceFinalizer: &coppicev1.ForceFinalizerRequest{},
+	bus.VerbDeleteUnreadable: &coppicev1.DeleteUnreadableRequest{}, bus.VerbVeto: &coppicev1.VetoRequest{}, bus.VerbBrakes: &coppicev1.BrakesRequest{},
+	bus.VerbReleaseBrake: &coppicev1.ReleaseBrakeRequest{}, bus.VerbListFinalizers: &coppicev1.ListFinalizersRequest{},
 
 	"internal." + bus.OpResolve: &coppicev1.ResolveRequest{}, "internal." + bus.OpPropose: &coppicev1.ProposeRequest{}, "internal." + bus.OpOrphan: &coppicev1.OrphanRequest{},
 	"internal." + bus.OpFinish: &coppicev1.FinishRequest{}, "internal." + bus.OpDrain: &coppicev1.DrainRequest{}, "internal." + bus.OpWalk: &coppicev1.WalkRequest{},
 	"internal." + bus.OpRepublish: &coppicev1.RepublishRequest{}, "internal." + bus.OpCycles: &coppicev1.CyclesRequest{}, "internal." + bus.OpRealms: &coppicev1.RealmsRequest{},
+	"internal." + bus.OpDue: &coppicev1.DueRequest{}, "internal." + bus.OpExpire: &coppicev1.ExpireRequest{}, "internal." + bus.OpExamine: &coppicev1.ExamineRequest{},
 
 	"work." + bus.QueueDirty: &coppicev1.DirtyChunk{}, "parked": &coppicev1.Parked{},
 }
@@ -115,7 +119,7 @@ func seldom(subject string) bool {
 // harmful reports whether the role may change by such a request what the test relies on:
 // all objects of a namespace, or a kind.
 func harmful(role, subject string) bool {
-	if role != bus.RoleApplication && role != bus.RoleOperator {
+	if role != bus.RoleApplication && role != controller.Name && role != bus.RoleOperator {
 		return false
 	}
 	a, err := bus.ParseAPI(subject)
@@ -123,7 +127,8 @@ func harmful(role, subject string) bool {
 		return false
 	}
 	switch a.Verb {
-	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbPatch, bus.VerbApply, bus.VerbImport, bus.VerbDelete, bus.VerbRemoveFinalizer:
+	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbPatch, bus.VerbApply, bus.VerbApplyAcross, bus.VerbImport, bus.VerbRestore, bus.VerbDelete, bus.VerbRemoveFinalizer,
+		bus.VerbForceFinalizer, bus.VerbProtect, bus.VerbUnprotect, bus.VerbDeleteUnreadable:
 		return a.Namespace == markers
 	case bus.VerbDeleteCollection:
 		return a.Namespace == markers || a.Plural == "kinds" && role == bus.RoleOperator
@@ -136,7 +141,7 @@ func harmful(role, subject string) bool {
 // subject draws a subject that the role may publish to, or another one.
 func (d *drawer) subject(role bus.Role) string {
 	if d.in(8) {
-		others := bus.Actors(bus.Roles(bus.AnyRealm))
+		others := actors()
 		if d.in(2) {
 			return one(d, targets()...)
 		}
@@ -153,12 +158,21 @@ func (d *drawer) literal(pattern string) string {
 	if len(t) > 4 && t[2] == "api" && realmWide(t[4]) && !d.in(4) {
 		r = [2]string{"_", "_"}
 	}
+	namespaces, finalizers := []string{"odd", "odd", "odder", "_", markers}, []string{bus.ExampleFinalizer, controllerFinalizer, guard, "orphan", "foregroundDeletion", "a.example.com/b", "*", ">", "x"}
+	if len(t) > 4 && !d.in(3) { // most of these requests have an effect only on few objects
+		switch t[4] {
+		case bus.VerbVeto:
+			r, namespaces = [2]string{"_", noticed.Plural}, []string{noticed.Namespace}
+		case bus.VerbProtect, bus.VerbUnprotect, bus.VerbForceFinalizer:
+			r, namespaces, finalizers = [2]string{"_", "secrets"}, []string{"odd"}, []string{guard}
+		}
+	}
 	for i, token := range t {
 		switch {
 		case token == ">" && t[0] == "$JS":
 			t[i] = fmt.Sprintf("%d.%d.%d.%d.0", d.IntN(3), d.IntN(50), d.IntN(50), d.number())
 		case token == ">":
-			t[i] = one(d, bus.ExampleFinalizer, guard, "orphan", "foregroundDeletion", "a.example.com/b", "*", ">", "x")
+			t[i] = one(d, finalizers...)
 		case token != "*":
 		case t[0] == "$JS":
 			t[i] = one(d, bus.WorkStream(bus.DefaultRealm), bus.FinalizeStream(bus.DefaultRealm), bus.LogStream(bus.DefaultRealm), "x", "*")
@@ -172,7 +186,7 @@ func (d *drawer) literal(pattern string) string {
 		case i == 6 && t[2] == "api":
 			t[i] = r[1]
 		case i == 7 && t[2] == "api":
-			t[i] = one(d, "odd", "odd", "odder", "_", markers)
+			t[i] = one(d, namespaces...)
 			if r == [2]string{"_", "_"} {
 				t[i] = "_"
 			}
@@ -189,7 +203,7 @@ func (d *drawer) literal(pattern string) string {
 // realmWide reports whether the subject of a verb names no resource.
 func realmWide(verb string) bool {
 	switch verb {
-	case bus.VerbConsumeFinalizer, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume,
+	case bus.VerbConsumeFinalizer, bus.VerbConsumeExpiry, bus.VerbReadLog, bus.VerbListConsumers, bus.VerbListFinalizers, bus.VerbBrakes, bus.VerbListParked, bus.VerbRetryParked, bus.VerbDropParked, bus.VerbVerify, bus.VerbResume,
 		bus.VerbCreateRealm, bus.VerbDeleteRealm, bus.VerbListRealms:
 		return true
 	}
@@ -243,6 +257,14 @@ func (d *drawer) likely(m proto.Message) {
 		for _, o := range m.GetObjects() {
 			d.plausible(o)
 		}
+	case *coppicev1.RestoreRequest:
+		m.Session, m.Note = "s1", ""
+		for _, o := range m.GetObjects() {
+			if o.GetObject() == nil {
+				o.Object = &coppicev1.Object{}
+			}
+			d.plausible(o.GetObject())
+		}
 	case *coppicev1.PatchRequest:
 		for _, p := range m.GetPatches() {
 			p.Name, p.Preconditions = one(d, texts["name"]...), nil
@@ -268,6 +290,23 @@ func (d *drawer) likely(m proto.Message) {
 		for _, o := range m.GetObjects() {
 			o.Preconditions = nil
 		}
+	case *coppicev1.ProtectRequest: // not of all objects: they would not be deleted any more
+		m.Reason, m.DryRun = one(d, texts["reason"]...), m.GetDryRun() && d.in(4)
+		m.Objects = []*coppicev1.ProtectTarget{{Name: one(d, "d", "e")}}
+	case *coppicev1.ForceFinalizerRequest:
+		m.Name, m.Reason, m.Preconditions = one(d, texts["name"][:3]...), one(d, texts["reason"]...), nil
+	case *coppicev1.DeleteUnreadableRequest:
+		m.Name, m.Reason, m.Preconditions = one(d, texts["name"]...), one(d, texts["reason"]...), nil
+	case *coppicev1.VetoRequest:
+		m.Name, m.Reason, m.Preconditions = noticed.Name, one(d, texts["reason"]...), nil
+		m.Agree, m.Until = d.in(2), 0
+		if !m.GetAgree() {
+			m.Until = time.Now().Add(time.Duration(1+d.IntN(100)) * time.Hour).UnixMicro()
+		}
+	case *coppicev1.ExamineRequest: // the scanner's clock may be ahead
+		m.Policy, m.Cursor, m.Now = noticed.Policy, nil, time.Now().Add(time.Duration(d.IntN(400))*24*time.Hour).UnixMicro()
+	case *coppicev1.ListFinalizersRequest:
+		m.Continue = ""
 	case *coppicev1.ProposeRequest:
 		if d.in(2) {
 			m.Strip = nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/coppice-gc/coppice/client"
@@ -55,11 +56,20 @@ func TestOddRequests(t *testing.T) {
 			t.Log(reproduce)
 		}
 	})
-	r := startWith(t, allinone.Config{Auth: true, Log: slog.New(failures), Graph: func(c *graph.Config) { c.Heartbeat = 500 * time.Millisecond }})
+	r := startWith(t, allinone.Config{Auth: true, Roles: added(), Log: slog.New(failures), Graph: func(c *graph.Config) {
+		c.Heartbeat = 500 * time.Millisecond
+		c.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease: then no service answers for a moment
+	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Timeout+time.Duration(*oddRequests)*10*time.Millisecond)
 	defer cancel()
 	r.ctx = ctx
-	f := &fuzz{r: r, seed: seed, roles: bus.Actors(bus.Roles(bus.AnyRealm)), sent: map[string]int{}, accepted: map[string]int{}, audit: newAudit(r)}
+	js, err := jetstream.New(r.conn(bus.RoleAdmin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.notified(js)
+	r.victims()
+	f := &fuzz{r: r, seed: seed, roles: actors(), sent: map[string]int{}, accepted: map[string]int{}, audit: newAudit(r)}
 
 	// Each role alone: then it or the services have caused all changes.
 	for _, role := range f.roles {
@@ -80,12 +90,30 @@ func TestOddRequests(t *testing.T) {
 			t.Errorf("only %d requests of %s were accepted", n, role.Name)
 		}
 	}
-	for _, actor := range []string{bus.RoleApplication, bus.RoleOperator} {
+	for _, actor := range []string{bus.RoleApplication, bus.RoleOperator, expiry.Name, controller.Name} {
 		if f.audit.by[actor] == 0 {
 			t.Errorf("the log has no command of %s", actor)
 		}
 	}
+	t.Logf("commands in the log, by actor and by verb: %v", f.audit.by)
+	if by := f.audit.by; by[bus.VerbVeto] == 0 || by[bus.VerbProtect]+by[bus.VerbUnprotect]+by[bus.VerbForceFinalizer] == 0 {
+		t.Errorf("the log has no command veto, or none of protect, unprotect and forcefinalizer: %v", by)
+	}
 	r.cascades()
+}
+
+// Each verb and each operation of services has a message, of which TestOddRequests draws bodies.
+func TestOddMessages(t *testing.T) {
+	t.Parallel()
+	names := bus.Verbs()
+	for _, op := range append(operations(), bus.OpRealms) {
+		names = append(names, "internal."+op)
+	}
+	for _, name := range names {
+		if requests[name] == nil {
+			t.Errorf("TestOddRequests has no message for %s", name)
+		}
+	}
 }
 
 // fuzz sends odd requests.
@@ -135,7 +163,8 @@ func (f *fuzz) phase(count int, roles ...bus.Role) {
 func (f *fuzz) fence() {
 	f.r.t.Helper()
 	for _, verb := range []string{
-		bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbPatch, bus.VerbImport, bus.VerbDelete, bus.VerbRemoveFinalizer, bus.VerbDeleteCollection,
+		bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbApplyAcross, bus.VerbPatch, bus.VerbImport, bus.VerbRestore, bus.VerbDelete, bus.VerbRemoveFinalizer, bus.VerbDeleteCollection,
+		bus.VerbForceFinalizer, bus.VerbProtect, bus.VerbUnprotect, bus.VerbDeleteUnreadable, bus.VerbVeto, bus.VerbReleaseBrake,
 	} {
 		a := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleOperator, Verb: verb, Plural: "secrets", Namespace: "odd"}
 		if bus.NamesFinalizer(verb) {
@@ -289,7 +318,7 @@ func (r *realm) cascades() {
 	r.wait("the cascade", func() bool { return len(r.objects(client.Resource{Plural: "configmaps"}, "afterwards")) == 0 })
 }
 
-// failureLog keeps the errors that services log, and lost connections.
+// failureLog keeps the errors that services log, lost connections and lost leases.
 type failureLog struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -304,7 +333,7 @@ func (l *failureLog) WithGroup(string) slog.Handler      { return l }
 
 func (l *failureLog) Handle(_ context.Context, record slog.Record) error {
 	line := record.Message
-	if record.Level < slog.LevelError && line != "disconnected from NATS" || strings.HasPrefix(line, "parked;") {
+	if record.Level < slog.LevelError && line != "disconnected from NATS" && line != "not the writer any more" || strings.HasPrefix(line, "parked;") {
 		return nil
 	}
 	record.Attrs(func(a slog.Attr) bool {

@@ -49,10 +49,11 @@ var texts = map[protoreflect.Name][]string{
 	"name": {"a", "b", "c", "d", "e"}, "names": {"a", "b", "c", "d", "e"}, "generate_name": {"g-", ""},
 	"namespace": {"odd", "odder", ""}, "api_version": {"v1", "apps/v1", "coppice.dev/v1", ""},
 	"kind":       {"Secret", "ConfigMap", "Pod", "Deployment", "Namespace", "Kind", "Realm", ""},
-	"finalizers": {bus.ExampleFinalizer, "orphan", "foregroundDeletion", "coppice.dev/contents", guard}, "finalizer": {bus.ExampleFinalizer, "orphan", "foregroundDeletion", "coppice.dev/contents", guard},
+	"finalizers": {bus.ExampleFinalizer, controllerFinalizer, "orphan", "foregroundDeletion", "coppice.dev/contents", guard}, "finalizer": {bus.ExampleFinalizer, controllerFinalizer, "orphan", "foregroundDeletion", "coppice.dev/contents", guard},
 	"propagation_policy": {"Foreground", "Background", "Orphan", ""}, "dry_run": {"All"}, "session": {"s1", "s2"},
-	"label_selector": {"", "app=web", "app in (web,api),!x", "a>1", "app notin ()", strings.Repeat("a!=b,", 300)}, "continue": {"", "AGE", "b2RkAGE", "AA"},
+	"label_selector": {"", "app=web", "app in (web,api),!x", "a>1", "app notin ()", strings.Repeat("a!=b,", 300)}, "policy": {noticed.Policy}, "continue": {"", "AGE", "b2RkAGE", "AA"},
 	"version": {"v1", "v2", ""}, "plan": {"", "1.abc", "r1-00"}, "resource": {"pods", "secrets", "configmaps", "kinds.coppice.dev"}, "agents": {"pods", "deployments.apps"},
+	"reason":  {"a test", "its bucket is gone", "é"},
 	"subject": {"coppice.default.finalize._.secrets.u." + bus.ExampleFinalizer, "coppice.default.finalize.>", "coppice.default.log"},
 }
 
@@ -226,7 +227,7 @@ func (d *drawer) plausible(o *coppicev1.Object) {
 	m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds, m.Initializers = nil, nil, nil, nil
 	m.Labels, m.Annotations, m.Finalizers, m.OwnerReferences = map[string]string{"app": one(d, "web", "api")}, nil, nil, nil
 	if d.in(3) {
-		m.Finalizers = []string{one(d, bus.ExampleFinalizer, bus.ExampleFinalizer, "foregroundDeletion", "orphan", guard)}
+		m.Finalizers = []string{one(d, bus.ExampleFinalizer, controllerFinalizer, "foregroundDeletion", "orphan", guard)}
 	}
 	for range d.IntN(3) {
 		owner := d.object()

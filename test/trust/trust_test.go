@@ -15,9 +15,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
+	testkit.Main(m)
+}
 
 var secrets = client.Resource{Plural: "secrets"}
 
@@ -29,6 +33,8 @@ type realm struct {
 	owner *client.Client // operator
 	// connect connects as an attacker: the server may refuse subjects.
 	connect func(role string, opts ...nats.Option) (*nats.Conn, error)
+
+	maintained *maintained
 }
 
 func start(t *testing.T) *realm {
@@ -41,7 +47,16 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 	r := &realm{t: t, ctx: testkit.Context(t)}
 	var err error
 	c.Dir, c.Port = t.TempDir(), -1
-	if r.stack, err = allinone.Start(r.ctx, c); err != nil {
+	change := c.Graph
+	c.Graph = func(g *graph.Config) {
+		if change != nil {
+			change(g)
+		}
+		if g.LeaseTTL == 0 {
+			g.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease: then no service answers for a moment
+		}
+	}
+	if r.stack, err = allinone.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -53,7 +68,7 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 		t.Fatal(err)
 	}
 	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {
-		return nats.Connect(r.stack.Server().URL(), append(r.stack.Server().Options(role), opts...)...)
+		return nats.Connect(r.stack.Server().URL(), append(append(r.stack.Server().Options(role), nats.Timeout(testkit.Timeout)), opts...)...)
 	}
 	r.populate()
 	return r

@@ -3,6 +3,7 @@ package trust_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,6 +140,19 @@ func TestStreamsAreRenewed(t *testing.T) {
 						return
 					}
 					commits <- c.Sequence
+				}
+			})
+			wg.Go(func() {
+				// That a reply is renewed is no error. That one is late is reported.
+				interrupted := client.OnError(func(err error) {
+					if strings.Contains(err.Error(), "the reply") {
+						t.Errorf("the warnings were interrupted: %v", err)
+					}
+				})
+				for _, err := range reader.FollowWarnings(ctx, interrupted) {
+					if err != nil {
+						t.Errorf("the warnings ended: %v", err)
+					}
 				}
 			})
 			testkit.Receive(t, r.ctx, "the objects", synced)

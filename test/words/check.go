@@ -91,6 +91,8 @@ func (l *list) checkFile(name string, text []byte) ([]finding, error) {
 		f.markdown()
 	case ".proto":
 		f.protobuf()
+	case ".txt", ".txtar":
+		f.script()
 	default:
 		f.code(1, len(f.lines), kindText)
 	}

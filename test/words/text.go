@@ -28,6 +28,28 @@ func (f *file) markdown() {
 	end(len(f.lines))
 }
 
+// catalogue is the source of a document, docs/conformance.md, which quotes it.
+const catalogue = "test/conformance/catalogue.txt"
+
+// script checks a test script: comments as prose, commands and their output for names. All
+// lines of the catalogue are prose.
+func (f *file) script() {
+	var text []string // of a comment that goes on
+	end := func(i int) {
+		f.prose(i-len(text)+1, kindText, strings.Join(text, "\n"))
+		text = nil
+	}
+	for i, line := range f.lines {
+		if comment, found := strings.CutPrefix(line, "#"); found || f.path == catalogue {
+			text = append(text, comment)
+			continue
+		}
+		end(i)
+		f.code(i+1, i+1, kindText)
+	}
+	end(len(f.lines))
+}
+
 // protobuf checks a .proto file: comments as prose, everything else for names.
 func (f *file) protobuf() {
 	start := -1 // of a comment that goes on

@@ -57,7 +57,7 @@ func TestTree(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, test := range []struct {
 		place, path, text string
-		want              string // finding; empty if the text is allowed
+		want              string // findings; empty if the text is allowed
 	}{
 		{"comment", "a/a.go", goFile("// It judges objects.", "var X int"), "3 comment: judges"},
 		{"block comment", "a/a.go", goFile("/* One", "verdict. */", "var X int"), "4 comment: verdict"},
@@ -96,12 +96,17 @@ func TestPlaces(t *testing.T) {
 		{"import path", "a/a.go", goFile(`import _ "example.com/x/crew"`), "3 string: crew"},
 		{"label of a struct", "a/a.go", goFile("type t struct { A int `json:\"owed\"` }"), "3 string: owed"},
 		{"script", "a/testdata/a.txt", "a\njudge pods/web\n", "2 text: judge"},
+		{"comment of a script", "a/testdata/a.txt", "# It is\n# told.\njudge\n", "1 text: is told|3 text: judge"},
+		{"comment of an archive", "a/testdata/a.txtar", "x\n# held by it\n", "2 text: held by"},
+		{"catalogue", "test/conformance/catalogue.txt", "A1.1  Its circle\nis told.\n", "1 text: circle|2 text: is told"},
+		{"page of the catalogue", "docs/conformance.md", "- A: anew\n", "1 doc: anew"},
 		{"configuration", "deploy/a.conf", "publish: coppice.*.work.evict\n", "1 text: evict"},
 
 		{"part of a word", "a/a.go", goFile("// allowed, followed, crews-quarters", "var allowed, slowest int"), ""},
 		{"hyphenated word", "a/a.go", goFile("// An in-flight commit, of told-and-retold length.", "var X int"), ""},
 		{"common word", "a/a.go", goFile("// It tells the whole of a lot: land, fate, patience, apart.", "var X int"), ""},
 		{"common word as a name", "a/a.go", goFile("type held struct{ holder, told, outline int }"), ""},
+		{"phrase in a command of a script", "a/testdata/a.txt", "create is told\n", ""},
 		{"phrase in a string", "a/a.go", goFile(`var s = "is told beside it"`), ""},
 		{"phrase in a string of a command's test", "cmd/coppice/a_test.go", goFile(`var s = "is told beside it"`), ""},
 		{"end of a sentence", "a/a.go", goFile("// That is. Told so.", "var X int"), ""},
@@ -116,7 +121,7 @@ func TestPlaces(t *testing.T) {
 		t.Run(test.place, func(t *testing.T) {
 			var want []string
 			if test.want != "" {
-				want = []string{test.want}
+				want = strings.Split(test.want, "|")
 			}
 			if got := found(t, test.path, test.text); !slices.Equal(got, want) {
 				t.Errorf("%s:\n%s\nfound %q, want %q", test.path, test.text, got, want)

@@ -33,10 +33,12 @@ type Result struct {
 	P99 float64 `json:"p99_ms"`
 	// Latency names what P50 and P99 measure, such as "a call".
 	Latency string `json:"latency"`
-	// CPUSeconds is the CPU time that all measured processes, the client's
-	// included, used during the measurement. PeakRSSBytes is the sum of their
-	// largest resident memory since they started. Both are zero, and absent from
-	// JSON and tables, if the deployment runs elsewhere or the system is not Linux.
+	// CPUSeconds is the CPU time that the measured processes used during the
+	// measurement. PeakRSSBytes is the sum of their largest resident memory since
+	// they started. The process of the client counts, except in Memory, Realms and
+	// Restart, which measure the process of the services alone. Both are zero, and
+	// absent from JSON and tables, if the deployment runs elsewhere or the system is
+	// not Linux.
 	CPUSeconds   float64 `json:"cpu_seconds,omitzero"`
 	PeakRSSBytes uint64  `json:"peak_rss_bytes,omitzero"`
 	// Commits and BytesLogged say by how much the log has grown.
@@ -95,7 +97,9 @@ func (r *Result) Table(w io.Writer) error {
 	}
 	if r.Processes > 0 {
 		if usageKnown {
-			row("CPU", "%.2f s, %.2f us an object", r.CPUSeconds, r.CPUSeconds*1e6/math.Max(1, float64(r.Objects)))
+			if r.CPUSeconds > 0 {
+				row("CPU", "%.2f s, %.2f us an object", r.CPUSeconds, r.CPUSeconds*1e6/math.Max(1, float64(r.Objects)))
+			}
 			row("memory", "%.0f MiB resident at peak", float64(r.PeakRSSBytes)/(1<<20))
 		}
 		row("processes", "%d", r.Processes)

@@ -143,7 +143,7 @@ func (Bootstrap) archive(ctx context.Context, d *Deployment, dir string, r *Resu
 		return nil, err
 	}
 	snap := s.Snapshot()
-	info, err := bootstrap.PutSnapshot(ctx, store, snap, actor, time.Now())
+	info, err := bootstrap.PutSnapshot(ctx, store, snap, "", actor, time.Now())
 	if err := errors.Join(err, snap.Close(), s.Close()); err != nil {
 		return nil, err
 	}

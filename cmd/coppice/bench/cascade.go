@@ -24,6 +24,10 @@ type Cascade struct {
 	Shape string
 	// Policy is Background, Foreground or Orphan.
 	Policy string
+	// Safe gives the realm a brake that is never reached, and protects the objects that
+	// survive, instead of giving them a second owner. It requires the shape wide, the policy
+	// Background, and a realm that only the benchmark uses.
+	Safe bool
 }
 
 // Run creates the objects, waits until the services are at rest, deletes the
@@ -35,7 +39,14 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 		return nil, err
 	}
 	f := newFamily(b.Shape, b.Objects)
+	f.safe = b.Safe
 	r := &Result{Name: fmt.Sprintf("cascade %s %s", b.Shape, b.Policy), Objects: f.n}
+	if b.Safe {
+		r.Name += " with a brake and protected objects"
+		if err := brake(ctx, d); err != nil {
+			return nil, err
+		}
+	}
 	run := &cascade{d: d, f: f, policy: b.Policy, namespace: "bench-" + randomName()}
 	var err error
 	if run.root, err = createOwner(ctx, d.Client, run.namespace); err != nil {
@@ -47,6 +58,11 @@ func (b Cascade) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	start := time.Now()
 	if err := f.make(ctx, d, run.namespace, run.root, run.keeper); err != nil {
 		return nil, err
+	}
+	if b.Safe {
+		if err := run.protect(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r.detail("seconds_to_make_them", time.Since(start).Seconds())
 	if err := d.settle(ctx); err != nil {
@@ -69,6 +85,8 @@ func (b Cascade) Check() error {
 		return fmt.Errorf("shape %q: choose one of %s", b.Shape, strings.Join(Shapes, ", "))
 	case b.Policy == orphan && b.Shape != "wide":
 		return fmt.Errorf("shape %s: policy orphan needs all objects to have the same owner; choose shape wide", b.Shape)
+	case b.Safe && (b.Shape != "wide" || b.Policy != "Background"):
+		return errors.New("with protected objects the shape is wide and the policy background: a foreground deletion would wait for them")
 	case b.Objects < 1:
 		return fmt.Errorf("%d objects: at least 1 is needed", b.Objects)
 	}
@@ -97,7 +115,7 @@ func (c *cascade) answer(ctx context.Context) (stop func() error, err error) {
 		return <-answered
 	}
 	err = poll.Until(ctx, func() (bool, error) {
-		reply, err := c.d.Client.Operations().Consumers(ctx, client.OfFinalizers{finalizer})
+		reply, err := c.d.Client.Operations().Consumers(ctx, client.ForFinalizers{finalizer})
 		return err == nil && reply.GetConsumers()[0].GetExists(), err
 	})
 	if err != nil {
@@ -179,7 +197,7 @@ func (c *cascade) await(ctx context.Context) error {
 		}
 		if c.policy != orphan {
 			page, err := c.d.Client.Resource(pods, c.namespace).ListPage(ctx, client.LabelSelector(candidate+"="+collected), client.Limit(1))
-			if err != nil || len(page.Objects) > 0 {
+			if err != nil || len(page.Objects) > 0 || page.Continue != "" {
 				return false, err
 			}
 		}
@@ -199,7 +217,10 @@ func (c *cascade) check(ctx context.Context) error {
 		m := o.GetMetadata()
 		owners := m.GetOwnerReferences()
 		ok := len(owners) == 0
-		if m.GetLabels()[candidate] == kept {
+		switch {
+		case m.GetLabels()[candidate] == kept && c.f.safe:
+			ok = len(owners) == 1 && owners[0].GetUid() == c.root.GetMetadata().GetUid() && m.GetProtection() != nil
+		case m.GetLabels()[candidate] == kept:
 			ok = len(owners) == 1 && owners[0].GetUid() == c.keeper.GetMetadata().GetUid()
 		}
 		if !ok || m.GetDeletionTimestamp() != nil {

@@ -25,7 +25,7 @@ import (
 type Config struct {
 	// Dir is the directory for data; it should be empty. Required.
 	Dir string
-	// Processors is how many garbage processors there are; 1.
+	// Processors is the number of garbage processors; 1 if zero.
 	Processors int
 	// Processes runs each service as a process of its own, and the NATS
 	// server in this one.
@@ -33,8 +33,8 @@ type Config struct {
 	Version   string
 	Log       *slog.Logger
 	Progress  Progress
-	// Measuring, unless nil, is called when what is measured begins, and what
-	// it returns when that ends.
+	// Measuring, unless nil, is called when a measurement begins. The function that it
+	// returns is called when the measurement ends.
 	Measuring func() (end func() error, err error)
 }
 
@@ -136,21 +136,32 @@ func (d *Deployment) progress(what string, done, total int) {
 	}
 }
 
-// startProcesses starts the services as children of this process, on a server with
-// an account for each actor, as deployments have it. The benchmarks are the actor that
-// 'coppice nats-config --bench' adds.
-func (d *Deployment) startProcesses(ctx context.Context) error {
+// server starts a NATS server with an account for each actor, as deployments have it, and
+// creates the secret of the graph services. The benchmarks are the actor that
+// 'coppice nats-config --bench' adds. start starts a service as a child of this process.
+func (d *Deployment) server() (server *natsd.Server, start func(role string, args ...string) (*child, error), err error) {
 	role := bus.BenchRole(bus.AnyRealm)
 	role.Publish = append(role.Publish, echoSubject(bus.AnyRealm))
-	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
+	if _, err := secret.LoadOrDraw(filepath.Join(d.c.Dir, secret.FileName)); err != nil {
+		return nil, nil, err
+	}
+	server, err = natsd.Start(natsd.Config{Dir: filepath.Join(d.c.Dir, "nats"), Port: -1, Roles: append(natsconf.DefaultRoles(), role), Accounts: true})
+	return server, func(role string, args ...string) (*child, error) {
+		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
+		return startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
+			"COPPICE_ANSWERS_USER="+bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD="+server.Password(bus.RoleAnswers))
+	}, err
+}
+
+// startProcesses starts the services as children of this process.
+func (d *Deployment) startProcesses(ctx context.Context) error {
+	server, startChild, err := d.server()
 	if err != nil {
 		return err
 	}
 	defer func() { d.close = append(d.close, server.Shutdown) }() // last
 	start := func(role string, args ...string) error {
-		args = append(args, "--server", server.URL(), "--user", role, "--http", "")
-		c, err := startChild(append([]string{role}, args...), "NATS_PASSWORD="+server.Password(role),
-			"COPPICE_ANSWERS_USER="+bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD="+server.Password(bus.RoleAnswers))
+		c, err := startChild(role, args...)
 		if err != nil {
 			return err
 		}
@@ -159,9 +170,6 @@ func (d *Deployment) startProcesses(ctx context.Context) error {
 		return nil
 	}
 	file := filepath.Join(d.c.Dir, secret.FileName)
-	if _, err := secret.LoadOrDraw(file); err != nil {
-		return err
-	}
 	err = errors.Join(start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, "graph"), "--secret", file), start(bus.RoleScanner), start(bus.RoleFinalizers))
 	for range d.c.Processors {
 		err = errors.Join(err, start(bus.RoleProcessor, "--concurrency", strconv.Itoa(concurrency)))

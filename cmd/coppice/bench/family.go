@@ -24,6 +24,8 @@ type family struct {
 	// The owners of members are in earlier generations. Nil if every member is
 	// a generation of its own; then they are imported.
 	generations []int
+	// safe: the survivors are protected and have no second owner.
+	safe bool
 }
 
 const (
@@ -91,6 +93,9 @@ func (f *family) member(i int, ids []identity, root, keeper *coppicev1.Object) *
 	switch {
 	case survivor(i):
 		o.Metadata.Labels[candidate] = kept
+		if f.safe {
+			break
+		}
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, client.NewOwnerReference(keeper, client.WithBlockOwnerDeletion(true)))
 	case isBlocked(i):
 		o.Metadata.Finalizers = []string{finalizer}

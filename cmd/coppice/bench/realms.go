@@ -58,7 +58,7 @@ func (b Realms) Run(ctx context.Context, d *Deployment) (r *Result, err error) {
 
 // idle measures idle processes.
 func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
-	if err := wait(ctx, b.Idle/5); err != nil {
+	if err := poll.Sleep(ctx, b.Idle/5); err != nil {
 		return err
 	}
 	before, err := cpuSeconds(pids)
@@ -66,7 +66,7 @@ func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 		return err
 	}
 	begun := time.Now()
-	if err := wait(ctx, b.Idle); err != nil {
+	if err := poll.Sleep(ctx, b.Idle); err != nil {
 		return err
 	}
 	after, err := cpuSeconds(pids)
@@ -84,13 +84,4 @@ func (b Realms) idle(ctx context.Context, r *Result, pids []int) error {
 	r.detail("idle_resident_MiB", float64(resident)/(1<<20))
 	r.PeakRSSBytes, err = peakRSS(pids)
 	return err
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -141,9 +141,10 @@ func (b Replay) pass(ctx context.Context, nc *nats.Conn, d *Deployment, r *Resul
 // kill.
 type Restart struct{ Objects int }
 
-// Run starts all services in one process, creates the objects, stops it, starts
-// it, kills it, and starts it again, each time until a command is answered. That
-// includes the recovery of the NATS server. Seconds is the time after the kill.
+// Run starts all services in one process and creates the objects. It stops the process and starts
+// it again, and then kills it and starts it again. Both times it measures from the start until a
+// command is answered, which includes the recovery of the NATS server. Seconds is the time after
+// the kill.
 func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "restart", Objects: b.Objects}
 	one, err := d.aside(ctx)
@@ -180,8 +181,8 @@ func (b Restart) Run(ctx context.Context, d *Deployment) (*Result, error) {
 // Memory measures the memory of a realm with many objects.
 type Memory struct{ Objects int }
 
-// Run creates and lists the objects with all services in one process. PeakRSSBytes
-// is its largest resident memory.
+// Run creates the objects with all services in one process, and gets a sample of them.
+// PeakRSSBytes is the largest resident memory of this process.
 func (b Memory) Run(ctx context.Context, d *Deployment) (*Result, error) {
 	r := &Result{Name: "memory", Objects: b.Objects}
 	one, err := d.aside(ctx)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // Run tests an implementation. open opens a store that is empty; the function that it returns opens the
@@ -53,25 +54,30 @@ func content(size int) []byte {
 
 func put(t *testing.T, s archive.Store, name string, b []byte) {
 	t.Helper()
-	if err := s.Put(t.Context(), name, bytes.NewReader(b), int64(len(b))); err != nil {
+	if err := s.Put(testkit.Context(t), name, bytes.NewReader(b), int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// read reads a range.
-func read(ctx context.Context, s archive.Store, name string, offset, length int64) (b []byte, err error) {
-	in, err := s.Open(ctx, name, offset, length)
-	if err != nil {
-		return nil, err
+// read reads a range. It reads again if NATS has not answered in time.
+func read(ctx context.Context, s archive.Store, name string, offset, length int64) ([]byte, error) {
+	for {
+		in, err := s.Open(ctx, name, offset, length)
+		if err != nil {
+			return nil, err
+		}
+		b, err := io.ReadAll(in)
+		err = errors.Join(err, in.Close())
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return b, err
+		}
 	}
-	b, err = io.ReadAll(in)
-	return b, errors.Join(err, in.Close())
 }
 
 // expect requires that an entry has a content.
 func expect(t *testing.T, s archive.Store, name string, want []byte) {
 	t.Helper()
-	got, err := read(t.Context(), s, name, 0, int64(len(want)))
+	got, err := read(testkit.Context(t), s, name, 0, int64(len(want)))
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("entry %s: %d bytes, equal: %v, %v; want %d bytes", name, len(got), bytes.Equal(got, want), err, len(want))
 	}
@@ -80,7 +86,7 @@ func expect(t *testing.T, s archive.Store, name string, want []byte) {
 // entries lists a store.
 func entries(t *testing.T, s archive.Store, prefix string) (list []archive.Entry) {
 	t.Helper()
-	for e, err := range s.List(t.Context(), prefix) {
+	for e, err := range s.List(testkit.Context(t), prefix) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +125,7 @@ func putAndRead(t *testing.T, s archive.Store, again func() archive.Store) {
 		t.Errorf("store %s", s)
 	}
 	for _, name := range []string{"a/none", "none", "a"} {
-		if _, err := read(t.Context(), s, name, 0, 1); !errors.Is(err, archive.ErrNotFound) || !strings.Contains(err.Error(), name) {
+		if _, err := read(testkit.Context(t), s, name, 0, 1); !errors.Is(err, archive.ErrNotFound) || !strings.Contains(err.Error(), name) {
 			t.Errorf("entry %s: %v", name, err)
 		}
 	}
@@ -133,7 +139,7 @@ func ranges(t *testing.T, s archive.Store, _ func() archive.Store) {
 	put(t, s, "a/b", b)
 	for _, offset := range []int64{0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk, 3 * chunk, size - 1} {
 		for _, length := range []int64{1, 2, chunk - 1, chunk, chunk + 1, 3 * chunk, size} {
-			got, err := read(t.Context(), s, "a/b", offset, length)
+			got, err := read(testkit.Context(t), s, "a/b", offset, length)
 			switch {
 			case offset+length > size:
 				if !errors.Is(err, archive.ErrRange) {
@@ -145,11 +151,11 @@ func ranges(t *testing.T, s archive.Store, _ func() archive.Store) {
 		}
 	}
 	for _, r := range [][2]int64{{size, 1}, {size + chunk, 1}, {-1, 1}, {0, 0}, {0, -1}} {
-		if got, err := read(t.Context(), s, "a/b", r[0], r[1]); !errors.Is(err, archive.ErrRange) {
+		if got, err := read(testkit.Context(t), s, "a/b", r[0], r[1]); !errors.Is(err, archive.ErrRange) {
 			t.Errorf("%d bytes at %d: %d bytes, %v", r[1], r[0], len(got), err)
 		}
 	}
-	in, err := s.Open(t.Context(), "a/b", 0, size) // a reader may close without reading
+	in, err := s.Open(testkit.Context(t), "a/b", 0, size) // a reader may close without reading
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +169,7 @@ func putIfAbsent(t *testing.T, s archive.Store, again func() archive.Store) {
 	put(t, s, "a/b", []byte("first"))
 	for _, other := range []archive.Store{s, again()} {
 		for _, b := range []string{"second, longer", "first"} {
-			if err := other.Put(t.Context(), "a/b", strings.NewReader(b), int64(len(b))); !errors.Is(err, archive.ErrExists) {
+			if err := other.Put(testkit.Context(t), "a/b", strings.NewReader(b), int64(len(b))); !errors.Is(err, archive.ErrExists) {
 				t.Errorf("a second put: %v", err)
 			}
 		}
@@ -181,13 +187,13 @@ func concurrentPuts(t *testing.T, s archive.Store, again func() archive.Store) {
 	for i := range callers {
 		callersDone.Go(func() {
 			size := 300<<10 + i
-			switch err := stores[i%2].Put(t.Context(), "a/b", bytes.NewReader(content(size)), int64(size)); {
+			switch err := stores[i%2].Put(testkit.Context(t), "a/b", bytes.NewReader(content(size)), int64(size)); {
 			case err == nil:
 				stored.Add(1)
 				winner.Store(int64(size))
 			case !errors.Is(err, archive.ErrExists):
 				// The outcome is unknown: a second call says which.
-				if err := stores[i%2].Put(t.Context(), "a/b", bytes.NewReader(content(size)), int64(size)); err == nil {
+				if err := stores[i%2].Put(testkit.Context(t), "a/b", bytes.NewReader(content(size)), int64(size)); err == nil {
 					stored.Add(1)
 					winner.Store(int64(size))
 				} else if !errors.Is(err, archive.ErrExists) {
@@ -215,19 +221,19 @@ func failingContent(t *testing.T, s archive.Store, _ func() archive.Store) {
 		"ends at once":    bytes.NewReader(nil),
 		"slow and failed": iotest.OneByteReader(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(failure))),
 	} {
-		err := s.Put(t.Context(), "a/b", in, 400<<10)
+		err := s.Put(testkit.Context(t), "a/b", in, 400<<10)
 		if want := strings.HasPrefix(name, "ends"); want != errors.Is(err, io.ErrUnexpectedEOF) || want == errors.Is(err, failure) {
 			t.Errorf("content that %s: %v", name, err)
 		}
 		expectNames(t, s, "")
 	}
 	for _, size := range []int64{0, -1} {
-		if err := s.Put(t.Context(), "a/b", bytes.NewReader(half), size); err == nil {
+		if err := s.Put(testkit.Context(t), "a/b", bytes.NewReader(half), size); err == nil {
 			t.Errorf("size %d was accepted", size)
 		}
 	}
 	long := io.MultiReader(bytes.NewReader(half), iotest.ErrReader(failure)) // it is read up to the size
-	if err := s.Put(t.Context(), "a/b", long, int64(len(half))); err != nil {
+	if err := s.Put(testkit.Context(t), "a/b", long, int64(len(half))); err != nil {
 		t.Error(err)
 	}
 	expect(t, s, "a/b", half)
@@ -236,7 +242,7 @@ func failingContent(t *testing.T, s archive.Store, _ func() archive.Store) {
 func canceled(t *testing.T, s archive.Store, _ func() archive.Store) {
 	t.Helper()
 	put(t, s, "a/b", []byte("x"))
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	cancel()
 	if err := s.Put(ctx, "a/c", strings.NewReader("x"), 1); err == nil {
 		t.Error("put")
@@ -270,7 +276,7 @@ func list(t *testing.T, s archive.Store, _ func() archive.Store) {
 		expectNames(t, s, prefix, want...)
 	}
 	n := 0
-	for _, err := range s.List(t.Context(), "") { // a caller may stop
+	for _, err := range s.List(testkit.Context(t), "") { // a caller may stop
 		if n++; n == 2 || err != nil {
 			break
 		}
@@ -287,7 +293,7 @@ func manyEntries(t *testing.T, s archive.Store, _ func() archive.Store) {
 	for range 8 {
 		workers.Go(func() {
 			for name := range work {
-				if err := s.Put(t.Context(), name, strings.NewReader(name), int64(len(name))); err != nil {
+				if err := s.Put(testkit.Context(t), name, strings.NewReader(name), int64(len(name))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -307,16 +313,16 @@ func deleting(t *testing.T, s archive.Store, again func() archive.Store) {
 	put(t, s, "a/b", content(300<<10))
 	put(t, s, "a/c", []byte("stays"))
 	for range 2 {
-		if err := s.Delete(t.Context(), "a/b"); err != nil {
+		if err := s.Delete(testkit.Context(t), "a/b"); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, name := range []string{"a/none", "none/none", "a"} {
-		if err := s.Delete(t.Context(), name); err != nil {
+		if err := s.Delete(testkit.Context(t), name); err != nil {
 			t.Errorf("entry %s: %v", name, err)
 		}
 	}
-	if _, err := read(t.Context(), s, "a/b", 0, 1); !errors.Is(err, archive.ErrNotFound) {
+	if _, err := read(testkit.Context(t), s, "a/b", 0, 1); !errors.Is(err, archive.ErrNotFound) {
 		t.Errorf("a deleted entry: %v", err)
 	}
 	expectNames(t, again(), "", "a/c")
@@ -328,13 +334,13 @@ func deleting(t *testing.T, s archive.Store, again func() archive.Store) {
 func names(t *testing.T, s archive.Store, _ func() archive.Store) {
 	t.Helper()
 	for _, name := range []string{"", "/", "/a", "a/", "a//b", "../a", "a/../b", "a/./b", ".a", "a b", "A", "a\\b", "a\x00", "ä", "a/*", strings.Repeat("a", archive.MaxName+1)} {
-		if err := s.Put(t.Context(), name, strings.NewReader("x"), 1); err == nil {
+		if err := s.Put(testkit.Context(t), name, strings.NewReader("x"), 1); err == nil {
 			t.Errorf("put %q was accepted", name)
 		}
-		if _, err := s.Open(t.Context(), name, 0, 1); err == nil {
+		if _, err := s.Open(testkit.Context(t), name, 0, 1); err == nil {
 			t.Errorf("open %q was accepted", name)
 		}
-		if err := s.Delete(t.Context(), name); err == nil {
+		if err := s.Delete(testkit.Context(t), name); err == nil {
 			t.Errorf("delete %q was accepted", name)
 		}
 	}
@@ -352,7 +358,7 @@ func segments(t *testing.T, s archive.Store, _ func() archive.Store) {
 	name := archive.Name{Realm: info.RealmID, Kind: archive.Segment, First: info.First.Sequence, Last: info.Last.Sequence}.String()
 	put(t, s, name, b)
 	for _, e := range entries(t, s, archive.RealmPrefix(info.RealmID)) {
-		r, err := archive.OpenSegment(t.Context(), s, e)
+		r, err := archive.OpenSegment(testkit.Context(t), s, e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -169,14 +169,16 @@ func (s *Store) publish(ctx context.Context, info *jetstream.ObjectInfo) (publis
 			return true, nil
 		case class == bus.Conflict:
 			// Either an earlier attempt was stored, or the object of another caller.
-			stored, _, err := s.last(ctx, info.Name)
+			stored, _, failed := s.last(ctx, info.Name)
 			switch {
-			case err != nil:
-				return true, err
+			case failed != nil:
+				return true, failed
 			case stored != nil && stored.NUID == info.NUID:
 				return true, nil
+			case stored != nil && !stored.Deleted:
+				return false, archive.ErrExists
 			}
-			return false, archive.ErrExists
+			// A server may propose a message which is in no copy of the stream yet, such as an earlier attempt.
 		case class == bus.Ambiguous:
 			doubt = true
 		case class != bus.Retry:

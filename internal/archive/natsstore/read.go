@@ -39,13 +39,22 @@ func (s *Store) Open(ctx context.Context, name string, offset, length int64) (io
 	if _, err := io.CopyN(io.Discard, r, offset); err != nil {
 		return nil, s.wrap("read", name, errors.Join(err, r.Close()))
 	}
-	return &limited{io.LimitReader(r, length), r}, nil
+	return &limited{io.LimitReader(r, length), r, func(err error) error { return s.wrap("read", name, err) }}, nil
 }
 
 // limited is the rest of an object, up to the end of a range.
 type limited struct {
-	io.Reader
+	in io.Reader
 	io.Closer
+	wrap func(error) error
+}
+
+// Read implements io.Reader.
+func (l *limited) Read(b []byte) (n int, err error) {
+	if n, err = l.in.Read(b); errors.Is(err, jetstream.ErrDigestMismatch) {
+		err = l.wrap(archive.Damaged(err))
+	}
+	return n, err
 }
 
 // direct returns a reader of the chunks by their sequences. It returns nil if they are not
@@ -110,6 +119,9 @@ func (r *reader) fill() error {
 	return nil
 }
 
+// errMissing ends a read before a chunk that the server lacks.
+var errMissing = errors.New("a chunk is missing")
+
 // read reads chunks with consecutive sequences, at least one.
 func (r *reader) read() error {
 	sequence, count := r.sequences.from(r.next)
@@ -119,7 +131,10 @@ func (r *reader) read() error {
 	want := min(count, readChunks, uint64(r.left)/chunkSize+2) // the first and the last may be partial
 	first := sequence
 	_, err := bus.ReadDirect(r.ctx, r.store.js.Conn(), bus.DirectRead{Stream: streamOf(r.store.bucket), From: first, Batch: int(want)}, func(m bus.DirectMessage) error {
-		if m.Sequence != sequence || m.Subject != r.subject || len(m.Data) == 0 {
+		if m.Sequence != sequence {
+			return errMissing
+		}
+		if m.Subject != r.subject || len(m.Data) == 0 {
 			return fmt.Errorf("sequence %d of stream %s is not chunk %d of the object", m.Sequence, streamOf(r.store.bucket), r.next)
 		}
 		r.ahead = append(r.ahead, m.Data)
@@ -127,11 +142,16 @@ func (r *reader) read() error {
 		r.next++
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errMissing) {
 		return err
 	}
 	if len(r.ahead) == 0 {
-		return fmt.Errorf("sequence %d of stream %s is missing: the entry is damaged", first, streamOf(r.store.bucket))
+		// The server that has answered may lack what the leader of the stream has.
+		err := fmt.Errorf("sequence %d of stream %s is missing", first, streamOf(r.store.bucket))
+		if _, failed := bus.ReadFromLeader(r.ctx, r.store.js.Conn(), streamOf(r.store.bucket), first); errors.Is(failed, jetstream.ErrMsgNotFound) {
+			err = archive.Damaged(err)
+		}
+		return err
 	}
 	return nil
 }

@@ -116,7 +116,24 @@ func (s *Store) Open(ctx context.Context, name string, offset, length int64) (io
 	if info.Size != length {
 		return nil, errors.Join(s.wrap("read", name, archive.ErrRange), in.Close())
 	}
-	return in, nil
+	return &body{ReadCloser: in, left: length, wrap: func(err error) error { return s.wrap("read", name, err) }}, nil
+}
+
+// body is the body of a response. A connection that ends early must not look like an entry that does: the
+// entry would seem damaged.
+type body struct {
+	io.ReadCloser
+	left int64 // bytes
+	wrap func(error) error
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left > 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		return n, b.wrap(fmt.Errorf("the connection ended %d bytes early", b.left))
+	}
+	return n, err
 }
 
 // List implements archive.Store.

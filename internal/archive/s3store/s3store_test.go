@@ -1,7 +1,12 @@
 package s3store_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,6 +80,40 @@ func TestMissingBucket(t *testing.T) {
 	l := location(t, "")
 	l.Bucket = "no-such-bucket"
 	if _, err := s3store.Open(t.Context(), l); err == nil || !strings.Contains(err.Error(), "no bucket no-such-bucket") {
+		t.Error(err)
+	}
+}
+
+// A connection that ends in the middle of an entry is a failure of the store: the entry does not end there.
+func TestConnectionEnds(t *testing.T) {
+	t.Parallel()
+	server(t) // sets the credentials
+	const size = 1000
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead { // whether the bucket exists
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", size-1, size))
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Last-Modified", "Thu, 26 Nov 2026 08:00:00 GMT")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(make([]byte, size/2)) // the connection is closed then, because the rest is missing
+	}))
+	t.Cleanup(cut.Close)
+	l, err := archive.ParseLocation("s3://archive?region=us-east-1&endpoint=" + cut.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := open(t, l).Open(t.Context(), "a/b", 0, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(in)
+	if len(got) != size/2 || err == nil || errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "a/b: the connection ended 500 bytes early") {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,9 +2,10 @@ package stores
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
-	"sync"
+	"sync/atomic"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 )
@@ -13,28 +14,36 @@ import (
 // that fails, each use of it fails and the next tries again: a service starts
 // before its archive can be reached.
 func (o Opener) Lazy(l archive.Location) archive.Store {
-	return &lazy{location: l, create: func(ctx context.Context) (archive.Store, error) { return o.Create(ctx, l) }}
+	return &lazy{location: l, opening: make(chan struct{}, 1), create: func(ctx context.Context) (archive.Store, error) { return o.Create(ctx, l) }}
 }
 
 type lazy struct {
 	location archive.Location
 	create   func(context.Context) (archive.Store, error)
 
-	mu    sync.Mutex
-	store archive.Store // nil until it is open
+	opening chan struct{}                 // has an element while a call opens the archive
+	store   atomic.Pointer[archive.Store] // nil until it is open
 }
 
 func (s *lazy) open(ctx context.Context) (archive.Store, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.store == nil {
-		store, err := s.create(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.store = store
+	if store := s.store.Load(); store != nil {
+		return *store, nil
 	}
-	return s.store, nil
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("archive %s: it does not answer: %w", s.location, ctx.Err())
+	}
+	defer func() { <-s.opening }()
+	if store := s.store.Load(); store != nil {
+		return *store, nil
+	}
+	store, err := s.create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.store.Store(&store)
+	return store, nil
 }
 
 // Put implements archive.Store.

@@ -38,25 +38,25 @@ func TestOpenAndCreate(t *testing.T) {
 	}}
 	for _, text := range []string{"file://" + filepath.Join(t.TempDir(), "archive"), "nats://archive"} {
 		l := location(t, text)
-		if _, err := opener.Open(t.Context(), l); err == nil {
+		if _, err := opener.Open(testkit.Context(t), l); err == nil {
 			t.Errorf("%s was opened before it was created", l)
 		}
-		s, err := opener.Create(t.Context(), l)
+		s, err := opener.Create(testkit.Context(t), l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s.String() != text {
 			t.Errorf("%s calls itself %s", text, s)
 		}
-		if err := s.Put(t.Context(), "a/b", strings.NewReader("x"), 1); err != nil {
+		if err := s.Put(testkit.Context(t), "a/b", strings.NewReader("x"), 1); err != nil {
 			t.Error(err)
 		}
 		for _, open := range []func(context.Context, archive.Location) (archive.Store, error){opener.Open, opener.Create} {
-			again, err := open(t.Context(), l)
+			again, err := open(testkit.Context(t), l)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := again.Put(t.Context(), "a/b", strings.NewReader("y"), 1); !errors.Is(err, archive.ErrExists) {
+			if err := again.Put(testkit.Context(t), "a/b", strings.NewReader("y"), 1); !errors.Is(err, archive.ErrExists) {
 				t.Errorf("%s: %v", again, err)
 			}
 		}

@@ -214,7 +214,8 @@ func (c *Config) options() (url string, opts []nats.Option, err error) {
 	return url, opts, nil
 }
 
-// Client connects as a command does: now or not at all.
+// Client connects as a command does: it fails if no server can be reached. A connection that is
+// lost later is made again.
 func (c *Config) Client(name string) (*nats.Conn, error) {
 	url, opts, err := c.options()
 	if err != nil {
@@ -239,9 +240,9 @@ func explain(url string, err error) error {
 	return fmt.Errorf("connect to NATS at %s: %w", url, err)
 }
 
-// Service connects as a service does: it waits for the server for as long as
-// ctx lasts, reconnects for ever, and keeps nothing to send later. It fails
-// only for what waiting does not cure: credentials that the server refuses.
+// Service connects as a service does: it waits for the server until ctx ends, reconnects for
+// ever, and does not buffer messages while it is disconnected. It fails if ctx ends, or if
+// waiting does not help: the configuration is invalid, or the server refuses the credentials.
 func (c *Config) Service(ctx context.Context, name string, log *slog.Logger) (*nats.Conn, error) {
 	url, opts, err := c.options()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // serve runs a server until the test has ended.
 func serve(t *testing.T, o *server.Options) string {
 	t.Helper()
-	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
+	o.Host, o.Port, o.NoSigs, o.NoLog, o.AuthTimeout = "127.0.0.1", -1, true, true, testkit.Timeout.Seconds()
 	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +87,10 @@ func isRefused(t *testing.T, want string, args ...string) {
 // alone hides what the user of this machine has set, and the contexts.
 func alone(t *testing.T) string {
 	t.Helper()
-	for _, v := range []string{"URL", "USER", "PASSWORD", "CREDS", "NKEY", "CERT", "KEY", "CA", "CONTEXT", "TIMEOUT"} {
+	for _, v := range []string{"URL", "USER", "PASSWORD", "CREDS", "NKEY", "CERT", "KEY", "CA", "CONTEXT"} {
 		t.Setenv("NATS_"+v, "")
 	}
+	t.Setenv("NATS_TIMEOUT", testkit.Timeout.String())
 	dir := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	return dir

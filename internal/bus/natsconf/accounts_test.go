@@ -101,6 +101,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.NoSigs, opts.NoLog = true, true
+	opts.AuthTimeout = testkit.Timeout.Seconds()
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestReload(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	connect := func(user string) (*nats.Conn, error) {
-		nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "secret-"+user), nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.NoReconnect())
+		nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "secret-"+user), nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.NoReconnect(), nats.Timeout(testkit.Timeout))
 		if err == nil {
 			t.Cleanup(nc.Close)
 		}

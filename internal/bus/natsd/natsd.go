@@ -48,6 +48,8 @@ type Config struct {
 	Passwords map[string]string
 	// MaxPayload is MaxPayload by default.
 	MaxPayload int32
+	// Cluster is the server's place in a cluster; nil for a server on its own.
+	Cluster *Cluster
 	// OutlastFullDisk restarts the server after its disk was full, once there is room
 	// again. A server keeps the write error otherwise, and stores nothing more.
 	OutlastFullDisk bool
@@ -68,8 +70,8 @@ type Server struct {
 // ErrInUse is returned by Start for a directory that another server uses.
 var ErrInUse = errors.New("the directory is in use by another process")
 
-// ErrNotLoopback is returned by Start for a host from which anybody could
-// connect without a password.
+// ErrNotLoopback is returned by Start for a host that is not on the loopback interface, if
+// bus.LocalUser is among the roles: other machines could connect without a password.
 var ErrNotLoopback = errors.New("not on the loopback interface, and no password would be asked for")
 
 // Start starts a server and waits until it accepts connections.
@@ -148,12 +150,14 @@ func (s *Server) start() error {
 		NoSigs:                 true,
 		JetStream:              c.Dir != "",
 		StoreDir:               c.Dir,
-		JetStreamMaxStore:      unlimited,
+		JetStreamMaxStore:      MaxStore,
 		SyncAlways:             true, // acknowledged means on disk
 		MaxPayload:             c.MaxPayload,
 		MaxPending:             256 << 20,
 		DisableJetStreamBanner: true,
+		AuthTimeout:            authTimeout(c.Host),
 	}
+	c.Cluster.configure(opts)
 	if len(c.Roles) > 0 {
 		if err := c.configure(opts); err != nil {
 			return err
@@ -165,18 +169,18 @@ func (s *Server) start() error {
 	}
 	nats.SetLoggerV2(&logger{c.Logf, s.full}, false, false, false)
 	nats.Start()
-	if !nats.ReadyForConnections(20 * time.Second) {
+	if !nats.ReadyForConnections(time.Minute) {
 		nats.Shutdown()
 		nats.WaitForShutdown()
-		return errors.New("the server was not ready within 20 s; its log says why")
+		return errors.New("the server was not ready within a minute; its log says why")
 	}
 	s.current.Store(nats)
 	return nil
 }
 
-// unlimited is how many bytes JetStream may store: as many as the disk takes. By default
+// MaxStore is how many bytes JetStream may store: as many as the disk takes. By default
 // it would be three quarters of what is free when the server starts.
-const unlimited = 1 << 60
+const MaxStore = 1 << 60
 
 // end ends the server that runs, and waits until it has.
 func (s *Server) end() {
@@ -199,6 +203,15 @@ func (c *Config) configure(opts *server.Options) error {
 		fmt.Fprintf(&conf, "no_auth_user: %s\n", bus.LocalUser)
 	}
 	return opts.ProcessConfigString(conf.String())
+}
+
+// authTimeout returns the time in seconds, from the accepted connection on, after which a client that has
+// not authenticated is disconnected. This machine may be slow; from others, idle connections must not pile up.
+func authTimeout(host string) float64 {
+	if onLoopback(host) {
+		return 60
+	}
+	return 10
 }
 
 func onLoopback(host string) bool {

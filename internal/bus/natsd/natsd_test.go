@@ -28,7 +28,7 @@ func TestLoopback(t *testing.T) {
 	}
 	for _, host := range []string{"", "127.0.0.1", "127.0.0.2", "localhost"} {
 		s := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Host: host, Roles: local})
-		nc, err := nats.Connect(s.URL())
+		nc, err := nats.Connect(s.URL(), nats.Timeout(testkit.Timeout))
 		if err != nil {
 			t.Errorf("%s: %v", host, err)
 			continue
@@ -47,7 +47,7 @@ func TestPasswords(t *testing.T) {
 		"wrong password": {nats.UserInfo(bus.RoleReader, "wrong")},
 		"no such user":   {nats.UserInfo(bus.LocalUser, s.Password(bus.RoleReader))},
 	} {
-		nc, err := nats.Connect(s.URL(), opts...)
+		nc, err := nats.Connect(s.URL(), append(opts, nats.Timeout(testkit.Timeout))...)
 		if err == nil {
 			nc.Close()
 		}
@@ -55,7 +55,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	nc, err := nats.Connect(s.URL(), nats.UserInfo(bus.RoleReader, s.Password(bus.RoleReader)))
+	nc, err := nats.Connect(s.URL(), nats.UserInfo(bus.RoleReader, s.Password(bus.RoleReader)), nats.Timeout(testkit.Timeout))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 	}
 	var acknowledged []uint64
 	publish := func() error {
-		short, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		ack, err := js.Publish(short, fmt.Sprintf("s.%d", len(acknowledged)), make([]byte, 8<<10))
 		if err == nil {
@@ -45,9 +45,7 @@ func TestOutlastsFullDisk(t *testing.T) {
 		return err
 	}
 	for round := range 2 {
-		if err := publish(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WaitFor(t, ctx, "a message to be stored", func() bool { return publish() == nil })
 		free := disk.Fill()
 		testkit.WaitFor(t, ctx, "the disk to be full", func() bool { return publish() != nil })
 		for range 3 {
@@ -88,7 +86,7 @@ func TestFullDiskIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish := func() error {
-		short, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		_, err := js.Publish(short, "s", make([]byte, 8<<10))
 		return err

@@ -6,6 +6,7 @@ package commitcodec
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,6 +27,7 @@ const (
 	CommitEvents        = 8
 	CommitSequence      = 12 // in the header
 	CommitKey           = 14 // in the header
+	CommitFormat        = 17 // in the header
 
 	EventCreated          = 4
 	EventUpdated          = 5
@@ -39,6 +41,25 @@ const (
 	ColumnObjects = 1
 	IDUIDs        = 1
 )
+
+// Format is the newest version of the log format that this program reads. It writes BaseFormat,
+// and Format in commits that have what only that version has, so that an older program reads the
+// log until then.
+const (
+	Format     = 2
+	BaseFormat = 1
+)
+
+// NewerError is returned for a commit whose format is newer than this program. Waiting does
+// not help, and skipping the commit would give a wrong state.
+type NewerError struct {
+	Sequence uint64 // the number of the commit
+	Format   uint32
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("commit %d has version %d of the log format, and this program reads versions up to %d: replace it by the version of Coppice that has written the commit, or a newer one; nothing was changed", e.Sequence, e.Format, Format)
+}
 
 // ErrMalformed is returned for a message that is not a commit.
 var ErrMalformed = errors.New("malformed commit")
@@ -54,7 +75,9 @@ type Header struct {
 	// stream unless messages before it are skipped.
 	Sequence uint64
 	Key      uint32 // the number of the key that authenticates it
-	// FirstRevision is that of the first event that is added.
+	Format   uint32 // the version of the log format
+	// FirstRevision is the revision of the first object event of the commit; if it has none, that of
+	// the next one in the log.
 	FirstRevision uint64
 }
 
@@ -96,8 +119,20 @@ func (h *Header) Set(f wire.Field, b []byte) error {
 		h.Sequence = f.Value
 	case CommitKey:
 		h.Key = uint32(f.Value)
+	case CommitFormat:
+		h.Format = uint32(min(f.Value, math.MaxUint32))
 	case CommitFirstRevision:
 		h.FirstRevision = f.Value
+	}
+	return nil
+}
+
+// Readable returns a NewerError if this program does not know the format of the commit. It
+// must be called before anything else than the header is decoded, and after the commit's
+// authentication code was checked: a foreign message may claim any format.
+func (h *Header) Readable() error {
+	if h.Format > Format {
+		return &NewerError{Sequence: h.Sequence, Format: h.Format}
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ const (
 	position      = 13 // like mac, behind the commit
 	key           = 14 // in the header
 	mac           = 15
+	format        = 17 // in the header
 )
 
 // MACSize is the size of the authentication code of a message, in bytes.
@@ -204,7 +205,7 @@ func compressedAt(b []byte) (block, after []byte, ok bool) {
 func headerEnd(b []byte) (end int) {
 	for end < len(b) {
 		number, _, n := protowire.ConsumeField(b[end:])
-		if n < 0 || number > firstRevision && number != sequence && number != key {
+		if n < 0 || number > firstRevision && number != sequence && number != key && number != format {
 			break
 		}
 		end += n

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deeply arrays and objects may be nested. Parsers of other
-// languages fail on deeper values, encoding/json among them at 10,000.
+// MaxDepth is the maximum depth to which arrays and objects may be nested. Other parsers
+// fail on values that are nested too deeply: encoding/json does at 10,000 levels.
 const MaxDepth = 1000
 
 // Errors of Check and Normalize. ErrSyntax is wrapped with a position.

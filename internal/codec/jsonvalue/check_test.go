@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coppice-gc/coppice/internal/codec/jsonvalue"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 func TestCheck(t *testing.T) {
@@ -73,8 +74,15 @@ func TestNormalizeIsBounded(t *testing.T) {
 
 func TestCheckAllocatesNothing(t *testing.T) {
 	raw := []byte(`{"replicas":3,"template":{"spec":{"containers":[{"name":"a","image":"b","ports":[{"port":80}]}]}}}`)
-	if n := testing.AllocsPerRun(100, func() { _ = jsonvalue.Check(raw) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	allocated := 0
+	for range 100 {
+		if testing.AllocsPerRun(1, func() { _ = jsonvalue.Check(raw) }) != 0 {
+			allocated++
+		}
+	}
+	// After a garbage collection the pool is empty. With -race it drops a quarter of what it is given.
+	if allocated > 60 || allocated > 3 && !testkit.Raced {
+		t.Errorf("%d of 100 calls allocated", allocated)
 	}
 }
 

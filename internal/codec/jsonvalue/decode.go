@@ -29,8 +29,8 @@ func Decode(raw []byte, into any) error {
 	return checkNames(v, reflect.TypeOf(into))
 }
 
-// checkNames reports a member of v, which t was decoded from, that no field of
-// t has the exact name of. Types that decode themselves check themselves.
+// checkNames returns an error if v, from which a value of type t was decoded, has a member with the
+// exact name of no field. It does not check types that implement json.Unmarshaler.
 func checkNames(v any, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		if t.Implements(reflect.TypeFor[json.Unmarshaler]()) {

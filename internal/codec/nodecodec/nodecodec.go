@@ -14,7 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Field numbers of coppice.v1.Node and coppice.v1.NodeOwner.
+// Field numbers of coppice.v1.Node, coppice.v1.NodeOwner and coppice.v1.NodeUse.
 const (
 	nodeUID              = 1
 	nodeAPIVersion       = 2
@@ -35,6 +35,14 @@ const (
 	nodeAwaited          = 17
 	nodeInitializers     = 18
 	nodeFailed           = 19
+	nodeProtection       = 20
+	nodeExpiresAt        = 21
+	nodeUses             = 24
+
+	protectionReason   = 1
+	protectionActor    = 2
+	protectionTime     = 3
+	protectionPolicies = 4
 
 	ownerAPIVersion = 1
 	ownerKind       = 2
@@ -42,6 +50,12 @@ const (
 	ownerUID        = 4
 	ownerController = 5
 	ownerBlocking   = 6
+
+	useGroup     = 1
+	useKind      = 2
+	useName      = 3
+	useNamespace = 4
+	useUID       = 5
 )
 
 // Append appends the encoding of n. The encoding does not contain the revision: in the
@@ -76,7 +90,38 @@ func Append(b []byte, n *lifecycle.Node) []byte {
 		b = protowire.AppendTag(b, nodeInitializers, protowire.BytesType)
 		b = protowire.AppendString(b, name)
 	}
-	return wire.AppendVarint(b, nodeFailed, protowire.EncodeBool(n.InitializationFailed))
+	b = wire.AppendVarint(b, nodeFailed, protowire.EncodeBool(n.InitializationFailed))
+	b = wire.AppendVarint(b, nodeExpiresAt, uint64(n.ExpiresAt))
+	for i := range n.Uses {
+		b = appendUse(b, &n.Uses[i])
+	}
+	if n.Protection != nil {
+		b = appendProtection(b, n.Protection)
+	}
+	return b
+}
+
+func appendUse(b []byte, u *lifecycle.Use) []byte {
+	b, at := wire.Open(b, nodeUses)
+	b = wire.AppendBytes(b, useGroup, u.Group)
+	b = wire.AppendBytes(b, useKind, u.Kind)
+	b = wire.AppendBytes(b, useName, u.Name)
+	b = wire.AppendBytes(b, useNamespace, u.Namespace)
+	b = wire.AppendBytes(b, useUID, string(u.UID))
+	return wire.Close(b, at)
+}
+
+func appendProtection(b []byte, p *lifecycle.Protection) []byte {
+	var at int
+	b, at = wire.Open(b, nodeProtection)
+	b = wire.AppendBytes(b, protectionReason, p.Reason)
+	b = wire.AppendBytes(b, protectionActor, p.Actor)
+	b = wire.AppendVarint(b, protectionTime, uint64(p.Time))
+	for _, name := range p.Policies {
+		b = protowire.AppendTag(b, protectionPolicies, protowire.BytesType)
+		b = protowire.AppendString(b, name)
+	}
+	return wire.Close(b, at)
 }
 
 func appendOptional(b []byte, field protowire.Number, v *int64) []byte {
@@ -201,6 +246,20 @@ func DecodeInto(n *lifecycle.Node, b []byte, s string) error {
 			n.Initializers = append(n.Initializers, f.String(s))
 		case nodeFailed:
 			n.InitializationFailed = protowire.DecodeBool(f.Value)
+		case nodeUses:
+			u, err := decodeUse(f.Bytes(b), f.String(s))
+			if err != nil {
+				return fmt.Errorf("node: %w", err)
+			}
+			n.Uses = append(n.Uses, u)
+		case nodeExpiresAt:
+			n.ExpiresAt = lifecycle.Time(f.Value)
+		case nodeProtection:
+			p, err := decodeProtection(f.Bytes(b), f.String(s))
+			if err != nil {
+				return fmt.Errorf("node: %w", err)
+			}
+			n.Protection = p
 		}
 	}
 	if err := r.Err(); err != nil {
@@ -210,6 +269,24 @@ func DecodeInto(n *lifecycle.Node, b []byte, s string) error {
 		return fmt.Errorf("node: %w", uid.ErrMalformed)
 	}
 	return nil
+}
+
+func decodeProtection(b []byte, s string) (*lifecycle.Protection, error) {
+	p := &lifecycle.Protection{}
+	r := wire.Read(b)
+	for f, ok := r.Next(); ok; f, ok = r.Next() {
+		switch f.Number {
+		case protectionReason:
+			p.Reason = f.String(s)
+		case protectionActor:
+			p.Actor = f.String(s)
+		case protectionTime:
+			p.Time = lifecycle.Time(f.Value)
+		case protectionPolicies:
+			p.Policies = append(p.Policies, f.String(s))
+		}
+	}
+	return p, r.Err()
 }
 
 func optional(v uint64) *int64 {
@@ -238,6 +315,26 @@ func DecodeOwner(b []byte, s string) (o lifecycle.OwnerReference, err error) {
 		}
 	}
 	return o, r.Err()
+}
+
+// decodeUse decodes a NodeUse from b. s must be string(b).
+func decodeUse(b []byte, s string) (u lifecycle.Use, err error) {
+	r := wire.Read(b)
+	for f, ok := r.Next(); ok; f, ok = r.Next() {
+		switch f.Number {
+		case useGroup:
+			u.Group = f.String(s)
+		case useKind:
+			u.Kind = f.String(s)
+		case useName:
+			u.Name = f.String(s)
+		case useNamespace:
+			u.Namespace = f.String(s)
+		case useUID:
+			u.UID = uid.UID(f.String(s))
+		}
+	}
+	return u, r.Err()
 }
 
 func ternary(v uint64) lifecycle.Ternary {

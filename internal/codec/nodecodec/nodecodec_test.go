@@ -22,12 +22,19 @@ func generated(n *lifecycle.Node) *coppicev1.Node {
 		ImportTime: int64(n.ImportTime), ImportSession: n.ImportSession,
 		Grace: n.Grace, ObservedGeneration: n.ObservedGeneration, AwaitedGeneration: n.AwaitedGeneration,
 		Initializers: n.Initializers, InitializationFailed: n.InitializationFailed,
+		ExpiresAt: int64(n.ExpiresAt),
+	}
+	if q := n.Protection; q != nil {
+		p.Protection = &coppicev1.NodeProtection{Reason: q.Reason, Actor: q.Actor, Time: int64(q.Time), Policies: q.Policies}
 	}
 	for _, o := range n.Owners {
 		p.Owners = append(p.Owners, &coppicev1.NodeOwner{
 			ApiVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, Uid: []byte(o.UID),
 			Controller: o.Controller.Ptr(), BlockOwnerDeletion: o.Blocking.Ptr(),
 		})
+	}
+	for _, u := range n.Uses {
+		p.Uses = append(p.Uses, &coppicev1.NodeUse{Group: u.Group, Kind: u.Kind, Name: u.Name, Namespace: u.Namespace, Uid: []byte(u.UID)})
 	}
 	return p
 }
@@ -47,6 +54,7 @@ func draw(t *rapid.T) *lifecycle.Node {
 		Generation:       rapid.Int64().Draw(t, "generation"),
 		CreationTime:     lifecycle.Time(rapid.Int64().Draw(t, "creation")),
 		DeletionTime:     lifecycle.Time(rapid.Int64().Draw(t, "deletion")),
+		ExpiresAt:        lifecycle.Time(rapid.Int64().Draw(t, "expiry")),
 		GracePeriod:      rapid.Ptr(rapid.Int64(), true).Draw(t, "grace"),
 		DeletionRevision: rapid.Uint64().Draw(t, "deletion revision"),
 		ImportTime:       lifecycle.Time(rapid.Int64().Draw(t, "import")),
@@ -57,6 +65,13 @@ func draw(t *rapid.T) *lifecycle.Node {
 		AwaitedGeneration:  rapid.Int64().Draw(t, "awaited"),
 
 		InitializationFailed: rapid.Bool().Draw(t, "failed"),
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "uses") {
+		use := lifecycle.Use{Group: text.Draw(t, "group"), Kind: text.Draw(t, "used kind"), Name: text.Draw(t, "used name"), Namespace: text.Draw(t, "used namespace")}
+		if rapid.Bool().Draw(t, "resolved") {
+			use.UID = u.Draw(t, "used uid")
+		}
+		n.Uses = append(n.Uses, use)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "owners") {
 		n.Owners = append(n.Owners, lifecycle.OwnerReference{
@@ -69,6 +84,14 @@ func draw(t *rapid.T) *lifecycle.Node {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "initializers") {
 		n.Initializers = append(n.Initializers, text.Draw(t, "initializer"))
+	}
+	if rapid.Bool().Draw(t, "protected") {
+		n.Protection = &lifecycle.Protection{
+			Reason: text.Draw(t, "reason"), Actor: text.Draw(t, "actor"), Time: lifecycle.Time(rapid.Int64().Draw(t, "since")),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "policies") {
+			n.Protection.Policies = append(n.Protection.Policies, text.Draw(t, "policy"))
+		}
 	}
 	return n
 }

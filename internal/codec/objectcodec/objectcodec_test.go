@@ -72,6 +72,9 @@ var (
 		if rarely.Draw(t, "uninitialized") {
 			o.Metadata.Initializers = &coppicev1.Initializers{Pending: []*coppicev1.Initializer{{Name: text.Draw(t, "initializer")}}}
 		}
+		if rarely.Draw(t, "user") {
+			o.Metadata.Uses = []*coppicev1.Use{{Group: text.Draw(t, "group"), Kind: text.Draw(t, "used kind"), Name: text.Draw(t, "used name"), Uid: text.Draw(t, "used uid")}}
+		}
 		return o
 	})
 	result = rapid.Custom(func(t *rapid.T) *coppicev1.Result {
@@ -130,7 +133,10 @@ func agreeRequests(t *rapid.T) {
 }
 
 func agreeReplies(t *rapid.T) {
-	m := &coppicev1.ObjectsReply{Results: rapid.SliceOfN(result, 0, 3).Draw(t, "results"), Revision: rapid.Uint64().Draw(t, "revision")}
+	m := &coppicev1.ObjectsReply{Results: rapid.SliceOfN(result, 0, 3).Draw(t, "results"), Revision: rapid.Uint64().Draw(t, "revision"), Grant: rapid.SliceOfN(rapid.Byte(), -1, 2).Draw(t, "grant")}
+	if len(m.Grant) == 0 {
+		m.Grant = nil // as it is decoded
+	}
 	agree(t, m, &coppicev1.ObjectsReply{Revision: 1}, &coppicev1.ObjectsReply{})
 }
 

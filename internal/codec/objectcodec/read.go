@@ -25,7 +25,7 @@ const (
 	asText = uint64(protowire.BytesType)
 )
 
-// field is a field of a message: its number if it is a varint, otherwise the range of
+// field is a field of a message: its tag, and its value if it is a varint, otherwise the range of
 // its bytes.
 type field struct {
 	tag, value uint64

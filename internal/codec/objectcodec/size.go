@@ -54,8 +54,17 @@ func metaSize(m *coppicev1.ObjectMeta) int {
 	for _, s := range m.GetFinalizers() {
 		size += element(len(s))
 	}
+	if m.GetProtection() != nil {
+		size += element(proto.Size(m.GetProtection()))
+	}
 	if m.GetInitializers() != nil {
 		size += element(proto.Size(m.GetInitializers()))
+	}
+	if m.GetExpiresAt() != nil {
+		size += 1 + timeSize(m.GetExpiresAt()) // a field number above 15
+	}
+	for _, u := range m.GetUses() {
+		size += 1 + element(proto.Size(u)) // a field number above 15
 	}
 	return size
 }
@@ -77,7 +86,8 @@ func entriesSize(m map[string]string) int {
 
 func entrySize(k, v string) int { return element(len(k)) + element(len(v)) }
 
-// The fields of these messages have numbers below 16: their tags take a byte.
+// The fields of these messages have numbers below 16, except those of ObjectMeta that say
+// otherwise: their tags take a byte.
 
 func element(length int) int { return 1 + protowire.SizeBytes(length) }
 

@@ -34,6 +34,7 @@ func (w *writer) request(m *coppicev1.ObjectsRequest) {
 
 func (w *writer) reply(m *coppicev1.ObjectsReply) {
 	w.known(m.ProtoReflect().GetUnknown())
+	w.odd = w.odd || len(m.GetGrant()) > 0
 	if list := m.GetResults(); len(list) > 0 {
 		w.b = make([]byte, 0, room(len(list), ResultSize(list[0])))
 	}
@@ -100,7 +101,7 @@ func (w *writer) meta(m *coppicev1.ObjectMeta) {
 	for _, s := range m.GetFinalizers() {
 		w.element(metaFinalizers, s)
 	}
-	w.odd = w.odd || m.GetInitializers() != nil
+	w.odd = w.odd || m.GetInitializers() != nil || len(m.GetUses()) > 0 || m.GetProtection() != nil || m.GetExpiresAt() != nil
 	w.b = wire.Close(w.b, at)
 }
 

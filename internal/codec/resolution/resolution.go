@@ -1,4 +1,4 @@
-// Package resolution reads and writes what a replica tells about objects that
+// Package resolution reads and writes what a replica reports about objects that
 // are to be evaluated: the columns of coppice.v1.ResolveReply.
 package resolution
 

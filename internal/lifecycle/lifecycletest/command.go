@@ -35,6 +35,8 @@ const (
 	VerbOrphan          = "orphan"
 	VerbFinish          = "finish"
 	VerbDrain           = "drain"
+	VerbProtect         = "protect"
+	VerbUnprotect       = "unprotect"
 )
 
 // RandomEvents draws one command, decides it by the rules and returns its
@@ -58,6 +60,9 @@ func (r *Realm) PassTime(t *rapid.T) {
 // RandomCommand draws one command: a user's, or one that the collector might
 // send. It changes nothing.
 func (r *Realm) RandomCommand(t *rapid.T) Command {
+	if r.Protecting && rapid.IntRange(0, 5).Draw(t, "protection") == 0 {
+		return r.drawProtection(t)
+	}
 	switch rapid.IntRange(0, 17).Draw(t, "command") {
 	case 0, 1, 2, 3:
 		return r.drawCreate(t)
@@ -72,7 +77,7 @@ func (r *Realm) RandomCommand(t *rapid.T) Command {
 		return r.objects(VerbUpdateStatus, at, o, lifecycle.UpdateStatus)
 	case 9:
 		at, o := r.drawChanged(t)
-		return r.objects(VerbApply, at, o, lifecycle.Apply)
+		return r.objects(VerbApply, at, o, lifecycle.ApplyAcross)
 	case 10:
 		return r.drawPatch(t)
 	case 11, 12, 13:
@@ -81,6 +86,20 @@ func (r *Realm) RandomCommand(t *rapid.T) Command {
 		return r.drawRemoveFinalizer(t)
 	}
 	return r.drawCollector(t)
+}
+
+// drawProtection protects an object, or removes its protection.
+func (r *Realm) drawProtection(t *rapid.T) Command {
+	at := r.drawKey(t)
+	if rapid.IntRange(0, 2).Draw(t, "unprotect") == 0 {
+		return Command{Verb: VerbUnprotect, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Unprotect(ctx, at, nil)
+		}}
+	}
+	reason := rapid.SampledFrom([]string{"production", "data"}).Draw(t, "reason")
+	return Command{Verb: VerbProtect, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Protect(ctx, at, "ana", reason, nil)
+	}}
 }
 
 type decideObject func(*lifecycle.Context, lifecycle.Key, *coppicev1.Object) (*lifecycle.Outcome, *lifecycle.Error)
@@ -107,11 +126,15 @@ func (r *Realm) drawSettings(t *rapid.T) Command {
 	at := lifecycle.Key{Kind: r.Kinds().Of(lifecycle.Group, "Realm")}
 	spec := lifecycle.SettingsSpec{
 		OwnerGrace:           rapid.SampledFrom([]string{"", "0s", "3m", "1h"}).Draw(t, "owner grace"),
+		PodDrainTimeout:      rapid.SampledFrom([]string{"", "0s", "5s"}).Draw(t, "pod drain timeout"),
 		ImportIdle:           rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "import idle"),
 		ProcessorPropagation: rapid.SampledFrom([]lifecycle.Propagation{"", lifecycle.Honour, lifecycle.Cascade}).Draw(t, "propagation"),
 		UnreachableCycles:    rapid.SampledFrom([]lifecycle.UnreachableCycles{"", lifecycle.ReportCycles, lifecycle.CollectCycles}).Draw(t, "cycles"),
+		ArchiveRetention:     rapid.SampledFrom([]string{"", "10GiB,365d", "all"}).Draw(t, "archive retention"),
+		LogRetention:         rapid.SampledFrom([]string{"", "1MiB", "10GiB,30d", "all"}).Draw(t, "log retention"),
+		SharedNamespaces:     rapid.SampledFrom([][]string{nil, {"*"}, {"*"}, namespaces[:1]}).Draw(t, "shared namespaces"),
 	}
-	if spec == (lifecycle.SettingsSpec{}) {
+	if string(spec.JSON()) == "{}" {
 		at.Name = lifecycle.SettingsName
 		return Command{Verb: VerbDelete, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Delete(ctx, at, "", nil)
@@ -151,7 +174,7 @@ func (r *Realm) drawDelete(t *rapid.T) Command {
 
 func (r *Realm) drawRemoveFinalizer(t *rapid.T) Command {
 	at := r.drawKey(t)
-	f := rapid.SampledFrom(append([]string{lifecycle.FinalizerOrphan, lifecycle.FinalizerForeground}, external...)).Draw(t, "finalizer")
+	f := rapid.SampledFrom(append([]string{lifecycle.FinalizerOrphan, lifecycle.FinalizerForeground, lifecycle.FinalizerInUse}, external...)).Draw(t, "finalizer")
 	return Command{Verb: VerbRemoveFinalizer, Decide: func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 		return lifecycle.RemoveFinalizer(ctx, at, f, nil)
 	}}
@@ -169,7 +192,11 @@ func (r *Realm) drawCollector(t *rapid.T) Command {
 			return &lifecycle.Outcome{Events: decide(ctx)}, nil
 		}}
 	}
-	switch rapid.IntRange(0, 6).Draw(t, "work") {
+	switch rapid.IntRange(0, 7).Draw(t, "work") {
+	case 7:
+		return act(VerbFinish, func(ctx *lifecycle.Context) []lifecycle.Event {
+			return lifecycle.Finish(ctx, n, lifecycle.FinalizerInUse, nil)
+		})
 	case 0:
 		return act(VerbCollect, func(ctx *lifecycle.Context) []lifecycle.Event { return lifecycle.Collect(ctx, n) })
 	case 1:

@@ -85,6 +85,8 @@ func (r *Realm) drawChanged(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 		o.Metadata.Finalizers = nil
 	case 4:
 		o.Metadata.Labels = map[string]string{"app": rapid.SampledFrom(names).Draw(t, "label")}
+	case 5:
+		o.Metadata.Uses = drawn.Metadata.Uses
 	}
 	if rapid.IntRange(0, 2).Draw(t, "initializers") == 0 && o.Metadata.Initializers != nil {
 		drawInitialized(t, o.Metadata.Initializers)
@@ -139,7 +141,36 @@ func (r *Realm) drawObject(t *rapid.T) (lifecycle.Key, *coppicev1.Object) {
 	for range rapid.IntRange(0, 3).Draw(t, "owners") {
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, r.drawReference(t))
 	}
+	if r.Using {
+		for range rapid.IntRange(0, 2).Draw(t, "uses") {
+			o.Metadata.Uses = append(o.Metadata.Uses, r.drawUse(t))
+		}
+	}
 	return at, o
+}
+
+// drawUse draws a use: of an object that is there, with its uid or by its name, of one that
+// may come, or with a wrong name.
+func (r *Realm) drawUse(t *rapid.T) *coppicev1.Use {
+	if rapid.IntRange(0, 2).Draw(t, "by name") == 0 {
+		kind := r.Kinds().Resource(rapid.SampledFrom(resources).Draw(t, "used resource"))
+		return &coppicev1.Use{Group: kind.Group, Kind: kind.Kind, Name: rapid.SampledFrom(names).Draw(t, "used name")}
+	}
+	u := r.drawUID(t)
+	use := &coppicev1.Use{Group: "apps", Kind: "ReplicaSet", Name: "x", Uid: u.String()}
+	if n := r.Node(u); n != nil {
+		use.Group, use.Kind, use.Name = n.Group(), n.Kind, n.Name
+		if rapid.Bool().Draw(t, "namespace of the use") {
+			use.Namespace = n.Namespace
+		}
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "wrong use") {
+	case 0:
+		use.Name = rapid.SampledFrom(names).Draw(t, "used name")
+	case 1:
+		use.Uid = ""
+	}
+	return use
 }
 
 func drawJSON(t *rapid.T, what string) []byte {
@@ -219,6 +250,7 @@ func (r *Realm) known(u uid.UID) []lifecycle.Coordinates {
 	for _, c := range r.ClaimsOn(u, 1<<10) {
 		list = append(list, c.Coordinates)
 	}
+	list = append(list, r.ClaimsOfUsers(u)...)
 	return slices.DeleteFunc(list, func(c lifecycle.Coordinates) bool {
 		kind := r.Kinds().Of(c.Group, c.Kind)
 		return kind == nil || kind.Namespaced() != (c.Namespace != "")

@@ -23,6 +23,7 @@ type Member struct {
 	Name       string
 	Finalizers []string
 	Owners     []Bond
+	Uses       []int // other members
 }
 
 // Bond is an owner reference of a Member.
@@ -69,6 +70,15 @@ func DrawFamily(intn func(n int) int) Family {
 			}
 		}
 	}
+	if intn(3) == 0 {
+		for i := range f.Members {
+			for range []int{0, 0, 1, 2}[intn(4)] {
+				if to := intn(len(f.Members)); to != i && !slices.Contains(f.Members[i].Uses, to) {
+					f.Members[i].Uses = append(f.Members[i].Uses, to)
+				}
+			}
+		}
+	}
 	f.Root = intn(min(2, len(f.Members)))
 	f.Policy = []string{lifecycle.Foreground, lifecycle.Foreground, lifecycle.Foreground, lifecycle.Background, lifecycle.Orphan}[intn(5)]
 	return f
@@ -86,9 +96,7 @@ func (f Family) Object(i int, uids []string) *coppicev1.Object {
 				continue
 			}
 			owner := f.Members[b.To]
-			kind := map[string][2]string{
-				"deployments.apps": {"apps/v1", "Deployment"}, "replicasets.apps": {"apps/v1", "ReplicaSet"}, "pods": {"v1", "Pod"}, "configmaps": {"v1", "ConfigMap"},
-			}[owner.Resource]
+			kind := familyKinds[owner.Resource]
 			ref = &coppicev1.OwnerReference{ApiVersion: kind[0], Kind: kind[1], Name: owner.Name, Uid: uids[b.To]}
 		}
 		if b.Blocking {
@@ -96,7 +104,16 @@ func (f Family) Object(i int, uids []string) *coppicev1.Object {
 		}
 		o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, ref)
 	}
+	for _, to := range m.Uses { // by name: they are bound when the member is created
+		kind := familyKinds[f.Members[to].Resource]
+		o.Metadata.Uses = append(o.Metadata.Uses, &coppicev1.Use{Group: lifecycle.GroupOf(kind[0]), Kind: kind[1], Name: f.Members[to].Name})
+	}
 	return o
+}
+
+// familyKinds has the apiVersion and the kind of the resources of members.
+var familyKinds = map[string][2]string{
+	"deployments.apps": {"apps/v1", "Deployment"}, "replicasets.apps": {"apps/v1", "ReplicaSet"}, "pods": {"v1", "Pod"}, "configmaps": {"v1", "ConfigMap"},
 }
 
 // Late reports whether a member has an owner that is created after it, so that it
@@ -109,7 +126,7 @@ func (f Family) Late(i int) bool {
 // owners by name, and whether it is terminating.
 type Settled map[string]string
 
-// LeftOf is what Settled says of an object.
+// LeftOf is what Settled says about an object.
 func LeftOf(o *coppicev1.ObjectMeta) string {
 	text := "there"
 	if o.GetDeletionTimestamp() != nil {
@@ -138,7 +155,7 @@ func (f Family) Play() (r *Realm, uids []string, past []lifecycle.Event) {
 	}
 	for i, m := range f.Members {
 		at := lifecycle.Key{Kind: r.Kinds().Resource(m.Resource), Namespace: namespace}
-		uids[i] = act(lifecycle.Create(r.Context(), at, f.Object(i, uids))).Events[0].UID.String()
+		uids[i] = created(act(lifecycle.Create(r.Context(), at, f.Object(i, uids))))
 	}
 	for i, m := range f.Members {
 		if f.Late(i) {
@@ -189,7 +206,7 @@ func (f Family) Finish(r *Realm, uids []string, order Order, late bool) Settled 
 // serve removes ServedFinalizer from an object that is being deleted.
 func (r *Realm) serve(u uid.UID) []lifecycle.Event {
 	n := r.Node(u)
-	if n == nil || !n.Terminating() || !n.HasFinalizer(ServedFinalizer) {
+	if n == nil || !n.Terminating() || !n.HasFinalizer(ServedFinalizer) || !lifecycle.CallsFinalizers(r.Kinds().OfNode(n), n) {
 		return nil
 	}
 	out, err := lifecycle.RemoveFinalizer(r.Context(), lifecycle.KeyOf(r, n), ServedFinalizer, nil)
@@ -199,3 +216,6 @@ func (r *Realm) serve(u uid.UID) []lifecycle.Event {
 	r.Apply(out.Events)
 	return out.Events
 }
+
+// created returns the uid of the object that an outcome creates: its last event does.
+func created(out *lifecycle.Outcome) string { return out.Events[len(out.Events)-1].UID.String() }

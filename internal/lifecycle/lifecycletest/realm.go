@@ -16,8 +16,13 @@ type Realm struct {
 	Latecomers bool
 	// Restless lets RandomCommand change the realm settings.
 	Restless bool
-	// Containers lets it make Namespace objects, and withdraw that kind.
+	// Containers lets RandomCommand create Namespace objects, and delete the kind that
+	// Latecomers registers.
 	Containers bool
+	// Using lets objects use others.
+	Using bool
+	// Protecting lets RandomCommand protect and unprotect objects.
+	Protecting bool
 }
 
 // Job is memrealm.Job.

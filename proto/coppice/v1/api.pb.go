@@ -111,6 +111,8 @@ const (
 	PlanOutcome_PLAN_OUTCOME_STRIPPED PlanOutcome = 5
 	// Kept, because one of its owners is unknown.
 	PlanOutcome_PLAN_OUTCOME_KEPT PlanOutcome = 6
+	// Kept, because it is protected.
+	PlanOutcome_PLAN_OUTCOME_PROTECTED PlanOutcome = 7
 )
 
 // Enum value maps for PlanOutcome.
@@ -123,6 +125,7 @@ var (
 		4: "PLAN_OUTCOME_ORPHANED",
 		5: "PLAN_OUTCOME_STRIPPED",
 		6: "PLAN_OUTCOME_KEPT",
+		7: "PLAN_OUTCOME_PROTECTED",
 	}
 	PlanOutcome_value = map[string]int32{
 		"PLAN_OUTCOME_UNSPECIFIED":   0,
@@ -132,6 +135,7 @@ var (
 		"PLAN_OUTCOME_ORPHANED":      4,
 		"PLAN_OUTCOME_STRIPPED":      5,
 		"PLAN_OUTCOME_KEPT":          6,
+		"PLAN_OUTCOME_PROTECTED":     7,
 	}
 )
 
@@ -216,7 +220,7 @@ func (x WatchEvent_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchEvent_Type.Descriptor instead.
 func (WatchEvent_Type) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18, 0}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Type says what blocks.
@@ -239,19 +243,31 @@ const (
 	PlanBlocker_TYPE_CONTENTS PlanBlocker_Type = 6
 	// Dependents that only unknown owners keep, too many to evaluate in one commit.
 	PlanBlocker_TYPE_UNEXAMINED PlanBlocker_Type = 7
+	// The protection of the object; the name says who protects it, and why.
+	PlanBlocker_TYPE_PROTECTION PlanBlocker_Type = 8
+	// Dependents, or contents of a namespace or kind, that are protected.
+	PlanBlocker_TYPE_PROTECTED PlanBlocker_Type = 9
+	// Objects that use the object; name is one of them, with its namespace if that is another, and count their number. It is empty if all are in namespaces other than that of the request.
+	PlanBlocker_TYPE_USERS PlanBlocker_Type = 20
+	// The Pods of a namespace, for which its other contents wait until the time.
+	PlanBlocker_TYPE_PODS PlanBlocker_Type = 21
 )
 
 // Enum value maps for PlanBlocker_Type.
 var (
 	PlanBlocker_Type_name = map[int32]string{
-		0: "TYPE_UNSPECIFIED",
-		1: "TYPE_FINALIZER",
-		2: "TYPE_AGENT",
-		3: "TYPE_GENERATION",
-		4: "TYPE_DEPENDENTS",
-		5: "TYPE_OWNER",
-		6: "TYPE_CONTENTS",
-		7: "TYPE_UNEXAMINED",
+		0:  "TYPE_UNSPECIFIED",
+		1:  "TYPE_FINALIZER",
+		2:  "TYPE_AGENT",
+		3:  "TYPE_GENERATION",
+		4:  "TYPE_DEPENDENTS",
+		5:  "TYPE_OWNER",
+		6:  "TYPE_CONTENTS",
+		7:  "TYPE_UNEXAMINED",
+		8:  "TYPE_PROTECTION",
+		9:  "TYPE_PROTECTED",
+		20: "TYPE_USERS",
+		21: "TYPE_PODS",
 	}
 	PlanBlocker_Type_value = map[string]int32{
 		"TYPE_UNSPECIFIED": 0,
@@ -262,6 +278,10 @@ var (
 		"TYPE_OWNER":       5,
 		"TYPE_CONTENTS":    6,
 		"TYPE_UNEXAMINED":  7,
+		"TYPE_PROTECTION":  8,
+		"TYPE_PROTECTED":   9,
+		"TYPE_USERS":       20,
+		"TYPE_PODS":        21,
 	}
 )
 
@@ -289,7 +309,7 @@ func (x PlanBlocker_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanBlocker_Type.Descriptor instead.
 func (PlanBlocker_Type) EnumDescriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28, 0}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // ObjectsRequest is the request of create, update, updatestatus and apply. The
@@ -461,6 +481,157 @@ func (x *ImportRequest) GetProtocol() uint32 {
 	return 0
 }
 
+// RestoreRequest is the request of restore: it creates objects again that a deletion has
+// removed, under new uids, and gives objects back the owner references that they lost. The reply
+// is an ObjectsReply.
+type RestoreRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The import session, as in ImportRequest: the same for all requests of one restoration.
+	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// The objects, at most 10,000.
+	Objects []*RestoredObject `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// If true, the request is evaluated and answered, and changes nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// If true, this is the last request of the session.
+	Close bool `protobuf:"varint,4,opt,name=close,proto3" json:"close,omitempty"`
+	// Kept in the log, as "cascade of revision 81".
+	Note string `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreRequest) Reset() {
+	*x = RestoreRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreRequest) ProtoMessage() {}
+
+func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
+func (*RestoreRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RestoreRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *RestoreRequest) GetObjects() []*RestoredObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *RestoreRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RestoreRequest) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+func (x *RestoreRequest) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *RestoreRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// RestoredObject is an object of a RestoreRequest.
+type RestoredObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An object with a uid that was never used: it is created. An object with the uid of one that
+	// exists: that one gets these owner references in place of its own, if it still has this
+	// resourceVersion; its other fields are ignored.
+	Object *Object `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// The revision of the event that removed the object, or because of which the existing object
+	// has lost references: the cause of the event.
+	Deletion      uint64 `protobuf:"varint,2,opt,name=deletion,proto3" json:"deletion,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoredObject) Reset() {
+	*x = RestoredObject{}
+	mi := &file_coppice_v1_api_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoredObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoredObject) ProtoMessage() {}
+
+func (x *RestoredObject) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoredObject.ProtoReflect.Descriptor instead.
+func (*RestoredObject) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RestoredObject) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *RestoredObject) GetDeletion() uint64 {
+	if x != nil {
+		return x.Deletion
+	}
+	return 0
+}
+
 // PatchRequest is the request of patch: it merges JSON merge patches (RFC 7386) into the
 // manifests of objects.
 type PatchRequest struct {
@@ -479,7 +650,7 @@ type PatchRequest struct {
 
 func (x *PatchRequest) Reset() {
 	*x = PatchRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[2]
+	mi := &file_coppice_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +662,7 @@ func (x *PatchRequest) String() string {
 func (*PatchRequest) ProtoMessage() {}
 
 func (x *PatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[2]
+	mi := &file_coppice_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +675,7 @@ func (x *PatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatchRequest.ProtoReflect.Descriptor instead.
 func (*PatchRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PatchRequest) GetPatches() []*Patch {
@@ -550,7 +721,7 @@ type Patch struct {
 
 func (x *Patch) Reset() {
 	*x = Patch{}
-	mi := &file_coppice_v1_api_proto_msgTypes[3]
+	mi := &file_coppice_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +733,7 @@ func (x *Patch) String() string {
 func (*Patch) ProtoMessage() {}
 
 func (x *Patch) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[3]
+	mi := &file_coppice_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +746,7 @@ func (x *Patch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Patch.ProtoReflect.Descriptor instead.
 func (*Patch) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Patch) GetName() string {
@@ -605,14 +776,16 @@ type ObjectsReply struct {
 	// A result for each object of the request, in order.
 	Results []*Result `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	// The realm's revision after the request.
-	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The grant, if a DeleteRequest asked for one.
+	Grant         []byte `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ObjectsReply) Reset() {
 	*x = ObjectsReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[4]
+	mi := &file_coppice_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +797,7 @@ func (x *ObjectsReply) String() string {
 func (*ObjectsReply) ProtoMessage() {}
 
 func (x *ObjectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[4]
+	mi := &file_coppice_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +810,7 @@ func (x *ObjectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectsReply.ProtoReflect.Descriptor instead.
 func (*ObjectsReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ObjectsReply) GetResults() []*Result {
@@ -652,6 +825,13 @@ func (x *ObjectsReply) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *ObjectsReply) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
 }
 
 // Result is the result of one object of a request.
@@ -673,7 +853,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_coppice_v1_api_proto_msgTypes[5]
+	mi := &file_coppice_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +865,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[5]
+	mi := &file_coppice_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +878,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Result) GetCode() uint32 {
@@ -745,7 +925,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[6]
+	mi := &file_coppice_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +937,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[6]
+	mi := &file_coppice_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +950,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRequest) GetNames() []string {
@@ -815,7 +995,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[7]
+	mi := &file_coppice_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +1007,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[7]
+	mi := &file_coppice_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +1020,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListRequest) GetLabelSelector() string {
@@ -893,7 +1073,7 @@ type ListReply struct {
 	// The revision of this page. Pages may have different revisions; a watch from the
 	// revision of the first page has the changes since.
 	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Gets the next page; empty on the last.
+	// Gets the next page; empty on the last. A page that is not the last may have no objects.
 	Continue      string `protobuf:"bytes,3,opt,name=continue,proto3" json:"continue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -901,7 +1081,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[8]
+	mi := &file_coppice_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1093,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[8]
+	mi := &file_coppice_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1106,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListReply) GetObjects() []*Object {
@@ -963,6 +1143,14 @@ type DeleteRequest struct {
 	// PlanReply.plan of the plan that the deletion carries out. If the deletion would do
 	// something else by now, the request is refused with Conflict and changes nothing.
 	Plan string `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Objects of other resources or namespaces that are deleted in the same commit, at most
+	// 100 parts. They need a plan, which covers all of them. The results of the reply are in the
+	// order of names, and then of these.
+	Also []*DeletePart `protobuf:"bytes,5,rep,name=also,proto3" json:"also,omitempty"`
+	// If true, nothing is deleted, and the reply has only a grant: the proof that the actor may
+	// delete objects of the resource and namespace of the subject, for a DeletePart. Of the other
+	// fields the request has only plan, which the grant is for.
+	AskGrant bool `protobuf:"varint,6,opt,name=ask_grant,json=askGrant,proto3" json:"ask_grant,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -971,7 +1159,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[9]
+	mi := &file_coppice_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1171,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[9]
+	mi := &file_coppice_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1184,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteRequest) GetNames() []string {
@@ -1027,11 +1215,118 @@ func (x *DeleteRequest) GetPlan() string {
 	return ""
 }
 
+func (x *DeleteRequest) GetAlso() []*DeletePart {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
+func (x *DeleteRequest) GetAskGrant() bool {
+	if x != nil {
+		return x.AskGrant
+	}
+	return false
+}
+
 func (x *DeleteRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
 	}
 	return 0
+}
+
+// DeletePart is the part of a deletion whose objects have another resource or namespace than the
+// subject of the request names.
+type DeletePart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource, "pods" or "replicasets.apps".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The namespace; empty for cluster-scoped resources.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The names of the objects.
+	Names []string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	// The options of the deletion, without dry_run: that of the request applies.
+	Options *DeleteOptions `protobuf:"bytes,4,opt,name=options,proto3" json:"options,omitempty"`
+	// As in DeleteRequest.
+	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	// The grant of the reply to a request for one, to the subject of the same verb that names
+	// this resource and namespace.
+	Grant         []byte `protobuf:"bytes,6,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePart) Reset() {
+	*x = DeletePart{}
+	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePart) ProtoMessage() {}
+
+func (x *DeletePart) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePart.ProtoReflect.Descriptor instead.
+func (*DeletePart) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeletePart) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *DeletePart) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DeletePart) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *DeletePart) GetOptions() *DeleteOptions {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *DeletePart) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *DeletePart) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
 }
 
 // DeleteCollectionRequest is the request of deletecollection.
@@ -1057,7 +1352,7 @@ type DeleteCollectionRequest struct {
 
 func (x *DeleteCollectionRequest) Reset() {
 	*x = DeleteCollectionRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[10]
+	mi := &file_coppice_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1364,7 @@ func (x *DeleteCollectionRequest) String() string {
 func (*DeleteCollectionRequest) ProtoMessage() {}
 
 func (x *DeleteCollectionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[10]
+	mi := &file_coppice_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1377,7 @@ func (x *DeleteCollectionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCollectionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCollectionRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteCollectionRequest) GetLabelSelector() string {
@@ -1149,7 +1444,7 @@ type DeleteCollectionReply struct {
 
 func (x *DeleteCollectionReply) Reset() {
 	*x = DeleteCollectionReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[11]
+	mi := &file_coppice_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1456,7 @@ func (x *DeleteCollectionReply) String() string {
 func (*DeleteCollectionReply) ProtoMessage() {}
 
 func (x *DeleteCollectionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[11]
+	mi := &file_coppice_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1469,7 @@ func (x *DeleteCollectionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCollectionReply.ProtoReflect.Descriptor instead.
 func (*DeleteCollectionReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteCollectionReply) GetResults() []*Result {
@@ -1217,7 +1512,7 @@ type DeleteOptions struct {
 
 func (x *DeleteOptions) Reset() {
 	*x = DeleteOptions{}
-	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	mi := &file_coppice_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1524,7 @@ func (x *DeleteOptions) String() string {
 func (*DeleteOptions) ProtoMessage() {}
 
 func (x *DeleteOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[12]
+	mi := &file_coppice_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1537,7 @@ func (x *DeleteOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteOptions.ProtoReflect.Descriptor instead.
 func (*DeleteOptions) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteOptions) GetPropagationPolicy() string {
@@ -1293,7 +1588,7 @@ type Preconditions struct {
 
 func (x *Preconditions) Reset() {
 	*x = Preconditions{}
-	mi := &file_coppice_v1_api_proto_msgTypes[13]
+	mi := &file_coppice_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1600,7 @@ func (x *Preconditions) String() string {
 func (*Preconditions) ProtoMessage() {}
 
 func (x *Preconditions) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[13]
+	mi := &file_coppice_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1613,7 @@ func (x *Preconditions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preconditions.ProtoReflect.Descriptor instead.
 func (*Preconditions) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Preconditions) GetUid() string {
@@ -1351,7 +1646,7 @@ type RemoveFinalizerRequest struct {
 
 func (x *RemoveFinalizerRequest) Reset() {
 	*x = RemoveFinalizerRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[14]
+	mi := &file_coppice_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1658,7 @@ func (x *RemoveFinalizerRequest) String() string {
 func (*RemoveFinalizerRequest) ProtoMessage() {}
 
 func (x *RemoveFinalizerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[14]
+	mi := &file_coppice_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1671,7 @@ func (x *RemoveFinalizerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFinalizerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFinalizerRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RemoveFinalizerRequest) GetObjects() []*FinalizerTarget {
@@ -1413,7 +1708,7 @@ type FinalizerTarget struct {
 
 func (x *FinalizerTarget) Reset() {
 	*x = FinalizerTarget{}
-	mi := &file_coppice_v1_api_proto_msgTypes[15]
+	mi := &file_coppice_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1720,7 @@ func (x *FinalizerTarget) String() string {
 func (*FinalizerTarget) ProtoMessage() {}
 
 func (x *FinalizerTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[15]
+	mi := &file_coppice_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1733,7 @@ func (x *FinalizerTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizerTarget.ProtoReflect.Descriptor instead.
 func (*FinalizerTarget) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FinalizerTarget) GetName() string {
@@ -1453,6 +1748,441 @@ func (x *FinalizerTarget) GetPreconditions() *Preconditions {
 		return x.Preconditions
 	}
 	return nil
+}
+
+// ForceFinalizerRequest is the request of forcefinalizer: it removes an external finalizer from
+// an object in place of its controller. The subject names the finalizer. The reply is an
+// ObjectsReply.
+type ForceFinalizerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the object.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// If set, the request is refused with Conflict unless the object meets them.
+	Preconditions *Preconditions `protobuf:"bytes,2,opt,name=preconditions,proto3" json:"preconditions,omitempty"`
+	// Why; required, at most 1,024 bytes. The log keeps it.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The call that a program works on, which a refusal names. Without it the request is refused
+	// while a program works on the call for this object.
+	Call uint64 `protobuf:"varint,4,opt,name=call,proto3" json:"call,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForceFinalizerRequest) Reset() {
+	*x = ForceFinalizerRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForceFinalizerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForceFinalizerRequest) ProtoMessage() {}
+
+func (x *ForceFinalizerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForceFinalizerRequest.ProtoReflect.Descriptor instead.
+func (*ForceFinalizerRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ForceFinalizerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ForceFinalizerRequest) GetPreconditions() *Preconditions {
+	if x != nil {
+		return x.Preconditions
+	}
+	return nil
+}
+
+func (x *ForceFinalizerRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ForceFinalizerRequest) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *ForceFinalizerRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// DeleteUnreadableRequest is the request of deleteunreadable: it removes an object whose body
+// cannot be decoded, without calling its finalizers. The reply is an ObjectsReply. Its object has
+// no labels, annotations, spec or status.
+type DeleteUnreadableRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the object.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// If set, the request is refused with Conflict unless the object meets them.
+	Preconditions *Preconditions `protobuf:"bytes,2,opt,name=preconditions,proto3" json:"preconditions,omitempty"`
+	// Why; required, at most 1,024 bytes. The log keeps it.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Reply as if the request were carried out, and change nothing.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteUnreadableRequest) Reset() {
+	*x = DeleteUnreadableRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteUnreadableRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteUnreadableRequest) ProtoMessage() {}
+
+func (x *DeleteUnreadableRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteUnreadableRequest.ProtoReflect.Descriptor instead.
+func (*DeleteUnreadableRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DeleteUnreadableRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteUnreadableRequest) GetPreconditions() *Preconditions {
+	if x != nil {
+		return x.Preconditions
+	}
+	return nil
+}
+
+func (x *DeleteUnreadableRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeleteUnreadableRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *DeleteUnreadableRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ProtectRequest is the request of protect and unprotect. The reply is an ObjectsReply.
+type ProtectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The objects, at most 10,000.
+	Objects []*ProtectTarget `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	// Why; required, at most 1,024 bytes. A refused DELETE names it.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If true, the request is evaluated and answered, and changes nothing.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProtectRequest) Reset() {
+	*x = ProtectRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProtectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProtectRequest) ProtoMessage() {}
+
+func (x *ProtectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProtectRequest.ProtoReflect.Descriptor instead.
+func (*ProtectRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ProtectRequest) GetObjects() []*ProtectTarget {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *ProtectRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ProtectRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ProtectRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ProtectTarget is an object to protect, or whose protection to remove.
+type ProtectTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the object.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// If set, the request is refused with Conflict unless the object meets them.
+	Preconditions *Preconditions `protobuf:"bytes,2,opt,name=preconditions,proto3" json:"preconditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProtectTarget) Reset() {
+	*x = ProtectTarget{}
+	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProtectTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProtectTarget) ProtoMessage() {}
+
+func (x *ProtectTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProtectTarget.ProtoReflect.Descriptor instead.
+func (*ProtectTarget) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ProtectTarget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProtectTarget) GetPreconditions() *Preconditions {
+	if x != nil {
+		return x.Preconditions
+	}
+	return nil
+}
+
+// VetoRequest is the request of veto: the answer to the notices that expiry policies have given of the
+// deletion of an object. It replaces the answer before.
+type VetoRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the object.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// If set, the request is refused with Conflict unless the object meets them.
+	Preconditions *Preconditions `protobuf:"bytes,2,opt,name=preconditions,proto3" json:"preconditions,omitempty"`
+	// Unix microseconds: until when the deletion is postponed.
+	Until int64 `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	// If true, the actor agrees to the deletion instead, and until is zero.
+	Agree bool `protobuf:"varint,4,opt,name=agree,proto3" json:"agree,omitempty"`
+	// Why; required, at most 1,024 bytes.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VetoRequest) Reset() {
+	*x = VetoRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VetoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VetoRequest) ProtoMessage() {}
+
+func (x *VetoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VetoRequest.ProtoReflect.Descriptor instead.
+func (*VetoRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *VetoRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VetoRequest) GetPreconditions() *Preconditions {
+	if x != nil {
+		return x.Preconditions
+	}
+	return nil
+}
+
+func (x *VetoRequest) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *VetoRequest) GetAgree() bool {
+	if x != nil {
+		return x.Agree
+	}
+	return false
+}
+
+func (x *VetoRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *VetoRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// VetoReply is the reply to veto.
+type VetoReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VetoReply) Reset() {
+	*x = VetoReply{}
+	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VetoReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VetoReply) ProtoMessage() {}
+
+func (x *VetoReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VetoReply.ProtoReflect.Descriptor instead.
+func (*VetoReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *VetoReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // WatchRequest is the request of watch. The reply is a stream of WatchBatch, or one
@@ -1485,7 +2215,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[16]
+	mi := &file_coppice_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +2227,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[16]
+	mi := &file_coppice_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +2240,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchRequest) GetLabelSelector() string {
@@ -1591,7 +2321,7 @@ type WatchBatch struct {
 
 func (x *WatchBatch) Reset() {
 	*x = WatchBatch{}
-	mi := &file_coppice_v1_api_proto_msgTypes[17]
+	mi := &file_coppice_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2333,7 @@ func (x *WatchBatch) String() string {
 func (*WatchBatch) ProtoMessage() {}
 
 func (x *WatchBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[17]
+	mi := &file_coppice_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2346,7 @@ func (x *WatchBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBatch.ProtoReflect.Descriptor instead.
 func (*WatchBatch) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchBatch) GetPreviousRevision() uint64 {
@@ -1670,7 +2400,7 @@ type WatchEvent struct {
 
 func (x *WatchEvent) Reset() {
 	*x = WatchEvent{}
-	mi := &file_coppice_v1_api_proto_msgTypes[18]
+	mi := &file_coppice_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +2412,7 @@ func (x *WatchEvent) String() string {
 func (*WatchEvent) ProtoMessage() {}
 
 func (x *WatchEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[18]
+	mi := &file_coppice_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +2425,7 @@ func (x *WatchEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEvent.ProtoReflect.Descriptor instead.
 func (*WatchEvent) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchEvent) GetType() WatchEvent_Type {
@@ -1745,7 +2475,7 @@ type ResolveObjectsRequest struct {
 
 func (x *ResolveObjectsRequest) Reset() {
 	*x = ResolveObjectsRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +2487,7 @@ func (x *ResolveObjectsRequest) String() string {
 func (*ResolveObjectsRequest) ProtoMessage() {}
 
 func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[19]
+	mi := &file_coppice_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +2500,7 @@ func (x *ResolveObjectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsRequest.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveObjectsRequest) GetNames() []string {
@@ -1847,7 +2577,7 @@ type ResolveObjectsReply struct {
 
 func (x *ResolveObjectsReply) Reset() {
 	*x = ResolveObjectsReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2589,7 @@ func (x *ResolveObjectsReply) String() string {
 func (*ResolveObjectsReply) ProtoMessage() {}
 
 func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[20]
+	mi := &file_coppice_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2602,7 @@ func (x *ResolveObjectsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveObjectsReply.ProtoReflect.Descriptor instead.
 func (*ResolveObjectsReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResolveObjectsReply) GetRevision() uint64 {
@@ -1930,14 +2660,38 @@ type GraphNode struct {
 	ObservedGeneration int64 `protobuf:"varint,10,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	// Unix microseconds: the latest end of the import session for which the built-in
 	// finalizers wait; zero if they do not wait for one.
-	ImportEnds    int64 `protobuf:"varint,11,opt,name=import_ends,json=importEnds,proto3" json:"import_ends,omitempty"`
+	ImportEnds int64 `protobuf:"varint,11,opt,name=import_ends,json=importEnds,proto3" json:"import_ends,omitempty"`
+	// Protected objects for which the deletion of this one waits, as "pods/web-1 (shop)": its
+	// dependents, or what the namespace or kind contains; at most 10.
+	Protected []string `protobuf:"bytes,12,rep,name=protected,proto3" json:"protected,omitempty"`
+	// If true, no owner keeps the object, and the tripped brake of its kind pauses its deletion.
+	Braked bool `protobuf:"varint,13,opt,name=braked,proto3" json:"braked,omitempty"`
+	// The states of the object's uses, in their order: resolved, unresolved, absent or
+	// mismatched.
+	UseStates []string `protobuf:"bytes,20,rep,name=use_states,json=useStates,proto3" json:"use_states,omitempty"`
+	// The number of objects that use this one.
+	Users uint64 `protobuf:"varint,21,opt,name=users,proto3" json:"users,omitempty"`
+	// Up to 100 of them.
+	UsedBy []*GraphUser `protobuf:"bytes,22,rep,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	// Unix microseconds: until when the contents of the namespace wait for its Pods, or the object
+	// waits for the Pods of its namespace; zero if they do not.
+	PodsUntil int64 `protobuf:"varint,23,opt,name=pods_until,json=podsUntil,proto3" json:"pods_until,omitempty"`
+	// Who protects the object and why, with the authors of policies, if the request named it and
+	// policies protect it.
+	ProtectedBy string `protobuf:"bytes,24,opt,name=protected_by,json=protectedBy,proto3" json:"protected_by,omitempty"`
+	// Conditions that are derived from what is known at the time of the reply, if the request
+	// named the object. They are not stored.
+	Conditions []*Condition `protobuf:"bytes,30,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	// The notices of the object's deletion that expiry policies have given, if the request named
+	// the object.
+	Notices       []*NoticeStatus `protobuf:"bytes,31,rep,name=notices,proto3" json:"notices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2703,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[21]
+	mi := &file_coppice_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2716,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GraphNode) GetResource() string {
@@ -2042,6 +2796,337 @@ func (x *GraphNode) GetImportEnds() int64 {
 	return 0
 }
 
+func (x *GraphNode) GetProtected() []string {
+	if x != nil {
+		return x.Protected
+	}
+	return nil
+}
+
+func (x *GraphNode) GetBraked() bool {
+	if x != nil {
+		return x.Braked
+	}
+	return false
+}
+
+func (x *GraphNode) GetUseStates() []string {
+	if x != nil {
+		return x.UseStates
+	}
+	return nil
+}
+
+func (x *GraphNode) GetUsers() uint64 {
+	if x != nil {
+		return x.Users
+	}
+	return 0
+}
+
+func (x *GraphNode) GetUsedBy() []*GraphUser {
+	if x != nil {
+		return x.UsedBy
+	}
+	return nil
+}
+
+func (x *GraphNode) GetPodsUntil() int64 {
+	if x != nil {
+		return x.PodsUntil
+	}
+	return 0
+}
+
+func (x *GraphNode) GetProtectedBy() string {
+	if x != nil {
+		return x.ProtectedBy
+	}
+	return ""
+}
+
+func (x *GraphNode) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *GraphNode) GetNotices() []*NoticeStatus {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
+// NoticeStatus is the notice of an object's deletion that an expiry policy has given.
+type NoticeStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the policy.
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Unix microseconds: when the policy gave notice.
+	Given int64 `protobuf:"varint,2,opt,name=given,proto3" json:"given,omitempty"`
+	// Unix microseconds: when the notice ends.
+	Ends int64 `protobuf:"varint,3,opt,name=ends,proto3" json:"ends,omitempty"`
+	// Unix microseconds: when the object is deleted at the earliest; zero if it is kept until
+	// someone agrees to its deletion.
+	Due int64 `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
+	// The actor of the last answer; empty if there is none.
+	AnsweredBy string `protobuf:"bytes,5,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	// Why the actor answered so.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Unix microseconds: until when the actor has postponed the deletion; zero if the actor agrees
+	// to it, or did not answer.
+	VetoUntil     int64 `protobuf:"varint,7,opt,name=veto_until,json=vetoUntil,proto3" json:"veto_until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoticeStatus) Reset() {
+	*x = NoticeStatus{}
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoticeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoticeStatus) ProtoMessage() {}
+
+func (x *NoticeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoticeStatus.ProtoReflect.Descriptor instead.
+func (*NoticeStatus) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NoticeStatus) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *NoticeStatus) GetGiven() int64 {
+	if x != nil {
+		return x.Given
+	}
+	return 0
+}
+
+func (x *NoticeStatus) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *NoticeStatus) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *NoticeStatus) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
+	}
+	return ""
+}
+
+func (x *NoticeStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NoticeStatus) GetVetoUntil() int64 {
+	if x != nil {
+		return x.VetoUntil
+	}
+	return 0
+}
+
+// Condition is the state of one aspect of an object.
+type Condition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type: FinalizersAnswered, or ProtectedObjectsRemain while the deletion of the object
+	// waits for protected objects, which the message names, at most 10.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// "True" or "False".
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// The reason for programs, one word: Answered, NoConsumer, ConsumerSilent or CallsFail; of
+	// ProtectedObjectsRemain: Protected.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The message for people.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// Unix microseconds: since when; zero if that is not known.
+	Since         int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Condition) Reset() {
+	*x = Condition{}
+	mi := &file_coppice_v1_api_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Condition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Condition) ProtoMessage() {}
+
+func (x *Condition) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Condition.ProtoReflect.Descriptor instead.
+func (*Condition) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Condition) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Condition) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Condition) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Condition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Condition) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+// GraphUser is an object that uses another.
+type GraphUser struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The user's resource, "pods" or "replicasets.apps".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The user's namespace.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The user's name.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The user's uid.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// If true, the user is being deleted.
+	Terminating   bool `protobuf:"varint,5,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphUser) Reset() {
+	*x = GraphUser{}
+	mi := &file_coppice_v1_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphUser) ProtoMessage() {}
+
+func (x *GraphUser) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphUser.ProtoReflect.Descriptor instead.
+func (*GraphUser) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GraphUser) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *GraphUser) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GraphUser) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GraphUser) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *GraphUser) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
 // GraphOwner is the class of one owner of an object.
 type GraphOwner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2059,7 +3144,7 @@ type GraphOwner struct {
 
 func (x *GraphOwner) Reset() {
 	*x = GraphOwner{}
-	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	mi := &file_coppice_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +3156,7 @@ func (x *GraphOwner) String() string {
 func (*GraphOwner) ProtoMessage() {}
 
 func (x *GraphOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[22]
+	mi := &file_coppice_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +3169,7 @@ func (x *GraphOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphOwner.ProtoReflect.Descriptor instead.
 func (*GraphOwner) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GraphOwner) GetClass() OwnerClass {
@@ -2142,7 +3227,7 @@ type ObjectWork struct {
 
 func (x *ObjectWork) Reset() {
 	*x = ObjectWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	mi := &file_coppice_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +3239,7 @@ func (x *ObjectWork) String() string {
 func (*ObjectWork) ProtoMessage() {}
 
 func (x *ObjectWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[23]
+	mi := &file_coppice_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +3252,7 @@ func (x *ObjectWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectWork.ProtoReflect.Descriptor instead.
 func (*ObjectWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ObjectWork) GetSince() int64 {
@@ -2229,14 +3314,21 @@ func (x *ObjectWork) GetFinalize() bool {
 // PlanRequest is the request of plan: what a deletion would do.
 type PlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The deletion, all of it in one commit. Its field plan is ignored.
+	// The deletion, all of it in one commit. Its field plan is ignored. Its parts have grants of
+	// the verb plan.
 	Delete *DeleteRequest `protobuf:"bytes,1,opt,name=delete,proto3" json:"delete,omitempty"`
+	// If true, what follows from removing the protection of these objects is planned, instead
+	// of their deletion.
+	Unprotect bool `protobuf:"varint,5,opt,name=unprotect,proto3" json:"unprotect,omitempty"`
 	// The replica waits until it has reached this revision.
 	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// The number of objects of the plan to skip.
 	Offset uint32 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The largest number of objects in the reply; zero: as many as fit into a message.
 	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// If true, nothing is planned, and the reply has only a grant: the proof that the actor may
+	// plan deletions of objects of the resource and namespace of the subject.
+	AskGrant bool `protobuf:"varint,6,opt,name=ask_grant,json=askGrant,proto3" json:"ask_grant,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2245,7 +3337,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	mi := &file_coppice_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +3349,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[24]
+	mi := &file_coppice_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +3362,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanRequest) GetDelete() *DeleteRequest {
@@ -2278,6 +3370,13 @@ func (x *PlanRequest) GetDelete() *DeleteRequest {
 		return x.Delete
 	}
 	return nil
+}
+
+func (x *PlanRequest) GetUnprotect() bool {
+	if x != nil {
+		return x.Unprotect
+	}
+	return false
 }
 
 func (x *PlanRequest) GetMinRevision() uint64 {
@@ -2299,6 +3398,13 @@ func (x *PlanRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *PlanRequest) GetAskGrant() bool {
+	if x != nil {
+		return x.AskGrant
+	}
+	return false
 }
 
 func (x *PlanRequest) GetProtocol() uint32 {
@@ -2325,14 +3431,24 @@ type PlanReply struct {
 	// plans with the same hash.
 	Objects []*PlannedObject `protobuf:"bytes,5,rep,name=objects,proto3" json:"objects,omitempty"`
 	// If true, there are more objects: ask again with an offset.
-	Truncated     bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// The cycles of objects that would wait for each other and in which a use is released, each
+	// as the path from an object to what it waits for and back to itself.
+	Cycles []string `protobuf:"bytes,20,rep,name=cycles,proto3" json:"cycles,omitempty"`
+	// The kinds whose brake the deletion would trip, or whose brake is tripped already.
+	Brakes []*PlanBrake `protobuf:"bytes,7,rep,name=brakes,proto3" json:"brakes,omitempty"`
+	// The grant, if the request asked for one.
+	Grant []byte `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`
+	// The number of objects in other namespaces than those of the request, which only uses lead
+	// to. The plan does not name or count them otherwise; its hash depends on them.
+	Elsewhere     uint32 `protobuf:"varint,9,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanReply) Reset() {
 	*x = PlanReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	mi := &file_coppice_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +3460,7 @@ func (x *PlanReply) String() string {
 func (*PlanReply) ProtoMessage() {}
 
 func (x *PlanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[25]
+	mi := &file_coppice_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +3473,7 @@ func (x *PlanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanReply.ProtoReflect.Descriptor instead.
 func (*PlanReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlanReply) GetRevision() uint64 {
@@ -2402,6 +3518,98 @@ func (x *PlanReply) GetTruncated() bool {
 	return false
 }
 
+func (x *PlanReply) GetCycles() []string {
+	if x != nil {
+		return x.Cycles
+	}
+	return nil
+}
+
+func (x *PlanReply) GetBrakes() []*PlanBrake {
+	if x != nil {
+		return x.Brakes
+	}
+	return nil
+}
+
+func (x *PlanReply) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *PlanReply) GetElsewhere() uint32 {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return 0
+}
+
+// PlanBrake is a brake that delays a deletion until it is released.
+type PlanBrake struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource of the kind.
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The number of objects of the kind that the collector is to delete.
+	Deletions uint64 `protobuf:"varint,2,opt,name=deletions,proto3" json:"deletions,omitempty"`
+	// The number that the brake lets through now.
+	Room          uint64 `protobuf:"varint,3,opt,name=room,proto3" json:"room,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanBrake) Reset() {
+	*x = PlanBrake{}
+	mi := &file_coppice_v1_api_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanBrake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanBrake) ProtoMessage() {}
+
+func (x *PlanBrake) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanBrake.ProtoReflect.Descriptor instead.
+func (*PlanBrake) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PlanBrake) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PlanBrake) GetDeletions() uint64 {
+	if x != nil {
+		return x.Deletions
+	}
+	return 0
+}
+
+func (x *PlanBrake) GetRoom() uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
 // PlanCounts counts the objects of a plan by their outcomes.
 type PlanCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2416,14 +3624,16 @@ type PlanCounts struct {
 	// Objects with PLAN_OUTCOME_STRIPPED.
 	Stripped uint32 `protobuf:"varint,5,opt,name=stripped,proto3" json:"stripped,omitempty"`
 	// Objects with PLAN_OUTCOME_KEPT.
-	Kept          uint32 `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	Kept uint32 `protobuf:"varint,6,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Objects with PLAN_OUTCOME_PROTECTED.
+	Protected     uint32 `protobuf:"varint,7,opt,name=protected,proto3" json:"protected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanCounts) Reset() {
 	*x = PlanCounts{}
-	mi := &file_coppice_v1_api_proto_msgTypes[26]
+	mi := &file_coppice_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +3645,7 @@ func (x *PlanCounts) String() string {
 func (*PlanCounts) ProtoMessage() {}
 
 func (x *PlanCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[26]
+	mi := &file_coppice_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +3658,7 @@ func (x *PlanCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCounts.ProtoReflect.Descriptor instead.
 func (*PlanCounts) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PlanCounts) GetRemoved() uint32 {
@@ -2493,6 +3703,13 @@ func (x *PlanCounts) GetKept() uint32 {
 	return 0
 }
 
+func (x *PlanCounts) GetProtected() uint32 {
+	if x != nil {
+		return x.Protected
+	}
+	return 0
+}
+
 // PlannedObject is an object of a plan.
 type PlannedObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2520,13 +3737,24 @@ type PlannedObject struct {
 	// If true, the outcome can depend on the order in which processors and finalizers work,
 	// and is that of one order.
 	DependsOnOrder bool `protobuf:"varint,11,opt,name=depends_on_order,json=dependsOnOrder,proto3" json:"depends_on_order,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// When the object expires, if the deletion leaves it; Unix microseconds, zero if it does not
+	// expire. The hash of a plan does not depend on this or on notices.
+	ExpiresAt int64 `protobuf:"varint,12,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The expiry policy whose notice about the object ends first, if the deletion leaves the
+	// object; empty if no policy has given notice.
+	NoticePolicy string `protobuf:"bytes,13,opt,name=notice_policy,json=noticePolicy,proto3" json:"notice_policy,omitempty"`
+	// When that notice ends, or a veto against it; Unix microseconds. The object may be deleted then.
+	NoticeEnds int64 `protobuf:"varint,14,opt,name=notice_ends,json=noticeEnds,proto3" json:"notice_ends,omitempty"`
+	// If true, the object is deleted in the foreground instead of in the background, because
+	// other objects use it and it has dependents.
+	ForegroundForUsers bool `protobuf:"varint,20,opt,name=foreground_for_users,json=foregroundForUsers,proto3" json:"foreground_for_users,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *PlannedObject) Reset() {
 	*x = PlannedObject{}
-	mi := &file_coppice_v1_api_proto_msgTypes[27]
+	mi := &file_coppice_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +3766,7 @@ func (x *PlannedObject) String() string {
 func (*PlannedObject) ProtoMessage() {}
 
 func (x *PlannedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[27]
+	mi := &file_coppice_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +3779,7 @@ func (x *PlannedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedObject.ProtoReflect.Descriptor instead.
 func (*PlannedObject) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PlannedObject) GetResource() string {
@@ -2631,6 +3859,34 @@ func (x *PlannedObject) GetDependsOnOrder() bool {
 	return false
 }
 
+func (x *PlannedObject) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *PlannedObject) GetNoticePolicy() string {
+	if x != nil {
+		return x.NoticePolicy
+	}
+	return ""
+}
+
+func (x *PlannedObject) GetNoticeEnds() int64 {
+	if x != nil {
+		return x.NoticeEnds
+	}
+	return 0
+}
+
+func (x *PlannedObject) GetForegroundForUsers() bool {
+	if x != nil {
+		return x.ForegroundForUsers
+	}
+	return false
+}
+
 // PlanBlocker is something that must happen before an object is removed, or that keeps it.
 type PlanBlocker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2638,7 +3894,8 @@ type PlanBlocker struct {
 	Type PlanBlocker_Type `protobuf:"varint,1,opt,name=type,proto3,enum=coppice.v1.PlanBlocker_Type" json:"type,omitempty"`
 	// The finalizer, or the unknown owner as "Deployment/web".
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Unix microseconds: when an unknown owner becomes dangling; zero if that is not known.
+	// Unix microseconds: when an unknown owner becomes dangling, or the contents of a namespace
+	// do not wait for its Pods any more; zero if that is not known.
 	Until int64 `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
 	// The number of dependents.
 	Count         uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
@@ -2648,7 +3905,7 @@ type PlanBlocker struct {
 
 func (x *PlanBlocker) Reset() {
 	*x = PlanBlocker{}
-	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	mi := &file_coppice_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +3917,7 @@ func (x *PlanBlocker) String() string {
 func (*PlanBlocker) ProtoMessage() {}
 
 func (x *PlanBlocker) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[28]
+	mi := &file_coppice_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +3930,7 @@ func (x *PlanBlocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanBlocker.ProtoReflect.Descriptor instead.
 func (*PlanBlocker) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlanBlocker) GetType() PlanBlocker_Type {
@@ -2704,10 +3961,352 @@ func (x *PlanBlocker) GetCount() uint32 {
 	return 0
 }
 
+// ReadPastRequest is the request of readpast: a read of the realm as it was after a commit.
+// The subject names what the subject of get, list, resolve or plan would name.
+type ReadPastRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit: the last one whose first revision is not greater than the revision, or that is not
+	// later than the time. Without either, the last commit.
+	//
+	// Types that are valid to be assigned to At:
+	//
+	//	*ReadPastRequest_Revision
+	//	*ReadPastRequest_Time
+	At isReadPastRequest_At `protobuf_oneof:"at"`
+	// What to read. Without it, the reply only names the commit. protocol and min_revision of these
+	// requests have no effect.
+	//
+	// Types that are valid to be assigned to Read:
+	//
+	//	*ReadPastRequest_Get
+	//	*ReadPastRequest_List
+	//	*ReadPastRequest_Resolve
+	//	*ReadPastRequest_Plan
+	Read isReadPastRequest_Read `protobuf_oneof:"read"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadPastRequest) Reset() {
+	*x = ReadPastRequest{}
+	mi := &file_coppice_v1_api_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadPastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadPastRequest) ProtoMessage() {}
+
+func (x *ReadPastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadPastRequest.ProtoReflect.Descriptor instead.
+func (*ReadPastRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ReadPastRequest) GetAt() isReadPastRequest_At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetRevision() uint64 {
+	if x != nil {
+		if x, ok := x.At.(*ReadPastRequest_Revision); ok {
+			return x.Revision
+		}
+	}
+	return 0
+}
+
+func (x *ReadPastRequest) GetTime() int64 {
+	if x != nil {
+		if x, ok := x.At.(*ReadPastRequest_Time); ok {
+			return x.Time
+		}
+	}
+	return 0
+}
+
+func (x *ReadPastRequest) GetRead() isReadPastRequest_Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetGet() *GetRequest {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastRequest_Get); ok {
+			return x.Get
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetList() *ListRequest {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastRequest_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetResolve() *ResolveObjectsRequest {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastRequest_Resolve); ok {
+			return x.Resolve
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetPlan() *PlanRequest {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastRequest_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+type isReadPastRequest_At interface {
+	isReadPastRequest_At()
+}
+
+type ReadPastRequest_Revision struct {
+	// A revision of the realm.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3,oneof"`
+}
+
+type ReadPastRequest_Time struct {
+	// Unix microseconds.
+	Time int64 `protobuf:"varint,2,opt,name=time,proto3,oneof"`
+}
+
+func (*ReadPastRequest_Revision) isReadPastRequest_At() {}
+
+func (*ReadPastRequest_Time) isReadPastRequest_At() {}
+
+type isReadPastRequest_Read interface {
+	isReadPastRequest_Read()
+}
+
+type ReadPastRequest_Get struct {
+	// As a request of get.
+	Get *GetRequest `protobuf:"bytes,3,opt,name=get,proto3,oneof"`
+}
+
+type ReadPastRequest_List struct {
+	// As a request of list.
+	List *ListRequest `protobuf:"bytes,4,opt,name=list,proto3,oneof"`
+}
+
+type ReadPastRequest_Resolve struct {
+	// As a request of resolve.
+	Resolve *ResolveObjectsRequest `protobuf:"bytes,5,opt,name=resolve,proto3,oneof"`
+}
+
+type ReadPastRequest_Plan struct {
+	// As a request of plan.
+	Plan *PlanRequest `protobuf:"bytes,6,opt,name=plan,proto3,oneof"`
+}
+
+func (*ReadPastRequest_Get) isReadPastRequest_Read() {}
+
+func (*ReadPastRequest_List) isReadPastRequest_Read() {}
+
+func (*ReadPastRequest_Resolve) isReadPastRequest_Read() {}
+
+func (*ReadPastRequest_Plan) isReadPastRequest_Read() {}
+
+// ReadPastReply is the reply to readpast.
+type ReadPastReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision that is shown: the last one of the commit.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The number of the commit.
+	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The position of the commit in the log, as in LogEntry.sequence.
+	Position uint64 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
+	// The time of the commit, Unix microseconds. Objects are evaluated at this time.
+	Time int64 `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"`
+	// What was read.
+	//
+	// Types that are valid to be assigned to Read:
+	//
+	//	*ReadPastReply_Objects
+	//	*ReadPastReply_List
+	//	*ReadPastReply_Resolved
+	//	*ReadPastReply_Plan
+	Read          isReadPastReply_Read `protobuf_oneof:"read"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadPastReply) Reset() {
+	*x = ReadPastReply{}
+	mi := &file_coppice_v1_api_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadPastReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadPastReply) ProtoMessage() {}
+
+func (x *ReadPastReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadPastReply.ProtoReflect.Descriptor instead.
+func (*ReadPastReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ReadPastReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ReadPastReply) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ReadPastReply) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *ReadPastReply) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *ReadPastReply) GetRead() isReadPastReply_Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ReadPastReply) GetObjects() *ObjectsReply {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastReply_Objects); ok {
+			return x.Objects
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastReply) GetList() *ListReply {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastReply_List); ok {
+			return x.List
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastReply) GetResolved() *ResolveObjectsReply {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastReply_Resolved); ok {
+			return x.Resolved
+		}
+	}
+	return nil
+}
+
+func (x *ReadPastReply) GetPlan() *PlanReply {
+	if x != nil {
+		if x, ok := x.Read.(*ReadPastReply_Plan); ok {
+			return x.Plan
+		}
+	}
+	return nil
+}
+
+type isReadPastReply_Read interface {
+	isReadPastReply_Read()
+}
+
+type ReadPastReply_Objects struct {
+	// The reply to get.
+	Objects *ObjectsReply `protobuf:"bytes,5,opt,name=objects,proto3,oneof"`
+}
+
+type ReadPastReply_List struct {
+	// The reply to list.
+	List *ListReply `protobuf:"bytes,6,opt,name=list,proto3,oneof"`
+}
+
+type ReadPastReply_Resolved struct {
+	// The reply to resolve.
+	Resolved *ResolveObjectsReply `protobuf:"bytes,7,opt,name=resolved,proto3,oneof"`
+}
+
+type ReadPastReply_Plan struct {
+	// The reply to plan.
+	Plan *PlanReply `protobuf:"bytes,8,opt,name=plan,proto3,oneof"`
+}
+
+func (*ReadPastReply_Objects) isReadPastReply_Read() {}
+
+func (*ReadPastReply_List) isReadPastReply_Read() {}
+
+func (*ReadPastReply_Resolved) isReadPastReply_Read() {}
+
+func (*ReadPastReply_Plan) isReadPastReply_Read() {}
+
 // StatusRequest is the request of status: the pending work of the realm. In its subject,
 // group, plural and namespace are "_".
 type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Return the state of the expiry policies instead of the pending work.
+	Policies bool `protobuf:"varint,1,opt,name=policies,proto3" json:"policies,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2716,7 +4315,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	mi := &file_coppice_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +4327,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[29]
+	mi := &file_coppice_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +4340,14 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *StatusRequest) GetPolicies() bool {
+	if x != nil {
+		return x.Policies
+	}
+	return false
 }
 
 func (x *StatusRequest) GetProtocol() uint32 {
@@ -2763,14 +4369,16 @@ type StatusReply struct {
 	Pending []*PendingWork `protobuf:"bytes,3,rep,name=pending,proto3" json:"pending,omitempty"`
 	// If true, the realm is paused: commands are refused, and pending work waits, until the
 	// verb resume.
-	Paused        bool `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	Paused bool `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	// The expiry policies, ordered by name, if StatusRequest.policies asks for them.
+	Policies      []*ExpiryStatus `protobuf:"bytes,5,rep,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	mi := &file_coppice_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +4390,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[30]
+	mi := &file_coppice_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +4403,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatusReply) GetRevision() uint64 {
@@ -2826,11 +4434,192 @@ func (x *StatusReply) GetPaused() bool {
 	return false
 }
 
+func (x *StatusReply) GetPolicies() []*ExpiryStatus {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+// ExpiryStatus says what the last evaluation of an expiry policy has found. The graph service keeps
+// it in memory: it begins again when another one becomes the writer.
+type ExpiryStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the policy.
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The generation of the policy that was evaluated.
+	Generation int64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Unix microseconds: when the last evaluation ended; 0 if none has. The numbers up to failed are its.
+	Evaluated int64 `protobuf:"varint,3,opt,name=evaluated,proto3" json:"evaluated,omitempty"`
+	// The number of objects of the kind.
+	Examined uint64 `protobuf:"varint,4,opt,name=examined,proto3" json:"examined,omitempty"`
+	// The number of those to which the policy applies.
+	Matched uint64 `protobuf:"varint,5,opt,name=matched,proto3" json:"matched,omitempty"`
+	// The number of those which nothing kept: they are deleted, unless a brake pauses that or the
+	// policy only reports.
+	Due uint64 `protobuf:"varint,6,opt,name=due,proto3" json:"due,omitempty"`
+	// The number of objects whose notice lasts, or that are kept until someone agrees.
+	Noticed uint64 `protobuf:"varint,7,opt,name=noticed,proto3" json:"noticed,omitempty"`
+	// The number of objects that a veto keeps.
+	Vetoed uint64 `protobuf:"varint,8,opt,name=vetoed,proto3" json:"vetoed,omitempty"`
+	// The number of objects to which the policy applies, and that their protection keeps.
+	Protected uint64 `protobuf:"varint,9,opt,name=protected,proto3" json:"protected,omitempty"`
+	// The number of objects on which the condition has no result.
+	Failed uint64 `protobuf:"varint,10,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Why the condition has no result on one of them.
+	Failure string `protobuf:"bytes,11,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The number of objects that the policy has deleted or marked for deletion, from since on.
+	Deleted uint64 `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// When the counting of deleted began, in Unix microseconds.
+	Since int64 `protobuf:"varint,13,opt,name=since,proto3" json:"since,omitempty"`
+	// Why the policy could not be evaluated at error_time; empty if an evaluation has ended since.
+	Error string `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"`
+	// When the policy could not be evaluated, in Unix microseconds; 0 if error is empty.
+	ErrorTime     int64 `protobuf:"varint,15,opt,name=error_time,json=errorTime,proto3" json:"error_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpiryStatus) Reset() {
+	*x = ExpiryStatus{}
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpiryStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpiryStatus) ProtoMessage() {}
+
+func (x *ExpiryStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpiryStatus.ProtoReflect.Descriptor instead.
+func (*ExpiryStatus) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ExpiryStatus) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *ExpiryStatus) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetEvaluated() int64 {
+	if x != nil {
+		return x.Evaluated
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetExamined() uint64 {
+	if x != nil {
+		return x.Examined
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetMatched() uint64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetDue() uint64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetNoticed() uint64 {
+	if x != nil {
+		return x.Noticed
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetVetoed() uint64 {
+	if x != nil {
+		return x.Vetoed
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetProtected() uint64 {
+	if x != nil {
+		return x.Protected
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *ExpiryStatus) GetDeleted() uint64 {
+	if x != nil {
+		return x.Deleted
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ExpiryStatus) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ExpiryStatus) GetErrorTime() int64 {
+	if x != nil {
+		return x.ErrorTime
+	}
+	return 0
+}
+
 // PendingWork counts the pending work of one type.
 type PendingWork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The type of work: evaluate, unknown, orphan, finish, examine, finalize, terminate,
-	// blocked or drain, as in the metric coppice_graph_pending_rows.
+	// The type of work: evaluate, unknown, braked, orphan, finish, examine, finalize,
+	// terminate, blocked, drain or protected, as in the metric coppice_graph_pending_rows.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// The number of owners whose dependents are pending; for finalize and terminate, of
 	// objects whose finalizers or agent must act.
@@ -2843,7 +4632,7 @@ type PendingWork struct {
 
 func (x *PendingWork) Reset() {
 	*x = PendingWork{}
-	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +4644,7 @@ func (x *PendingWork) String() string {
 func (*PendingWork) ProtoMessage() {}
 
 func (x *PendingWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_api_proto_msgTypes[31]
+	mi := &file_coppice_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +4657,7 @@ func (x *PendingWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWork.ProtoReflect.Descriptor instead.
 func (*PendingWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_coppice_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PendingWork) GetType() string {
@@ -2909,7 +4698,17 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\aobjects\x18\x02 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
 	"\x05close\x18\x04 \x01(\bR\x05close\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x88\x01\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbf\x01\n" +
+	"\x0eRestoreRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x124\n" +
+	"\aobjects\x18\x02 \x03(\v2\x1a.coppice.v1.RestoredObjectR\aobjects\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05close\x18\x04 \x01(\bR\x05close\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"X\n" +
+	"\x0eRestoredObject\x12*\n" +
+	"\x06object\x18\x01 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
+	"\bdeletion\x18\x02 \x01(\x04R\bdeletion\"\x88\x01\n" +
 	"\fPatchRequest\x12+\n" +
 	"\apatches\x18\x01 \x03(\v2\x11.coppice.v1.PatchR\apatches\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x17\n" +
@@ -2918,10 +4717,11 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x05Patch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05patch\x18\x02 \x01(\fR\x05patch\x12?\n" +
-	"\rpreconditions\x18\x03 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"X\n" +
+	"\rpreconditions\x18\x03 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"n\n" +
 	"\fObjectsReply\x12,\n" +
 	"\aresults\x18\x01 \x03(\v2\x12.coppice.v1.ResultR\aresults\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\x8e\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05grant\x18\x03 \x01(\fR\x05grant\"\x8e\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12(\n" +
@@ -2942,13 +4742,23 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\tListReply\x12,\n" +
 	"\aobjects\x18\x01 \x03(\v2\x12.coppice.v1.ObjectR\aobjects\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1a\n" +
-	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"\xa4\x01\n" +
+	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"\xed\x01\n" +
 	"\rDeleteRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x123\n" +
 	"\aoptions\x18\x02 \x01(\v2\x19.coppice.v1.DeleteOptionsR\aoptions\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x12\n" +
-	"\x04plan\x18\x04 \x01(\tR\x04plan\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xef\x01\n" +
+	"\x04plan\x18\x04 \x01(\tR\x04plan\x12*\n" +
+	"\x04also\x18\x05 \x03(\v2\x16.coppice.v1.DeletePartR\x04also\x12\x1b\n" +
+	"\task_grant\x18\x06 \x01(\bR\baskGrant\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xc1\x01\n" +
+	"\n" +
+	"DeletePart\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x123\n" +
+	"\aoptions\x18\x04 \x01(\v2\x19.coppice.v1.DeleteOptionsR\aoptions\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x14\n" +
+	"\x05grant\x18\x06 \x01(\fR\x05grant\"\xef\x01\n" +
 	"\x17DeleteCollectionRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x123\n" +
 	"\aoptions\x18\x02 \x01(\v2\x19.coppice.v1.DeleteOptionsR\aoptions\x12\x14\n" +
@@ -2978,7 +4788,36 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"f\n" +
 	"\x0fFinalizerTarget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
-	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xa1\x02\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xb4\x01\n" +
+	"\x15ForceFinalizerRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04call\x18\x04 \x01(\x04R\x04call\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbb\x01\n" +
+	"\x17DeleteUnreadableRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x92\x01\n" +
+	"\x0eProtectRequest\x123\n" +
+	"\aobjects\x18\x01 \x03(\v2\x19.coppice.v1.ProtectTargetR\aobjects\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"d\n" +
+	"\rProtectTarget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\"\xc2\x01\n" +
+	"\vVetoRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12?\n" +
+	"\rpreconditions\x18\x02 \x01(\v2\x19.coppice.v1.PreconditionsR\rpreconditions\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x14\n" +
+	"\x05agree\x18\x04 \x01(\bR\x05agree\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"'\n" +
+	"\tVetoReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"\xa1\x02\n" +
 	"\fWatchRequest\x12%\n" +
 	"\x0elabel_selector\x18\x01 \x01(\tR\rlabelSelector\x12#\n" +
 	"\rfrom_revision\x18\x02 \x01(\x04R\ffromRevision\x123\n" +
@@ -3022,7 +4861,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x15.coppice.v1.GraphNodeR\x05nodes\x12\x1c\n" +
 	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x14\n" +
-	"\x05total\x18\x04 \x01(\x04R\x05total\"\xc1\x03\n" +
+	"\x05total\x18\x04 \x01(\x04R\x05total\"\x89\x06\n" +
 	"\tGraphNode\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12.\n" +
@@ -3038,7 +4877,42 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x13observed_generation\x18\n" +
 	" \x01(\x03R\x12observedGeneration\x12\x1f\n" +
 	"\vimport_ends\x18\v \x01(\x03R\n" +
-	"importEnds\"\xa3\x01\n" +
+	"importEnds\x12\x1c\n" +
+	"\tprotected\x18\f \x03(\tR\tprotected\x12\x16\n" +
+	"\x06braked\x18\r \x01(\bR\x06braked\x12\x1d\n" +
+	"\n" +
+	"use_states\x18\x14 \x03(\tR\tuseStates\x12\x14\n" +
+	"\x05users\x18\x15 \x01(\x04R\x05users\x12.\n" +
+	"\aused_by\x18\x16 \x03(\v2\x15.coppice.v1.GraphUserR\x06usedBy\x12\x1d\n" +
+	"\n" +
+	"pods_until\x18\x17 \x01(\x03R\tpodsUntil\x12!\n" +
+	"\fprotected_by\x18\x18 \x01(\tR\vprotectedBy\x125\n" +
+	"\n" +
+	"conditions\x18\x1e \x03(\v2\x15.coppice.v1.ConditionR\n" +
+	"conditions\x122\n" +
+	"\anotices\x18\x1f \x03(\v2\x18.coppice.v1.NoticeStatusR\anotices\"\xba\x01\n" +
+	"\fNoticeStatus\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x14\n" +
+	"\x05given\x18\x02 \x01(\x03R\x05given\x12\x12\n" +
+	"\x04ends\x18\x03 \x01(\x03R\x04ends\x12\x10\n" +
+	"\x03due\x18\x04 \x01(\x03R\x03due\x12\x1f\n" +
+	"\vanswered_by\x18\x05 \x01(\tR\n" +
+	"answeredBy\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"veto_until\x18\a \x01(\x03R\tvetoUntil\"\x7f\n" +
+	"\tCondition\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\"\x8d\x01\n" +
+	"\tGraphUser\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12 \n" +
+	"\vterminating\x18\x05 \x01(\bR\vterminating\"\xa3\x01\n" +
 	"\n" +
 	"GraphOwner\x12,\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x16.coppice.v1.OwnerClassR\x05class\x12\x10\n" +
@@ -3058,20 +4932,30 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"unexamined\x12\x1c\n" +
 	"\tterminate\x18\x06 \x01(\bR\tterminate\x12\x1a\n" +
 	"\bfinalize\x18\a \x01(\bR\bfinalizeB\x0e\n" +
-	"\f_evaluate_at\"\xad\x01\n" +
+	"\f_evaluate_at\"\xe8\x01\n" +
 	"\vPlanRequest\x121\n" +
-	"\x06delete\x18\x01 \x01(\v2\x19.coppice.v1.DeleteRequestR\x06delete\x12!\n" +
+	"\x06delete\x18\x01 \x01(\v2\x19.coppice.v1.DeleteRequestR\x06delete\x12\x1c\n" +
+	"\tunprotect\x18\x05 \x01(\bR\tunprotect\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xd2\x01\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1b\n" +
+	"\task_grant\x18\x06 \x01(\bR\baskGrant\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xcd\x02\n" +
 	"\tPlanReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x12\x12\n" +
 	"\x04plan\x18\x03 \x01(\tR\x04plan\x12.\n" +
 	"\x06counts\x18\x04 \x01(\v2\x16.coppice.v1.PlanCountsR\x06counts\x123\n" +
 	"\aobjects\x18\x05 \x03(\v2\x19.coppice.v1.PlannedObjectR\aobjects\x12\x1c\n" +
-	"\ttruncated\x18\x06 \x01(\bR\ttruncated\"\xb1\x01\n" +
+	"\ttruncated\x18\x06 \x01(\bR\ttruncated\x12\x16\n" +
+	"\x06cycles\x18\x14 \x03(\tR\x06cycles\x12-\n" +
+	"\x06brakes\x18\a \x03(\v2\x15.coppice.v1.PlanBrakeR\x06brakes\x12\x14\n" +
+	"\x05grant\x18\b \x01(\fR\x05grant\x12\x1c\n" +
+	"\telsewhere\x18\t \x01(\rR\telsewhere\"Y\n" +
+	"\tPlanBrake\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
+	"\tdeletions\x18\x02 \x01(\x04R\tdeletions\x12\x12\n" +
+	"\x04room\x18\x03 \x01(\x04R\x04room\"\xcf\x01\n" +
 	"\n" +
 	"PlanCounts\x12\x18\n" +
 	"\aremoved\x18\x01 \x01(\rR\aremoved\x12#\n" +
@@ -3079,7 +4963,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\ablocked\x18\x03 \x01(\rR\ablocked\x12\x1a\n" +
 	"\borphaned\x18\x04 \x01(\rR\borphaned\x12\x1a\n" +
 	"\bstripped\x18\x05 \x01(\rR\bstripped\x12\x12\n" +
-	"\x04kept\x18\x06 \x01(\rR\x04kept\"\x97\x03\n" +
+	"\x04kept\x18\x06 \x01(\rR\x04kept\x12\x1c\n" +
+	"\tprotected\x18\a \x01(\rR\tprotected\"\xae\x04\n" +
 	"\rPlannedObject\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -3094,12 +4979,18 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"references\x123\n" +
 	"\bblockers\x18\n" +
 	" \x03(\v2\x17.coppice.v1.PlanBlockerR\bblockers\x12(\n" +
-	"\x10depends_on_order\x18\v \x01(\bR\x0edependsOnOrder\"\xa4\x02\n" +
+	"\x10depends_on_order\x18\v \x01(\bR\x0edependsOnOrder\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\f \x01(\x03R\texpiresAt\x12#\n" +
+	"\rnotice_policy\x18\r \x01(\tR\fnoticePolicy\x12\x1f\n" +
+	"\vnotice_ends\x18\x0e \x01(\x03R\n" +
+	"noticeEnds\x120\n" +
+	"\x14foreground_for_users\x18\x14 \x01(\bR\x12foregroundForUsers\"\xec\x02\n" +
 	"\vPlanBlocker\x120\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1c.coppice.v1.PlanBlocker.TypeR\x04type\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\rR\x05count\"\xa2\x01\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"\xea\x01\n" +
 	"\x04Type\x12\x14\n" +
 	"\x10TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTYPE_FINALIZER\x10\x01\x12\x0e\n" +
@@ -3110,14 +5001,61 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"TYPE_OWNER\x10\x05\x12\x11\n" +
 	"\rTYPE_CONTENTS\x10\x06\x12\x13\n" +
-	"\x0fTYPE_UNEXAMINED\x10\a\"+\n" +
+	"\x0fTYPE_UNEXAMINED\x10\a\x12\x13\n" +
+	"\x0fTYPE_PROTECTION\x10\b\x12\x12\n" +
+	"\x0eTYPE_PROTECTED\x10\t\x12\x0e\n" +
+	"\n" +
+	"TYPE_USERS\x10\x14\x12\r\n" +
+	"\tTYPE_PODS\x10\x15\"\xb8\x02\n" +
+	"\x0fReadPastRequest\x12\x1c\n" +
+	"\brevision\x18\x01 \x01(\x04H\x00R\brevision\x12\x14\n" +
+	"\x04time\x18\x02 \x01(\x03H\x00R\x04time\x12*\n" +
+	"\x03get\x18\x03 \x01(\v2\x16.coppice.v1.GetRequestH\x01R\x03get\x12-\n" +
+	"\x04list\x18\x04 \x01(\v2\x17.coppice.v1.ListRequestH\x01R\x04list\x12=\n" +
+	"\aresolve\x18\x05 \x01(\v2!.coppice.v1.ResolveObjectsRequestH\x01R\aresolve\x12-\n" +
+	"\x04plan\x18\x06 \x01(\v2\x17.coppice.v1.PlanRequestH\x01R\x04plan\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocolB\x04\n" +
+	"\x02atB\x06\n" +
+	"\x04read\"\xce\x02\n" +
+	"\rReadPastReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\x124\n" +
+	"\aobjects\x18\x05 \x01(\v2\x18.coppice.v1.ObjectsReplyH\x00R\aobjects\x12+\n" +
+	"\x04list\x18\x06 \x01(\v2\x15.coppice.v1.ListReplyH\x00R\x04list\x12=\n" +
+	"\bresolved\x18\a \x01(\v2\x1f.coppice.v1.ResolveObjectsReplyH\x00R\bresolved\x12+\n" +
+	"\x04plan\x18\b \x01(\v2\x15.coppice.v1.PlanReplyH\x00R\x04planB\x06\n" +
+	"\x04read\"G\n" +
 	"\rStatusRequest\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x88\x01\n" +
+	"\bpolicies\x18\x01 \x01(\bR\bpolicies\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbe\x01\n" +
 	"\vStatusReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04idle\x18\x02 \x01(\bR\x04idle\x121\n" +
 	"\apending\x18\x03 \x03(\v2\x17.coppice.v1.PendingWorkR\apending\x12\x16\n" +
-	"\x06paused\x18\x04 \x01(\bR\x06paused\"M\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused\x124\n" +
+	"\bpolicies\x18\x05 \x03(\v2\x18.coppice.v1.ExpiryStatusR\bpolicies\"\x93\x03\n" +
+	"\fExpiryStatus\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x1c\n" +
+	"\tevaluated\x18\x03 \x01(\x03R\tevaluated\x12\x1a\n" +
+	"\bexamined\x18\x04 \x01(\x04R\bexamined\x12\x18\n" +
+	"\amatched\x18\x05 \x01(\x04R\amatched\x12\x10\n" +
+	"\x03due\x18\x06 \x01(\x04R\x03due\x12\x18\n" +
+	"\anoticed\x18\a \x01(\x04R\anoticed\x12\x16\n" +
+	"\x06vetoed\x18\b \x01(\x04R\x06vetoed\x12\x1c\n" +
+	"\tprotected\x18\t \x01(\x04R\tprotected\x12\x16\n" +
+	"\x06failed\x18\n" +
+	" \x01(\x04R\x06failed\x12\x18\n" +
+	"\afailure\x18\v \x01(\tR\afailure\x12\x18\n" +
+	"\adeleted\x18\f \x01(\x04R\adeleted\x12\x14\n" +
+	"\x05since\x18\r \x01(\x03R\x05since\x12\x14\n" +
+	"\x05error\x18\x0e \x01(\tR\x05error\x12\x1d\n" +
+	"\n" +
+	"error_time\x18\x0f \x01(\x03R\terrorTime\"M\n" +
 	"\vPendingWork\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x16\n" +
@@ -3128,7 +5066,7 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x11OWNER_CLASS_SOLID\x10\x01\x12\x17\n" +
 	"\x13OWNER_CLASS_WAITING\x10\x02\x12\x18\n" +
 	"\x14OWNER_CLASS_DANGLING\x10\x03\x12\x17\n" +
-	"\x13OWNER_CLASS_UNKNOWN\x10\x04*\xcc\x01\n" +
+	"\x13OWNER_CLASS_UNKNOWN\x10\x04*\xe8\x01\n" +
 	"\vPlanOutcome\x12\x1c\n" +
 	"\x18PLAN_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PLAN_OUTCOME_REMOVED\x10\x01\x12\x1e\n" +
@@ -3136,7 +5074,8 @@ const file_coppice_v1_api_proto_rawDesc = "" +
 	"\x14PLAN_OUTCOME_BLOCKED\x10\x03\x12\x19\n" +
 	"\x15PLAN_OUTCOME_ORPHANED\x10\x04\x12\x19\n" +
 	"\x15PLAN_OUTCOME_STRIPPED\x10\x05\x12\x15\n" +
-	"\x11PLAN_OUTCOME_KEPT\x10\x06B:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x11PLAN_OUTCOME_KEPT\x10\x06\x12\x1a\n" +
+	"\x16PLAN_OUTCOME_PROTECTED\x10\aB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_api_proto_rawDescOnce sync.Once
@@ -3151,7 +5090,7 @@ func file_coppice_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_coppice_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_coppice_v1_api_proto_goTypes = []any{
 	(OwnerClass)(0),                 // 0: coppice.v1.OwnerClass
 	(PlanOutcome)(0),                // 1: coppice.v1.PlanOutcome
@@ -3159,80 +5098,118 @@ var file_coppice_v1_api_proto_goTypes = []any{
 	(PlanBlocker_Type)(0),           // 3: coppice.v1.PlanBlocker.Type
 	(*ObjectsRequest)(nil),          // 4: coppice.v1.ObjectsRequest
 	(*ImportRequest)(nil),           // 5: coppice.v1.ImportRequest
-	(*PatchRequest)(nil),            // 6: coppice.v1.PatchRequest
-	(*Patch)(nil),                   // 7: coppice.v1.Patch
-	(*ObjectsReply)(nil),            // 8: coppice.v1.ObjectsReply
-	(*Result)(nil),                  // 9: coppice.v1.Result
-	(*GetRequest)(nil),              // 10: coppice.v1.GetRequest
-	(*ListRequest)(nil),             // 11: coppice.v1.ListRequest
-	(*ListReply)(nil),               // 12: coppice.v1.ListReply
-	(*DeleteRequest)(nil),           // 13: coppice.v1.DeleteRequest
-	(*DeleteCollectionRequest)(nil), // 14: coppice.v1.DeleteCollectionRequest
-	(*DeleteCollectionReply)(nil),   // 15: coppice.v1.DeleteCollectionReply
-	(*DeleteOptions)(nil),           // 16: coppice.v1.DeleteOptions
-	(*Preconditions)(nil),           // 17: coppice.v1.Preconditions
-	(*RemoveFinalizerRequest)(nil),  // 18: coppice.v1.RemoveFinalizerRequest
-	(*FinalizerTarget)(nil),         // 19: coppice.v1.FinalizerTarget
-	(*WatchRequest)(nil),            // 20: coppice.v1.WatchRequest
-	(*WatchBatch)(nil),              // 21: coppice.v1.WatchBatch
-	(*WatchEvent)(nil),              // 22: coppice.v1.WatchEvent
-	(*ResolveObjectsRequest)(nil),   // 23: coppice.v1.ResolveObjectsRequest
-	(*ResolveObjectsReply)(nil),     // 24: coppice.v1.ResolveObjectsReply
-	(*GraphNode)(nil),               // 25: coppice.v1.GraphNode
-	(*GraphOwner)(nil),              // 26: coppice.v1.GraphOwner
-	(*ObjectWork)(nil),              // 27: coppice.v1.ObjectWork
-	(*PlanRequest)(nil),             // 28: coppice.v1.PlanRequest
-	(*PlanReply)(nil),               // 29: coppice.v1.PlanReply
-	(*PlanCounts)(nil),              // 30: coppice.v1.PlanCounts
-	(*PlannedObject)(nil),           // 31: coppice.v1.PlannedObject
-	(*PlanBlocker)(nil),             // 32: coppice.v1.PlanBlocker
-	(*StatusRequest)(nil),           // 33: coppice.v1.StatusRequest
-	(*StatusReply)(nil),             // 34: coppice.v1.StatusReply
-	(*PendingWork)(nil),             // 35: coppice.v1.PendingWork
-	(*Object)(nil),                  // 36: coppice.v1.Object
-	(*Status)(nil),                  // 37: coppice.v1.Status
-	(Reason)(0),                     // 38: coppice.v1.Reason
-	(*OwnerReference)(nil),          // 39: coppice.v1.OwnerReference
+	(*RestoreRequest)(nil),          // 6: coppice.v1.RestoreRequest
+	(*RestoredObject)(nil),          // 7: coppice.v1.RestoredObject
+	(*PatchRequest)(nil),            // 8: coppice.v1.PatchRequest
+	(*Patch)(nil),                   // 9: coppice.v1.Patch
+	(*ObjectsReply)(nil),            // 10: coppice.v1.ObjectsReply
+	(*Result)(nil),                  // 11: coppice.v1.Result
+	(*GetRequest)(nil),              // 12: coppice.v1.GetRequest
+	(*ListRequest)(nil),             // 13: coppice.v1.ListRequest
+	(*ListReply)(nil),               // 14: coppice.v1.ListReply
+	(*DeleteRequest)(nil),           // 15: coppice.v1.DeleteRequest
+	(*DeletePart)(nil),              // 16: coppice.v1.DeletePart
+	(*DeleteCollectionRequest)(nil), // 17: coppice.v1.DeleteCollectionRequest
+	(*DeleteCollectionReply)(nil),   // 18: coppice.v1.DeleteCollectionReply
+	(*DeleteOptions)(nil),           // 19: coppice.v1.DeleteOptions
+	(*Preconditions)(nil),           // 20: coppice.v1.Preconditions
+	(*RemoveFinalizerRequest)(nil),  // 21: coppice.v1.RemoveFinalizerRequest
+	(*FinalizerTarget)(nil),         // 22: coppice.v1.FinalizerTarget
+	(*ForceFinalizerRequest)(nil),   // 23: coppice.v1.ForceFinalizerRequest
+	(*DeleteUnreadableRequest)(nil), // 24: coppice.v1.DeleteUnreadableRequest
+	(*ProtectRequest)(nil),          // 25: coppice.v1.ProtectRequest
+	(*ProtectTarget)(nil),           // 26: coppice.v1.ProtectTarget
+	(*VetoRequest)(nil),             // 27: coppice.v1.VetoRequest
+	(*VetoReply)(nil),               // 28: coppice.v1.VetoReply
+	(*WatchRequest)(nil),            // 29: coppice.v1.WatchRequest
+	(*WatchBatch)(nil),              // 30: coppice.v1.WatchBatch
+	(*WatchEvent)(nil),              // 31: coppice.v1.WatchEvent
+	(*ResolveObjectsRequest)(nil),   // 32: coppice.v1.ResolveObjectsRequest
+	(*ResolveObjectsReply)(nil),     // 33: coppice.v1.ResolveObjectsReply
+	(*GraphNode)(nil),               // 34: coppice.v1.GraphNode
+	(*NoticeStatus)(nil),            // 35: coppice.v1.NoticeStatus
+	(*Condition)(nil),               // 36: coppice.v1.Condition
+	(*GraphUser)(nil),               // 37: coppice.v1.GraphUser
+	(*GraphOwner)(nil),              // 38: coppice.v1.GraphOwner
+	(*ObjectWork)(nil),              // 39: coppice.v1.ObjectWork
+	(*PlanRequest)(nil),             // 40: coppice.v1.PlanRequest
+	(*PlanReply)(nil),               // 41: coppice.v1.PlanReply
+	(*PlanBrake)(nil),               // 42: coppice.v1.PlanBrake
+	(*PlanCounts)(nil),              // 43: coppice.v1.PlanCounts
+	(*PlannedObject)(nil),           // 44: coppice.v1.PlannedObject
+	(*PlanBlocker)(nil),             // 45: coppice.v1.PlanBlocker
+	(*ReadPastRequest)(nil),         // 46: coppice.v1.ReadPastRequest
+	(*ReadPastReply)(nil),           // 47: coppice.v1.ReadPastReply
+	(*StatusRequest)(nil),           // 48: coppice.v1.StatusRequest
+	(*StatusReply)(nil),             // 49: coppice.v1.StatusReply
+	(*ExpiryStatus)(nil),            // 50: coppice.v1.ExpiryStatus
+	(*PendingWork)(nil),             // 51: coppice.v1.PendingWork
+	(*Object)(nil),                  // 52: coppice.v1.Object
+	(*Status)(nil),                  // 53: coppice.v1.Status
+	(Reason)(0),                     // 54: coppice.v1.Reason
+	(*OwnerReference)(nil),          // 55: coppice.v1.OwnerReference
 }
 var file_coppice_v1_api_proto_depIdxs = []int32{
-	36, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
-	36, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
-	7,  // 2: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
-	17, // 3: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
-	9,  // 4: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
-	36, // 5: coppice.v1.Result.object:type_name -> coppice.v1.Object
-	37, // 6: coppice.v1.Result.error:type_name -> coppice.v1.Status
-	36, // 7: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
-	16, // 8: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
-	16, // 9: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
-	9,  // 10: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
-	17, // 11: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
-	19, // 12: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerTarget
-	17, // 13: coppice.v1.FinalizerTarget.preconditions:type_name -> coppice.v1.Preconditions
-	22, // 14: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
-	37, // 15: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
-	2,  // 16: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
-	36, // 17: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
-	38, // 18: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
-	25, // 19: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
-	36, // 20: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
-	26, // 21: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
-	27, // 22: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
-	0,  // 23: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
-	27, // 24: coppice.v1.GraphOwner.pending:type_name -> coppice.v1.ObjectWork
-	13, // 25: coppice.v1.PlanRequest.delete:type_name -> coppice.v1.DeleteRequest
-	30, // 26: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
-	31, // 27: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
-	1,  // 28: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
-	39, // 29: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
-	32, // 30: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
-	3,  // 31: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
-	35, // 32: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	52, // 0: coppice.v1.ObjectsRequest.objects:type_name -> coppice.v1.Object
+	52, // 1: coppice.v1.ImportRequest.objects:type_name -> coppice.v1.Object
+	7,  // 2: coppice.v1.RestoreRequest.objects:type_name -> coppice.v1.RestoredObject
+	52, // 3: coppice.v1.RestoredObject.object:type_name -> coppice.v1.Object
+	9,  // 4: coppice.v1.PatchRequest.patches:type_name -> coppice.v1.Patch
+	20, // 5: coppice.v1.Patch.preconditions:type_name -> coppice.v1.Preconditions
+	11, // 6: coppice.v1.ObjectsReply.results:type_name -> coppice.v1.Result
+	52, // 7: coppice.v1.Result.object:type_name -> coppice.v1.Object
+	53, // 8: coppice.v1.Result.error:type_name -> coppice.v1.Status
+	52, // 9: coppice.v1.ListReply.objects:type_name -> coppice.v1.Object
+	19, // 10: coppice.v1.DeleteRequest.options:type_name -> coppice.v1.DeleteOptions
+	16, // 11: coppice.v1.DeleteRequest.also:type_name -> coppice.v1.DeletePart
+	19, // 12: coppice.v1.DeletePart.options:type_name -> coppice.v1.DeleteOptions
+	19, // 13: coppice.v1.DeleteCollectionRequest.options:type_name -> coppice.v1.DeleteOptions
+	11, // 14: coppice.v1.DeleteCollectionReply.results:type_name -> coppice.v1.Result
+	20, // 15: coppice.v1.DeleteOptions.preconditions:type_name -> coppice.v1.Preconditions
+	22, // 16: coppice.v1.RemoveFinalizerRequest.objects:type_name -> coppice.v1.FinalizerTarget
+	20, // 17: coppice.v1.FinalizerTarget.preconditions:type_name -> coppice.v1.Preconditions
+	20, // 18: coppice.v1.ForceFinalizerRequest.preconditions:type_name -> coppice.v1.Preconditions
+	20, // 19: coppice.v1.DeleteUnreadableRequest.preconditions:type_name -> coppice.v1.Preconditions
+	26, // 20: coppice.v1.ProtectRequest.objects:type_name -> coppice.v1.ProtectTarget
+	20, // 21: coppice.v1.ProtectTarget.preconditions:type_name -> coppice.v1.Preconditions
+	20, // 22: coppice.v1.VetoRequest.preconditions:type_name -> coppice.v1.Preconditions
+	31, // 23: coppice.v1.WatchBatch.events:type_name -> coppice.v1.WatchEvent
+	53, // 24: coppice.v1.WatchBatch.error:type_name -> coppice.v1.Status
+	2,  // 25: coppice.v1.WatchEvent.type:type_name -> coppice.v1.WatchEvent.Type
+	52, // 26: coppice.v1.WatchEvent.object:type_name -> coppice.v1.Object
+	54, // 27: coppice.v1.WatchEvent.reason:type_name -> coppice.v1.Reason
+	34, // 28: coppice.v1.ResolveObjectsReply.nodes:type_name -> coppice.v1.GraphNode
+	52, // 29: coppice.v1.GraphNode.object:type_name -> coppice.v1.Object
+	38, // 30: coppice.v1.GraphNode.owners:type_name -> coppice.v1.GraphOwner
+	39, // 31: coppice.v1.GraphNode.pending:type_name -> coppice.v1.ObjectWork
+	37, // 32: coppice.v1.GraphNode.used_by:type_name -> coppice.v1.GraphUser
+	36, // 33: coppice.v1.GraphNode.conditions:type_name -> coppice.v1.Condition
+	35, // 34: coppice.v1.GraphNode.notices:type_name -> coppice.v1.NoticeStatus
+	0,  // 35: coppice.v1.GraphOwner.class:type_name -> coppice.v1.OwnerClass
+	39, // 36: coppice.v1.GraphOwner.pending:type_name -> coppice.v1.ObjectWork
+	15, // 37: coppice.v1.PlanRequest.delete:type_name -> coppice.v1.DeleteRequest
+	43, // 38: coppice.v1.PlanReply.counts:type_name -> coppice.v1.PlanCounts
+	44, // 39: coppice.v1.PlanReply.objects:type_name -> coppice.v1.PlannedObject
+	42, // 40: coppice.v1.PlanReply.brakes:type_name -> coppice.v1.PlanBrake
+	1,  // 41: coppice.v1.PlannedObject.outcome:type_name -> coppice.v1.PlanOutcome
+	55, // 42: coppice.v1.PlannedObject.references:type_name -> coppice.v1.OwnerReference
+	45, // 43: coppice.v1.PlannedObject.blockers:type_name -> coppice.v1.PlanBlocker
+	3,  // 44: coppice.v1.PlanBlocker.type:type_name -> coppice.v1.PlanBlocker.Type
+	12, // 45: coppice.v1.ReadPastRequest.get:type_name -> coppice.v1.GetRequest
+	13, // 46: coppice.v1.ReadPastRequest.list:type_name -> coppice.v1.ListRequest
+	32, // 47: coppice.v1.ReadPastRequest.resolve:type_name -> coppice.v1.ResolveObjectsRequest
+	40, // 48: coppice.v1.ReadPastRequest.plan:type_name -> coppice.v1.PlanRequest
+	10, // 49: coppice.v1.ReadPastReply.objects:type_name -> coppice.v1.ObjectsReply
+	14, // 50: coppice.v1.ReadPastReply.list:type_name -> coppice.v1.ListReply
+	33, // 51: coppice.v1.ReadPastReply.resolved:type_name -> coppice.v1.ResolveObjectsReply
+	41, // 52: coppice.v1.ReadPastReply.plan:type_name -> coppice.v1.PlanReply
+	51, // 53: coppice.v1.StatusReply.pending:type_name -> coppice.v1.PendingWork
+	50, // 54: coppice.v1.StatusReply.policies:type_name -> coppice.v1.ExpiryStatus
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_api_proto_init() }
@@ -3243,15 +5220,29 @@ func file_coppice_v1_api_proto_init() {
 	file_coppice_v1_log_proto_init()
 	file_coppice_v1_object_proto_init()
 	file_coppice_v1_status_proto_init()
-	file_coppice_v1_api_proto_msgTypes[12].OneofWrappers = []any{}
-	file_coppice_v1_api_proto_msgTypes[23].OneofWrappers = []any{}
+	file_coppice_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
+	file_coppice_v1_api_proto_msgTypes[35].OneofWrappers = []any{}
+	file_coppice_v1_api_proto_msgTypes[42].OneofWrappers = []any{
+		(*ReadPastRequest_Revision)(nil),
+		(*ReadPastRequest_Time)(nil),
+		(*ReadPastRequest_Get)(nil),
+		(*ReadPastRequest_List)(nil),
+		(*ReadPastRequest_Resolve)(nil),
+		(*ReadPastRequest_Plan)(nil),
+	}
+	file_coppice_v1_api_proto_msgTypes[43].OneofWrappers = []any{
+		(*ReadPastReply_Objects)(nil),
+		(*ReadPastReply_List)(nil),
+		(*ReadPastReply_Resolved)(nil),
+		(*ReadPastReply_Plan)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_api_proto_rawDesc), len(file_coppice_v1_api_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   32,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,7 +42,8 @@ const (
 	// A finalizer or the agent completed. The object was removed if nothing else blocked it.
 	Reason_REASON_FINALIZED Reason = 6
 	// The object waited for its dependents, and through them for itself. A reference no
-	// longer blocks its owner.
+	// longer blocks its owner. Or it waited for its users and was a solid owner of its
+	// dependents: it waits for them, too.
 	Reason_REASON_CYCLE Reason = 7
 	// An initializer of the object failed.
 	Reason_REASON_INITIALIZATION_FAILED Reason = 8
@@ -51,6 +52,17 @@ const (
 	// The object is part of a cycle of owner references to which nothing outside refers, and
 	// the realm's settings have such cycles collected.
 	Reason_REASON_UNREACHABLE Reason = 9
+	// The object was protected, by a command or by a policy.
+	Reason_REASON_PROTECTED Reason = 11
+	// The protection of the object was removed, by a command or because no policy covers it.
+	Reason_REASON_UNPROTECTED Reason = 12
+	// A person removed a finalizer in place of its controller.
+	Reason_REASON_FORCED Reason = 13
+	// An object of the name that a use of the object has was created. The use is bound to it.
+	Reason_REASON_USE_BOUND Reason = 20
+	// The object was created again after a deletion, the cause, had removed it; or it got back
+	// owner references that it had lost.
+	Reason_REASON_RESTORED Reason = 30
 )
 
 // Enum value maps for Reason.
@@ -67,6 +79,11 @@ var (
 		8:  "REASON_INITIALIZATION_FAILED",
 		10: "REASON_CONTAINER",
 		9:  "REASON_UNREACHABLE",
+		11: "REASON_PROTECTED",
+		12: "REASON_UNPROTECTED",
+		13: "REASON_FORCED",
+		20: "REASON_USE_BOUND",
+		30: "REASON_RESTORED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":           0,
@@ -80,6 +97,11 @@ var (
 		"REASON_INITIALIZATION_FAILED": 8,
 		"REASON_CONTAINER":             10,
 		"REASON_UNREACHABLE":           9,
+		"REASON_PROTECTED":             11,
+		"REASON_UNPROTECTED":           12,
+		"REASON_FORCED":                13,
+		"REASON_USE_BOUND":             20,
+		"REASON_RESTORED":              30,
 	}
 )
 
@@ -151,7 +173,11 @@ type Commit struct {
 	// The first 16 bytes of the HMAC-SHA256 of the message without this field.
 	Mac []byte `protobuf:"bytes,15,opt,name=mac,proto3" json:"mac,omitempty"`
 	// The key of the following commits. Set in the first commit of the realm and when the key changes.
-	NewKey        *NewKey `protobuf:"bytes,16,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
+	NewKey *NewKey `protobuf:"bytes,16,opt,name=new_key,json=newKey,proto3" json:"new_key,omitempty"`
+	// The version of the log format: 2 if the commit has an ExpiryNotice, or writes sharedNamespaces into the realm settings, 1 otherwise. It is in the header, before first_revision, and these
+	// fields keep their numbers and meanings in every version: realm_id, id, epoch, sequence,
+	// key, position, mac. A reader stops before a commit whose version it does not know.
+	Format        uint32 `protobuf:"varint,17,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +322,13 @@ func (x *Commit) GetNewKey() *NewKey {
 		return x.NewKey
 	}
 	return nil
+}
+
+func (x *Commit) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
 }
 
 // NewKey identifies a key without revealing it.
@@ -479,6 +512,9 @@ type Event struct {
 	//	*Event_Deleted
 	//	*Event_ImportSession
 	//	*Event_Realm
+	//	*Event_Brake
+	//	*Event_Released
+	//	*Event_Notice
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -614,6 +650,33 @@ func (x *Event) GetRealm() *RealmChanged {
 	return nil
 }
 
+func (x *Event) GetBrake() *BrakeChanged {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Brake); ok {
+			return x.Brake
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetReleased() *BrakeReleased {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Released); ok {
+			return x.Released
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetNotice() *ExpiryNotice {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Notice); ok {
+			return x.Notice
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -658,6 +721,22 @@ type Event_Realm struct {
 	Realm *RealmChanged `protobuf:"bytes,11,opt,name=realm,proto3,oneof"`
 }
 
+type Event_Brake struct {
+	// The brake of a kind has counted deletions, was tripped or was released.
+	Brake *BrakeChanged `protobuf:"bytes,12,opt,name=brake,proto3,oneof"`
+}
+
+type Event_Released struct {
+	// The release of a brake lets deletions through.
+	Released *BrakeReleased `protobuf:"bytes,13,opt,name=released,proto3,oneof"`
+}
+
+type Event_Notice struct {
+	// An expiry policy has given notice of the deletion of objects, or a notice was answered
+	// or withdrawn. A commit with this event has version 2 of the log format.
+	Notice *ExpiryNotice `protobuf:"bytes,14,opt,name=notice,proto3,oneof"`
+}
+
 func (*Event_Created) isEvent_Event() {}
 
 func (*Event_Updated) isEvent_Event() {}
@@ -673,6 +752,12 @@ func (*Event_Deleted) isEvent_Event() {}
 func (*Event_ImportSession) isEvent_Event() {}
 
 func (*Event_Realm) isEvent_Event() {}
+
+func (*Event_Brake) isEvent_Event() {}
+
+func (*Event_Released) isEvent_Event() {}
+
+func (*Event_Notice) isEvent_Event() {}
 
 // ObjectCreated: an object was created.
 type ObjectCreated struct {
@@ -1182,6 +1267,294 @@ func (x *RealmChanged) GetPaused() bool {
 	return false
 }
 
+// BrakeChanged: the brake of a kind after the commit. A commit has at most one for each
+// kind. The event has no revision, and follows the object events of the commit.
+type BrakeChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource of the kind, as "pods".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Unix microseconds: the time of the commit with the first counted deletion of the window.
+	Since int64 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	// The number of objects of the kind then.
+	Base uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	// The number of counted deletions since.
+	Counted uint64 `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	// Unix microseconds: the time of the commit that tripped the brake; zero if it is not
+	// tripped.
+	Tripped       int64 `protobuf:"varint,5,opt,name=tripped,proto3" json:"tripped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakeChanged) Reset() {
+	*x = BrakeChanged{}
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakeChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakeChanged) ProtoMessage() {}
+
+func (x *BrakeChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakeChanged.ProtoReflect.Descriptor instead.
+func (*BrakeChanged) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BrakeChanged) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *BrakeChanged) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *BrakeChanged) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *BrakeChanged) GetCounted() uint64 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *BrakeChanged) GetTripped() int64 {
+	if x != nil {
+		return x.Tripped
+	}
+	return 0
+}
+
+// BrakeReleased: the release of a brake lets the deletion of objects through. The event has
+// no revision, and follows the object events of the commit.
+type BrakeReleased struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uids of the objects, packed as in Identities.
+	Uids          []byte `protobuf:"bytes,1,opt,name=uids,proto3" json:"uids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakeReleased) Reset() {
+	*x = BrakeReleased{}
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakeReleased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakeReleased) ProtoMessage() {}
+
+func (x *BrakeReleased) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakeReleased.ProtoReflect.Descriptor instead.
+func (*BrakeReleased) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BrakeReleased) GetUids() []byte {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+// ExpiryNotice: the notice of their deletion that an expiry policy has given for objects, after the
+// commit. The event has no revision, and is applied after the object events of the commit.
+type ExpiryNotice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uids of the objects, packed as in Identities.
+	Uids []byte `protobuf:"bytes,1,opt,name=uids,proto3" json:"uids,omitempty"`
+	// The uid of the policy, packed as in Identities.
+	Policy []byte `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The generation of the policy that gave the notice; zero if the notice is withdrawn, and then
+	// the following fields are not set.
+	Generation int64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Unix microseconds: the time of the commit that gave the notice.
+	Given int64 `protobuf:"varint,4,opt,name=given,proto3" json:"given,omitempty"`
+	// Unix microseconds: when the notice ends. The objects are not deleted before.
+	Ends int64 `protobuf:"varint,5,opt,name=ends,proto3" json:"ends,omitempty"`
+	// The answer; absent if there is none.
+	Answer        *NoticeAnswer `protobuf:"bytes,6,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpiryNotice) Reset() {
+	*x = ExpiryNotice{}
+	mi := &file_coppice_v1_log_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpiryNotice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpiryNotice) ProtoMessage() {}
+
+func (x *ExpiryNotice) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpiryNotice.ProtoReflect.Descriptor instead.
+func (*ExpiryNotice) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ExpiryNotice) GetUids() []byte {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+func (x *ExpiryNotice) GetPolicy() []byte {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *ExpiryNotice) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ExpiryNotice) GetGiven() int64 {
+	if x != nil {
+		return x.Given
+	}
+	return 0
+}
+
+func (x *ExpiryNotice) GetEnds() int64 {
+	if x != nil {
+		return x.Ends
+	}
+	return 0
+}
+
+func (x *ExpiryNotice) GetAnswer() *NoticeAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// NoticeAnswer is the last answer to a notice.
+type NoticeAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The actor that answered.
+	Actor string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Unix microseconds: until when the deletion is postponed; zero if the actor agrees to it.
+	Until         int64 `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoticeAnswer) Reset() {
+	*x = NoticeAnswer{}
+	mi := &file_coppice_v1_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoticeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoticeAnswer) ProtoMessage() {}
+
+func (x *NoticeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoticeAnswer.ProtoReflect.Descriptor instead.
+func (*NoticeAnswer) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NoticeAnswer) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *NoticeAnswer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NoticeAnswer) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
 // Origin names the log that a realm continues.
 type Origin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1196,7 +1569,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	mi := &file_coppice_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1581,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[12]
+	mi := &file_coppice_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1594,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Origin) GetRealmId() []byte {
@@ -1252,7 +1625,7 @@ type ImportSessionChanged struct {
 
 func (x *ImportSessionChanged) Reset() {
 	*x = ImportSessionChanged{}
-	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	mi := &file_coppice_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1637,7 @@ func (x *ImportSessionChanged) String() string {
 func (*ImportSessionChanged) ProtoMessage() {}
 
 func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_log_proto_msgTypes[13]
+	mi := &file_coppice_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1650,7 @@ func (x *ImportSessionChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSessionChanged.ProtoReflect.Descriptor instead.
 func (*ImportSessionChanged) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ImportSessionChanged) GetId() string {
@@ -1299,7 +1672,7 @@ var File_coppice_v1_log_proto protoreflect.FileDescriptor
 const file_coppice_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"\x14coppice/v1/log.proto\x12\n" +
-	"coppice.v1\x1a\x17coppice/v1/object.proto\"\xf4\x03\n" +
+	"coppice.v1\x1a\x17coppice/v1/object.proto\"\x8c\x04\n" +
 	"\x06Commit\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12+\n" +
@@ -1321,7 +1694,8 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\bposition\x18\r \x01(\x06R\bposition\x12\x10\n" +
 	"\x03key\x18\x0e \x01(\rR\x03key\x12\x10\n" +
 	"\x03mac\x18\x0f \x01(\fR\x03mac\x12+\n" +
-	"\anew_key\x18\x10 \x01(\v2\x12.coppice.v1.NewKeyR\x06newKey\"B\n" +
+	"\anew_key\x18\x10 \x01(\v2\x12.coppice.v1.NewKeyR\x06newKey\x12\x16\n" +
+	"\x06format\x18\x11 \x01(\rR\x06format\"B\n" +
 	"\x06NewKey\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12 \n" +
 	"\vfingerprint\x18\x02 \x01(\fR\vfingerprint\"\xb2\x01\n" +
@@ -1334,7 +1708,7 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\rprevious_part\x18\x06 \x01(\x04R\fpreviousPart\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\a \x01(\bR\n" +
-	"unfinished\"\x83\x05\n" +
+	"unfinished\"\xa2\x06\n" +
 	"\x05Event\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\rR\acommand\x12*\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x12.coppice.v1.ReasonR\x06reason\x12\x14\n" +
@@ -1347,7 +1721,10 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\adeleted\x18\t \x01(\v2\x1a.coppice.v1.ObjectsDeletedH\x00R\adeleted\x12I\n" +
 	"\x0eimport_session\x18\n" +
 	" \x01(\v2 .coppice.v1.ImportSessionChangedH\x00R\rimportSession\x120\n" +
-	"\x05realm\x18\v \x01(\v2\x18.coppice.v1.RealmChangedH\x00R\x05realmB\a\n" +
+	"\x05realm\x18\v \x01(\v2\x18.coppice.v1.RealmChangedH\x00R\x05realm\x120\n" +
+	"\x05brake\x18\f \x01(\v2\x18.coppice.v1.BrakeChangedH\x00R\x05brake\x127\n" +
+	"\breleased\x18\r \x01(\v2\x19.coppice.v1.BrakeReleasedH\x00R\breleased\x122\n" +
+	"\x06notice\x18\x0e \x01(\v2\x18.coppice.v1.ExpiryNoticeH\x00R\x06noticeB\a\n" +
 	"\x05event\"[\n" +
 	"\rObjectCreated\x12$\n" +
 	"\x04node\x18\x01 \x01(\v2\x10.coppice.v1.NodeR\x04node\x12$\n" +
@@ -1391,13 +1768,34 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x06causes\x18\x05 \x03(\x12R\x06causes\"R\n" +
 	"\fRealmChanged\x12*\n" +
 	"\x06origin\x18\x01 \x01(\v2\x12.coppice.v1.OriginR\x06origin\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"?\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"\x88\x01\n" +
+	"\fBrakeChanged\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x18\n" +
+	"\acounted\x18\x04 \x01(\x04R\acounted\x12\x18\n" +
+	"\atripped\x18\x05 \x01(\x03R\atripped\"#\n" +
+	"\rBrakeReleased\x12\x12\n" +
+	"\x04uids\x18\x01 \x01(\fR\x04uids\"\xb6\x01\n" +
+	"\fExpiryNotice\x12\x12\n" +
+	"\x04uids\x18\x01 \x01(\fR\x04uids\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\fR\x06policy\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x14\n" +
+	"\x05given\x18\x04 \x01(\x03R\x05given\x12\x12\n" +
+	"\x04ends\x18\x05 \x01(\x03R\x04ends\x120\n" +
+	"\x06answer\x18\x06 \x01(\v2\x18.coppice.v1.NoticeAnswerR\x06answer\"R\n" +
+	"\fNoticeAnswer\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\"?\n" +
 	"\x06Origin\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\">\n" +
 	"\x14ImportSessionChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06closed\x18\x02 \x01(\bR\x06closed*\x9b\x02\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed*\x87\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_REQUESTED\x10\x01\x12\x17\n" +
@@ -1410,7 +1808,12 @@ const file_coppice_v1_log_proto_rawDesc = "" +
 	"\x1cREASON_INITIALIZATION_FAILED\x10\b\x12\x14\n" +
 	"\x10REASON_CONTAINER\x10\n" +
 	"\x12\x16\n" +
-	"\x12REASON_UNREACHABLE\x10\tB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x12REASON_UNREACHABLE\x10\t\x12\x14\n" +
+	"\x10REASON_PROTECTED\x10\v\x12\x16\n" +
+	"\x12REASON_UNPROTECTED\x10\f\x12\x11\n" +
+	"\rREASON_FORCED\x10\r\x12\x14\n" +
+	"\x10REASON_USE_BOUND\x10\x14\x12\x13\n" +
+	"\x0fREASON_RESTORED\x10\x1eB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_log_proto_rawDescOnce sync.Once
@@ -1425,7 +1828,7 @@ func file_coppice_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_coppice_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_coppice_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_coppice_v1_log_proto_goTypes = []any{
 	(Reason)(0),                    // 0: coppice.v1.Reason
 	(*Commit)(nil),                 // 1: coppice.v1.Commit
@@ -1440,11 +1843,15 @@ var file_coppice_v1_log_proto_goTypes = []any{
 	(*ObjectsDeleted)(nil),         // 10: coppice.v1.ObjectsDeleted
 	(*Identities)(nil),             // 11: coppice.v1.Identities
 	(*RealmChanged)(nil),           // 12: coppice.v1.RealmChanged
-	(*Origin)(nil),                 // 13: coppice.v1.Origin
-	(*ImportSessionChanged)(nil),   // 14: coppice.v1.ImportSessionChanged
-	(*Node)(nil),                   // 15: coppice.v1.Node
-	(*Body)(nil),                   // 16: coppice.v1.Body
-	(*NodeOwner)(nil),              // 17: coppice.v1.NodeOwner
+	(*BrakeChanged)(nil),           // 13: coppice.v1.BrakeChanged
+	(*BrakeReleased)(nil),          // 14: coppice.v1.BrakeReleased
+	(*ExpiryNotice)(nil),           // 15: coppice.v1.ExpiryNotice
+	(*NoticeAnswer)(nil),           // 16: coppice.v1.NoticeAnswer
+	(*Origin)(nil),                 // 17: coppice.v1.Origin
+	(*ImportSessionChanged)(nil),   // 18: coppice.v1.ImportSessionChanged
+	(*Node)(nil),                   // 19: coppice.v1.Node
+	(*Body)(nil),                   // 20: coppice.v1.Body
+	(*NodeOwner)(nil),              // 21: coppice.v1.NodeOwner
 }
 var file_coppice_v1_log_proto_depIdxs = []int32{
 	3,  // 0: coppice.v1.Commit.commands:type_name -> coppice.v1.Command
@@ -1457,23 +1864,27 @@ var file_coppice_v1_log_proto_depIdxs = []int32{
 	8,  // 7: coppice.v1.Event.owner_references_removed:type_name -> coppice.v1.OwnerReferencesRemoved
 	9,  // 8: coppice.v1.Event.finalizer_removed:type_name -> coppice.v1.FinalizerRemoved
 	10, // 9: coppice.v1.Event.deleted:type_name -> coppice.v1.ObjectsDeleted
-	14, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
+	18, // 10: coppice.v1.Event.import_session:type_name -> coppice.v1.ImportSessionChanged
 	12, // 11: coppice.v1.Event.realm:type_name -> coppice.v1.RealmChanged
-	15, // 12: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
-	16, // 13: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
-	15, // 14: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
-	16, // 15: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
-	11, // 16: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
-	11, // 17: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
-	17, // 18: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
-	11, // 19: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
-	11, // 20: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
-	13, // 21: coppice.v1.RealmChanged.origin:type_name -> coppice.v1.Origin
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	13, // 12: coppice.v1.Event.brake:type_name -> coppice.v1.BrakeChanged
+	14, // 13: coppice.v1.Event.released:type_name -> coppice.v1.BrakeReleased
+	15, // 14: coppice.v1.Event.notice:type_name -> coppice.v1.ExpiryNotice
+	19, // 15: coppice.v1.ObjectCreated.node:type_name -> coppice.v1.Node
+	20, // 16: coppice.v1.ObjectCreated.body:type_name -> coppice.v1.Body
+	19, // 17: coppice.v1.ObjectUpdated.node:type_name -> coppice.v1.Node
+	20, // 18: coppice.v1.ObjectUpdated.body:type_name -> coppice.v1.Body
+	11, // 19: coppice.v1.DeletionMarked.object:type_name -> coppice.v1.Identities
+	11, // 20: coppice.v1.OwnerReferencesRemoved.objects:type_name -> coppice.v1.Identities
+	21, // 21: coppice.v1.OwnerReferencesRemoved.references:type_name -> coppice.v1.NodeOwner
+	11, // 22: coppice.v1.FinalizerRemoved.objects:type_name -> coppice.v1.Identities
+	11, // 23: coppice.v1.ObjectsDeleted.objects:type_name -> coppice.v1.Identities
+	17, // 24: coppice.v1.RealmChanged.origin:type_name -> coppice.v1.Origin
+	16, // 25: coppice.v1.ExpiryNotice.answer:type_name -> coppice.v1.NoticeAnswer
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_log_proto_init() }
@@ -1491,6 +1902,9 @@ func file_coppice_v1_log_proto_init() {
 		(*Event_Deleted)(nil),
 		(*Event_ImportSession)(nil),
 		(*Event_Realm)(nil),
+		(*Event_Brake)(nil),
+		(*Event_Released)(nil),
+		(*Event_Notice)(nil),
 	}
 	file_coppice_v1_log_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
@@ -1499,7 +1913,7 @@ func file_coppice_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_log_proto_rawDesc), len(file_coppice_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

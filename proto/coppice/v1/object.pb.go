@@ -151,7 +151,14 @@ type ObjectMeta struct {
 	// The finalizers, each of which blocks the removal of the object.
 	Finalizers []string `protobuf:"bytes,13,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// The initializers for which the object waits; absent once the object is initialized.
-	Initializers  *Initializers `protobuf:"bytes,14,opt,name=initializers,proto3" json:"initializers,omitempty"`
+	Initializers *Initializers `protobuf:"bytes,14,opt,name=initializers,proto3" json:"initializers,omitempty"`
+	// Present if no DELETE removes the object. Only the verbs protect and unprotect change it.
+	Protection *Protection `protobuf:"bytes,15,opt,name=protection,proto3" json:"protection,omitempty"`
+	// When the object expires: it is then deleted like by a DELETE without options, never before. Whole
+	// seconds; a fraction is rounded up. Absent if it does not expire.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The objects that this object uses. Each of them is removed only after this object.
+	Uses          []*Use `protobuf:"bytes,18,rep,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +291,183 @@ func (x *ObjectMeta) GetInitializers() *Initializers {
 	return nil
 }
 
+func (x *ObjectMeta) GetProtection() *Protection {
+	if x != nil {
+		return x.Protection
+	}
+	return nil
+}
+
+func (x *ObjectMeta) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *ObjectMeta) GetUses() []*Use {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+// Use is an object that another object uses.
+type Use struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group; empty for the core group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The kind.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The namespace; empty for the namespace of the user, and for an object of a cluster-scoped kind. Only applyacross,
+	// import and restore write a new use of an object in another namespace.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The uid. If a client leaves it empty, the server sets it when an object of that name exists.
+	Uid           string `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Use) Reset() {
+	*x = Use{}
+	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Use) ProtoMessage() {}
+
+func (x *Use) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Use.ProtoReflect.Descriptor instead.
+func (*Use) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Use) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Use) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Use) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Use) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Use) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// Protection says who protects an object from deletion, and why.
+type Protection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why. Empty if policies alone protect the object.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The actor that protected the object.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// When the actor did so.
+	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// The names of the protection policies that cover the object, in order.
+	Policies      []string `protobuf:"bytes,4,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Protection) Reset() {
+	*x = Protection{}
+	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Protection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Protection) ProtoMessage() {}
+
+func (x *Protection) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Protection.ProtoReflect.Descriptor instead.
+func (*Protection) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Protection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Protection) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Protection) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *Protection) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
 // Initializers is what an object waits for before other clients see it.
 type Initializers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -297,7 +481,7 @@ type Initializers struct {
 
 func (x *Initializers) Reset() {
 	*x = Initializers{}
-	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	mi := &file_coppice_v1_object_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +493,7 @@ func (x *Initializers) String() string {
 func (*Initializers) ProtoMessage() {}
 
 func (x *Initializers) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[2]
+	mi := &file_coppice_v1_object_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +506,7 @@ func (x *Initializers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Initializers.ProtoReflect.Descriptor instead.
 func (*Initializers) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{2}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Initializers) GetPending() []*Initializer {
@@ -350,7 +534,7 @@ type Initializer struct {
 
 func (x *Initializer) Reset() {
 	*x = Initializer{}
-	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	mi := &file_coppice_v1_object_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +546,7 @@ func (x *Initializer) String() string {
 func (*Initializer) ProtoMessage() {}
 
 func (x *Initializer) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[3]
+	mi := &file_coppice_v1_object_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +559,7 @@ func (x *Initializer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Initializer.ProtoReflect.Descriptor instead.
 func (*Initializer) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{3}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Initializer) GetName() string {
@@ -406,7 +590,7 @@ type OwnerReference struct {
 
 func (x *OwnerReference) Reset() {
 	*x = OwnerReference{}
-	mi := &file_coppice_v1_object_proto_msgTypes[4]
+	mi := &file_coppice_v1_object_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +602,7 @@ func (x *OwnerReference) String() string {
 func (*OwnerReference) ProtoMessage() {}
 
 func (x *OwnerReference) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[4]
+	mi := &file_coppice_v1_object_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +615,7 @@ func (x *OwnerReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReference.ProtoReflect.Descriptor instead.
 func (*OwnerReference) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{4}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OwnerReference) GetApiVersion() string {
@@ -521,13 +705,19 @@ type Node struct {
 	Initializers []string `protobuf:"bytes,18,rep,name=initializers,proto3" json:"initializers,omitempty"`
 	// True if an initializer failed; the body says why.
 	InitializationFailed bool `protobuf:"varint,19,opt,name=initialization_failed,json=initializationFailed,proto3" json:"initialization_failed,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Present if the object is protected.
+	Protection *NodeProtection `protobuf:"bytes,20,opt,name=protection,proto3" json:"protection,omitempty"`
+	// Unix microseconds, a whole second: when the object expires; zero if it does not.
+	ExpiresAt int64 `protobuf:"varint,21,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The objects that this object uses.
+	Uses          []*NodeUse `protobuf:"bytes,24,rep,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_coppice_v1_object_proto_msgTypes[5]
+	mi := &file_coppice_v1_object_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +729,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[5]
+	mi := &file_coppice_v1_object_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +742,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{5}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Node) GetUid() []byte {
@@ -688,6 +878,182 @@ func (x *Node) GetInitializationFailed() bool {
 	return false
 }
 
+func (x *Node) GetProtection() *NodeProtection {
+	if x != nil {
+		return x.Protection
+	}
+	return nil
+}
+
+func (x *Node) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+func (x *Node) GetUses() []*NodeUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+// NodeUse is a use of a Node.
+type NodeUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Use.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// As in Use.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// As in Use.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// As in Use.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The uid, packed as package internal/uid describes; empty while no object of that name exists.
+	Uid           []byte `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeUse) Reset() {
+	*x = NodeUse{}
+	mi := &file_coppice_v1_object_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeUse) ProtoMessage() {}
+
+func (x *NodeUse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeUse.ProtoReflect.Descriptor instead.
+func (*NodeUse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NodeUse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *NodeUse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *NodeUse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeUse) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NodeUse) GetUid() []byte {
+	if x != nil {
+		return x.Uid
+	}
+	return nil
+}
+
+// NodeProtection is the protection of a Node.
+type NodeProtection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Protection.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// As in Protection.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Unix microseconds: when the actor protected the object.
+	Time int64 `protobuf:"varint,3,opt,name=time,proto3" json:"time,omitempty"`
+	// As in Protection.
+	Policies      []string `protobuf:"bytes,4,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeProtection) Reset() {
+	*x = NodeProtection{}
+	mi := &file_coppice_v1_object_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeProtection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeProtection) ProtoMessage() {}
+
+func (x *NodeProtection) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_object_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeProtection.ProtoReflect.Descriptor instead.
+func (*NodeProtection) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NodeProtection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeProtection) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *NodeProtection) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *NodeProtection) GetPolicies() []string {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
 // NodeOwner is an owner reference of a Node.
 type NodeOwner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -709,7 +1075,7 @@ type NodeOwner struct {
 
 func (x *NodeOwner) Reset() {
 	*x = NodeOwner{}
-	mi := &file_coppice_v1_object_proto_msgTypes[6]
+	mi := &file_coppice_v1_object_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +1087,7 @@ func (x *NodeOwner) String() string {
 func (*NodeOwner) ProtoMessage() {}
 
 func (x *NodeOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[6]
+	mi := &file_coppice_v1_object_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +1100,7 @@ func (x *NodeOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeOwner.ProtoReflect.Descriptor instead.
 func (*NodeOwner) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{6}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeOwner) GetApiVersion() string {
@@ -802,7 +1168,7 @@ type Body struct {
 
 func (x *Body) Reset() {
 	*x = Body{}
-	mi := &file_coppice_v1_object_proto_msgTypes[7]
+	mi := &file_coppice_v1_object_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1180,7 @@ func (x *Body) String() string {
 func (*Body) ProtoMessage() {}
 
 func (x *Body) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_object_proto_msgTypes[7]
+	mi := &file_coppice_v1_object_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1193,7 @@ func (x *Body) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Body.ProtoReflect.Descriptor instead.
 func (*Body) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_object_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_object_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Body) GetLabels() map[string]string {
@@ -892,7 +1258,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\bmetadata\x18\x03 \x01(\v2\x16.coppice.v1.ObjectMetaR\bmetadata\x12\x12\n" +
 	"\x04spec\x18\x04 \x01(\fR\x04spec\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\fR\x06status\x12\x14\n" +
-	"\x05extra\x18\x06 \x01(\fR\x05extra\"\xe7\x06\n" +
+	"\x05extra\x18\x06 \x01(\fR\x05extra\"\xff\a\n" +
 	"\n" +
 	"ObjectMeta\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
@@ -913,14 +1279,32 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\n" +
 	"finalizers\x18\r \x03(\tR\n" +
 	"finalizers\x12<\n" +
-	"\finitializers\x18\x0e \x01(\v2\x18.coppice.v1.InitializersR\finitializers\x1a9\n" +
+	"\finitializers\x18\x0e \x01(\v2\x18.coppice.v1.InitializersR\finitializers\x126\n" +
+	"\n" +
+	"protection\x18\x0f \x01(\v2\x16.coppice.v1.ProtectionR\n" +
+	"protection\x129\n" +
+	"\n" +
+	"expires_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12#\n" +
+	"\x04uses\x18\x12 \x03(\v2\x0f.coppice.v1.UseR\x04uses\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B \n" +
-	"\x1e_deletion_grace_period_seconds\"m\n" +
+	"\x1e_deletion_grace_period_seconds\"s\n" +
+	"\x03Use\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\"\x86\x01\n" +
+	"\n" +
+	"Protection\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bpolicies\x18\x04 \x03(\tR\bpolicies\"m\n" +
 	"\fInitializers\x121\n" +
 	"\apending\x18\x01 \x03(\v2\x17.coppice.v1.InitializerR\apending\x12*\n" +
 	"\x06result\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x06result\"!\n" +
@@ -937,7 +1321,7 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"controller\x88\x01\x01\x125\n" +
 	"\x14block_owner_deletion\x18\x06 \x01(\bH\x01R\x12blockOwnerDeletion\x88\x01\x01B\r\n" +
 	"\v_controllerB\x17\n" +
-	"\x15_block_owner_deletion\"\xde\x05\n" +
+	"\x15_block_owner_deletion\"\xe2\x06\n" +
 	"\x04Node\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\fR\x03uid\x12\x1f\n" +
 	"\vapi_version\x18\x02 \x01(\tR\n" +
@@ -964,9 +1348,26 @@ const file_coppice_v1_object_proto_rawDesc = "" +
 	"\x13observed_generation\x18\x10 \x01(\x03R\x12observedGeneration\x12-\n" +
 	"\x12awaited_generation\x18\x11 \x01(\x03R\x11awaitedGeneration\x12\"\n" +
 	"\finitializers\x18\x12 \x03(\tR\finitializers\x123\n" +
-	"\x15initialization_failed\x18\x13 \x01(\bR\x14initializationFailedB\x18\n" +
+	"\x15initialization_failed\x18\x13 \x01(\bR\x14initializationFailed\x12:\n" +
+	"\n" +
+	"protection\x18\x14 \x01(\v2\x1a.coppice.v1.NodeProtectionR\n" +
+	"protection\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\x15 \x01(\x03R\texpiresAt\x12'\n" +
+	"\x04uses\x18\x18 \x03(\v2\x13.coppice.v1.NodeUseR\x04usesB\x18\n" +
 	"\x16_deletion_grace_periodB\b\n" +
-	"\x06_grace\"\xea\x01\n" +
+	"\x06_grace\"w\n" +
+	"\aNodeUse\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\fR\x03uid\"n\n" +
+	"\x0eNodeProtection\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x12\n" +
+	"\x04time\x18\x03 \x01(\x03R\x04time\x12\x1a\n" +
+	"\bpolicies\x18\x04 \x03(\tR\bpolicies\"\xea\x01\n" +
 	"\tNodeOwner\x12\x1f\n" +
 	"\vapi_version\x18\x01 \x01(\tR\n" +
 	"apiVersion\x12\x12\n" +
@@ -1006,42 +1407,52 @@ func file_coppice_v1_object_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_object_proto_rawDescData
 }
 
-var file_coppice_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_coppice_v1_object_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_coppice_v1_object_proto_goTypes = []any{
 	(*Object)(nil),                // 0: coppice.v1.Object
 	(*ObjectMeta)(nil),            // 1: coppice.v1.ObjectMeta
-	(*Initializers)(nil),          // 2: coppice.v1.Initializers
-	(*Initializer)(nil),           // 3: coppice.v1.Initializer
-	(*OwnerReference)(nil),        // 4: coppice.v1.OwnerReference
-	(*Node)(nil),                  // 5: coppice.v1.Node
-	(*NodeOwner)(nil),             // 6: coppice.v1.NodeOwner
-	(*Body)(nil),                  // 7: coppice.v1.Body
-	nil,                           // 8: coppice.v1.ObjectMeta.LabelsEntry
-	nil,                           // 9: coppice.v1.ObjectMeta.AnnotationsEntry
-	nil,                           // 10: coppice.v1.Body.LabelsEntry
-	nil,                           // 11: coppice.v1.Body.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*Status)(nil),                // 13: coppice.v1.Status
+	(*Use)(nil),                   // 2: coppice.v1.Use
+	(*Protection)(nil),            // 3: coppice.v1.Protection
+	(*Initializers)(nil),          // 4: coppice.v1.Initializers
+	(*Initializer)(nil),           // 5: coppice.v1.Initializer
+	(*OwnerReference)(nil),        // 6: coppice.v1.OwnerReference
+	(*Node)(nil),                  // 7: coppice.v1.Node
+	(*NodeUse)(nil),               // 8: coppice.v1.NodeUse
+	(*NodeProtection)(nil),        // 9: coppice.v1.NodeProtection
+	(*NodeOwner)(nil),             // 10: coppice.v1.NodeOwner
+	(*Body)(nil),                  // 11: coppice.v1.Body
+	nil,                           // 12: coppice.v1.ObjectMeta.LabelsEntry
+	nil,                           // 13: coppice.v1.ObjectMeta.AnnotationsEntry
+	nil,                           // 14: coppice.v1.Body.LabelsEntry
+	nil,                           // 15: coppice.v1.Body.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Status)(nil),                // 17: coppice.v1.Status
 }
 var file_coppice_v1_object_proto_depIdxs = []int32{
 	1,  // 0: coppice.v1.Object.metadata:type_name -> coppice.v1.ObjectMeta
-	12, // 1: coppice.v1.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
-	12, // 2: coppice.v1.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
-	8,  // 3: coppice.v1.ObjectMeta.labels:type_name -> coppice.v1.ObjectMeta.LabelsEntry
-	9,  // 4: coppice.v1.ObjectMeta.annotations:type_name -> coppice.v1.ObjectMeta.AnnotationsEntry
-	4,  // 5: coppice.v1.ObjectMeta.owner_references:type_name -> coppice.v1.OwnerReference
-	2,  // 6: coppice.v1.ObjectMeta.initializers:type_name -> coppice.v1.Initializers
-	3,  // 7: coppice.v1.Initializers.pending:type_name -> coppice.v1.Initializer
-	13, // 8: coppice.v1.Initializers.result:type_name -> coppice.v1.Status
-	6,  // 9: coppice.v1.Node.owners:type_name -> coppice.v1.NodeOwner
-	10, // 10: coppice.v1.Body.labels:type_name -> coppice.v1.Body.LabelsEntry
-	11, // 11: coppice.v1.Body.annotations:type_name -> coppice.v1.Body.AnnotationsEntry
-	13, // 12: coppice.v1.Body.initializers_result:type_name -> coppice.v1.Status
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 1: coppice.v1.ObjectMeta.creation_timestamp:type_name -> google.protobuf.Timestamp
+	16, // 2: coppice.v1.ObjectMeta.deletion_timestamp:type_name -> google.protobuf.Timestamp
+	12, // 3: coppice.v1.ObjectMeta.labels:type_name -> coppice.v1.ObjectMeta.LabelsEntry
+	13, // 4: coppice.v1.ObjectMeta.annotations:type_name -> coppice.v1.ObjectMeta.AnnotationsEntry
+	6,  // 5: coppice.v1.ObjectMeta.owner_references:type_name -> coppice.v1.OwnerReference
+	4,  // 6: coppice.v1.ObjectMeta.initializers:type_name -> coppice.v1.Initializers
+	3,  // 7: coppice.v1.ObjectMeta.protection:type_name -> coppice.v1.Protection
+	16, // 8: coppice.v1.ObjectMeta.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 9: coppice.v1.ObjectMeta.uses:type_name -> coppice.v1.Use
+	16, // 10: coppice.v1.Protection.time:type_name -> google.protobuf.Timestamp
+	5,  // 11: coppice.v1.Initializers.pending:type_name -> coppice.v1.Initializer
+	17, // 12: coppice.v1.Initializers.result:type_name -> coppice.v1.Status
+	10, // 13: coppice.v1.Node.owners:type_name -> coppice.v1.NodeOwner
+	9,  // 14: coppice.v1.Node.protection:type_name -> coppice.v1.NodeProtection
+	8,  // 15: coppice.v1.Node.uses:type_name -> coppice.v1.NodeUse
+	14, // 16: coppice.v1.Body.labels:type_name -> coppice.v1.Body.LabelsEntry
+	15, // 17: coppice.v1.Body.annotations:type_name -> coppice.v1.Body.AnnotationsEntry
+	17, // 18: coppice.v1.Body.initializers_result:type_name -> coppice.v1.Status
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_object_proto_init() }
@@ -1051,16 +1462,16 @@ func file_coppice_v1_object_proto_init() {
 	}
 	file_coppice_v1_status_proto_init()
 	file_coppice_v1_object_proto_msgTypes[1].OneofWrappers = []any{}
-	file_coppice_v1_object_proto_msgTypes[4].OneofWrappers = []any{}
-	file_coppice_v1_object_proto_msgTypes[5].OneofWrappers = []any{}
 	file_coppice_v1_object_proto_msgTypes[6].OneofWrappers = []any{}
+	file_coppice_v1_object_proto_msgTypes[7].OneofWrappers = []any{}
+	file_coppice_v1_object_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_object_proto_rawDesc), len(file_coppice_v1_object_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -25,7 +25,72 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ConsumeRequest is the request of consumefinalizer and consumeagent: it creates the
+// ConsumerStatus says what a consumer of calls does.
+type ConsumerStatus int32
+
+const (
+	// Not known.
+	ConsumerStatus_CONSUMER_STATUS_UNSPECIFIED ConsumerStatus = 0
+	// No program has asked for calls in the last 24 hours.
+	ConsumerStatus_CONSUMER_STATUS_NONE ConsumerStatus = 1
+	// A program waits for calls.
+	ConsumerStatus_CONSUMER_STATUS_IDLE ConsumerStatus = 2
+	// A program works on calls.
+	ConsumerStatus_CONSUMER_STATUS_WORKING ConsumerStatus = 3
+	// Calls have failed, and wait until they are delivered again.
+	ConsumerStatus_CONSUMER_STATUS_RETRYING ConsumerStatus = 4
+	// A program asked for calls, and has given no sign since.
+	ConsumerStatus_CONSUMER_STATUS_SILENT ConsumerStatus = 5
+)
+
+// Enum value maps for ConsumerStatus.
+var (
+	ConsumerStatus_name = map[int32]string{
+		0: "CONSUMER_STATUS_UNSPECIFIED",
+		1: "CONSUMER_STATUS_NONE",
+		2: "CONSUMER_STATUS_IDLE",
+		3: "CONSUMER_STATUS_WORKING",
+		4: "CONSUMER_STATUS_RETRYING",
+		5: "CONSUMER_STATUS_SILENT",
+	}
+	ConsumerStatus_value = map[string]int32{
+		"CONSUMER_STATUS_UNSPECIFIED": 0,
+		"CONSUMER_STATUS_NONE":        1,
+		"CONSUMER_STATUS_IDLE":        2,
+		"CONSUMER_STATUS_WORKING":     3,
+		"CONSUMER_STATUS_RETRYING":    4,
+		"CONSUMER_STATUS_SILENT":      5,
+	}
+)
+
+func (x ConsumerStatus) Enum() *ConsumerStatus {
+	p := new(ConsumerStatus)
+	*p = x
+	return p
+}
+
+func (x ConsumerStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConsumerStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_coppice_v1_operate_proto_enumTypes[0].Descriptor()
+}
+
+func (ConsumerStatus) Type() protoreflect.EnumType {
+	return &file_coppice_v1_operate_proto_enumTypes[0]
+}
+
+func (x ConsumerStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConsumerStatus.Descriptor instead.
+func (ConsumerStatus) EnumDescriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{0}
+}
+
+// ConsumeRequest is the request of consumefinalizer, consumeagent and consumeexpiry: it creates the
 // durable consumer of a finalizer, or of the agent of a kind, unless it exists.
 type ConsumeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -655,6 +720,8 @@ type ListConsumersRequest struct {
 	Finalizers []string `protobuf:"bytes,1,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// The resources of the agents, such as "pods" or "replicasets.apps".
 	Agents []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
+	// Calls of which the reply has the state, at most 100.
+	Calls []*CallOf `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -705,6 +772,13 @@ func (x *ListConsumersRequest) GetAgents() []string {
 	return nil
 }
 
+func (x *ListConsumersRequest) GetCalls() []*CallOf {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
 func (x *ListConsumersRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -720,7 +794,9 @@ type ListConsumersReply struct {
 	// The number of messages in the queues of Coppice's own services.
 	QueuedWork uint64 `protobuf:"varint,2,opt,name=queued_work,json=queuedWork,proto3" json:"queued_work,omitempty"`
 	// The number of calls of finalizers and agents, with or without a consumer.
-	QueuedCalls   uint64 `protobuf:"varint,3,opt,name=queued_calls,json=queuedCalls,proto3" json:"queued_calls,omitempty"`
+	QueuedCalls uint64 `protobuf:"varint,3,opt,name=queued_calls,json=queuedCalls,proto3" json:"queued_calls,omitempty"`
+	// The states of the calls of the request, in its order.
+	Calls         []*CallStatus `protobuf:"bytes,4,rep,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,6 +852,178 @@ func (x *ListConsumersReply) GetQueuedCalls() uint64 {
 	return 0
 }
 
+func (x *ListConsumersReply) GetCalls() []*CallStatus {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// CallOf names the call of a finalizer or an agent for one object.
+type CallOf struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object's resource, "pods" or "replicasets.apps".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The object's uid.
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The finalizer; empty for the agent of the resource.
+	Finalizer     string `protobuf:"bytes,3,opt,name=finalizer,proto3" json:"finalizer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallOf) Reset() {
+	*x = CallOf{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallOf) ProtoMessage() {}
+
+func (x *CallOf) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallOf.ProtoReflect.Descriptor instead.
+func (*CallOf) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CallOf) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *CallOf) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *CallOf) GetFinalizer() string {
+	if x != nil {
+		return x.Finalizer
+	}
+	return ""
+}
+
+// CallStatus is the state of a call.
+type CallStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the call; zero if it is not in the stream of calls.
+	Call uint64 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	// If true, the call was delivered and is not acknowledged.
+	Delivered bool `protobuf:"varint,2,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	// The number of deliveries that are known.
+	Attempts uint32 `protobuf:"varint,3,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// Unix microseconds: since when a program works on the call; zero if none does, or if the
+	// time is not known.
+	WorkingSince int64 `protobuf:"varint,4,opt,name=working_since,json=workingSince,proto3" json:"working_since,omitempty"`
+	// The error with which the last attempt failed; empty if that is not known.
+	LastError string `protobuf:"bytes,5,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// Unix microseconds: when it failed.
+	LastErrorTime int64 `protobuf:"varint,6,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// Unix microseconds: when the call is delivered again; zero if it does not wait for a time.
+	NextRetry     int64 `protobuf:"varint,7,opt,name=next_retry,json=nextRetry,proto3" json:"next_retry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallStatus) Reset() {
+	*x = CallStatus{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallStatus) ProtoMessage() {}
+
+func (x *CallStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallStatus.ProtoReflect.Descriptor instead.
+func (*CallStatus) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CallStatus) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *CallStatus) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *CallStatus) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *CallStatus) GetWorkingSince() int64 {
+	if x != nil {
+		return x.WorkingSince
+	}
+	return 0
+}
+
+func (x *CallStatus) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *CallStatus) GetLastErrorTime() int64 {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return 0
+}
+
+func (x *CallStatus) GetNextRetry() int64 {
+	if x != nil {
+		return x.NextRetry
+	}
+	return 0
+}
+
 // ConsumerState is the state of one durable consumer. One of finalizer, agent and queue
 // is set.
 type ConsumerState struct {
@@ -799,14 +1047,33 @@ type ConsumerState struct {
 	// The number of pull requests that wait for a message; zero if no process is idle.
 	Pulling uint32 `protobuf:"varint,9,opt,name=pulling,proto3" json:"pulling,omitempty"`
 	// Unix microseconds: when a message was last delivered or acknowledged; zero for never.
-	LastActive    int64 `protobuf:"varint,10,opt,name=last_active,json=lastActive,proto3" json:"last_active,omitempty"`
+	LastActive int64 `protobuf:"varint,10,opt,name=last_active,json=lastActive,proto3" json:"last_active,omitempty"`
+	// What is known of the programs that take these messages. For a work queue it is not set.
+	Status ConsumerStatus `protobuf:"varint,11,opt,name=status,proto3,enum=coppice.v1.ConsumerStatus" json:"status,omitempty"`
+	// If true, a program has a pull request open, or has acknowledged a call or reported
+	// progress in the last 60 s, or was given one in the last 30 s.
+	Live bool `protobuf:"varint,12,opt,name=live,proto3" json:"live,omitempty"`
+	// Unix microseconds: since when a program works on the oldest call in progress; zero if none
+	// does.
+	WorkingSince int64 `protobuf:"varint,13,opt,name=working_since,json=workingSince,proto3" json:"working_since,omitempty"`
+	// Unix microseconds: the last sign of a program; zero while the consumer is live, and if there
+	// was none.
+	SilentSince int64 `protobuf:"varint,14,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
+	// The last error that a program reported about a call that is not done; empty if there is none.
+	LastError string `protobuf:"bytes,15,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// Unix microseconds: when it reported the error.
+	LastErrorTime int64 `protobuf:"varint,16,opt,name=last_error_time,json=lastErrorTime,proto3" json:"last_error_time,omitempty"`
+	// Unix microseconds: the earliest time at which a failed call is delivered again; zero for none.
+	NextRetry int64 `protobuf:"varint,17,opt,name=next_retry,json=nextRetry,proto3" json:"next_retry,omitempty"`
+	// If true, the graph service knows of a program that has asked for calls.
+	Answered      bool `protobuf:"varint,18,opt,name=answered,proto3" json:"answered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConsumerState) Reset() {
 	*x = ConsumerState{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[9]
+	mi := &file_coppice_v1_operate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1085,7 @@ func (x *ConsumerState) String() string {
 func (*ConsumerState) ProtoMessage() {}
 
 func (x *ConsumerState) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[9]
+	mi := &file_coppice_v1_operate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1098,7 @@ func (x *ConsumerState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsumerState.ProtoReflect.Descriptor instead.
 func (*ConsumerState) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConsumerState) GetDurable() string {
@@ -904,6 +1171,265 @@ func (x *ConsumerState) GetLastActive() int64 {
 	return 0
 }
 
+func (x *ConsumerState) GetStatus() ConsumerStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ConsumerStatus_CONSUMER_STATUS_UNSPECIFIED
+}
+
+func (x *ConsumerState) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
+func (x *ConsumerState) GetWorkingSince() int64 {
+	if x != nil {
+		return x.WorkingSince
+	}
+	return 0
+}
+
+func (x *ConsumerState) GetSilentSince() int64 {
+	if x != nil {
+		return x.SilentSince
+	}
+	return 0
+}
+
+func (x *ConsumerState) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *ConsumerState) GetLastErrorTime() int64 {
+	if x != nil {
+		return x.LastErrorTime
+	}
+	return 0
+}
+
+func (x *ConsumerState) GetNextRetry() int64 {
+	if x != nil {
+		return x.NextRetry
+	}
+	return 0
+}
+
+func (x *ConsumerState) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
+}
+
+// ListFinalizersRequest is the request of listfinalizers: the external finalizers that objects
+// have. In its subject, group, plural and namespace are "_".
+type ListFinalizersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ListFinalizersReply.continue of the page before; empty for the first page.
+	Continue string `protobuf:"bytes,1,opt,name=continue,proto3" json:"continue,omitempty"`
+	// The largest number of objects that are read for the reply; zero, and at most: 100,000.
+	Limit uint32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinalizersRequest) Reset() {
+	*x = ListFinalizersRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinalizersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinalizersRequest) ProtoMessage() {}
+
+func (x *ListFinalizersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinalizersRequest.ProtoReflect.Descriptor instead.
+func (*ListFinalizersRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListFinalizersRequest) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+func (x *ListFinalizersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListFinalizersRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ListFinalizersReply has the finalizers of some objects. The sums over all pages are those of
+// the realm.
+type ListFinalizersReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of this page.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The finalizers, ordered by name.
+	Finalizers []*FinalizerInUse `protobuf:"bytes,2,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
+	// Gets the next page; empty on the last.
+	Continue      string `protobuf:"bytes,3,opt,name=continue,proto3" json:"continue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFinalizersReply) Reset() {
+	*x = ListFinalizersReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFinalizersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFinalizersReply) ProtoMessage() {}
+
+func (x *ListFinalizersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFinalizersReply.ProtoReflect.Descriptor instead.
+func (*ListFinalizersReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListFinalizersReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ListFinalizersReply) GetFinalizers() []*FinalizerInUse {
+	if x != nil {
+		return x.Finalizers
+	}
+	return nil
+}
+
+func (x *ListFinalizersReply) GetContinue() string {
+	if x != nil {
+		return x.Continue
+	}
+	return ""
+}
+
+// FinalizerInUse counts the objects that have an external finalizer.
+type FinalizerInUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The finalizer.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The number of objects that have it.
+	Objects uint64 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	// The number of them that are being deleted.
+	Terminating uint64 `protobuf:"varint,3,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	// Unix microseconds: since when the oldest of them is being deleted; zero if there are none.
+	Oldest        int64 `protobuf:"varint,4,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinalizerInUse) Reset() {
+	*x = FinalizerInUse{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinalizerInUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinalizerInUse) ProtoMessage() {}
+
+func (x *FinalizerInUse) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinalizerInUse.ProtoReflect.Descriptor instead.
+func (*FinalizerInUse) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FinalizerInUse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FinalizerInUse) GetObjects() uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *FinalizerInUse) GetTerminating() uint64 {
+	if x != nil {
+		return x.Terminating
+	}
+	return 0
+}
+
+func (x *FinalizerInUse) GetOldest() int64 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
+}
+
 // ListParkedRequest is the request of listparked.
 type ListParkedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -925,7 +1451,7 @@ type ListParkedRequest struct {
 
 func (x *ListParkedRequest) Reset() {
 	*x = ListParkedRequest{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[10]
+	mi := &file_coppice_v1_operate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1463,7 @@ func (x *ListParkedRequest) String() string {
 func (*ListParkedRequest) ProtoMessage() {}
 
 func (x *ListParkedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[10]
+	mi := &file_coppice_v1_operate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1476,7 @@ func (x *ListParkedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParkedRequest.ProtoReflect.Descriptor instead.
 func (*ListParkedRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListParkedRequest) GetAfter() uint64 {
@@ -1008,7 +1534,7 @@ type ListParkedReply struct {
 
 func (x *ListParkedReply) Reset() {
 	*x = ListParkedReply{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[11]
+	mi := &file_coppice_v1_operate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1546,7 @@ func (x *ListParkedReply) String() string {
 func (*ListParkedReply) ProtoMessage() {}
 
 func (x *ListParkedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[11]
+	mi := &file_coppice_v1_operate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1559,7 @@ func (x *ListParkedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParkedReply.ProtoReflect.Descriptor instead.
 func (*ListParkedReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListParkedReply) GetParked() []*ParkedWork {
@@ -1063,7 +1589,7 @@ type ParkedWork struct {
 
 func (x *ParkedWork) Reset() {
 	*x = ParkedWork{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[12]
+	mi := &file_coppice_v1_operate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1601,7 @@ func (x *ParkedWork) String() string {
 func (*ParkedWork) ProtoMessage() {}
 
 func (x *ParkedWork) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[12]
+	mi := &file_coppice_v1_operate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1614,7 @@ func (x *ParkedWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedWork.ProtoReflect.Descriptor instead.
 func (*ParkedWork) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ParkedWork) GetId() uint64 {
@@ -1119,7 +1645,7 @@ type ParkedRequest struct {
 
 func (x *ParkedRequest) Reset() {
 	*x = ParkedRequest{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[13]
+	mi := &file_coppice_v1_operate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1657,7 @@ func (x *ParkedRequest) String() string {
 func (*ParkedRequest) ProtoMessage() {}
 
 func (x *ParkedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[13]
+	mi := &file_coppice_v1_operate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1670,7 @@ func (x *ParkedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedRequest.ProtoReflect.Descriptor instead.
 func (*ParkedRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ParkedRequest) GetIds() []uint64 {
@@ -1172,7 +1698,7 @@ type ParkedReply struct {
 
 func (x *ParkedReply) Reset() {
 	*x = ParkedReply{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[14]
+	mi := &file_coppice_v1_operate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1710,7 @@ func (x *ParkedReply) String() string {
 func (*ParkedReply) ProtoMessage() {}
 
 func (x *ParkedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[14]
+	mi := &file_coppice_v1_operate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1723,7 @@ func (x *ParkedReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedReply.ProtoReflect.Descriptor instead.
 func (*ParkedReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ParkedReply) GetResults() []*ParkedResult {
@@ -1220,7 +1746,7 @@ type ParkedResult struct {
 
 func (x *ParkedResult) Reset() {
 	*x = ParkedResult{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[15]
+	mi := &file_coppice_v1_operate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1758,7 @@ func (x *ParkedResult) String() string {
 func (*ParkedResult) ProtoMessage() {}
 
 func (x *ParkedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[15]
+	mi := &file_coppice_v1_operate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1771,7 @@ func (x *ParkedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedResult.ProtoReflect.Descriptor instead.
 func (*ParkedResult) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParkedResult) GetId() uint64 {
@@ -1267,6 +1793,9 @@ func (x *ParkedResult) GetError() *Status {
 // a replica receives during a verification share it and its result.
 type VerifyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fold the log from its first commit, and not from the newest verified snapshot of the
+	// archive. Refused if the stream and the archive do not have the first commit any more.
+	Full bool `protobuf:"varint,1,opt,name=full,proto3" json:"full,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1275,7 +1804,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[16]
+	mi := &file_coppice_v1_operate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1816,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[16]
+	mi := &file_coppice_v1_operate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1829,14 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *VerifyRequest) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
 }
 
 func (x *VerifyRequest) GetProtocol() uint32 {
@@ -1328,7 +1864,7 @@ type VerifyBatch struct {
 
 func (x *VerifyBatch) Reset() {
 	*x = VerifyBatch{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[17]
+	mi := &file_coppice_v1_operate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1876,7 @@ func (x *VerifyBatch) String() string {
 func (*VerifyBatch) ProtoMessage() {}
 
 func (x *VerifyBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[17]
+	mi := &file_coppice_v1_operate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1889,7 @@ func (x *VerifyBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyBatch.ProtoReflect.Descriptor instead.
 func (*VerifyBatch) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VerifyBatch) GetSequence() uint64 {
@@ -1396,7 +1932,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[18]
+	mi := &file_coppice_v1_operate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1944,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[18]
+	mi := &file_coppice_v1_operate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1957,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeRequest) GetProtocol() uint32 {
@@ -1444,7 +1980,7 @@ type ResumeReply struct {
 
 func (x *ResumeReply) Reset() {
 	*x = ResumeReply{}
-	mi := &file_coppice_v1_operate_proto_msgTypes[19]
+	mi := &file_coppice_v1_operate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1992,7 @@ func (x *ResumeReply) String() string {
 func (*ResumeReply) ProtoMessage() {}
 
 func (x *ResumeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_operate_proto_msgTypes[19]
+	mi := &file_coppice_v1_operate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +2005,7 @@ func (x *ResumeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeReply.ProtoReflect.Descriptor instead.
 func (*ResumeReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeReply) GetRevision() uint64 {
@@ -1484,6 +2020,366 @@ func (x *ResumeReply) GetResumed() bool {
 		return x.Resumed
 	}
 	return false
+}
+
+// BrakesRequest is the request of brakes: it asks for the brakes of a realm. In its subject,
+// group, plural and namespace are "_".
+type BrakesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakesRequest) Reset() {
+	*x = BrakesRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakesRequest) ProtoMessage() {}
+
+func (x *BrakesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakesRequest.ProtoReflect.Descriptor instead.
+func (*BrakesRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *BrakesRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// BrakesReply is the reply to brakes.
+type BrakesReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The kinds that have a brake, ordered by resource.
+	Brakes        []*BrakeStatus `protobuf:"bytes,2,rep,name=brakes,proto3" json:"brakes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakesReply) Reset() {
+	*x = BrakesReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakesReply) ProtoMessage() {}
+
+func (x *BrakesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakesReply.ProtoReflect.Descriptor instead.
+func (*BrakesReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *BrakesReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *BrakesReply) GetBrakes() []*BrakeStatus {
+	if x != nil {
+		return x.Brakes
+	}
+	return nil
+}
+
+// BrakeStatus is the brake of a kind.
+type BrakeStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resource of the kind, as "pods".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The maximum number of objects that may be deleted in a window; zero for none.
+	Objects uint64 `protobuf:"varint,2,opt,name=objects,proto3" json:"objects,omitempty"`
+	// The maximum share of the objects that the kind has when the window begins, in percent;
+	// zero for none.
+	Percent uint64 `protobuf:"varint,3,opt,name=percent,proto3" json:"percent,omitempty"`
+	// The length of a window.
+	WindowMilliseconds uint64 `protobuf:"varint,4,opt,name=window_milliseconds,json=windowMilliseconds,proto3" json:"window_milliseconds,omitempty"`
+	// Unix microseconds: when the window began; zero before the first one.
+	Since int64 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	// The maximum number of counted deletions in this window, or in a window that begins now.
+	Limit uint64 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The counted deletions in this window.
+	Counted uint64 `protobuf:"varint,7,opt,name=counted,proto3" json:"counted,omitempty"`
+	// Unix microseconds: when the brake was tripped; zero if it is not tripped.
+	Tripped int64 `protobuf:"varint,8,opt,name=tripped,proto3" json:"tripped,omitempty"`
+	// The number of objects of the kind now.
+	Total         uint64 `protobuf:"varint,9,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakeStatus) Reset() {
+	*x = BrakeStatus{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakeStatus) ProtoMessage() {}
+
+func (x *BrakeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakeStatus.ProtoReflect.Descriptor instead.
+func (*BrakeStatus) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *BrakeStatus) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *BrakeStatus) GetObjects() uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetPercent() uint64 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetWindowMilliseconds() uint64 {
+	if x != nil {
+		return x.WindowMilliseconds
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetCounted() uint64 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetTripped() int64 {
+	if x != nil {
+		return x.Tripped
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+// ReleaseBrakeRequest is the request of releasebrake: it releases the brake of the kind that
+// its subject names.
+type ReleaseBrakeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// If true, the reply is as if the brake were released, and nothing is changed.
+	DryRun bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseBrakeRequest) Reset() {
+	*x = ReleaseBrakeRequest{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseBrakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseBrakeRequest) ProtoMessage() {}
+
+func (x *ReleaseBrakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseBrakeRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseBrakeRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReleaseBrakeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ReleaseBrakeRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ReleaseBrakeReply is the reply to releasebrake.
+type ReleaseBrakeReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the realm after the release.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// False if the brake was not tripped.
+	Tripped bool `protobuf:"varint,2,opt,name=tripped,proto3" json:"tripped,omitempty"`
+	// The number of objects whose deletion is let through.
+	Released uint64 `protobuf:"varint,3,opt,name=released,proto3" json:"released,omitempty"`
+	// True if more deletions are pending than one release lets through. The brake stays
+	// tripped.
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// The revision at which deletions were pending that are let through.
+	PendingRevision uint64 `protobuf:"varint,5,opt,name=pending_revision,json=pendingRevision,proto3" json:"pending_revision,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ReleaseBrakeReply) Reset() {
+	*x = ReleaseBrakeReply{}
+	mi := &file_coppice_v1_operate_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseBrakeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseBrakeReply) ProtoMessage() {}
+
+func (x *ReleaseBrakeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_operate_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseBrakeReply.ProtoReflect.Descriptor instead.
+func (*ReleaseBrakeReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_operate_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReleaseBrakeReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ReleaseBrakeReply) GetTripped() bool {
+	if x != nil {
+		return x.Tripped
+	}
+	return false
+}
+
+func (x *ReleaseBrakeReply) GetReleased() uint64 {
+	if x != nil {
+		return x.Released
+	}
+	return 0
+}
+
+func (x *ReleaseBrakeReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ReleaseBrakeReply) GetPendingRevision() uint64 {
+	if x != nil {
+		return x.PendingRevision
+	}
+	return 0
 }
 
 var File_coppice_v1_operate_proto protoreflect.FileDescriptor
@@ -1540,18 +2436,35 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\bwarnings\x18\x01 \x03(\v2\x13.coppice.v1.WarningR\bwarnings\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x10\n" +
 	"\x03end\x18\x03 \x01(\bR\x03end\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"j\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.coppice.v1.StatusR\x05error\"\x94\x01\n" +
 	"\x14ListConsumersRequest\x12\x1e\n" +
 	"\n" +
 	"finalizers\x18\x01 \x03(\tR\n" +
 	"finalizers\x12\x16\n" +
-	"\x06agents\x18\x02 \x03(\tR\x06agents\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x91\x01\n" +
+	"\x06agents\x18\x02 \x03(\tR\x06agents\x12(\n" +
+	"\x05calls\x18\x03 \x03(\v2\x12.coppice.v1.CallOfR\x05calls\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xbf\x01\n" +
 	"\x12ListConsumersReply\x127\n" +
 	"\tconsumers\x18\x01 \x03(\v2\x19.coppice.v1.ConsumerStateR\tconsumers\x12\x1f\n" +
 	"\vqueued_work\x18\x02 \x01(\x04R\n" +
 	"queuedWork\x12!\n" +
-	"\fqueued_calls\x18\x03 \x01(\x04R\vqueuedCalls\"\xa2\x02\n" +
+	"\fqueued_calls\x18\x03 \x01(\x04R\vqueuedCalls\x12,\n" +
+	"\x05calls\x18\x04 \x03(\v2\x16.coppice.v1.CallStatusR\x05calls\"T\n" +
+	"\x06CallOf\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\"\xe5\x01\n" +
+	"\n" +
+	"CallStatus\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x1c\n" +
+	"\tdelivered\x18\x02 \x01(\bR\tdelivered\x12\x1a\n" +
+	"\battempts\x18\x03 \x01(\rR\battempts\x12#\n" +
+	"\rworking_since\x18\x04 \x01(\x03R\fworkingSince\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x05 \x01(\tR\tlastError\x12&\n" +
+	"\x0flast_error_time\x18\x06 \x01(\x03R\rlastErrorTime\x12\x1d\n" +
+	"\n" +
+	"next_retry\x18\a \x01(\x03R\tnextRetry\"\xb4\x04\n" +
 	"\rConsumerState\x12\x18\n" +
 	"\adurable\x18\x01 \x01(\tR\adurable\x12\x1c\n" +
 	"\tfinalizer\x18\x02 \x01(\tR\tfinalizer\x12\x14\n" +
@@ -1564,7 +2477,32 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\apulling\x18\t \x01(\rR\apulling\x12\x1f\n" +
 	"\vlast_active\x18\n" +
 	" \x01(\x03R\n" +
-	"lastActive\"\xa1\x01\n" +
+	"lastActive\x122\n" +
+	"\x06status\x18\v \x01(\x0e2\x1a.coppice.v1.ConsumerStatusR\x06status\x12\x12\n" +
+	"\x04live\x18\f \x01(\bR\x04live\x12#\n" +
+	"\rworking_since\x18\r \x01(\x03R\fworkingSince\x12!\n" +
+	"\fsilent_since\x18\x0e \x01(\x03R\vsilentSince\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\x0f \x01(\tR\tlastError\x12&\n" +
+	"\x0flast_error_time\x18\x10 \x01(\x03R\rlastErrorTime\x12\x1d\n" +
+	"\n" +
+	"next_retry\x18\x11 \x01(\x03R\tnextRetry\x12\x1a\n" +
+	"\banswered\x18\x12 \x01(\bR\banswered\"e\n" +
+	"\x15ListFinalizersRequest\x12\x1a\n" +
+	"\bcontinue\x18\x01 \x01(\tR\bcontinue\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x89\x01\n" +
+	"\x13ListFinalizersReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12:\n" +
+	"\n" +
+	"finalizers\x18\x02 \x03(\v2\x1a.coppice.v1.FinalizerInUseR\n" +
+	"finalizers\x12\x1a\n" +
+	"\bcontinue\x18\x03 \x01(\tR\bcontinue\"x\n" +
+	"\x0eFinalizerInUse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\x04R\aobjects\x12 \n" +
+	"\vterminating\x18\x03 \x01(\x04R\vterminating\x12\x16\n" +
+	"\x06oldest\x18\x04 \x01(\x03R\x06oldest\"\xa1\x01\n" +
 	"\x11ListParkedRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x10\n" +
@@ -1586,8 +2524,9 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x18.coppice.v1.ParkedResultR\aresults\"H\n" +
 	"\fParkedResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
-	"\x05error\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x05error\"+\n" +
-	"\rVerifyRequest\x12\x1a\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.coppice.v1.StatusR\x05error\"?\n" +
+	"\rVerifyRequest\x12\x12\n" +
+	"\x04full\x18\x01 \x01(\bR\x04full\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x98\x01\n" +
 	"\vVerifyBatch\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x12\n" +
@@ -1598,7 +2537,38 @@ const file_coppice_v1_operate_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"C\n" +
 	"\vResumeReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
-	"\aresumed\x18\x02 \x01(\bR\aresumedB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\aresumed\x18\x02 \x01(\bR\aresumed\"+\n" +
+	"\rBrakesRequest\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"Z\n" +
+	"\vBrakesReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12/\n" +
+	"\x06brakes\x18\x02 \x03(\v2\x17.coppice.v1.BrakeStatusR\x06brakes\"\x84\x02\n" +
+	"\vBrakeStatus\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x18\n" +
+	"\aobjects\x18\x02 \x01(\x04R\aobjects\x12\x18\n" +
+	"\apercent\x18\x03 \x01(\x04R\apercent\x12/\n" +
+	"\x13window_milliseconds\x18\x04 \x01(\x04R\x12windowMilliseconds\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x03R\x05since\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\x04R\x05limit\x12\x18\n" +
+	"\acounted\x18\a \x01(\x04R\acounted\x12\x18\n" +
+	"\atripped\x18\b \x01(\x03R\atripped\x12\x14\n" +
+	"\x05total\x18\t \x01(\x04R\x05total\"J\n" +
+	"\x13ReleaseBrakeRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xa4\x01\n" +
+	"\x11ReleaseBrakeReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
+	"\atripped\x18\x02 \x01(\bR\atripped\x12\x1a\n" +
+	"\breleased\x18\x03 \x01(\x04R\breleased\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x12)\n" +
+	"\x10pending_revision\x18\x05 \x01(\x04R\x0fpendingRevision*\xbc\x01\n" +
+	"\x0eConsumerStatus\x12\x1f\n" +
+	"\x1bCONSUMER_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14CONSUMER_STATUS_NONE\x10\x01\x12\x18\n" +
+	"\x14CONSUMER_STATUS_IDLE\x10\x02\x12\x1b\n" +
+	"\x17CONSUMER_STATUS_WORKING\x10\x03\x12\x1c\n" +
+	"\x18CONSUMER_STATUS_RETRYING\x10\x04\x12\x1a\n" +
+	"\x16CONSUMER_STATUS_SILENT\x10\x05B:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_operate_proto_rawDescOnce sync.Once
@@ -1612,52 +2582,69 @@ func file_coppice_v1_operate_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_operate_proto_rawDescData
 }
 
-var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_coppice_v1_operate_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_coppice_v1_operate_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_coppice_v1_operate_proto_goTypes = []any{
-	(*ConsumeRequest)(nil),       // 0: coppice.v1.ConsumeRequest
-	(*ConsumeReply)(nil),         // 1: coppice.v1.ConsumeReply
-	(*ReadLogRequest)(nil),       // 2: coppice.v1.ReadLogRequest
-	(*LogBatch)(nil),             // 3: coppice.v1.LogBatch
-	(*LogEntry)(nil),             // 4: coppice.v1.LogEntry
-	(*ReadWarningsRequest)(nil),  // 5: coppice.v1.ReadWarningsRequest
-	(*WarningBatch)(nil),         // 6: coppice.v1.WarningBatch
-	(*ListConsumersRequest)(nil), // 7: coppice.v1.ListConsumersRequest
-	(*ListConsumersReply)(nil),   // 8: coppice.v1.ListConsumersReply
-	(*ConsumerState)(nil),        // 9: coppice.v1.ConsumerState
-	(*ListParkedRequest)(nil),    // 10: coppice.v1.ListParkedRequest
-	(*ListParkedReply)(nil),      // 11: coppice.v1.ListParkedReply
-	(*ParkedWork)(nil),           // 12: coppice.v1.ParkedWork
-	(*ParkedRequest)(nil),        // 13: coppice.v1.ParkedRequest
-	(*ParkedReply)(nil),          // 14: coppice.v1.ParkedReply
-	(*ParkedResult)(nil),         // 15: coppice.v1.ParkedResult
-	(*VerifyRequest)(nil),        // 16: coppice.v1.VerifyRequest
-	(*VerifyBatch)(nil),          // 17: coppice.v1.VerifyBatch
-	(*ResumeRequest)(nil),        // 18: coppice.v1.ResumeRequest
-	(*ResumeReply)(nil),          // 19: coppice.v1.ResumeReply
-	(*Status)(nil),               // 20: coppice.v1.Status
-	(*Commit)(nil),               // 21: coppice.v1.Commit
-	(*Warning)(nil),              // 22: coppice.v1.Warning
-	(*Parked)(nil),               // 23: coppice.v1.Parked
-	(*VerifyReply)(nil),          // 24: coppice.v1.VerifyReply
+	(ConsumerStatus)(0),           // 0: coppice.v1.ConsumerStatus
+	(*ConsumeRequest)(nil),        // 1: coppice.v1.ConsumeRequest
+	(*ConsumeReply)(nil),          // 2: coppice.v1.ConsumeReply
+	(*ReadLogRequest)(nil),        // 3: coppice.v1.ReadLogRequest
+	(*LogBatch)(nil),              // 4: coppice.v1.LogBatch
+	(*LogEntry)(nil),              // 5: coppice.v1.LogEntry
+	(*ReadWarningsRequest)(nil),   // 6: coppice.v1.ReadWarningsRequest
+	(*WarningBatch)(nil),          // 7: coppice.v1.WarningBatch
+	(*ListConsumersRequest)(nil),  // 8: coppice.v1.ListConsumersRequest
+	(*ListConsumersReply)(nil),    // 9: coppice.v1.ListConsumersReply
+	(*CallOf)(nil),                // 10: coppice.v1.CallOf
+	(*CallStatus)(nil),            // 11: coppice.v1.CallStatus
+	(*ConsumerState)(nil),         // 12: coppice.v1.ConsumerState
+	(*ListFinalizersRequest)(nil), // 13: coppice.v1.ListFinalizersRequest
+	(*ListFinalizersReply)(nil),   // 14: coppice.v1.ListFinalizersReply
+	(*FinalizerInUse)(nil),        // 15: coppice.v1.FinalizerInUse
+	(*ListParkedRequest)(nil),     // 16: coppice.v1.ListParkedRequest
+	(*ListParkedReply)(nil),       // 17: coppice.v1.ListParkedReply
+	(*ParkedWork)(nil),            // 18: coppice.v1.ParkedWork
+	(*ParkedRequest)(nil),         // 19: coppice.v1.ParkedRequest
+	(*ParkedReply)(nil),           // 20: coppice.v1.ParkedReply
+	(*ParkedResult)(nil),          // 21: coppice.v1.ParkedResult
+	(*VerifyRequest)(nil),         // 22: coppice.v1.VerifyRequest
+	(*VerifyBatch)(nil),           // 23: coppice.v1.VerifyBatch
+	(*ResumeRequest)(nil),         // 24: coppice.v1.ResumeRequest
+	(*ResumeReply)(nil),           // 25: coppice.v1.ResumeReply
+	(*BrakesRequest)(nil),         // 26: coppice.v1.BrakesRequest
+	(*BrakesReply)(nil),           // 27: coppice.v1.BrakesReply
+	(*BrakeStatus)(nil),           // 28: coppice.v1.BrakeStatus
+	(*ReleaseBrakeRequest)(nil),   // 29: coppice.v1.ReleaseBrakeRequest
+	(*ReleaseBrakeReply)(nil),     // 30: coppice.v1.ReleaseBrakeReply
+	(*Status)(nil),                // 31: coppice.v1.Status
+	(*Commit)(nil),                // 32: coppice.v1.Commit
+	(*Warning)(nil),               // 33: coppice.v1.Warning
+	(*Parked)(nil),                // 34: coppice.v1.Parked
+	(*VerifyReply)(nil),           // 35: coppice.v1.VerifyReply
 }
 var file_coppice_v1_operate_proto_depIdxs = []int32{
-	4,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
-	20, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
-	21, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
-	22, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
-	20, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
-	9,  // 5: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
-	12, // 6: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
-	23, // 7: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
-	15, // 8: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
-	20, // 9: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
-	24, // 10: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
-	20, // 11: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	5,  // 0: coppice.v1.LogBatch.entries:type_name -> coppice.v1.LogEntry
+	31, // 1: coppice.v1.LogBatch.error:type_name -> coppice.v1.Status
+	32, // 2: coppice.v1.LogEntry.commit:type_name -> coppice.v1.Commit
+	33, // 3: coppice.v1.WarningBatch.warnings:type_name -> coppice.v1.Warning
+	31, // 4: coppice.v1.WarningBatch.error:type_name -> coppice.v1.Status
+	10, // 5: coppice.v1.ListConsumersRequest.calls:type_name -> coppice.v1.CallOf
+	12, // 6: coppice.v1.ListConsumersReply.consumers:type_name -> coppice.v1.ConsumerState
+	11, // 7: coppice.v1.ListConsumersReply.calls:type_name -> coppice.v1.CallStatus
+	0,  // 8: coppice.v1.ConsumerState.status:type_name -> coppice.v1.ConsumerStatus
+	15, // 9: coppice.v1.ListFinalizersReply.finalizers:type_name -> coppice.v1.FinalizerInUse
+	18, // 10: coppice.v1.ListParkedReply.parked:type_name -> coppice.v1.ParkedWork
+	34, // 11: coppice.v1.ParkedWork.work:type_name -> coppice.v1.Parked
+	21, // 12: coppice.v1.ParkedReply.results:type_name -> coppice.v1.ParkedResult
+	31, // 13: coppice.v1.ParkedResult.error:type_name -> coppice.v1.Status
+	35, // 14: coppice.v1.VerifyBatch.result:type_name -> coppice.v1.VerifyReply
+	31, // 15: coppice.v1.VerifyBatch.error:type_name -> coppice.v1.Status
+	28, // 16: coppice.v1.BrakesReply.brakes:type_name -> coppice.v1.BrakeStatus
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_operate_proto_init() }
@@ -1673,13 +2660,14 @@ func file_coppice_v1_operate_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_operate_proto_rawDesc), len(file_coppice_v1_operate_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   20,
+			NumEnums:      1,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_coppice_v1_operate_proto_goTypes,
 		DependencyIndexes: file_coppice_v1_operate_proto_depIdxs,
+		EnumInfos:         file_coppice_v1_operate_proto_enumTypes,
 		MessageInfos:      file_coppice_v1_operate_proto_msgTypes,
 	}.Build()
 	File_coppice_v1_operate_proto = out.File

@@ -84,14 +84,17 @@ func (RealmState) EnumDescriptor() ([]byte, []int) {
 // Realm is a realm in the list of realms. The list stores it under its name.
 type Realm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	State RealmState             `protobuf:"varint,2,opt,name=state,proto3,enum=coppice.v1.RealmState" json:"state,omitempty"`
-	// When the realm was added to the list, in Unix microseconds, and by which actor; no
-	// actor if a graph service was started with its name.
-	Created   int64  `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	// The name of the realm.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Whether the realm is served, being deleted or deleted.
+	State RealmState `protobuf:"varint,2,opt,name=state,proto3,enum=coppice.v1.RealmState" json:"state,omitempty"`
+	// When the realm was added to the list, in Unix microseconds.
+	Created int64 `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	// The actor that created the realm; empty if a graph service was started with its name.
 	CreatedBy string `protobuf:"bytes,4,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// When its deletion was requested, and by which actor.
-	Deleted   int64  `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// When its deletion was requested, in Unix microseconds; 0 if it was not.
+	Deleted int64 `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// The actor that requested its deletion.
 	DeletedBy string `protobuf:"bytes,6,opt,name=deleted_by,json=deletedBy,proto3" json:"deleted_by,omitempty"`
 	// The ids of the realm's former logs, which were deleted, the last 64. A graph service
 	// that was away deletes a state of one of them.
@@ -102,7 +105,9 @@ type Realm struct {
 	Waiting string `protobuf:"bytes,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The graph service that writes the realm, as it names itself; empty for none. The list
 	// does not store it.
-	Writer        string `protobuf:"bytes,10,opt,name=writer,proto3" json:"writer,omitempty"`
+	Writer string `protobuf:"bytes,10,opt,name=writer,proto3" json:"writer,omitempty"`
+	// The id of the request that created the realm.
+	CreateId      string `protobuf:"bytes,11,opt,name=create_id,json=createId,proto3" json:"create_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,9 +212,19 @@ func (x *Realm) GetWriter() string {
 	return ""
 }
 
+func (x *Realm) GetCreateId() string {
+	if x != nil {
+		return x.CreateId
+	}
+	return ""
+}
+
 // CreateRealmRequest adds the realm that the subject names to the list.
 type CreateRealmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifies the request, with up to 64 bytes, so that its repetition by the same actor is
+	// answered as the first was. Without it a repetition gets AlreadyExists.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -246,6 +261,13 @@ func (*CreateRealmRequest) Descriptor() ([]byte, []int) {
 	return file_coppice_v1_realms_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *CreateRealmRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 func (x *CreateRealmRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -256,8 +278,9 @@ func (x *CreateRealmRequest) GetProtocol() uint32 {
 // CreateRealmReply is the reply to createrealm. The writer of the realm may still be
 // starting.
 type CreateRealmReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Realm         *Realm                 `protobuf:"bytes,1,opt,name=realm,proto3" json:"realm,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The realm that was created.
+	Realm         *Realm `protobuf:"bytes,1,opt,name=realm,proto3" json:"realm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,7 +328,8 @@ type DeleteRealmRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the realm once more.
 	Confirm string `protobuf:"bytes,1,opt,name=confirm,proto3" json:"confirm,omitempty"`
-	// Delete the realm although its log is not archived.
+	// Delete the realm without archiving the rest of its log. It must be set if the graph
+	// services have no archive, and ends the wait for one that fails.
 	WithoutArchive bool `protobuf:"varint,2,opt,name=without_archive,json=withoutArchive,proto3" json:"without_archive,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -367,8 +391,9 @@ func (x *DeleteRealmRequest) GetProtocol() uint32 {
 // DeleteRealmReply is the reply to deleterealm. The deletion is recorded, and graph services
 // carry it out, also after a crash. The realm is in the list until that is done.
 type DeleteRealmReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Realm         *Realm                 `protobuf:"bytes,1,opt,name=realm,proto3" json:"realm,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The realm that is being deleted.
+	Realm         *Realm `protobuf:"bytes,1,opt,name=realm,proto3" json:"realm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,8 +501,9 @@ func (x *ListRealmsRequest) GetProtocol() uint32 {
 
 // ListRealmsReply is the list of realms, ordered by name.
 type ListRealmsReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Realms        []*Realm               `protobuf:"bytes,1,rep,name=realms,proto3" json:"realms,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The realms of the list that the request asks for.
+	Realms        []*Realm `protobuf:"bytes,1,rep,name=realms,proto3" json:"realms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,7 +605,8 @@ func (x *RealmsRequest) GetProtocol() uint32 {
 type RealmsReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the list. If it is that of the request, the reply has no names.
-	Version       string   `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The names of the realms that are served; empty if version is that of the request.
 	Names         []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -634,7 +661,7 @@ var File_coppice_v1_realms_proto protoreflect.FileDescriptor
 const file_coppice_v1_realms_proto_rawDesc = "" +
 	"\n" +
 	"\x17coppice/v1/realms.proto\x12\n" +
-	"coppice.v1\"\xb7\x02\n" +
+	"coppice.v1\"\xd4\x02\n" +
 	"\x05Realm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.coppice.v1.RealmStateR\x05state\x12\x18\n" +
@@ -649,8 +676,10 @@ const file_coppice_v1_realms_proto_rawDesc = "" +
 	"\x0fwithout_archive\x18\b \x01(\bR\x0ewithoutArchive\x12\x18\n" +
 	"\awaiting\x18\t \x01(\tR\awaiting\x12\x16\n" +
 	"\x06writer\x18\n" +
-	" \x01(\tR\x06writer\"0\n" +
-	"\x12CreateRealmRequest\x12\x1a\n" +
+	" \x01(\tR\x06writer\x12\x1b\n" +
+	"\tcreate_id\x18\v \x01(\tR\bcreateId\"@\n" +
+	"\x12CreateRealmRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\";\n" +
 	"\x10CreateRealmReply\x12'\n" +
 	"\x05realm\x18\x01 \x01(\v2\x11.coppice.v1.RealmR\x05realm\"s\n" +

@@ -182,12 +182,58 @@ func (x *Checkpoint) GetPosition() uint64 {
 	return 0
 }
 
+// ExpiryNotices are the notices of an object's deletion that expiry policies have given.
+type ExpiryNotices struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The notices, ordered by the uid of the policy, without the uids of objects.
+	Notices       []*ExpiryNotice `protobuf:"bytes,1,rep,name=notices,proto3" json:"notices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpiryNotices) Reset() {
+	*x = ExpiryNotices{}
+	mi := &file_coppice_v1_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpiryNotices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpiryNotices) ProtoMessage() {}
+
+func (x *ExpiryNotices) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpiryNotices.ProtoReflect.Descriptor instead.
+func (*ExpiryNotices) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExpiryNotices) GetNotices() []*ExpiryNotice {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
 var File_coppice_v1_state_proto protoreflect.FileDescriptor
 
 const file_coppice_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"\x16coppice/v1/state.proto\x12\n" +
-	"coppice.v1\"\xa9\x03\n" +
+	"coppice.v1\x1a\x14coppice/v1/log.proto\"\xa9\x03\n" +
 	"\n" +
 	"Checkpoint\x12\x19\n" +
 	"\brealm_id\x18\x01 \x01(\fR\arealmId\x12%\n" +
@@ -204,7 +250,9 @@ const file_coppice_v1_state_proto_rawDesc = "" +
 	"\x0fkey_fingerprint\x18\x0e \x01(\fR\x0ekeyFingerprint\x12\x1a\n" +
 	"\bposition\x18\x0f \x01(\x04R\bpositionJ\x04\b\t\x10\n" +
 	"J\x04\b\n" +
-	"\x10\vB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
+	"\x10\v\"C\n" +
+	"\rExpiryNotices\x122\n" +
+	"\anotices\x18\x01 \x03(\v2\x18.coppice.v1.ExpiryNoticeR\anoticesB:Z8github.com/coppice-gc/coppice/proto/coppice/v1;coppicev1b\x06proto3"
 
 var (
 	file_coppice_v1_state_proto_rawDescOnce sync.Once
@@ -218,16 +266,19 @@ func file_coppice_v1_state_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_state_proto_rawDescData
 }
 
-var file_coppice_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_coppice_v1_state_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_coppice_v1_state_proto_goTypes = []any{
-	(*Checkpoint)(nil), // 0: coppice.v1.Checkpoint
+	(*Checkpoint)(nil),    // 0: coppice.v1.Checkpoint
+	(*ExpiryNotices)(nil), // 1: coppice.v1.ExpiryNotices
+	(*ExpiryNotice)(nil),  // 2: coppice.v1.ExpiryNotice
 }
 var file_coppice_v1_state_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2, // 0: coppice.v1.ExpiryNotices.notices:type_name -> coppice.v1.ExpiryNotice
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_state_proto_init() }
@@ -235,13 +286,14 @@ func file_coppice_v1_state_proto_init() {
 	if File_coppice_v1_state_proto != nil {
 		return
 	}
+	file_coppice_v1_log_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_state_proto_rawDesc), len(file_coppice_v1_state_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

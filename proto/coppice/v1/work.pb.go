@@ -13,6 +13,7 @@ package coppicev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -29,7 +30,10 @@ const (
 type DirtyChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The objects, by owner.
-	Groups        []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The version of the format of work: 1, also if it is absent. A program that does not know it
+	// refuses the message.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -71,11 +75,20 @@ func (x *DirtyChunk) GetGroups() []*DependentsOf {
 	return nil
 }
 
+func (x *DirtyChunk) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // OrphanChunk, on work.orphan: dependents of owners that orphan them.
 type OrphanChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The dependents, by owner.
-	Groups        []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// As in DirtyChunk.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -115,6 +128,13 @@ func (x *OrphanChunk) GetGroups() []*DependentsOf {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *OrphanChunk) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
 }
 
 // DependentsOf is a group of objects with the same owner.
@@ -187,7 +207,9 @@ type FinishChunk struct {
 	// The built-in finalizer.
 	Finalizer string `protobuf:"bytes,1,opt,name=finalizer,proto3" json:"finalizer,omitempty"`
 	// The uids of the objects, packed one after another.
-	Uids          []byte `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`
+	Uids []byte `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`
+	// As in DirtyChunk.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -236,11 +258,20 @@ func (x *FinishChunk) GetUids() []byte {
 	return nil
 }
 
+func (x *FinishChunk) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // DrainChunk, on work.drain: objects in namespaces, or of kinds, that are being deleted.
 type DrainChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The objects; the owner is the Namespace object or the registration.
-	Groups        []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*DependentsOf `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// As in DirtyChunk.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +313,13 @@ func (x *DrainChunk) GetGroups() []*DependentsOf {
 	return nil
 }
 
+func (x *DrainChunk) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // FinalizeCall, on finalize.<group>.<plural>.<uid>.<finalizer>: an object is being deleted
 // and has this finalizer. It is sent as JSON.
 type FinalizeCall struct {
@@ -296,7 +334,10 @@ type FinalizeCall struct {
 	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// If true, the object is larger than 64 KiB, and object has only its identity and
 	// deletion state. Get the object for the rest.
-	Truncated     bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// The version of the format of work: 1, also if it is absent. A program that does not know it
+	// refuses the message.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -366,6 +407,13 @@ func (x *FinalizeCall) GetTruncated() bool {
 	return false
 }
 
+func (x *FinalizeCall) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // TerminateCall, on terminate.<group>.<plural>.<uid>: an object is being deleted, and its
 // agent has until the object's deletionTimestamp to end what the object stands for. The
 // agent confirms with a DELETE without grace. It is sent as JSON.
@@ -378,7 +426,9 @@ type TerminateCall struct {
 	// The revision at which the object was marked for deletion.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// As in FinalizeCall.
-	Truncated     bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// As in FinalizeCall.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -441,6 +491,133 @@ func (x *TerminateCall) GetTruncated() bool {
 	return false
 }
 
+func (x *TerminateCall) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+// ExpireCall, on expire.<group>.<plural>.<uid>.<name>: an expiry policy has given notice of the deletion
+// of an object, and names the program that is called. It is sent as JSON. The program answers with
+// the verb veto.
+type ExpireCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object's resource, "pods" or "replicasets.apps".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The object when the call was published.
+	Object *Object `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// As in FinalizeCall.
+	Truncated bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// The name of the program, as in the policy.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The name of the policy.
+	Policy string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	// When the object is deleted at the earliest: the end of the notice, or that of the last veto.
+	Ends *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ends,proto3" json:"ends,omitempty"`
+	// If true, silence keeps the object: it is deleted only if someone agrees.
+	Keep bool `protobuf:"varint,7,opt,name=keep,proto3" json:"keep,omitempty"`
+	// The subject of a VetoRequest that answers. The program puts its actor in place of the "*".
+	Answer string `protobuf:"bytes,8,opt,name=answer,proto3" json:"answer,omitempty"`
+	// As in FinalizeCall.
+	Format        uint32 `protobuf:"varint,14,opt,name=format,proto3" json:"format,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireCall) Reset() {
+	*x = ExpireCall{}
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireCall) ProtoMessage() {}
+
+func (x *ExpireCall) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireCall.ProtoReflect.Descriptor instead.
+func (*ExpireCall) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExpireCall) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ExpireCall) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *ExpireCall) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+func (x *ExpireCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExpireCall) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *ExpireCall) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *ExpireCall) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+func (x *ExpireCall) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *ExpireCall) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // ResolveRequest, to internal.resolve: the facts that are needed to evaluate objects and
 // the dependents that are collected with them.
 type ResolveRequest struct {
@@ -460,7 +637,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +649,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[7]
+	mi := &file_coppice_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +662,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{7}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolveRequest) GetUids() []byte {
@@ -533,7 +710,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +722,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[8]
+	mi := &file_coppice_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +735,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{8}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResolveReply) GetRevision() uint64 {
@@ -598,7 +775,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +787,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[9]
+	mi := &file_coppice_v1_work_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +800,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{9}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProposeRequest) GetCollect() []byte {
@@ -658,14 +835,16 @@ type ProposeReply struct {
 	Stripped uint32 `protobuf:"varint,3,opt,name=stripped,proto3" json:"stripped,omitempty"`
 	// The uids of objects for which the writer's decision differs: their facts have changed
 	// and must be resolved again.
-	Refused       []byte `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	Refused []byte `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The number of objects whose deletion a brake pauses, and of those that wait for them.
+	Braked        uint32 `protobuf:"varint,5,opt,name=braked,proto3" json:"braked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +856,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[10]
+	mi := &file_coppice_v1_work_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +869,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{10}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProposeReply) GetRevision() uint64 {
@@ -721,6 +900,13 @@ func (x *ProposeReply) GetRefused() []byte {
 	return nil
 }
 
+func (x *ProposeReply) GetBraked() uint32 {
+	if x != nil {
+		return x.Braked
+	}
+	return 0
+}
+
 // OrphanRequest, to internal.orphan: remove the references of dependents to owners that
 // orphan them.
 type OrphanRequest struct {
@@ -735,7 +921,7 @@ type OrphanRequest struct {
 
 func (x *OrphanRequest) Reset() {
 	*x = OrphanRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +933,7 @@ func (x *OrphanRequest) String() string {
 func (*OrphanRequest) ProtoMessage() {}
 
 func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[11]
+	mi := &file_coppice_v1_work_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +946,7 @@ func (x *OrphanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanRequest.ProtoReflect.Descriptor instead.
 func (*OrphanRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{11}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OrphanRequest) GetGroups() []*DependentsOf {
@@ -790,7 +976,7 @@ type OrphanReply struct {
 
 func (x *OrphanReply) Reset() {
 	*x = OrphanReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +988,7 @@ func (x *OrphanReply) String() string {
 func (*OrphanReply) ProtoMessage() {}
 
 func (x *OrphanReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[12]
+	mi := &file_coppice_v1_work_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +1001,7 @@ func (x *OrphanReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanReply.ProtoReflect.Descriptor instead.
 func (*OrphanReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{12}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OrphanReply) GetRevision() uint64 {
@@ -847,7 +1033,7 @@ type FinishRequest struct {
 
 func (x *FinishRequest) Reset() {
 	*x = FinishRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1045,7 @@ func (x *FinishRequest) String() string {
 func (*FinishRequest) ProtoMessage() {}
 
 func (x *FinishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[13]
+	mi := &file_coppice_v1_work_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1058,7 @@ func (x *FinishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishRequest.ProtoReflect.Descriptor instead.
 func (*FinishRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{13}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FinishRequest) GetFinalizer() string {
@@ -911,7 +1097,7 @@ type FinishReply struct {
 
 func (x *FinishReply) Reset() {
 	*x = FinishReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1109,7 @@ func (x *FinishReply) String() string {
 func (*FinishReply) ProtoMessage() {}
 
 func (x *FinishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[14]
+	mi := &file_coppice_v1_work_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1122,7 @@ func (x *FinishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishReply.ProtoReflect.Descriptor instead.
 func (*FinishReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{14}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FinishReply) GetRevision() uint64 {
@@ -973,7 +1159,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1171,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[15]
+	mi := &file_coppice_v1_work_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1184,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{15}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainRequest) GetGroups() []*DependentsOf {
@@ -1028,7 +1214,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1226,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[16]
+	mi := &file_coppice_v1_work_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1239,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{16}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainReply) GetRevision() uint64 {
@@ -1085,7 +1271,7 @@ type UnblockReply struct {
 
 func (x *UnblockReply) Reset() {
 	*x = UnblockReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1283,7 @@ func (x *UnblockReply) String() string {
 func (*UnblockReply) ProtoMessage() {}
 
 func (x *UnblockReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[17]
+	mi := &file_coppice_v1_work_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1296,7 @@ func (x *UnblockReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnblockReply.ProtoReflect.Descriptor instead.
 func (*UnblockReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{17}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UnblockReply) GetRevision() uint64 {
@@ -1144,7 +1330,7 @@ type WalkRequest struct {
 
 func (x *WalkRequest) Reset() {
 	*x = WalkRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1342,7 @@ func (x *WalkRequest) String() string {
 func (*WalkRequest) ProtoMessage() {}
 
 func (x *WalkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[18]
+	mi := &file_coppice_v1_work_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1355,7 @@ func (x *WalkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkRequest.ProtoReflect.Descriptor instead.
 func (*WalkRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{18}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WalkRequest) GetResource() string {
@@ -1213,7 +1399,7 @@ type WalkReply struct {
 
 func (x *WalkReply) Reset() {
 	*x = WalkReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1411,7 @@ func (x *WalkReply) String() string {
 func (*WalkReply) ProtoMessage() {}
 
 func (x *WalkReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[19]
+	mi := &file_coppice_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1424,7 @@ func (x *WalkReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WalkReply.ProtoReflect.Descriptor instead.
 func (*WalkReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{19}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WalkReply) GetObjects() *ResolveReply {
@@ -1255,6 +1441,524 @@ func (x *WalkReply) GetCursor() []byte {
 	return nil
 }
 
+// DueRequest, to internal.due: the next objects that have expired, for the scanner.
+type DueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unix microseconds: the time of the scanner. The reply has no object that expires later.
+	Now int64 `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`
+	// DueReply.cursor of the reply before; empty in the first request.
+	Cursor []byte `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The largest number of objects.
+	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueRequest) Reset() {
+	*x = DueRequest{}
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueRequest) ProtoMessage() {}
+
+func (x *DueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueRequest.ProtoReflect.Descriptor instead.
+func (*DueRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DueRequest) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *DueRequest) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *DueRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DueRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// DueReply is the reply to internal.due.
+type DueReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The objects in the order in which they expired. Protected objects, and those whose deletion
+	// a brake pauses, are left out.
+	Objects []*DueObject `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	// Gets the next objects; empty after the last.
+	Cursor        []byte `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueReply) Reset() {
+	*x = DueReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueReply) ProtoMessage() {}
+
+func (x *DueReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueReply.ProtoReflect.Descriptor instead.
+func (*DueReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DueReply) GetObjects() []*DueObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *DueReply) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+// DueObject is an object that has expired.
+type DueObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uid, packed as package internal/uid describes.
+	Uid []byte `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Unix microseconds: when it expired.
+	At            int64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueObject) Reset() {
+	*x = DueObject{}
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueObject) ProtoMessage() {}
+
+func (x *DueObject) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueObject.ProtoReflect.Descriptor instead.
+func (*DueObject) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DueObject) GetUid() []byte {
+	if x != nil {
+		return x.Uid
+	}
+	return nil
+}
+
+func (x *DueObject) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+// ExpireRequest, to internal.expire: delete objects that have expired. An object is deleted
+// if it still expires at the time that the request has, and both the time of the commit and that
+// of the scanner have reached it.
+type ExpireRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unix microseconds: the time of the scanner.
+	Now int64 `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`
+	// The objects.
+	Objects []*DueObject `protobuf:"bytes,2,rep,name=objects,proto3" json:"objects,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireRequest) Reset() {
+	*x = ExpireRequest{}
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireRequest) ProtoMessage() {}
+
+func (x *ExpireRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireRequest.ProtoReflect.Descriptor instead.
+func (*ExpireRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ExpireRequest) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *ExpireRequest) GetObjects() []*DueObject {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *ExpireRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ExpireReply is the reply to internal.expire.
+type ExpireReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The revision of the state.
+	Revision uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The number of objects that were deleted or marked for deletion.
+	Expired uint32 `protobuf:"varint,2,opt,name=expired,proto3" json:"expired,omitempty"`
+	// The number of objects that have not expired, because they were changed meanwhile, or by the
+	// clock of the writer.
+	NotDue uint32 `protobuf:"varint,3,opt,name=not_due,json=notDue,proto3" json:"not_due,omitempty"`
+	// The number of objects that are protected.
+	Protected uint32 `protobuf:"varint,4,opt,name=protected,proto3" json:"protected,omitempty"`
+	// The number of objects whose deletion a brake pauses.
+	Braked        uint32 `protobuf:"varint,5,opt,name=braked,proto3" json:"braked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireReply) Reset() {
+	*x = ExpireReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireReply) ProtoMessage() {}
+
+func (x *ExpireReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireReply.ProtoReflect.Descriptor instead.
+func (*ExpireReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ExpireReply) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ExpireReply) GetExpired() uint32 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *ExpireReply) GetNotDue() uint32 {
+	if x != nil {
+		return x.NotDue
+	}
+	return 0
+}
+
+func (x *ExpireReply) GetProtected() uint32 {
+	if x != nil {
+		return x.Protected
+	}
+	return 0
+}
+
+func (x *ExpireReply) GetBraked() uint32 {
+	if x != nil {
+		return x.Braked
+	}
+	return 0
+}
+
+// ExamineRequest, to internal.examine: evaluate an expiry policy on the next objects of its kind, give
+// notice of the deletion of those to which it applies if it says so, and delete them. An object is deleted if neither it nor the policy was changed since
+// the evaluation, and both the time of the commit and that of the scanner have reached the time of the evaluation.
+type ExamineRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the policy; empty to withdraw the notices of policies that do not exist any more or
+	// were changed.
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Unix microseconds: the time of the scanner.
+	Now int64 `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	// ExamineReply.cursor of the reply before; empty in the first request.
+	Cursor []byte `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The largest number of objects.
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The version of the request format: 1. A message without it is not a request.
+	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineRequest) Reset() {
+	*x = ExamineRequest{}
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineRequest) ProtoMessage() {}
+
+func (x *ExamineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineRequest.ProtoReflect.Descriptor instead.
+func (*ExamineRequest) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ExamineRequest) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *ExamineRequest) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *ExamineRequest) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ExamineRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ExamineRequest) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+// ExamineReply is the reply to internal.examine.
+type ExamineReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Gets the next objects; empty after the last.
+	Cursor []byte `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The number of objects that were evaluated.
+	Examined uint32 `protobuf:"varint,2,opt,name=examined,proto3" json:"examined,omitempty"`
+	// The number of those to which the policy applies.
+	Matched uint32 `protobuf:"varint,3,opt,name=matched,proto3" json:"matched,omitempty"`
+	// The number of those that were deleted or marked for deletion.
+	Expired uint32 `protobuf:"varint,4,opt,name=expired,proto3" json:"expired,omitempty"`
+	// The number of objects on which the condition of the policy has no result.
+	Failed uint32 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Why, for one of them.
+	Failure string `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The number of objects whose notice lasts, or that are kept until someone agrees.
+	Noticed       uint32 `protobuf:"varint,7,opt,name=noticed,proto3" json:"noticed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExamineReply) Reset() {
+	*x = ExamineReply{}
+	mi := &file_coppice_v1_work_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExamineReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExamineReply) ProtoMessage() {}
+
+func (x *ExamineReply) ProtoReflect() protoreflect.Message {
+	mi := &file_coppice_v1_work_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExamineReply.ProtoReflect.Descriptor instead.
+func (*ExamineReply) Descriptor() ([]byte, []int) {
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ExamineReply) GetCursor() []byte {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *ExamineReply) GetExamined() uint32 {
+	if x != nil {
+		return x.Examined
+	}
+	return 0
+}
+
+func (x *ExamineReply) GetMatched() uint32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *ExamineReply) GetExpired() uint32 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *ExamineReply) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ExamineReply) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *ExamineReply) GetNoticed() uint32 {
+	if x != nil {
+		return x.Noticed
+	}
+	return 0
+}
+
 // RepublishRequest, to internal.republish: publish pending work again.
 type RepublishRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1268,7 +1972,7 @@ type RepublishRequest struct {
 
 func (x *RepublishRequest) Reset() {
 	*x = RepublishRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1984,7 @@ func (x *RepublishRequest) String() string {
 func (*RepublishRequest) ProtoMessage() {}
 
 func (x *RepublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[20]
+	mi := &file_coppice_v1_work_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1997,7 @@ func (x *RepublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepublishRequest.ProtoReflect.Descriptor instead.
 func (*RepublishRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{20}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RepublishRequest) GetMinAgeMilliseconds() uint32 {
@@ -1323,7 +2027,7 @@ type RepublishReply struct {
 
 func (x *RepublishReply) Reset() {
 	*x = RepublishReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +2039,7 @@ func (x *RepublishReply) String() string {
 func (*RepublishReply) ProtoMessage() {}
 
 func (x *RepublishReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[21]
+	mi := &file_coppice_v1_work_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +2052,7 @@ func (x *RepublishReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepublishReply.ProtoReflect.Descriptor instead.
 func (*RepublishReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{21}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RepublishReply) GetRevision() uint64 {
@@ -1380,7 +2084,7 @@ type PendingCount struct {
 
 func (x *PendingCount) Reset() {
 	*x = PendingCount{}
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +2096,7 @@ func (x *PendingCount) String() string {
 func (*PendingCount) ProtoMessage() {}
 
 func (x *PendingCount) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[22]
+	mi := &file_coppice_v1_work_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +2109,7 @@ func (x *PendingCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingCount.ProtoReflect.Descriptor instead.
 func (*PendingCount) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{22}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PendingCount) GetType() string {
@@ -1441,7 +2145,7 @@ type CyclesRequest struct {
 
 func (x *CyclesRequest) Reset() {
 	*x = CyclesRequest{}
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +2157,7 @@ func (x *CyclesRequest) String() string {
 func (*CyclesRequest) ProtoMessage() {}
 
 func (x *CyclesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[23]
+	mi := &file_coppice_v1_work_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +2170,7 @@ func (x *CyclesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CyclesRequest.ProtoReflect.Descriptor instead.
 func (*CyclesRequest) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{23}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CyclesRequest) GetProtocol() uint32 {
@@ -1493,7 +2197,7 @@ type CyclesReply struct {
 
 func (x *CyclesReply) Reset() {
 	*x = CyclesReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	mi := &file_coppice_v1_work_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +2209,7 @@ func (x *CyclesReply) String() string {
 func (*CyclesReply) ProtoMessage() {}
 
 func (x *CyclesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[24]
+	mi := &file_coppice_v1_work_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +2222,7 @@ func (x *CyclesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CyclesReply.ProtoReflect.Descriptor instead.
 func (*CyclesReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{24}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CyclesReply) GetRevision() uint64 {
@@ -1561,14 +2265,17 @@ type VerifyReply struct {
 	// The number of objects.
 	Objects uint64 `protobuf:"varint,4,opt,name=objects,proto3" json:"objects,omitempty"`
 	// The first difference; empty if there is none.
-	Difference    string `protobuf:"bytes,5,opt,name=difference,proto3" json:"difference,omitempty"`
+	Difference string `protobuf:"bytes,5,opt,name=difference,proto3" json:"difference,omitempty"`
+	// The sequence of the commit of the archived snapshot after which the log was folded; zero
+	// if it was folded from its first commit.
+	Snapshot      uint64 `protobuf:"varint,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifyReply) Reset() {
 	*x = VerifyReply{}
-	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	mi := &file_coppice_v1_work_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +2287,7 @@ func (x *VerifyReply) String() string {
 func (*VerifyReply) ProtoMessage() {}
 
 func (x *VerifyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[25]
+	mi := &file_coppice_v1_work_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +2300,7 @@ func (x *VerifyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyReply.ProtoReflect.Descriptor instead.
 func (*VerifyReply) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{25}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *VerifyReply) GetSequence() uint64 {
@@ -1631,6 +2338,13 @@ func (x *VerifyReply) GetDifference() string {
 	return ""
 }
 
+func (x *VerifyReply) GetSnapshot() uint64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
+}
+
 // Warning, on warning.<group>.<plural>.<namespace>.<uid>.<reason>: a problem of an object.
 // Warnings change nothing. They are repeated while the problem exists, and deleted one
 // hour after the last repetition. They are sent as JSON.
@@ -1656,7 +2370,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	mi := &file_coppice_v1_work_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +2382,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[26]
+	mi := &file_coppice_v1_work_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +2395,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{26}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Warning) GetResource() string {
@@ -1754,7 +2468,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_coppice_v1_work_proto_msgTypes[27]
+	mi := &file_coppice_v1_work_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +2480,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_coppice_v1_work_proto_msgTypes[27]
+	mi := &file_coppice_v1_work_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +2493,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_coppice_v1_work_proto_rawDescGZIP(), []int{27}
+	return file_coppice_v1_work_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Parked) GetSubject() string {
@@ -1829,35 +2543,52 @@ var File_coppice_v1_work_proto protoreflect.FileDescriptor
 const file_coppice_v1_work_proto_rawDesc = "" +
 	"\n" +
 	"\x15coppice/v1/work.proto\x12\n" +
-	"coppice.v1\x1a\x17coppice/v1/object.proto\">\n" +
+	"coppice.v1\x1a\x17coppice/v1/object.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"V\n" +
 	"\n" +
 	"DirtyChunk\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"?\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"W\n" +
 	"\vOrphanChunk\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"`\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"`\n" +
 	"\fDependentsOf\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x1e\n" +
 	"\n" +
 	"dependents\x18\x03 \x01(\fR\n" +
-	"dependents\"?\n" +
+	"dependents\"W\n" +
 	"\vFinishChunk\x12\x1c\n" +
 	"\tfinalizer\x18\x01 \x01(\tR\tfinalizer\x12\x12\n" +
-	"\x04uids\x18\x02 \x01(\fR\x04uids\">\n" +
+	"\x04uids\x18\x02 \x01(\fR\x04uids\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"V\n" +
 	"\n" +
 	"DrainChunk\x120\n" +
-	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\"\xae\x01\n" +
+	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"\xc6\x01\n" +
 	"\fFinalizeCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1c\n" +
 	"\tfinalizer\x18\x03 \x01(\tR\tfinalizer\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevision\x12\x1c\n" +
-	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\x91\x01\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"\xa9\x01\n" +
 	"\rTerminateCall\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
 	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x1c\n" +
-	"\ttruncated\x18\x04 \x01(\bR\ttruncated\"}\n" +
+	"\ttruncated\x18\x04 \x01(\bR\ttruncated\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"\x92\x02\n" +
+	"\n" +
+	"ExpireCall\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12*\n" +
+	"\x06object\x18\x02 \x01(\v2\x12.coppice.v1.ObjectR\x06object\x12\x1c\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x16\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x12.\n" +
+	"\x04ends\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x12\n" +
+	"\x04keep\x18\a \x01(\bR\x04keep\x12\x16\n" +
+	"\x06answer\x18\b \x01(\tR\x06answer\x12\x16\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"}\n" +
 	"\x0eResolveRequest\x12\x12\n" +
 	"\x04uids\x18\x01 \x01(\fR\x04uids\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x18\n" +
@@ -1870,12 +2601,13 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\x0eProposeRequest\x12\x18\n" +
 	"\acollect\x18\x01 \x01(\fR\acollect\x12\x14\n" +
 	"\x05strip\x18\x02 \x01(\fR\x05strip\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"~\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x96\x01\n" +
 	"\fProposeReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tcollected\x18\x02 \x01(\rR\tcollected\x12\x1a\n" +
 	"\bstripped\x18\x03 \x01(\rR\bstripped\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\fR\arefused\"]\n" +
+	"\arefused\x18\x04 \x01(\fR\arefused\x12\x16\n" +
+	"\x06braked\x18\x05 \x01(\rR\x06braked\"]\n" +
 	"\rOrphanRequest\x120\n" +
 	"\x06groups\x18\x01 \x03(\v2\x18.coppice.v1.DependentsOfR\x06groups\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"E\n" +
@@ -1907,7 +2639,43 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"W\n" +
 	"\tWalkReply\x122\n" +
 	"\aobjects\x18\x01 \x01(\v2\x18.coppice.v1.ResolveReplyR\aobjects\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"`\n" +
+	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"h\n" +
+	"\n" +
+	"DueRequest\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\fR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"S\n" +
+	"\bDueReply\x12/\n" +
+	"\aobjects\x18\x01 \x03(\v2\x15.coppice.v1.DueObjectR\aobjects\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\fR\x06cursor\"-\n" +
+	"\tDueObject\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\fR\x03uid\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\"n\n" +
+	"\rExpireRequest\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\x12/\n" +
+	"\aobjects\x18\x02 \x03(\v2\x15.coppice.v1.DueObjectR\aobjects\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\x92\x01\n" +
+	"\vExpireReply\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x18\n" +
+	"\aexpired\x18\x02 \x01(\rR\aexpired\x12\x17\n" +
+	"\anot_due\x18\x03 \x01(\rR\x06notDue\x12\x1c\n" +
+	"\tprotected\x18\x04 \x01(\rR\tprotected\x12\x16\n" +
+	"\x06braked\x18\x05 \x01(\rR\x06braked\"\x84\x01\n" +
+	"\x0eExamineRequest\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\fR\x06cursor\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"\xc2\x01\n" +
+	"\fExamineReply\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\fR\x06cursor\x12\x1a\n" +
+	"\bexamined\x18\x02 \x01(\rR\bexamined\x12\x18\n" +
+	"\amatched\x18\x03 \x01(\rR\amatched\x12\x18\n" +
+	"\aexpired\x18\x04 \x01(\rR\aexpired\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\rR\x06failed\x12\x18\n" +
+	"\afailure\x18\x06 \x01(\tR\afailure\x12\x18\n" +
+	"\anoticed\x18\a \x01(\rR\anoticed\"`\n" +
 	"\x10RepublishRequest\x120\n" +
 	"\x14min_age_milliseconds\x18\x01 \x01(\rR\x12minAgeMilliseconds\x12\x1a\n" +
 	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"`\n" +
@@ -1924,7 +2692,7 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
 	"\x06cycles\x18\x02 \x01(\rR\x06cycles\x12\x18\n" +
 	"\aobjects\x18\x03 \x01(\rR\aobjects\x12\x1c\n" +
-	"\tcollected\x18\x04 \x01(\rR\tcollected\"\x97\x01\n" +
+	"\tcollected\x18\x04 \x01(\rR\tcollected\"\xb3\x01\n" +
 	"\vVerifyReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x16\n" +
@@ -1932,7 +2700,8 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\aobjects\x18\x04 \x01(\x04R\aobjects\x12\x1e\n" +
 	"\n" +
 	"difference\x18\x05 \x01(\tR\n" +
-	"difference\"\xaf\x01\n" +
+	"difference\x12\x1a\n" +
+	"\bsnapshot\x18\x06 \x01(\x04R\bsnapshot\"\xaf\x01\n" +
 	"\aWarning\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\tR\bresource\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1961,53 +2730,66 @@ func file_coppice_v1_work_proto_rawDescGZIP() []byte {
 	return file_coppice_v1_work_proto_rawDescData
 }
 
-var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_coppice_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_coppice_v1_work_proto_goTypes = []any{
-	(*DirtyChunk)(nil),       // 0: coppice.v1.DirtyChunk
-	(*OrphanChunk)(nil),      // 1: coppice.v1.OrphanChunk
-	(*DependentsOf)(nil),     // 2: coppice.v1.DependentsOf
-	(*FinishChunk)(nil),      // 3: coppice.v1.FinishChunk
-	(*DrainChunk)(nil),       // 4: coppice.v1.DrainChunk
-	(*FinalizeCall)(nil),     // 5: coppice.v1.FinalizeCall
-	(*TerminateCall)(nil),    // 6: coppice.v1.TerminateCall
-	(*ResolveRequest)(nil),   // 7: coppice.v1.ResolveRequest
-	(*ResolveReply)(nil),     // 8: coppice.v1.ResolveReply
-	(*ProposeRequest)(nil),   // 9: coppice.v1.ProposeRequest
-	(*ProposeReply)(nil),     // 10: coppice.v1.ProposeReply
-	(*OrphanRequest)(nil),    // 11: coppice.v1.OrphanRequest
-	(*OrphanReply)(nil),      // 12: coppice.v1.OrphanReply
-	(*FinishRequest)(nil),    // 13: coppice.v1.FinishRequest
-	(*FinishReply)(nil),      // 14: coppice.v1.FinishReply
-	(*DrainRequest)(nil),     // 15: coppice.v1.DrainRequest
-	(*DrainReply)(nil),       // 16: coppice.v1.DrainReply
-	(*UnblockReply)(nil),     // 17: coppice.v1.UnblockReply
-	(*WalkRequest)(nil),      // 18: coppice.v1.WalkRequest
-	(*WalkReply)(nil),        // 19: coppice.v1.WalkReply
-	(*RepublishRequest)(nil), // 20: coppice.v1.RepublishRequest
-	(*RepublishReply)(nil),   // 21: coppice.v1.RepublishReply
-	(*PendingCount)(nil),     // 22: coppice.v1.PendingCount
-	(*CyclesRequest)(nil),    // 23: coppice.v1.CyclesRequest
-	(*CyclesReply)(nil),      // 24: coppice.v1.CyclesReply
-	(*VerifyReply)(nil),      // 25: coppice.v1.VerifyReply
-	(*Warning)(nil),          // 26: coppice.v1.Warning
-	(*Parked)(nil),           // 27: coppice.v1.Parked
-	(*Object)(nil),           // 28: coppice.v1.Object
+	(*DirtyChunk)(nil),            // 0: coppice.v1.DirtyChunk
+	(*OrphanChunk)(nil),           // 1: coppice.v1.OrphanChunk
+	(*DependentsOf)(nil),          // 2: coppice.v1.DependentsOf
+	(*FinishChunk)(nil),           // 3: coppice.v1.FinishChunk
+	(*DrainChunk)(nil),            // 4: coppice.v1.DrainChunk
+	(*FinalizeCall)(nil),          // 5: coppice.v1.FinalizeCall
+	(*TerminateCall)(nil),         // 6: coppice.v1.TerminateCall
+	(*ExpireCall)(nil),            // 7: coppice.v1.ExpireCall
+	(*ResolveRequest)(nil),        // 8: coppice.v1.ResolveRequest
+	(*ResolveReply)(nil),          // 9: coppice.v1.ResolveReply
+	(*ProposeRequest)(nil),        // 10: coppice.v1.ProposeRequest
+	(*ProposeReply)(nil),          // 11: coppice.v1.ProposeReply
+	(*OrphanRequest)(nil),         // 12: coppice.v1.OrphanRequest
+	(*OrphanReply)(nil),           // 13: coppice.v1.OrphanReply
+	(*FinishRequest)(nil),         // 14: coppice.v1.FinishRequest
+	(*FinishReply)(nil),           // 15: coppice.v1.FinishReply
+	(*DrainRequest)(nil),          // 16: coppice.v1.DrainRequest
+	(*DrainReply)(nil),            // 17: coppice.v1.DrainReply
+	(*UnblockReply)(nil),          // 18: coppice.v1.UnblockReply
+	(*WalkRequest)(nil),           // 19: coppice.v1.WalkRequest
+	(*WalkReply)(nil),             // 20: coppice.v1.WalkReply
+	(*DueRequest)(nil),            // 21: coppice.v1.DueRequest
+	(*DueReply)(nil),              // 22: coppice.v1.DueReply
+	(*DueObject)(nil),             // 23: coppice.v1.DueObject
+	(*ExpireRequest)(nil),         // 24: coppice.v1.ExpireRequest
+	(*ExpireReply)(nil),           // 25: coppice.v1.ExpireReply
+	(*ExamineRequest)(nil),        // 26: coppice.v1.ExamineRequest
+	(*ExamineReply)(nil),          // 27: coppice.v1.ExamineReply
+	(*RepublishRequest)(nil),      // 28: coppice.v1.RepublishRequest
+	(*RepublishReply)(nil),        // 29: coppice.v1.RepublishReply
+	(*PendingCount)(nil),          // 30: coppice.v1.PendingCount
+	(*CyclesRequest)(nil),         // 31: coppice.v1.CyclesRequest
+	(*CyclesReply)(nil),           // 32: coppice.v1.CyclesReply
+	(*VerifyReply)(nil),           // 33: coppice.v1.VerifyReply
+	(*Warning)(nil),               // 34: coppice.v1.Warning
+	(*Parked)(nil),                // 35: coppice.v1.Parked
+	(*Object)(nil),                // 36: coppice.v1.Object
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
 }
 var file_coppice_v1_work_proto_depIdxs = []int32{
 	2,  // 0: coppice.v1.DirtyChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 1: coppice.v1.OrphanChunk.groups:type_name -> coppice.v1.DependentsOf
 	2,  // 2: coppice.v1.DrainChunk.groups:type_name -> coppice.v1.DependentsOf
-	28, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
-	28, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
-	2,  // 5: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
-	2,  // 6: coppice.v1.DrainRequest.groups:type_name -> coppice.v1.DependentsOf
-	8,  // 7: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
-	22, // 8: coppice.v1.RepublishReply.pending:type_name -> coppice.v1.PendingCount
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	36, // 3: coppice.v1.FinalizeCall.object:type_name -> coppice.v1.Object
+	36, // 4: coppice.v1.TerminateCall.object:type_name -> coppice.v1.Object
+	36, // 5: coppice.v1.ExpireCall.object:type_name -> coppice.v1.Object
+	37, // 6: coppice.v1.ExpireCall.ends:type_name -> google.protobuf.Timestamp
+	2,  // 7: coppice.v1.OrphanRequest.groups:type_name -> coppice.v1.DependentsOf
+	2,  // 8: coppice.v1.DrainRequest.groups:type_name -> coppice.v1.DependentsOf
+	9,  // 9: coppice.v1.WalkReply.objects:type_name -> coppice.v1.ResolveReply
+	23, // 10: coppice.v1.DueReply.objects:type_name -> coppice.v1.DueObject
+	23, // 11: coppice.v1.ExpireRequest.objects:type_name -> coppice.v1.DueObject
+	30, // 12: coppice.v1.RepublishReply.pending:type_name -> coppice.v1.PendingCount
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_coppice_v1_work_proto_init() }
@@ -2022,7 +2804,7 @@ func file_coppice_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coppice_v1_work_proto_rawDesc), len(file_coppice_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

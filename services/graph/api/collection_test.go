@@ -127,7 +127,7 @@ func TestCollectionChangesMeanwhile(t *testing.T) {
 	if refusal != nil || len(reply.GetResults()) != 3 {
 		t.Fatalf("the reply is %v, %v", reply, refusal)
 	}
-	// A6.2: one that is gone meanwhile is no error.
+	// A6.2: an object that was removed meanwhile is no error.
 	for i, r := range reply.GetResults() {
 		if r.GetCode() != 200 || r.GetError() != nil {
 			t.Errorf("result %d is %v", i, r)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 )
 
 // Limits of the consumers of finalizers and agents. A NATS server allows a
@@ -23,6 +25,7 @@ const (
 	maxConsumers      = 900
 	maxProcess        = 256 // bytes
 	maxConsumerNames  = 1000
+	maxCallNames      = 100
 )
 
 // consumeFinalizer creates the consumer of an external finalizer, unless it exists. Clients
@@ -34,7 +37,7 @@ func (s *replicaServer) consumeFinalizer(q *request) {
 		err = realmWide(at)
 	}
 	if err == nil && lifecycle.IsBuiltinFinalizer(at.Finalizer) {
-		err = lifecycle.ErrBadRequest("finalizer %s is Coppice's own; its work goes to no client", at.Finalizer)
+		err = lifecycle.ErrBadRequest("finalizer %s is built in; clients cannot consume its work", at.Finalizer)
 	}
 	if err == nil {
 		err = lifecycle.CheckFinalizer(at.Finalizer)
@@ -52,6 +55,19 @@ func (s *replicaServer) consumeAgent(q *request) {
 		err = lifecycle.ErrUnknownKind(resource(at))
 	}
 	s.consume(q, at, err, bus.AgentConsumer(s.Realm, at.Group, at.Plural))
+}
+
+// consumeExpiry creates the consumer of a program that answers notices, unless it exists. No policy
+// needs to name the program yet.
+func (s *replicaServer) consumeExpiry(q *request) {
+	at, err := s.target(q)
+	if err == nil {
+		err = realmWide(at)
+	}
+	if err == nil {
+		err = lifecycle.CheckFinalizer(at.Finalizer)
+	}
+	s.consume(q, at, err, bus.ExpiryConsumer(s.Realm, at.Finalizer))
 }
 
 func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c jetstream.ConsumerConfig) {
@@ -109,7 +125,18 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 	default:
 		return s.jetStream("consumer of "+c.Description, err)
 	}
-	if _, err := stream.CreateOrUpdateConsumer(ctx, c); err != nil {
+	created, err := stream.CreateOrUpdateConsumer(ctx, c)
+	damaged := bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil
+	if err == nil {
+		damaged, err = bus.IsAhead(ctx, stream, created.CachedInfo())
+	}
+	if damaged {
+		s.Log.Warn("a consumer is damaged, as after a power loss of the NATS server; its stream is created again, and its calls published again", "realm", s.Realm, "consumer", c.Durable, "error", err)
+		if err = bus.RecreateStream(ctx, s.r.JS, bus.FinalizeStream(s.Realm)); err == nil {
+			_, err = s.r.JS.CreateConsumer(ctx, bus.FinalizeStream(s.Realm), c)
+		}
+	}
+	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) && bus.Classify(err) == bus.Refused && is != nil {
 			return s.otherConsumer(c.Durable, err)
@@ -140,7 +167,7 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 		return s.jetStream("consumers", list.Err())
 	case own >= maxConsumersActor || all >= maxConsumers:
 		return &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Minute, Message: fmt.Sprintf(
-			"actor %q has %d consumers of finalizers and agents, and the realm %d; at most %d and %d; one without pull requests for %s is deleted",
+			"actor %q has %d consumers of calls, and the realm %d; at most %d and %d; one without pull requests for %s is deleted",
 			actor, own, all, maxConsumersActor, maxConsumers, bus.CallInactive)}
 	}
 	return nil
@@ -149,7 +176,7 @@ func (s *replicaServer) roomForConsumer(ctx context.Context, stream jetstream.St
 // jetStream returns the error for an operation that JetStream did not do.
 func (s *server) jetStream(what string, err error) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: fmt.Sprintf("realm %s: %s: %v", s.Realm, what, err)}
-	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry || errors.Is(err, jetstream.ErrNoStreamResponse) {
+	if bus.IsNotReady(err) || bus.Classify(err) == bus.Retry {
 		e.Reason, e.RetryAfter = lifecycle.ReasonServiceUnavailable, 250*time.Millisecond
 	}
 	return e
@@ -167,6 +194,14 @@ func (s *replicaServer) listConsumers(q *request) {
 	}
 	if n := len(r.GetFinalizers()) + len(r.GetAgents()); err == nil && n > maxConsumerNames {
 		err = lifecycle.ErrBadRequest("%d finalizers and agents; a request names at most %d", n, maxConsumerNames)
+	}
+	if n := len(r.GetCalls()); err == nil && n > maxCallNames {
+		err = lifecycle.ErrBadRequest("%d calls; a request names at most %d", n, maxCallNames)
+	}
+	for _, c := range r.GetCalls() {
+		if err == nil {
+			err = checkCall(c)
+		}
 	}
 	// They become parts of subjects. The NATS server closes a connection that publishes to
 	// a subject of more than 4 KiB, and this connection also appends to the log.
@@ -207,16 +242,27 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 		wanted = append(wanted, &coppicev1.ConsumerState{Durable: bus.AgentDurable(group, plural), Agent: a})
 	}
 	for _, c := range wanted {
-		found, err := calls.Consumer(ctx, c.GetDurable())
-		switch {
-		case err == nil:
-			fill(c, found.CachedInfo())
-		case !errors.Is(err, jetstream.ErrConsumerNotFound):
+		is, info, err := s.r.Consumers.Of(ctx, c.GetDurable())
+		if err != nil {
 			return nil, err
 		}
+		fill(c, info)
+		fillState(c, &is)
 		reply.Consumers = append(reply.Consumers, c)
 	}
-	if len(wanted) > 0 {
+	for _, c := range r.GetCalls() {
+		subject, durable := s.callOf(c)
+		_, info, err := s.r.Consumers.Of(ctx, durable)
+		if err != nil {
+			return nil, err
+		}
+		is, err := s.r.Consumers.Status(ctx, subject, info)
+		if err != nil {
+			return nil, err
+		}
+		reply.Calls = append(reply.Calls, is)
+	}
+	if len(wanted)+len(r.GetCalls()) > 0 {
 		return reply, nil
 	}
 	for _, stream := range []jetstream.Stream{calls, work} {
@@ -224,6 +270,10 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 		for i := range list.Info() {
 			c := &coppicev1.ConsumerState{Durable: i.Name}
 			fill(c, i)
+			if stream == calls {
+				is := s.r.Consumers.State(i.Name, i)
+				fillState(c, &is)
+			}
 			reply.Consumers = append(reply.Consumers, c)
 		}
 		if err := list.Err(); err != nil {
@@ -234,8 +284,40 @@ func (s *replicaServer) consumerStates(ctx context.Context, r *coppicev1.ListCon
 	return reply, nil
 }
 
-// fill fills in the state of a consumer that exists.
+// checkCall refuses the name of a call that cannot be part of a subject.
+func checkCall(c *coppicev1.CallOf) *lifecycle.Error {
+	if _, err := uid.Parse(c.GetUid()); err != nil {
+		return lifecycle.ErrBadRequest("calls: %v", err)
+	}
+	if c.GetFinalizer() != "" {
+		if err := lifecycle.CheckFinalizer(c.GetFinalizer()); err != nil {
+			return err
+		}
+	}
+	return lifecycle.CheckResource(lifecycle.SplitResource(c.GetResource()))
+}
+
+// callOf returns the subject and the durable consumer of a call.
+func (s *replicaServer) callOf(c *coppicev1.CallOf) (subject, durable string) {
+	group, plural := lifecycle.SplitResource(c.GetResource())
+	if c.GetFinalizer() == "" {
+		return bus.Terminate{Realm: s.Realm, Group: group, Plural: plural, UID: c.GetUid()}.Subject(), bus.AgentDurable(group, plural)
+	}
+	return bus.Finalize{Realm: s.Realm, Group: group, Plural: plural, UID: c.GetUid(), Finalizer: c.GetFinalizer()}.Subject(), bus.FinalizerDurable(c.GetFinalizer())
+}
+
+// fillState fills in what is known of the programs that take calls.
+func fillState(c *coppicev1.ConsumerState, is *consumers.State) {
+	c.Status, c.Live, c.Answered = is.Status, is.Live, is.Answered
+	c.WorkingSince, c.SilentSince = consumers.Micro(is.Working), consumers.Micro(is.Silent)
+	c.LastError, c.LastErrorTime, c.NextRetry = is.Error, consumers.Micro(is.Failed), consumers.Micro(is.Retry)
+}
+
+// fill fills in what the NATS server says about a consumer, unless that is nil.
 func fill(c *coppicev1.ConsumerState, i *jetstream.ConsumerInfo) {
+	if i == nil {
+		return
+	}
 	c.Exists, c.Process = true, i.Config.Metadata[bus.MetaProcess]
 	c.Pending, c.Unacknowledged, c.Pulling = i.NumPending, uint64(i.NumAckPending), uint32(i.NumWaiting)
 	for _, at := range []*time.Time{i.Delivered.Last, i.AckFloor.Last} {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -47,6 +48,10 @@ func (s *writerServer) collectCycles(ctx context.Context) (proto.Message, *lifec
 	}
 	for _, members := range found {
 		m, err := s.w.Do(ctx, &writer.Request{Actor: bus.RoleScanner, Verb: bus.OpCycles, Work: &command.CollectCycle{Members: members}})
+		if err != nil && errors.Is(err, lifecycle.ReasonRequestEntityTooLarge) {
+			s.Log.Warn("an unreachable cycle is not collected", "realm", s.Realm, "member", members[0], "error", err)
+			continue
+		}
 		if err != nil {
 			return nil, &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: retrySearch, Message: err.Error()}
 		}

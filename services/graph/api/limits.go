@@ -42,7 +42,7 @@ const (
 // pendingOf returns the limit of an endpoint in bytes.
 func pendingOf(name string) int {
 	switch name {
-	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbPatch, bus.VerbImport,
+	case bus.VerbCreate, bus.VerbUpdate, bus.VerbUpdateStatus, bus.VerbApply, bus.VerbApplyAcross, bus.VerbPatch, bus.VerbImport, bus.VerbRestore,
 		"internal-" + bus.OpPropose, "internal-" + bus.OpOrphan, "internal-" + bus.OpFinish, "internal-" + bus.OpDrain:
 		return pendingBytes
 	}
@@ -91,6 +91,11 @@ func (s *server) background(q *request, answer func(ctx context.Context) (proto.
 // within is background for a request that also waits for a place of a limiter; nil for
 // none.
 func (s *server) within(places *admission.Limiter, q *request, answer func(ctx context.Context) (proto.Message, *lifecycle.Error)) {
+	s.occupying(places, q, func(ctx context.Context) { q.answer(answer(ctx)) })
+}
+
+// occupying is within for a function that answers itself.
+func (s *server) occupying(places *admission.Limiter, q *request, handle func(ctx context.Context)) {
 	if n := len(q.Data()); n > maxReadRequest {
 		q.answer(nil, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf("the request has %d bytes; this one may have %d: ask for less at once", n, maxReadRequest)})
 		return
@@ -111,7 +116,7 @@ func (s *server) within(places *admission.Limiter, q *request, answer func(ctx c
 			return
 		}
 		defer places.Release(user)
-		q.answer(answer(ctx))
+		handle(ctx)
 	}) {
 		s.reads.Release(user)
 		q.answer(nil, s.stopping())

@@ -7,8 +7,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/admission"
@@ -87,22 +89,34 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
-		t.Fatal(err)
+	read := func() {
+		t.Helper()
+		if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	read()
 	testkit.Receive(t, b.ctx, "a read to begin", begun)
 	refused(t, b.request("", nil), bus.ContentProtobuf, "429", lifecycle.ReasonTooManyRequests, "too many reads")
 	if !places.Try("another") {
 		t.Error("one actor has taken the places of all")
 	}
 	places.Release("another")
-	if err := b.client.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{bus.HeaderRequest: {bus.VerbGet}}}); err != nil {
-		t.Fatal(err)
-	}
+	read()
 	release <- struct{}{}
-	testkit.Receive(t, b.ctx, "the next to begin", begun)
+	answered := 0
+	testkit.WaitFor(t, b.ctx, "the next to begin", func() bool {
+		if m, err := sub.NextMsg(time.Millisecond); err == nil {
+			if m.Header.Get(micro.ErrorCodeHeader) != "" {
+				read() // on a busy machine, the one before has waited for too long
+			} else {
+				answered++
+			}
+		}
+		return len(begun) > 0
+	})
 	close(release)
-	for range 2 {
+	for range 2 - answered {
 		if _, err := sub.NextMsgWithContext(b.ctx); err != nil {
 			t.Fatal(err)
 		}

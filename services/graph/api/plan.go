@@ -32,40 +32,104 @@ func (s *replicaServer) plan(q *request) {
 	if err == nil {
 		err = q.read(&r)
 	}
+	if err == nil && r.GetAskGrant() {
+		if err = checkAsk(&coppicev1.PlanRequest{AskGrant: true, Protocol: r.GetProtocol()}, &r); err == nil {
+			q.answer(&coppicev1.PlanReply{Grant: s.Grants.give(at, "", s.r.Now())}, nil)
+			return
+		}
+	}
+	var d plan.Deletion
 	if err == nil {
-		err = checkCount(len(r.GetDelete().GetNames()), "names")
+		d, err = planDeletion(at, &r)
+	}
+	if err == nil {
+		err = s.Grants.covers(at, r.GetDelete(), "", s.r.Now())
 	}
 	if err != nil {
 		q.answer(nil, err)
 		return
 	}
 	s.readAtLeast(s.plans, q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		p, err := plan.Compute(ctx, snap, deletionOf(at, r.GetDelete()), s.now(snap), maxPlan)
-		if err != nil {
-			return nil, err
-		}
-		maxBytes := q.maxPayload / 2
-		if q.json {
-			maxBytes /= 3
-		}
-		return p.Reply(int(r.GetOffset()), int(r.GetLimit()), maxBytes), nil
+		reply, err := planOf(ctx, snap, q, d, &r, s.now(snap))
+		return reply, err
 	})
 }
 
-func deletionOf(at bus.API, r *coppicev1.DeleteRequest) plan.Deletion {
-	return plan.Deletion{Resource: resource(at), Namespace: at.Namespace, DeleteRequest: r}
+// planDeletion returns what a request plans.
+func planDeletion(at bus.API, r *coppicev1.PlanRequest) (plan.Deletion, *lifecycle.Error) {
+	d, err := deletionOf(at, r.GetDelete())
+	if err == nil && r.GetUnprotect() && len(d.Also) > 0 {
+		err = lifecycle.ErrBadRequest("unprotect: the removal of protections is planned for objects of one resource in one namespace: leave out also")
+	}
+	d.Unprotect = r.GetUnprotect()
+	return d, err
 }
 
-// planned returns a function that computes the plan of a deletion again in the commit that
-// acts, and refuses the deletion unless that is the plan that the request names.
-func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
+// planOf returns the reply to a plan, evaluated at a time.
+func planOf(ctx context.Context, snap *state.Snapshot, q *request, d plan.Deletion, r *coppicev1.PlanRequest, now lifecycle.Time) (*coppicev1.PlanReply, *lifecycle.Error) {
+	p, err := plan.Compute(ctx, snap, d, now, maxPlan)
+	if err != nil {
+		return nil, err
+	}
+	maxBytes := q.maxPayload / 2
+	if q.json {
+		maxBytes /= 3
+	}
+	return p.Reply(int(r.GetOffset()), int(r.GetLimit()), maxBytes), nil
+}
+
+// deletionOf returns the deletion of a request with its parts. It checks their form and their number.
+func deletionOf(at bus.API, r *coppicev1.DeleteRequest) (plan.Deletion, *lifecycle.Error) {
+	d := plan.Deletion{Resource: resource(at), Namespace: at.Namespace, DeleteRequest: r}
+	names := len(r.GetNames())
+	if err := checkCount(names, "names"); err != nil || len(r.GetAlso()) == 0 {
+		return d, err
+	}
+	if n := len(r.GetAlso()); n > bus.MaxDeleteParts {
+		return d, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+			"also: the deletion has %d parts, and at most %d are allowed: delete fewer kinds and namespaces at once", n, bus.MaxDeleteParts)}
+	}
+	for i, part := range r.GetAlso() {
+		if len(part.GetNames()) == 0 {
+			return d, lifecycle.ErrBadRequest("also[%d]: the part of %s names no objects; leave it out", i, part.GetResource())
+		}
+		if len(part.GetOptions().GetDryRun()) > 0 {
+			return d, lifecycle.ErrBadRequest("also[%d].options.dryRun: the part of %s follows the options of the request: leave it out", i, part.GetResource())
+		}
+		names += len(part.GetNames())
+		d.Also = append(d.Also, plan.Deletion{Resource: part.GetResource(), Namespace: part.GetNamespace(), DeleteRequest: &coppicev1.DeleteRequest{
+			Names: part.GetNames(), Options: part.GetOptions(), Version: part.GetVersion(),
+		}})
+	}
+	if err := checkCount(names, "names"); err != nil {
+		return d, err
+	}
+	type object struct{ resource, namespace, name string }
+	named := make(map[object]bool, names)
+	for _, part := range d.All() {
+		for _, name := range part.GetNames() {
+			o := object{part.Resource, part.Namespace, name}
+			if named[o] {
+				return d, lifecycle.ErrBadRequest("also: the deletion names %s/%s in namespace %q twice; name it once", o.resource, o.name, o.namespace)
+			}
+			named[o] = true
+		}
+	}
+	return d, nil
+}
+
+// planned returns a function that checks the grants of a deletion, computes its plan again in the
+// commit that acts, and refuses the deletion unless that is the plan that the request names.
+func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest, d plan.Deletion) (func(*writer.Decision) *lifecycle.Error, *lifecycle.Error) {
 	was, err := plan.ParseName(r.GetPlan())
 	if err != nil {
 		return nil, err
 	}
-	d := deletionOf(at, r)
 	limit, most := cmp.Or(c.PlanLimit, defaultPlanLimit), cmp.Or(c.PlanTime, defaultPlanTime)
 	return func(on *writer.Decision) *lifecycle.Error {
+		if err := c.Grants.covers(at, r, r.GetPlan(), on.Ctx.Now.Time()); err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), most)
 		defer cancel()
 		snap := on.Tx.Stored()
@@ -75,7 +139,7 @@ func (c *Config) planned(at bus.API, r *coppicev1.DeleteRequest) (func(*writer.D
 		case err != nil && (err.Reason == lifecycle.ReasonRequestEntityTooLarge || err.Reason == lifecycle.ReasonTimeout):
 			return &lifecycle.Error{
 				Reason: lifecycle.ReasonRequestEntityTooLarge, Resource: d.Resource, Namespace: d.Namespace,
-				Message: fmt.Sprintf("a deletion is held against its plan up to %d objects and %v; this one takes more, and nothing was done: delete without a plan, or something further down", limit, most),
+				Message: fmt.Sprintf("a deletion by plan has at most %d objects, and its plan must be computed within %v; this one exceeds that, and nothing was deleted: delete without a plan, or delete dependents first", limit, most),
 			}
 		case err != nil:
 			return err

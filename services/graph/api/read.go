@@ -55,31 +55,45 @@ func (s *writerServer) get(q *request, at bus.API) *lifecycle.Error {
 		return err
 	}
 	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		kind := snap.Kinds().Resource(resource(at))
-		if kind == nil {
-			return nil, lifecycle.ErrUnknownKind(resource(at))
+		reply, err := objectsOf(snap, q, at, &r)
+		return reply, err
+	})
+	return nil
+}
+
+// objectsOf returns the reply to a get.
+func objectsOf(snap *state.Snapshot, q *request, at bus.API, r *coppicev1.GetRequest) (*coppicev1.ObjectsReply, *lifecycle.Error) {
+	kind := snap.Kinds().Resource(resource(at))
+	if kind == nil {
+		return nil, lifecycle.ErrUnknownKind(resource(at))
+	}
+	reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
+	size := 0
+	for i, name := range r.GetNames() {
+		n, err := lifecycle.Read(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name}, r.GetIncludeUninitialized())
+		if err != nil {
+			if len(r.GetNames()) == 1 {
+				return nil, err
+			}
+			err.Index = i
+			reply.Results = append(reply.Results, &coppicev1.Result{Code: err.Reason.Code(), Error: err.Status()})
+			continue
 		}
-		reply := &coppicev1.ObjectsReply{Revision: snap.Revision()}
-		size := 0
-		for i, name := range r.GetNames() {
-			n, err := lifecycle.Read(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name}, r.GetIncludeUninitialized())
-			if err != nil {
-				if len(r.GetNames()) == 1 {
-					return nil, err
-				}
+		o := lifecycle.Object{Node: n, Body: snap.Body(n)}
+		if len(r.GetNames()) > 1 {
+			if unreadable := snap.TakeUnreadable(); unreadable != nil {
+				err := unreadable.Refusal(snap.Kinds())
 				err.Index = i
 				reply.Results = append(reply.Results, &coppicev1.Result{Code: err.Reason.Code(), Error: err.Status()})
 				continue
 			}
-			o := lifecycle.Object{Node: n, Body: snap.Body(n)}
-			if size += sizeOf(&o); size > 2*q.maxPayload {
-				return nil, errReplyTooLarge() // before all of it is in memory
-			}
-			reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: o.API()})
 		}
-		return reply, nil
-	})
-	return nil
+		if size += sizeOf(&o); size > 2*q.maxPayload {
+			return nil, errReplyTooLarge() // before all of it is in memory
+		}
+		reply.Results = append(reply.Results, &coppicev1.Result{Code: 200, Object: o.API()})
+	}
+	return reply, nil
 }
 
 // encodeToken returns the continue token of a list: the name after which the next page
@@ -157,15 +171,15 @@ func (p *page) each(snap *state.Snapshot, visit func(lifecycle.Object)) (next st
 
 // sizeOf returns the approximate size of an object in a reply, in bytes.
 func sizeOf(o *lifecycle.Object) int {
-	return proto.Size(o.Body) + 512 + len(o.Name) + 256*len(o.Owners)
+	return proto.Size(o.Body) + 512 + len(o.Name) + 256*(len(o.Owners)+len(o.Uses))
 }
 
 // If fewer than one in rare objects matches, nodes are not read in batches, but only for
 // the objects that match. To read a node by itself takes several times as long.
 const rare = 8
 
-// fullWith estimates whether more objects fill the page, from the number of objects that
-// were read and what matched. If they do, reading further ahead is useless.
+// fullWith estimates, from the objects that were read and that matched, whether the page is full
+// after a number of further objects (more). Then reading ahead is useless.
 func (p *page) fullWith(more, looks, found, size int) bool {
 	if looks > 2*found {
 		return false // most are left out
@@ -198,36 +212,54 @@ func (s *writerServer) list(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	labels, err := labelsOf(r.GetLabelSelector())
-	if err != nil {
-		return err
-	}
-	after, err := decodeToken(r.GetContinue())
+	p, err := pageOf(q, at, &r)
 	if err != nil {
 		return err
 	}
 	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		kind := snap.Kinds().Resource(resource(at))
-		if kind == nil {
-			return nil, lifecycle.ErrUnknownKind(resource(at))
-		}
 		if snap.Revision() < r.GetMinRevision() {
 			return nil, lifecycle.ErrBadRequest("min_revision: %d is in the future; the realm is at revision %d", r.GetMinRevision(), snap.Revision())
 		}
-		p := page{
-			kind: kind, namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after, limit: int(r.GetLimit()),
-			maxBytes: q.maxPayload * 3 / 4, maxLooks: 1 << 20,
-		}
-		if q.json {
-			p.maxBytes /= 2
-		}
-		reply := &coppicev1.ListReply{Revision: snap.Revision()}
-		if next := p.each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, o.API()) }); next != (state.NameCursor{}) {
-			reply.Continue = encodeToken(next)
-		}
-		return reply, nil
+		reply, err := p.reply(snap, at)
+		return reply, err
 	})
 	return nil
+}
+
+// maxLooks is the maximum number of objects that a page of a list looks at: about a second of work. A page that
+// took longer than a client waits would be asked for again and again. So a page may be empty and not the last.
+const maxLooks = 1 << 17
+
+// pageOf returns the page of a list. Its kind is not set.
+func pageOf(q *request, at bus.API, r *coppicev1.ListRequest) (p page, err *lifecycle.Error) {
+	labels, err := labelsOf(r.GetLabelSelector())
+	if err != nil {
+		return p, err
+	}
+	after, err := decodeToken(r.GetContinue())
+	if err != nil {
+		return p, err
+	}
+	p = page{
+		namespace: at.Namespace, labels: labels, uninitialized: r.GetIncludeUninitialized(), after: after, limit: int(r.GetLimit()),
+		maxBytes: q.maxPayload * 3 / 4, maxLooks: maxLooks,
+	}
+	if q.json {
+		p.maxBytes /= 2
+	}
+	return p, nil
+}
+
+// reply returns the reply to a list.
+func (p page) reply(snap *state.Snapshot, at bus.API) (*coppicev1.ListReply, *lifecycle.Error) {
+	if p.kind = snap.Kinds().Resource(resource(at)); p.kind == nil {
+		return nil, lifecycle.ErrUnknownKind(resource(at))
+	}
+	reply := &coppicev1.ListReply{Revision: snap.Revision()}
+	if next := p.each(snap, func(o lifecycle.Object) { reply.Objects = append(reply.Objects, o.API()) }); next != (state.NameCursor{}) {
+		reply.Continue = encodeToken(next)
+	}
+	return reply, nil
 }
 
 // Limits of a deletecollection: the objects of one command, and the time after which a
@@ -327,7 +359,7 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 	s.w.Submit(&writer.Request{
 		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found),
 		Work: &command.Objects{
-			Resource: resource(at), Count: len(found), DryRun: len(r.GetOptions().GetDryRun()) > 0,
+			Resource: resource(at), Count: len(found), DryRun: len(r.GetOptions().GetDryRun()) > 0, Collection: true,
 			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 				at.Namespace, at.Name = found[i].key.Namespace, found[i].key.Name
 				if u := ctx.Lookup(at.Kind, at.Namespace, at.Name); u != found[i].uid {
@@ -345,7 +377,7 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 		}
 		return o.m.(*coppicev1.ObjectsReply), next, nil
 	case <-ctx.Done():
-		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the writer did not answer in time; what was deleted stays so: try again"}
+		return nil, next, &lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the writer did not answer in time; some objects may be deleted already: try again to delete the rest"}
 	}
 }
 

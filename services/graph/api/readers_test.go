@@ -71,7 +71,7 @@ type readers struct {
 // heartbeat is that of the tests: often enough that they wait for several.
 const heartbeat = 10 * time.Millisecond
 
-func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, func(sequence, last uint64)) (*coppicev1.VerifyReply, error)) *readers {
+func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, bool, func(sequence, last uint64)) (*coppicev1.VerifyReply, error)) *readers {
 	t.Helper()
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem()})
 	if err != nil {
@@ -275,7 +275,7 @@ func newVerifier() *verifier {
 	return &verifier{begun: make(chan struct{}, 10), results: make(chan *coppicev1.VerifyReply), ended: make(chan error, 10)}
 }
 
-func (v *verifier) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+func (v *verifier) verify(ctx context.Context, _ bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	progress(7, 9)
 	v.begun <- struct{}{}
 	select {

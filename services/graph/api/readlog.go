@@ -16,7 +16,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// LogReader reads the log without consumers: an archived.Log.
+// LogReader reads the log without consumers: an archived.History or a recording.Log. See archived.Log
+// for Seek and Read.
 type LogReader interface {
 	// Last returns the sequences of the last message, and of the first that can be read.
 	Last(ctx context.Context) (last, first uint64, err error)
@@ -44,8 +45,9 @@ const (
 	jsonGrowth = 2
 )
 
-// readLog replies with commits of the log. At most maxLogReply bytes of one reply are
-// unread, so that a slow client costs bounded memory here and in the NATS server.
+// readLog replies with commits of the log. A reply ends after about maxLogReply bytes, and the
+// client asks for the rest, so that a slow client costs bounded memory here and in the NATS
+// server.
 func (s *replicaServer) readLog(q *request) {
 	at, err := s.target(q)
 	r := &logReading{s: s}
@@ -113,6 +115,22 @@ func (r *logReading) prepare() *lifecycle.Error {
 // errEnough ends a read that has reached a limit of the request.
 var errEnough = errors.New("enough")
 
+// oldest returns the oldest revision that can be read, 0 if none can.
+func (r *logReading) oldest(ctx context.Context) (revision uint64, err error) {
+	_, err = r.s.r.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
+		h, foreign := r.s.r.Log.Keys().Check(m)
+		if foreign != "" {
+			return nil
+		}
+		revision = h.FirstRevision
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return revision, err
+}
+
 func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 	r.out = out
 	if r.last, r.first, err = r.s.r.Log.Last(ctx); err != nil {
@@ -136,7 +154,20 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 				Message: fmt.Sprintf("sequence %d is in the archive, which cannot be read now: %v", r.next, err),
 			}
 		}
-		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at %d", r.next, r.first)}
+		oldest, err := r.oldest(ctx)
+		if err != nil {
+			return err
+		}
+		return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("sequence %d is neither in the log nor in the archive any more: they begin at sequence %d, with revision %d", r.next, r.first, oldest)}
+	}
+	if r.GetFromSequence() == 0 && r.GetFromRevision() != 0 && r.next <= r.first && r.s.r.Log.Unavailable() == nil {
+		oldest, err := r.oldest(ctx)
+		if err != nil {
+			return err
+		}
+		if oldest > r.GetFromRevision() {
+			return &lifecycle.Error{Reason: lifecycle.ReasonExpired, Message: fmt.Sprintf("revision %d is neither in the log nor in the archive any more: the oldest that can be read is %d", r.GetFromRevision(), oldest)}
+		}
 	}
 	if !r.GetFollow() && (r.ToSequence == 0 || r.ToSequence > r.last) {
 		r.ToSequence = r.last
@@ -233,6 +264,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 
 func (r *logReading) visit(m eventlog.Message) error {
 	if r.ToSequence != 0 && m.Sequence > r.ToSequence {
+		r.next = r.ToSequence + 1 // the client has all of its range, also if that ends between two messages
 		return errEnough
 	}
 	r.next = m.Sequence + 1

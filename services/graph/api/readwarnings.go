@@ -74,7 +74,7 @@ func (r *warningReading) serve(ctx context.Context, out *sender) error {
 		}
 		r.next = stream.CachedInfo().State.LastSeq + 1
 	}
-	if err := r.flush(false); err != nil { // tells the client that it is served, and the start position
+	if err := r.flush(false); err != nil { // shows the client that it is served, and the start position
 		return err
 	}
 	until := r.s.r.until(readerTime)

@@ -22,8 +22,11 @@ type Realms struct {
 	List func(ctx context.Context) (realms []*coppicev1.Realm, version string, err error)
 	// Writers returns the names of the graph services that write, by realm.
 	Writers func() map[string]string
-	// Create adds a realm to the list.
-	Create func(ctx context.Context, name, actor string) (*coppicev1.Realm, error)
+	// Create adds a realm to the list. id identifies the request, empty for none.
+	Create func(ctx context.Context, name, actor, id string) (*coppicev1.Realm, error)
+	// Archives reports whether the log of a realm is archived before it is deleted. If not, a deletion
+	// must confirm that.
+	Archives bool
 	// Delete records that a realm is to be deleted.
 	Delete func(ctx context.Context, name, actor string, withoutArchive bool) (*coppicev1.Realm, error)
 }
@@ -58,6 +61,7 @@ func ServeRealms(c Config, r Realms) (Stopper, error) {
 			return nil, err
 		}
 	}
+	s.subscribed()
 	return rs, nil
 }
 
@@ -79,14 +83,21 @@ func (s *realmsServer) about(q *request, m versioned) (bus.API, *lifecycle.Error
 	return at, nil
 }
 
+// maxRequestID is the maximum number of bytes of the id of a request that creates a realm.
+const maxRequestID = 64
+
 func (s *realmsServer) create(q *request) {
-	at, err := s.about(q, &coppicev1.CreateRealmRequest{})
+	var r coppicev1.CreateRealmRequest
+	at, err := s.about(q, &r)
+	if n := len(r.GetId()); err == nil && n > maxRequestID {
+		err = lifecycle.ErrBadRequest("id: it has %d bytes; the id of a request has at most %d", n, maxRequestID)
+	}
 	if err != nil {
 		q.answer(nil, err)
 		return
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
-		r, err := s.r.Create(ctx, at.Realm, at.Actor)
+		r, err := s.r.Create(ctx, at.Realm, at.Actor, r.GetId())
 		return &coppicev1.CreateRealmReply{Realm: r}, s.refusal(err)
 	})
 }
@@ -97,8 +108,8 @@ func (s *realmsServer) delete(q *request) {
 	if err == nil && r.GetConfirm() != at.Realm {
 		err = lifecycle.ErrBadRequest("confirm: %q; to delete realm %q with its log, name it here", r.GetConfirm(), at.Realm)
 	}
-	if err == nil && !r.GetWithoutArchive() {
-		err = lifecycle.ErrBadRequest("realm %q is not archived before it is deleted, so that commits may be lost that its archive does not have: set without_archive to delete it nevertheless", at.Realm)
+	if err == nil && !r.GetWithoutArchive() && !s.r.Archives {
+		err = lifecycle.ErrBadRequest("realm %q has no archive, so that its log would be lost: set without_archive (--without-archive) to delete it nevertheless, or start the graph services with --archive", at.Realm)
 	}
 	if err != nil {
 		q.answer(nil, err)
@@ -141,6 +152,7 @@ func (s *realmsServer) list(q *request) {
 				continue
 			}
 			shown := proto.CloneOf(listed)
+			shown.CreateId = ""
 			shown.Writer = writers[listed.GetName()]
 			reply.Realms = append(reply.Realms, shown)
 		}

@@ -7,9 +7,10 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// ServeRecording serves the reads of a state that never changes, that of a recorded log,
-// until it is stopped. Other verbs are refused. r needs Reached, Verify, Log and Now.
-func ServeRecording(c Config, r Replica) (Stopper, error) {
+// ServeRecording serves reads of the state of a recorded log, which never changes, and of its
+// past, until it is stopped. It refuses other verbs. Of r it needs Reached, Verify, Log, Now and
+// Heartbeat, which must be positive.
+func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
 	s, err := newServer(c, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
 	if err != nil {
 		return nil, err
@@ -17,10 +18,10 @@ func ServeRecording(c Config, r Replica) (Stopper, error) {
 	r.Admit = func(string) (func(), *lifecycle.Error) {
 		return nil, s.recorded("it does not change, so nothing can be watched")
 	}
-	rs, ws := newReplicaServer(s, r), &writerServer{server: s, w: Writer{Lease: unchanged{}}}
+	rs, ws := newReplicaServer(s, r), &writerServer{server: s, w: Writer{Lease: unchanged{}, Past: past}}
 	served := map[string]func(*request){
 		bus.VerbGet: ws.targeted(ws.get), bus.VerbList: ws.targeted(ws.list), bus.VerbWatch: rs.watch,
-		bus.VerbResolve: rs.resolveObjects, bus.VerbPlan: rs.plan, bus.VerbReadLog: rs.readLog, bus.VerbVerify: rs.verify,
+		bus.VerbResolve: rs.resolveObjects, bus.VerbPlan: rs.plan, bus.VerbReadLog: rs.readLog, bus.VerbReadPast: ws.targeted(ws.readPast), bus.VerbVerify: rs.verify,
 	}
 	for _, verb := range bus.Verbs() {
 		handle := served[verb]

@@ -14,6 +14,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -27,7 +28,9 @@ type replicaServer struct {
 
 	verifiers *quota
 	verifying sync.Mutex
-	running   *verification // nil if there is none
+	running   *verification // the one that was begun last; nil if there is none
+	// verifyPlace is the place of the verification that is carried out.
+	verifyPlace chan struct{}
 
 	logReaders, warningReaders *quota
 	logReading                 chan struct{} // one place for each chunk that is read
@@ -41,16 +44,21 @@ type Replica struct {
 	// place is free.
 	Admit func(actor string) (leave func(), err *lifecycle.Error)
 	// Watch serves an admitted watch until it ends, and returns the reason.
-	Watch     func(ctx context.Context, t watch.Target) error
-	Heartbeat time.Duration // of watches
-	// ReplyTime replaces watchTime and readerTime, if it is not zero.
+	Watch func(ctx context.Context, t watch.Target) error
+	// Heartbeat is the maximum time between two messages of a streamed reply; it must be positive.
+	Heartbeat time.Duration
+	// ReplyTime is the maximum duration of a watch, and of a reply with commits or warnings; 5 min
+	// and 1 min if zero.
 	ReplyTime time.Duration
-	// Verify compares the state with its log, and reports its progress as sequences.
-	Verify func(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
+	// Verify compares the state with its log, from the first commit on if full is set. It calls
+	// progress with sequences: of the last commit that was compared, and of the last one.
+	Verify func(ctx context.Context, full bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error)
 	Log    LogReader
 	// JS reads and changes streams, on a connection that serves no requests.
-	JS  jetstream.JetStream
-	Now func() time.Time
+	JS jetstream.JetStream
+	// Consumers observes the consumers of calls; nil for a recording.
+	Consumers *consumers.Observer
+	Now       func() time.Time
 }
 
 // queueReplicas is the queue group in which replicas share requests.
@@ -72,11 +80,14 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 		{s.verb(bus.VerbWatch), rs.watch},
 		{s.operation(bus.OpResolve, bus.RoleProcessor, bus.RoleScanner), rs.resolve},
 		{s.operation(bus.OpWalk, bus.RoleScanner), rs.walk},
+		{s.operation(bus.OpDue, bus.RoleScanner), rs.due},
 		{s.verb(bus.VerbReadLog), rs.readLog},
 		{s.verb(bus.VerbReadWarnings), rs.readWarnings},
 		{s.verb(bus.VerbConsumeFinalizer), rs.consumeFinalizer},
 		{s.verb(bus.VerbConsumeAgent), rs.consumeAgent},
+		{s.verb(bus.VerbConsumeExpiry), rs.consumeExpiry},
 		{s.verb(bus.VerbListConsumers), rs.listConsumers},
+		{s.verb(bus.VerbListFinalizers), rs.listFinalizers},
 		{s.verb(bus.VerbListParked), rs.listParked},
 		{s.verb(bus.VerbRetryParked), rs.retryParked},
 		{s.verb(bus.VerbDropParked), rs.dropParked},
@@ -87,13 +98,15 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 			return nil, err
 		}
 	}
+	s.subscribed()
 	return s, nil
 }
 
 func newReplicaServer(s *server, r Replica) *replicaServer {
 	return &replicaServer{
 		server: s, r: r, verifiers: newQuota("verifications", maxVerifiersActor, maxVerifiers), logReading: make(chan struct{}, maxLogReading),
-		logReaders: newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
+		verifyPlace: make(chan struct{}, 1),
+		logReaders:  newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
 	}
 }
 
@@ -217,15 +230,8 @@ func (s *replicaServer) resolveObjects(q *request) {
 		err = q.read(&r)
 	}
 	var uids []uid.UID
-	for i, text := range r.GetUids() {
-		u, fail := uid.Parse(text)
-		if fail != nil && err == nil {
-			err = lifecycle.ErrBadRequest("uids[%d]: %v", i, fail)
-		}
-		uids = append(uids, u)
-	}
 	if err == nil {
-		err = checkCount(len(uids)+len(r.GetNames()), "names or uids")
+		uids, err = uidsOf(&r)
 	}
 	if err != nil {
 		q.answer(nil, err)
@@ -236,31 +242,54 @@ func (s *replicaServer) resolveObjects(q *request) {
 		places = s.plans // it takes as long, and as much memory, as a large plan
 	}
 	s.readAtLeast(places, q, r.GetMinRevision(), func(ctx context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-		kind := snap.Kinds().Resource(resource(at))
-		if kind == nil {
-			return nil, lifecycle.ErrUnknownKind(resource(at))
+		reply, err := s.resolved(ctx, snap, q, at, &r, uids, s.now(snap))
+		if err == nil {
+			s.conditions(ctx, reply)
 		}
-		for _, name := range r.GetNames() {
-			n, err := lifecycle.Find(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name})
-			if err != nil {
-				return nil, err
-			}
-			uids = append(uids, n.UID)
-		}
-		limit := int(r.GetLimit())
-		if limit == 0 || limit > maxResolve {
-			limit = maxResolve
-		}
-		reply := resolve.Graph(snap, uids, resolve.GraphOptions{
-			Owners: r.GetOwners(), Dependents: r.GetDependents(), Namespace: at.Namespace, Limit: limit, MaxBytes: q.maxPayload / 3, Now: s.now(snap),
-		})
-		if r.GetCountTotal() {
-			total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)
-			if !ok {
-				return nil, s.overloaded(ctx)
-			}
-			reply.Total = uint64(total)
-		}
-		return reply, nil
+		return reply, err
 	})
+}
+
+// uidsOf returns the uids of a resolve, which names at least one object.
+func uidsOf(r *coppicev1.ResolveObjectsRequest) (uids []uid.UID, err *lifecycle.Error) {
+	for i, text := range r.GetUids() {
+		u, err := uid.Parse(text)
+		if err != nil {
+			return nil, lifecycle.ErrBadRequest("uids[%d]: %v", i, err)
+		}
+		uids = append(uids, u)
+	}
+	return uids, checkCount(len(uids)+len(r.GetNames()), "names or uids")
+}
+
+// resolved returns the reply to a resolve, evaluated at a time.
+func (s *server) resolved(
+	ctx context.Context, snap *state.Snapshot, q *request, at bus.API, r *coppicev1.ResolveObjectsRequest, uids []uid.UID, now lifecycle.Time,
+) (*coppicev1.ResolveObjectsReply, *lifecycle.Error) {
+	kind := snap.Kinds().Resource(resource(at))
+	if kind == nil {
+		return nil, lifecycle.ErrUnknownKind(resource(at))
+	}
+	for _, name := range r.GetNames() {
+		n, err := lifecycle.Find(snap, lifecycle.Key{Kind: kind, Namespace: at.Namespace, Name: name})
+		if err != nil {
+			return nil, err
+		}
+		uids = append(uids, n.UID)
+	}
+	limit := int(r.GetLimit())
+	if limit == 0 || limit > maxResolve {
+		limit = maxResolve
+	}
+	reply := resolve.Graph(snap, uids, resolve.GraphOptions{
+		Owners: r.GetOwners(), Dependents: r.GetDependents(), Namespace: at.Namespace, Limit: limit, MaxBytes: q.maxPayload / 3, Now: now,
+	})
+	if r.GetCountTotal() {
+		total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)
+		if !ok {
+			return nil, s.overloaded(ctx)
+		}
+		reply.Total = uint64(total)
+	}
+	return reply, nil
 }

@@ -14,14 +14,19 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/expirypolicy"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/secret"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/archived"
+	"github.com/coppice-gc/coppice/services/graph/consumers"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// Config is what both services need.
+// Config is what all services of this package need.
 type Config struct {
 	Realm string
 	// Conn receives requests and sends replies. It has permission to publish to inboxes
@@ -42,12 +47,21 @@ type Config struct {
 	// 250 ms if zero.
 	PlanLimit int
 	PlanTime  time.Duration
+	// Grants gives and checks the grants of deletions with several parts. If it is nil, each
+	// service draws a secret of its own, and no other service accepts its grants.
+	Grants *Grants
 }
 
 // Writer is what ServeWriter needs in addition to Config.
 type Writer struct {
 	*writer.Writer
 	Lease writer.Lease
+	// Call returns the state of the call of an external finalizer for an object.
+	Call func(context.Context, bus.Finalize) (CallState, error)
+	// Consumers observes the consumers of calls; nil for no warnings of finalizers without one.
+	Consumers *consumers.Observer
+	// Past reads the past.
+	Past Past
 	// Republish publishes pending work again.
 	Republish func(context.Context, *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error)
 	// Status counts pending work.
@@ -56,12 +70,21 @@ type Writer struct {
 	Answered func(proto.Message)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
+	// Noticed is called with an object and the notice that an expiry policy has given for it: when
+	// the notice is given, and at each evaluation in the hour after. It may be nil.
+	Noticed func(v lifecycle.View, n *lifecycle.Node, p *expirypolicy.Policy, policy string, given lifecycle.Notice)
+	// NoticeCalls collects the calls to a program about notices; nil for no calls.
+	NoticeCalls func(ctx context.Context, name string) (*propagator.NoticeCalls, error)
+	// RecentCalls has the calls that were published recently; nil if NoticeCalls is nil.
+	RecentCalls *propagator.RecentCalls
+	// SweepNotices removes the calls about notices that are not needed any more; nil for none.
+	SweepNotices func(context.Context) error
 	// WarnCycle is called with an object of an unreachable cycle and the number of the
 	// cycle's members. It may be nil.
 	WarnCycle func(v lifecycle.View, n *lifecycle.Node, members int)
 }
 
-// server is one of the two services.
+// server is what all services share.
 type server struct {
 	Config
 	nc     *nats.Conn
@@ -80,6 +103,9 @@ type server struct {
 func newServer(c Config, name, about, queueGroup string) (*server, error) {
 	s := &server{Config: c, nc: c.Conn, reads: admission.New(maxReads, actorReads),
 		pages: admission.New(maxPages, actorPages), plans: admission.New(maxPlans, actorPlans)}
+	if s.Grants == nil {
+		s.Grants = NewGrants(secret.Secrets{}.Draw(), c.Realm, func() (none [16]byte) { return none })
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	version := c.Version
 	if version == "" {
@@ -116,6 +142,19 @@ func (s *server) Stop() error {
 	return err
 }
 
+// flushTime is the longest time that subscribed waits.
+const flushTime = time.Second
+
+// subscribed waits until the NATS server has the subscriptions of all endpoints: before, it
+// would report to clients that no service answers, although the service says that it is ready.
+func (s *server) subscribed() {
+	ctx, cancel := context.WithTimeout(s.ctx, flushTime)
+	defer cancel()
+	if s.nc.IsConnected() {
+		_ = s.nc.FlushWithContext(ctx) // without a connection, the next one begins with the subscriptions
+	}
+}
+
 // start runs do in a goroutine for which Stop waits. It returns false, without running do,
 // if the service has stopped: then the state may be closed.
 func (s *server) start(do func()) bool {
@@ -142,9 +181,9 @@ func (s *server) during(do func()) bool {
 	return true
 }
 
-// unreadable returns the error for a failed read: the request took too long, this process
-// stops, or the state has failed. In the last two cases another process may be able to
-// serve it.
+// unreadable returns the error for a failed read. It is retryable if this process stops, if its
+// state has failed, or if the archive cannot be read now: a later attempt, perhaps at another
+// process, may succeed.
 func (s *server) unreadable(err error) *lifecycle.Error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -152,6 +191,17 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 			"realm %s: the request took longer than %v, and was ended; ask for less at once, or try again later", s.Realm, readTime)}
 	case errors.Is(err, context.Canceled):
 		return s.stopping()
+	}
+	var body *state.UnreadableError
+	if errors.As(err, &body) {
+		return body.Refusal(s.State.Kinds())
+	}
+	var unavailable *archived.UnavailableError
+	if errors.As(err, &unavailable) {
+		return &lifecycle.Error{
+			Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: time.Second,
+			Message: fmt.Sprintf("realm %s: the archive cannot be read now: %v", s.Realm, err),
+		}
 	}
 	if s.State.Failure() == nil {
 		return &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: err.Error()}
@@ -165,7 +215,7 @@ func (s *server) unreadable(err error) *lifecycle.Error {
 func (s *server) stopping() *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason: lifecycle.ReasonServiceUnavailable, RetryAfter: 250 * time.Millisecond,
-		Message: fmt.Sprintf("realm %s: this process does not answer any more; try again", s.Realm),
+		Message: fmt.Sprintf("realm %s: this graph service no longer serves the realm; try again", s.Realm),
 	}
 }
 

@@ -9,13 +9,19 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// status replies with counts of pending work. They include the work of every command that
+// status replies with counts of pending work, or with what is known of expiry policies. They include the work of every command that
 // was acknowledged before the request.
 func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
-	if err := q.read(&coppicev1.StatusRequest{}); err != nil {
+	var r coppicev1.StatusRequest
+	if err := q.read(&r); err != nil {
 		return err
+	}
+	if r.GetPolicies() {
+		s.background(q, s.policyStatus)
+		return nil
 	}
 	s.background(q, func(ctx context.Context) (proto.Message, *lifecycle.Error) {
 		reply, err := s.w.Status(ctx)
@@ -31,4 +37,24 @@ func (s *writerServer) status(q *request, _ bus.API) *lifecycle.Error {
 		return reply, nil
 	})
 	return nil
+}
+
+// policyStatus returns what is known of the expiry policies.
+func (s *writerServer) policyStatus(ctx context.Context) (proto.Message, *lifecycle.Error) {
+	snap := s.State.Snapshot().Until(ctx)
+	defer snap.Close()
+	reply := &coppicev1.StatusReply{Revision: snap.Revision(), Paused: snap.Realm().Paused}
+	if policies := snap.Kinds().Resource(policyResource); policies != nil {
+		snap.Nodes(policies, "", state.NameCursor{}, func(n *lifecycle.Node) bool {
+			reply.Policies = append(reply.Policies, s.evaluations.status(n))
+			return true
+		})
+	}
+	switch {
+	case snap.Err() != nil:
+		return nil, s.unreadable(snap.Err())
+	case !s.w.Lease.Holds():
+		return nil, s.notWriter()
+	}
+	return reply, nil
 }

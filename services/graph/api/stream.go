@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -107,7 +106,7 @@ func (s *server) ending(ctx context.Context, q *request, err error) *lifecycle.E
 		return nil //nolint:nilerr // the client is gone
 	}
 	s.Log.Warn("a streamed reply failed", "realm", s.Realm, "subject", q.Subject(), "error", err)
-	if bus.IsNotReady(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+	if bus.IsNotReady(err) {
 		return &lifecycle.Error{Reason: lifecycle.ReasonServiceUnavailable, Message: err.Error(), RetryAfter: 250 * time.Millisecond}
 	}
 	return s.unreadable(err)

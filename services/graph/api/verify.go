@@ -21,16 +21,18 @@ const (
 // which can take hours.
 //
 // A replica carries out one verification at a time. Requests that arrive meanwhile share
-// it and its result. If a client in another account goes away, the replica does not notice
-// (see watchTime) and the run continues; it delays no other client, because others share
-// it. A run ends early when all its clients are known to be gone.
+// it and its result. Only a request for a full verification does not share one that is not full:
+// its run begins when that one has ended. A run ends early when all its clients are known to be
+// gone. If a client in another account goes away, the replica does not notice (see watchTime),
+// and the run continues.
 func (s *replicaServer) verify(q *request) {
 	at, err := s.target(q)
+	var r coppicev1.VerifyRequest
 	if err == nil {
 		err = realmWide(at)
 	}
 	if err == nil {
-		err = q.read(&coppicev1.VerifyRequest{})
+		err = q.read(&r)
 	}
 	var leave func()
 	if err == nil {
@@ -40,11 +42,12 @@ func (s *replicaServer) verify(q *request) {
 		q.answer(nil, err)
 		return
 	}
-	s.stream(q, leave, s.serveVerify, func(why *coppicev1.Status) proto.Message { return &coppicev1.VerifyBatch{Error: why} })
+	serve := func(ctx context.Context, out *sender) error { return s.serveVerify(ctx, r.GetFull(), out) }
+	s.stream(q, leave, serve, func(why *coppicev1.Status) proto.Message { return &coppicev1.VerifyBatch{Error: why} })
 }
 
-func (s *replicaServer) serveVerify(ctx context.Context, out *sender) error {
-	v, leave, stopping := s.verification()
+func (s *replicaServer) serveVerify(ctx context.Context, full bool, out *sender) error {
+	v, leave, stopping := s.verification(full)
 	if stopping != nil {
 		return stopping
 	}
@@ -52,7 +55,7 @@ func (s *replicaServer) serveVerify(ctx context.Context, out *sender) error {
 	progress := func() error {
 		return out.send(&coppicev1.VerifyBatch{Sequence: v.sequence.Load(), Last: v.last.Load()})
 	}
-	if err := progress(); err != nil { // tells the client that it is served
+	if err := progress(); err != nil { // shows the client that it is served
 		return err
 	}
 	beat := time.NewTicker(s.r.Heartbeat)
@@ -76,6 +79,7 @@ func (s *replicaServer) serveVerify(ctx context.Context, out *sender) error {
 
 // verification is one run, which several clients can share.
 type verification struct {
+	full           bool          // from the first commit
 	sequence, last atomic.Uint64 // the progress
 	clients        int           // under replicaServer.verifying
 	cancel         context.CancelFunc
@@ -85,22 +89,23 @@ type verification struct {
 	err   error
 }
 
-// verification returns the run that is under way, or begins one. The caller must call
-// leave once: the run is canceled when its last client has left.
-func (s *replicaServer) verification() (v *verification, leave func(), stopping *lifecycle.Error) {
+// verification returns the run that is under way, or begins one. All clients can share a full
+// run. A client that asks for a full run does not share one that is not full: its run begins
+// when that one has ended. The caller must call leave once: the run is canceled when its last
+// client has left.
+func (s *replicaServer) verification(full bool) (v *verification, leave func(), stopping *lifecycle.Error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
 	v = s.running
-	if v == nil || v.clients == 0 {
-		previous := v // is canceled and ends soon
-		v = &verification{done: make(chan struct{})}
+	if v == nil || v.clients == 0 || full && !v.full {
+		v = &verification{full: full, done: make(chan struct{})}
+		v.last.Store(max(s.State.Checkpoint().GetSequence(), 1)) // until the run reports progress
 		var ctx context.Context
 		ctx, v.cancel = context.WithCancel(s.ctx)
-		if !s.start(func() { s.run(ctx, v, previous) }) {
+		if !s.start(func() { s.run(ctx, v) }) {
 			v.cancel()
 			return nil, nil, s.stopping()
 		}
-		v.last.Store(max(s.State.Checkpoint().GetPosition(), 1))
 		s.running = v
 	}
 	v.clients++
@@ -113,15 +118,18 @@ func (s *replicaServer) verification() (v *verification, leave func(), stopping 
 	}, nil
 }
 
-// run carries out a verification, after the previous one unless that is nil.
-func (s *replicaServer) run(ctx context.Context, v, previous *verification) {
-	if previous != nil {
-		<-previous.done
+// run carries out a verification when the previous one has ended, unless its clients leave before.
+func (s *replicaServer) run(ctx context.Context, v *verification) {
+	select {
+	case s.verifyPlace <- struct{}{}:
+		v.reply, v.err = s.r.Verify(ctx, v.full, func(at, of uint64) {
+			v.sequence.Store(at)
+			v.last.Store(of)
+		})
+		<-s.verifyPlace
+	case <-ctx.Done():
+		v.err = ctx.Err()
 	}
-	v.reply, v.err = s.r.Verify(ctx, func(at, of uint64) {
-		v.sequence.Store(at)
-		v.last.Store(of)
-	})
 	v.cancel()
 	s.verifying.Lock()
 	if s.running == v {

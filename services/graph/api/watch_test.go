@@ -28,8 +28,9 @@ func TestWatchWithoutAPlace(t *testing.T) {
 	places := admission.New(1, 1)
 	begun := make(chan struct{}, 1000)
 	end := make(chan struct{})
+	serving := testkit.Conn(t, n, bus.RoleAnswers)
 	s, err := ServeReplica(Config{
-		Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), State: statetest.New(t).State, Log: slog.New(slog.DiscardHandler),
+		Realm: bus.DefaultRealm, Conn: serving, State: statetest.New(t).State, Log: slog.New(slog.DiscardHandler),
 	}, Replica{
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
@@ -52,6 +53,9 @@ func TestWatchWithoutAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop() })
+	if err := serving.FlushWithContext(ctx); err != nil { // the server has the subscriptions then
+		t.Fatal(err)
+	}
 	nc := testkit.Conn(t, n, bus.RoleReader)
 	at := bus.API{Realm: bus.DefaultRealm, Actor: bus.RoleReader, Verb: bus.VerbWatch, Plural: "pods"}.Subject()
 	data, err := rpc.Encode(&coppicev1.WatchRequest{})

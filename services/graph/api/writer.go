@@ -10,8 +10,10 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
@@ -23,6 +25,9 @@ type writerServer struct {
 	*server
 	w       Writer
 	looking sync.Mutex // for cycles
+
+	finalizers  unanswered
+	evaluations evaluations
 }
 
 // ServeWriter serves commands and linearizable reads until it is stopped.
@@ -34,11 +39,12 @@ func ServeWriter(c Config, w Writer) (Stopper, error) {
 	if w.Now == nil {
 		w.Now = time.Now
 	}
-	ws := &writerServer{server: s, w: w}
+	ws := &writerServer{server: s, w: w, finalizers: unanswered{now: w.Now}, evaluations: evaluations{since: w.Now(), of: map[uid.UID]*evaluation{}}}
 	if err := ws.endpoints(); err != nil {
 		_ = s.Stop()
 		return nil, err
 	}
+	s.subscribed()
 	return s, nil
 }
 
@@ -51,15 +57,25 @@ func (s *writerServer) endpoints() error {
 		{bus.VerbUpdate, s.objects(each(lifecycle.Update))},
 		{bus.VerbUpdateStatus, s.objects(each(lifecycle.UpdateStatus))},
 		{bus.VerbApply, s.objects(each(lifecycle.Apply))},
+		{bus.VerbApplyAcross, s.objects(each(lifecycle.ApplyAcross))},
 		{bus.VerbPatch, s.patch},
 		{bus.VerbImport, s.importObjects},
+		{bus.VerbRestore, s.restore},
 		{bus.VerbDelete, s.delete},
 		{bus.VerbDeleteCollection, s.deleteCollection},
 		{bus.VerbRemoveFinalizer, s.removeFinalizer},
+		{bus.VerbForceFinalizer, s.forceFinalizer},
+		{bus.VerbProtect, s.protect},
+		{bus.VerbUnprotect, s.protect},
+		{bus.VerbDeleteUnreadable, s.deleteUnreadable},
+		{bus.VerbVeto, s.veto},
 		{bus.VerbGet, s.get},
 		{bus.VerbList, s.list},
 		{bus.VerbStatus, s.status},
 		{bus.VerbResume, s.resume},
+		{bus.VerbReadPast, s.readPast},
+		{bus.VerbBrakes, s.brakes},
+		{bus.VerbReleaseBrake, s.releaseBrake},
 	} {
 		if err := s.add(s.verb(e.verb), s.targeted(e.handle)); err != nil {
 			return err
@@ -98,6 +114,12 @@ func (s *writerServer) endpoints() error {
 	if err := s.add(s.operation(bus.OpCycles, bus.RoleScanner), s.unreachable); err != nil {
 		return err
 	}
+	if err := s.add(s.operation(bus.OpExpire, bus.RoleScanner), s.expire); err != nil {
+		return err
+	}
+	if err := s.add(s.operation(bus.OpExamine, bus.RoleScanner), s.examinePolicy); err != nil {
+		return err
+	}
 	return s.add(s.operation(bus.OpRepublish, bus.RoleScanner), s.republish)
 }
 
@@ -121,7 +143,7 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 		return err
 	}
 	callers := 1
-	if o, ok := work.(*command.Objects); ok && o.Whole { // of many callers, one object each
+	if o, ok := work.(*command.Objects); ok && o.ReturnObjects { // of many callers, one object each
 		callers = o.Count
 	}
 	s.w.Submit(&writer.Request{
@@ -135,7 +157,11 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 func (s *writerServer) answer(q *request) func(proto.Message, *lifecycle.Error) {
 	const long = 16 // results
 	return func(m proto.Message, err *lifecycle.Error) {
-		if r, ok := m.(*coppicev1.ObjectsReply); ok && len(r.GetResults()) > long && s.start(func() { q.answer(m, err) }) {
+		r, ok := m.(*coppicev1.ObjectsReply)
+		if ok && err == nil && addsFinalizers(bus.RequestName(q.Subject())) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.answer(r, nil) }) {
+			return
+		}
+		if ok && len(r.GetResults()) > long && s.start(func() { q.answer(m, err) }) {
 			return
 		}
 		q.answer(m, err)
@@ -189,8 +215,8 @@ func (s *writerServer) objects(by func([]*coppicev1.Object) decide) func(*reques
 			return err
 		}
 		return s.submit(q, at, &command.Objects{
-			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), Whole: r.GetReturnObjects(),
-			Decide: by(r.GetObjects()),
+			Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(), ReturnObjects: r.GetReturnObjects(),
+			Decide: checkPolicy(at, by(r.GetObjects())),
 			Name:   func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 		}, "")
 	}
@@ -206,11 +232,47 @@ func (s *writerServer) patch(q *request, at bus.API) *lifecycle.Error {
 	}
 	return s.submit(q, at, &command.Objects{
 		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetPatches()), Atomic: r.GetAtomic(), DryRun: r.GetDryRun(),
-		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		Decide: checkPolicy(at, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Patch(ctx, at, r.GetPatches()[i])
-		},
+		}),
 		Name: func(i int) string { return r.GetPatches()[i].GetName() },
 	}, "")
+}
+
+// checkSession checks a request of an import session. One that only closes it has no objects.
+func checkSession(session string, objects int, closes bool) *lifecycle.Error {
+	if !sessionPattern.MatchString(session) {
+		return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", session)
+	}
+	if objects == 0 && closes {
+		return nil
+	}
+	return checkCount(objects, "objects")
+}
+
+// restore handles the verb restore.
+func (s *writerServer) restore(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.RestoreRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := checkSession(r.GetSession(), len(r.GetObjects()), r.GetClose()); err != nil {
+		return err
+	}
+	if r.GetNote() != "" {
+		if err := lifecycle.CheckReason(r.GetNote()); err != nil {
+			return err
+		}
+	}
+	return s.submit(q, at, &command.Objects{
+		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), DryRun: r.GetDryRun(),
+		Session: r.GetSession(), Close: r.GetClose(),
+		Decide: checkPolicy(at, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+			o := r.GetObjects()[i]
+			return lifecycle.Restore(ctx, at, r.GetSession(), o.GetObject(), o.GetDeletion())
+		}),
+		Name: func(i int) string { return r.GetObjects()[i].GetObject().GetMetadata().GetName() },
+	}, r.GetNote())
 }
 
 func (s *writerServer) importObjects(q *request, at bus.API) *lifecycle.Error {
@@ -218,20 +280,15 @@ func (s *writerServer) importObjects(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	if !sessionPattern.MatchString(r.GetSession()) {
-		return lifecycle.ErrBadRequest("session: %q is not the name of an import session: 1 to 63 letters, digits and hyphens, such as a UUID", r.GetSession())
-	}
-	if len(r.GetObjects()) > 0 || !r.GetClose() {
-		if err := checkCount(len(r.GetObjects()), "objects"); err != nil {
-			return err
-		}
+	if err := checkSession(r.GetSession(), len(r.GetObjects()), r.GetClose()); err != nil {
+		return err
 	}
 	return s.submit(q, at, &command.Objects{
 		Resource: resource(at), Namespace: at.Namespace, Count: len(r.GetObjects()), DryRun: r.GetDryRun(),
 		Session: r.GetSession(), Close: r.GetClose(),
-		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		Decide: checkPolicy(at, func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
 			return lifecycle.Import(ctx, at, r.GetSession(), r.GetObjects()[i])
-		},
+		}),
 		Name: func(i int) string { return r.GetObjects()[i].GetMetadata().GetName() },
 	}, "")
 }
@@ -241,7 +298,18 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	if err := checkCount(len(r.GetNames()), "names"); err != nil {
+	if r.GetAskGrant() {
+		if err := checkAsk(&coppicev1.DeleteRequest{AskGrant: true, Plan: r.GetPlan(), Protocol: r.GetProtocol()}, &r); err != nil {
+			return err
+		}
+		if _, err := plan.ParseName(r.GetPlan()); err != nil {
+			return err
+		}
+		q.answer(&coppicev1.ObjectsReply{Grant: s.Grants.give(at, r.GetPlan(), s.w.Now())}, nil)
+		return nil
+	}
+	d, err := deletionOf(at, &r)
+	if err != nil {
 		return err
 	}
 	work := &command.Objects{
@@ -253,14 +321,43 @@ func (s *writerServer) delete(q *request, at bus.API) *lifecycle.Error {
 		},
 		Name: func(i int) string { return r.GetNames()[i] },
 	}
+	if len(d.Also) > 0 {
+		if r.GetPlan() == "" {
+			return lifecycle.ErrBadRequest("also: objects of several resources or namespaces are deleted by a plan: plan the deletion, and name the plan")
+		}
+		work.Count, work.Decide = decideParts(d)
+		work.Name = nil // the names are of several resources
+	}
 	if r.GetPlan() != "" {
-		var err *lifecycle.Error
-		if work.Check, err = s.planned(at, &r); err != nil {
+		if work.Check, err = s.planned(at, &r, d); err != nil {
 			return err
 		}
 		work.Atomic = true // a plan covers the whole request
 	}
 	return s.submit(q, at, work, "")
+}
+
+// decideParts returns the number of objects of a deletion with parts, and the function that decides
+// them in order.
+func decideParts(d plan.Deletion) (count int, by decide) {
+	type object struct {
+		name string
+		part *plan.Deletion
+	}
+	var objects []object
+	for _, part := range d.All() {
+		for _, name := range part.GetNames() {
+			objects = append(objects, object{name, &part})
+		}
+	}
+	return len(objects), func(ctx *lifecycle.Context, _ lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		part := objects[i].part
+		kind := ctx.Kinds().Resource(part.Resource)
+		if kind == nil {
+			return nil, lifecycle.ErrUnknownKind(part.Resource)
+		}
+		return lifecycle.Delete(ctx, lifecycle.Key{Kind: kind, Namespace: part.Namespace, Name: objects[i].name}, part.GetVersion(), part.GetOptions())
+	}
 }
 
 func (s *writerServer) removeFinalizer(q *request, at bus.API) *lifecycle.Error {

@@ -10,4 +10,6 @@
 // before it.
 //
 // The archive may be pruned. Then the log begins later, and Last says where.
+//
+// A realm that was restored or replayed continues the log of another one. History reads both.
 package archived

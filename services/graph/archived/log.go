@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/codec/envelope"
 	"github.com/coppice-gc/coppice/internal/segment"
@@ -20,14 +22,19 @@ type Log struct {
 	ctx   context.Context //nolint:containedctx // of the readers of segments, which several calls share
 	store archive.Store   // nil for none
 
+	opening singleflight.Group // of segments, by name
+	listing singleflight.Group // of the list of segments
+
 	mu       sync.Mutex
 	realm    [16]byte // zero until it is known
 	segments []archive.Item
-	listed   time.Time // when segments were listed; zero if they were not
+	listed   time.Time // when the list of segments was begun; zero if there is none
+	received time.Time // when it was complete
 	failure  error     // of the last list
 	open     []opened  // newest last
 	first    struct {
 		position, sequence uint64 // of the first message of the stream, and of its first commit
+		found              time.Time
 	}
 }
 
@@ -38,8 +45,13 @@ type opened struct {
 }
 
 const (
-	// listAgain is the time after which the segments are listed again.
+	// beginsTime bounds the time that Last waits for the archive.
+	beginsTime = 2 * time.Second
+	// listAgain is the time after which the segments are listed again. listWait is the maximum time for
+	// which a call waits for the new list; then it uses the old one. An archive of years has
+	// many thousands of segments, and its store may list only some of them at a time.
 	listAgain = 5 * time.Second
+	listWait  = time.Second
 	// maxOpen is the maximum number of segments that stay open. Their indexes are in
 	// memory.
 	maxOpen = 8
@@ -82,6 +94,15 @@ func (l *Log) FirstCommit(ctx context.Context) (h eventlog.Header, position uint
 	}
 	for at := first; ; {
 		pending, err := l.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
+			if m.Sequence > at && l.MaxLag() > 0 {
+				var err error
+				if h, position, err = l.Undelivered(ctx, at, m.Sequence); err != nil {
+					return err
+				}
+				if position > 0 {
+					return errFound
+				}
+			}
 			at = m.Sequence + 1
 			found, foreign := l.Keys().Check(m)
 			if foreign != "" {
@@ -116,13 +137,34 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 	if err != nil || first <= 1 || l.store == nil {
 		return last, first, err
 	}
-	archived, err := l.begins(ctx, first)
+	listing, cancel := context.WithTimeout(ctx, beginsTime)
+	archived, err := l.begins(listing, first)
+	cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failure = err; err == nil {
 		first = archived
 	}
 	return last, first, ctx.Err()
+}
+
+// UnavailableError says that an entry of the archive cannot be read now. Waiting may help: the entry is
+// not damaged.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// unavailable makes an error of a read of a segment an UnavailableError, unless the segment is damaged, is
+// gone, or does not have what was looked for.
+func unavailable(err error) error {
+	var damaged *segment.DamagedError
+	var version *segment.VersionError
+	if errors.As(err, &damaged) || errors.As(err, &version) || archive.IsDamaged(err) || errors.Is(err, archive.ErrNotFound) || errors.Is(err, segment.ErrOutside) {
+		return err
+	}
+	return &UnavailableError{err}
 }
 
 // Unavailable returns why the archive could not be listed by the last call of Last, nil if it
@@ -133,17 +175,62 @@ func (l *Log) Unavailable() error {
 	return l.failure
 }
 
-// begins returns the first position that can be read of a log whose stream begins at first: that
-// of the first segment of those that end with the commit before the stream's first.
+// begins returns the first position from which on all commits can be read, if the stream begins at
+// first. If segments reach the stream without a gap, it is the position of their first commit;
+// otherwise it is first.
 func (l *Log) begins(ctx context.Context, first uint64) (uint64, error) {
-	segments, err := l.list(ctx, false)
-	if err != nil || len(segments) == 0 {
-		return first, err
-	}
 	next, err := l.firstSequence(ctx, first)
-	if err != nil || next == 0 {
+	if err == nil && next == 0 && l.MaxLag() > 0 {
+		err = fmt.Errorf("log of realm %s: the NATS server that answers has no commit from sequence %d on", l.Realm(), first)
+	}
+	if err != nil {
 		return first, err
 	}
+	segments, err := l.list(ctx, false)
+	if err != nil {
+		return first, err
+	}
+	if next == 0 { // the stream has lost all its messages
+		if next, err = l.after(ctx, segments, first); err != nil || next == 0 {
+			return first, err
+		}
+	}
+	begins, ok, err := l.run(ctx, segments, next)
+	if err == nil && !ok && l.listedBefore(first) {
+		if segments, err = l.list(ctx, true); err == nil {
+			begins, ok, err = l.run(ctx, segments, next)
+		}
+	}
+	if err != nil || !ok {
+		return first, err
+	}
+	return min(first, begins), nil
+}
+
+// listedBefore reports whether the segments were listed before the stream was found to begin at a
+// position. Then the list may lack segments up to which the stream was cut.
+func (l *Log) listedBefore(first uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first.position != first || l.listed.Before(l.first.found)
+}
+
+// after returns the sequence of the commit that would follow the segments at a position, zero if the last
+// commit of the segments was not just before it.
+func (l *Log) after(ctx context.Context, segments []archive.Item, position uint64) (sequence uint64, err error) {
+	if len(segments) == 0 {
+		return 0, nil
+	}
+	r, err := l.reader(ctx, segments[len(segments)-1])
+	if err != nil || r.Info().Last.Position+1 != position {
+		return 0, err
+	}
+	return r.Info().Last.Sequence + 1, nil
+}
+
+// run returns the position of the first commit of the last run of segments without a gap that begins before
+// the commit next. ok is false if commits are missing between the run and next, or if there is no run.
+func (l *Log) run(ctx context.Context, segments []archive.Item, next uint64) (begins uint64, ok bool, err error) {
 	run, end := 0, uint64(0) // without a gap
 	for i, s := range segments {
 		if s.First >= next {
@@ -154,14 +241,14 @@ func (l *Log) begins(ctx context.Context, first uint64) (uint64, error) {
 		}
 		end = s.Last
 	}
-	if end+1 < next {
-		return first, nil
+	if end == 0 || end+1 < next {
+		return 0, false, nil
 	}
-	r, err := l.reader(segments[run])
+	r, err := l.reader(ctx, segments[run])
 	if err != nil {
-		return first, err
+		return 0, false, err
 	}
-	return min(first, r.Info().First.Position), nil
+	return r.Info().First.Position, true, nil
 }
 
 // firstSequence returns the number of the first commit of the stream, whose first message is at a
@@ -179,7 +266,7 @@ func (l *Log) firstSequence(ctx context.Context, first uint64) (sequence uint64,
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.first.position, l.first.sequence = first, h.Sequence
+	l.first.position, l.first.sequence, l.first.found = first, h.Sequence, time.Now()
 	return h.Sequence, nil
 }
 
@@ -194,20 +281,58 @@ func (l *Log) list(ctx context.Context, again bool) ([]archive.Item, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	segments, listed := l.segments, l.listed
+	segments, received := l.segments, l.received
 	l.mu.Unlock()
-	if !again && !listed.IsZero() && time.Since(listed) < listAgain {
+	switch {
+	case again:
+		for called := time.Now(); ; {
+			list, err := l.listOnce(ctx, realm)
+			if err != nil || !list.begun.Before(called) {
+				return list.segments, err
+			}
+		}
+	case received.IsZero():
+		list, err := l.listOnce(ctx, realm)
+		return list.segments, err
+	case time.Since(received) < listAgain:
 		return segments, nil
 	}
-	all, err := archive.Segments(ctx, l.store, realm)
-	if err != nil {
-		return nil, err
+	waiting, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	list, err := l.listOnce(waiting, realm)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return segments, nil
 	}
-	segments = withoutOverlap(all)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.segments, l.listed = segments, time.Now()
-	return segments, nil
+	return list.segments, err
+}
+
+// segmentList is a list of segments, and when it was begun.
+type segmentList struct {
+	segments []archive.Item
+	begun    time.Time
+}
+
+// listOnce lists the segments, or waits for a list that was begun before. It waits no longer than ctx: the
+// list goes on, for the calls that follow.
+func (l *Log) listOnce(ctx context.Context, realm [16]byte) (segmentList, error) {
+	done := l.listing.DoChan("", func() (any, error) {
+		begun := time.Now()
+		all, err := archive.Segments(l.ctx, l.store, realm)
+		if err != nil {
+			return segmentList{}, err
+		}
+		list := segmentList{withoutOverlap(all), begun}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.segments, l.listed, l.received = list.segments, begun, time.Now()
+		return list, nil
+	})
+	select {
+	case <-ctx.Done():
+		return segmentList{}, fmt.Errorf("archive %s: it does not list its segments: %w", l.store, ctx.Err())
+	case got := <-done:
+		return got.Val.(segmentList), got.Err
+	}
 }
 
 // withoutOverlap leaves out segments whose commits others have. First and Last of the result
@@ -224,51 +349,80 @@ func withoutOverlap(all []archive.Item) (segments []archive.Item) {
 	return segments
 }
 
-// reader opens a segment, or returns it if it is open.
-func (l *Log) reader(item archive.Item) (*segment.Reader, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.open, func(o opened) bool { return o.name == item.Name })
-	if i >= 0 {
-		o := l.open[i]
-		l.open = append(slices.Delete(l.open, i, i+1), o)
-		return o.Reader, nil
+// reader opens a segment, or returns it if it is open. It waits for the archive no longer than
+// ctx, and without the lock: others read what is open, or the stream.
+func (l *Log) reader(ctx context.Context, item archive.Item) (*segment.Reader, error) {
+	if r := l.isOpen(item.Name); r != nil {
+		return r, nil
 	}
-	r, err := archive.OpenSegment(l.ctx, l.store, item.Entry)
-	if err != nil {
-		return nil, fmt.Errorf("archive %s: segment %s: %w", l.store, item.Entry.Name, err)
+	done := l.opening.DoChan(item.String(), func() (any, error) {
+		r, err := archive.OpenSegment(l.ctx, l.store, item.Entry)
+		if err != nil {
+			return nil, unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, item.Entry.Name, err))
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.open) >= maxOpen {
+			l.open = slices.Delete(l.open, 0, 1)
+		}
+		l.open = append(l.open, opened{item.Name, r})
+		return r, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, &UnavailableError{fmt.Errorf("archive %s: segment %s: it does not answer: %w", l.store, item.Entry.Name, ctx.Err())}
+	case got := <-done:
+		if got.Err != nil {
+			return nil, got.Err
+		}
+		return got.Val.(*segment.Reader), nil
 	}
-	if len(l.open) >= maxOpen {
-		l.open = slices.Delete(l.open, 0, 1)
-	}
-	l.open = append(l.open, opened{item.Name, r})
-	return r, nil
 }
 
-// Get reads the commit at a position: from the archive if the stream begins later. If the archive
-// does not have it either, or cannot be read, the error wraps eventlog.ErrCut.
+// isOpen returns the reader of a segment that is open, nil for another one.
+func (l *Log) isOpen(name archive.Name) *segment.Reader {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.open, func(o opened) bool { return o.name == name })
+	if i < 0 {
+		return nil
+	}
+	o := l.open[i]
+	l.open = append(slices.Delete(l.open, i, i+1), o)
+	return o.Reader
+}
+
+// Get reads the commit at a position: from the archive if the stream begins later, or has a hole
+// there. If the stream begins later and the archive does not have the commit either, or cannot be read, the
+// error wraps eventlog.ErrCut.
 func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
 	commit, err := l.Log.Get(ctx, position)
 	if !errors.Is(err, eventlog.ErrNotFound) {
 		return commit, err
 	}
-	_, first, failed := l.Log.Last(ctx)
-	if failed != nil || position >= first {
+	last, first, failed := l.Log.Last(ctx)
+	if failed != nil || position > last {
 		return nil, errors.Join(err, failed)
 	}
-	err = fmt.Errorf("%w: %w", eventlog.ErrCut, err)
+	if position < first {
+		err = fmt.Errorf("%w: %w", eventlog.ErrCut, err)
+	}
 	if l.store == nil {
 		return nil, err
 	}
 	found := false
 	failed = l.visit(ctx, position, func(c segment.Commit) error {
 		if found = c.Position == position; found {
-			commit, failed = envelope.Open(c.Message)
+			if commit, failed = envelope.Open(c.Message); failed != nil {
+				return failed
+			}
 		}
-		return errors.Join(errFound, failed)
+		return errFound
 	})
 	switch {
-	case !errors.Is(failed, errFound):
+	case failed != nil && !errors.Is(failed, errFound) && position >= first:
+		return nil, failed // and not that the commit is gone: the archive may have it
+	case failed != nil && !errors.Is(failed, errFound):
 		return nil, errors.Join(err, failed)
 	case !found:
 		return nil, err

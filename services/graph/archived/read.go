@@ -1,32 +1,41 @@
 package archived
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// errCut ends a read of the stream that begins before the stream does.
+// errCut ends a read of the stream at messages that it does not have.
 var errCut = errors.New("the stream begins later")
 
 // Read calls visit for at most limit messages from a position on, as eventlog.Log.Read does. If
-// the stream begins later, it visits commits of the archive, and pending is not zero.
+// the stream begins later, it visits commits of the archive, and pending is not zero. If
+// the archive does not have them, the error wraps eventlog.ErrCut.
 func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
-	began := false
+	from = max(from, 1)
+	next := from
 	pending, err = l.Log.Read(ctx, from, limit, maxBytes, func(m eventlog.Message) error {
-		if !began && m.Sequence > max(from, 1) && l.store != nil {
-			return errCut
+		if m.Sequence > next {
+			return errCut // also if the stream was cut while it was read
 		}
-		began = true
+		next = m.Sequence + 1
 		return visit(m)
 	})
-	if !errors.Is(err, errCut) {
+	switch {
+	case err == nil && pending == 0 && next == from:
+		return l.readEnd(ctx, from, limit, maxBytes, visit)
+	case !errors.Is(err, errCut):
 		return pending, err
+	case next > from:
+		return 1, nil // the next call continues
 	}
 	return 1, l.read(ctx, from, limit, maxBytes, visit)
 }
@@ -34,11 +43,13 @@ func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 // read is Read for a position before the stream.
 func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) error {
 	_, first, err := l.Log.Last(ctx)
-	if err == nil && from >= first { // the stream has a hole
-		_, err = l.Log.Read(ctx, from, limit, maxBytes, visit)
-		return err
+	if err == nil && from >= first {
+		return l.readHole(ctx, from, limit, maxBytes, visit)
 	}
 	if err != nil {
+		return err
+	}
+	if err := l.covers(ctx, from, first); err != nil {
 		return err
 	}
 	messages, bytes := 0, 0
@@ -54,43 +65,52 @@ func (l *Log) read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 		err = nil
 	}
 	if err == nil && messages == 0 { // only messages that were no commits were cut
-		_, err = l.Log.Read(ctx, first, limit, maxBytes, visit)
+		_, err = l.Read(ctx, first, limit, maxBytes, visit)
 	}
 	return err
 }
 
-// visit calls visit for the commits in the archive from a position on, until visit returns an
-// error, which visit returns, or until the archive ends. It returns a BrokenError if the archive does not
-// have the commits up to the next one that it has.
+// covers returns an error that wraps eventlog.ErrCut unless the archive has all commits from a position on that precede
+// the stream, whose first message is at first.
+func (l *Log) covers(ctx context.Context, from, first uint64) error {
+	begins, err := l.begins(ctx, first)
+	if err == nil && from < begins {
+		err = fmt.Errorf("log of realm %s: sequence %d: %w: the archive begins at sequence %d", l.Realm(), from, eventlog.ErrCut, begins)
+	}
+	return err
+}
+
+// visit calls its argument visit for the commits in the archive from a position on, until the archive
+// ends or has a gap. If the argument returns an error, visit stops and returns it.
 func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit) error) error {
 	segments, err := l.list(ctx, false)
 	if err != nil {
 		return err
 	}
-	at, err := l.find(segments, from)
+	at, err := l.find(ctx, segments, from)
 	if err == nil && at == len(segments) {
 		if segments, err = l.list(ctx, true); err == nil {
-			at, err = l.find(segments, from)
+			at, err = l.find(ctx, segments, from)
 		}
 	}
 	if err != nil || at == len(segments) {
 		return err
 	}
 	for _, s := range archive.Chain(segments[at:], segments[at].First) {
-		r, err := l.reader(s)
+		r, err := l.reader(ctx, s)
 		if err != nil {
 			return err
 		}
 		sequence, err := r.AtPosition(from)
 		if err != nil {
-			return fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err)
+			return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
 		}
 		for c, err := range r.Commits(sequence) {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err != nil {
-				return fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err)
+				return unavailable(fmt.Errorf("archive %s: segment %s: %w", l.store, s.Entry.Name, err))
 			}
 			if c.Position < from {
 				continue
@@ -104,15 +124,15 @@ func (l *Log) visit(ctx context.Context, from uint64, visit func(segment.Commit)
 	return nil
 }
 
-// find returns the index of the first segment whose last commit is not before a position. If no segment has
-// it, the next has the position behind it.
-func (l *Log) find(segments []archive.Item, position uint64) (index int, err error) {
+// find returns the index of the first segment whose last commit is at a position or behind it;
+// len(segments) if there is none.
+func (l *Log) find(ctx context.Context, segments []archive.Item, position uint64) (index int, err error) {
 	index, _ = slices.BinarySearchFunc(segments, position, func(s archive.Item, position uint64) int {
 		if err != nil {
 			return 0
 		}
 		var r *segment.Reader
-		if r, err = l.reader(s); err == nil && r.Info().Last.Position < position {
+		if r, err = l.reader(ctx, s); err == nil && r.Info().Last.Position < position {
 			return -1
 		}
 		return 1
@@ -124,23 +144,70 @@ func (l *Log) find(segments []archive.Item, position uint64) (index int, err err
 // revision is not greater. It is the first commit that can be read if all are later.
 func (l *Log) Seek(ctx context.Context, revision uint64) (position uint64, err error) {
 	position, err = l.Log.Seek(ctx, revision)
+	return l.seek(ctx, position, err, wanted{
+		stream: func(h eventlog.Header) bool { return h.FirstRevision <= revision },
+		begins: func(i segment.Info) bool { return i.Before.Revision < revision },
+		place:  func(r *segment.Reader) (uint64, error) { return r.SeekRevision(revision) },
+	})
+}
+
+// SeekTime returns the position of the last commit that is not later than a time, or of the
+// first commit that can be read if all are later.
+func (l *Log) SeekTime(ctx context.Context, t lifecycle.Time) (position uint64, err error) {
+	position, err = l.Log.SeekTime(ctx, t)
+	return l.seek(ctx, position, err, wanted{
+		stream: func(h eventlog.Header) bool { return h.Time <= t },
+		begins: func(i segment.Info) bool { return i.First.Time <= int64(t) },
+		place: func(r *segment.Reader) (uint64, error) {
+			sequence, err := r.AtTime(t)
+			if errors.Is(err, segment.ErrOutside) {
+				return r.Info().First.Position, nil
+			}
+			if err != nil {
+				return 0, err
+			}
+			return positionOf(r, sequence)
+		},
+	})
+}
+
+// wanted is the last commit that precedes a place.
+type wanted struct {
+	stream func(eventlog.Header) bool            // whether a commit precedes it
+	begins func(segment.Info) bool               // whether the first commit of a segment does
+	place  func(*segment.Reader) (uint64, error) // the position of the last one in a segment
+}
+
+// seek returns the position of a wanted commit. position and err are the result of the search in the
+// stream.
+func (l *Log) seek(ctx context.Context, position uint64, err error, w wanted) (uint64, error) {
 	if err != nil || l.store == nil {
 		return position, err
 	}
 	h, first, err := l.FirstCommit(ctx)
-	if err != nil || position > first || h.Sequence == 0 || h.FirstRevision <= revision {
+	switch {
+	case err != nil || h.Sequence == 0:
 		return position, err
+	case position > first || w.stream(h):
+		return l.seekHole(ctx, position, w)
+	}
+	_, begins, err := l.Log.Last(ctx)
+	if err == nil {
+		_, err = l.begins(ctx, begins) // lists the segments again if they may end too early
+	}
+	if err != nil {
+		return 0, err
 	}
 	segments, err := l.list(ctx, false)
 	if err != nil || len(segments) == 0 {
 		return position, err
 	}
-	at, _ := slices.BinarySearchFunc(segments, revision, func(s archive.Item, revision uint64) int {
+	at, _ := slices.BinarySearchFunc(segments, struct{}{}, func(s archive.Item, _ struct{}) int {
 		if err != nil {
 			return 0
 		}
 		var r *segment.Reader
-		if r, err = l.reader(s); err == nil && r.Info().Before.Revision < revision {
+		if r, err = l.reader(ctx, s); err == nil && w.begins(r.Info()) {
 			return -1
 		}
 		return 1
@@ -148,27 +215,15 @@ func (l *Log) Seek(ctx context.Context, revision uint64) (position uint64, err e
 	if err != nil {
 		return 0, err
 	}
-	r, err := l.reader(segments[max(at, 1)-1])
+	r, err := l.reader(ctx, segments[max(at, 1)-1])
 	if err != nil {
 		return 0, err
 	}
-	return place(r, revision)
+	return w.place(r)
 }
 
-// place returns the position of the commit of a segment that contains a revision, or of the one
-// nearest to it.
-func place(r *segment.Reader, revision uint64) (position uint64, err error) {
-	info := r.Info()
-	if revision > info.Last.Revision {
-		return info.Last.Position, nil
-	}
-	sequence, err := r.AtRevision(revision)
-	switch {
-	case errors.Is(err, segment.ErrOutside):
-		return info.First.Position, nil
-	case err != nil:
-		return 0, err
-	}
+// positionOf returns the position of a commit of a segment.
+func positionOf(r *segment.Reader, sequence uint64) (position uint64, err error) {
 	for c, err := range r.Commits(sequence) {
 		return c.Position, err
 	}
@@ -189,15 +244,36 @@ func (l *Log) Follow(ctx context.Context, from uint64, visit func(eventlog.Messa
 	for {
 		err := l.archivedPart(ctx, &last, each)
 		if err == nil {
-			err = l.Log.Follow(ctx, last+1, each)
+			err = l.followStream(ctx, &last, each)
 		}
 		var broken *eventlog.BrokenError
 		if refused != nil || l.store == nil || !errors.As(err, &broken) {
 			return err
 		}
-		// The stream may have been cut meanwhile.
-		if _, first, failed := l.Log.Last(ctx); failed != nil || first <= last+1 {
+		_, first, failed := l.Log.Last(ctx)
+		if failed != nil {
 			return errors.Join(err, failed)
+		}
+		if first <= last+1 {
+			filled, failed := l.followHole(ctx, &last, each)
+			if refused != nil || failed != nil {
+				return cmp.Or(refused, failed)
+			}
+			if !filled {
+				return err
+			}
+			continue
+		}
+		// The stream was cut meanwhile. The archive has what precedes it.
+		_, begins, failed := l.Last(ctx)
+		if failed == nil {
+			failed = l.Unavailable()
+		}
+		if failed != nil {
+			return failed // and not that the log is broken: the archive may have what is missing
+		}
+		if begins > last+1 {
+			return err
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/datadir"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -33,13 +35,18 @@ type Config struct {
 	Limits   Limits
 	// Acquire waits until this process has the lease.
 	Acquire func(context.Context) (Lease, error)
+	// Retention returns what bounds the archive of the realm.
+	Retention func() lifecycle.Retention
 	// Writing reports whether this process is the writer of the realm.
 	Writing func() bool
 	Now     func() time.Time
 	Logger  *slog.Logger
-	// Progress is called when something was archived, and Failed when that has failed.
+	// Progress is called when the archiver has read what the archive has, and each time that
+	// something was archived. Failed is called when archiving has failed; it is tried again.
 	Progress func(Progress)
 	Failed   func(error)
+	// Failpoint is called at the steps of a cut, for tests that kill the process there.
+	Failpoint func(step string)
 }
 
 // Progress says what is archived.
@@ -50,13 +57,13 @@ type Progress struct {
 
 // Limits bound the work of an Archiver. Zero fields have their defaults.
 type Limits struct {
-	// SegmentBytes and SegmentAge are the size of the messages, and the time since the first of
-	// them was read, from which on a segment is complete; 64 MiB and 10 min.
+	// A segment is complete when its messages have SegmentBytes, or SegmentAge after its first
+	// commit was written; 64 MiB and 10 min.
 	SegmentBytes int64
 	SegmentAge   time.Duration
-	// SnapshotBytes and SnapshotAge are the size of the messages, and the time, since the last
-	// verified snapshot from which on another is made; 256 MiB, or half the size of
-	// the last snapshot if that is more, and 24 h.
+	// Another snapshot is made when the messages since the last verified one have SnapshotBytes,
+	// or half the size of that snapshot if this is more, or when it is older than SnapshotAge;
+	// 256 MiB and 24 h. A retention of the log may lower these four limits.
 	SnapshotBytes int64
 	SnapshotAge   time.Duration
 	// Rate is the maximum rate in bytes per second at which the log and the state are read and
@@ -66,16 +73,23 @@ type Limits struct {
 	// pauses for this time, and up to 60 times as long. After a snapshot that could not be
 	// verified or stored, it goes on with segments, and makes no snapshot for 600 times as long.
 	Interval time.Duration
-	// Turn is the time after which a writer releases the lease for Pause, so that a standby
-	// can take it; 10 min and 15 s. A writer also waits for Pause before it acquires the lease.
+	// Turn is the time after which a writer that has put a segment releases the lease, so that
+	// a standby can take it. Pause is the time for which a writer waits before it acquires the
+	// lease; 10 min and 15 s.
 	Turn, Pause time.Duration
+	// Stall is the time after which a call of the store that makes no progress fails, also if it
+	// never returns: the archiver releases the lease; 2 min.
+	Stall time.Duration
+	// Prune is the time between two looks at what is beyond the retention; 1 h. After a
+	// snapshot the archiver looks, too.
+	Prune time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	for _, d := range []struct {
 		to *time.Duration
 		is time.Duration
-	}{{&l.SegmentAge, 10 * time.Minute}, {&l.SnapshotAge, 24 * time.Hour}, {&l.Interval, time.Second}, {&l.Turn, 10 * time.Minute}, {&l.Pause, 15 * time.Second}} {
+	}{{&l.SegmentAge, 10 * time.Minute}, {&l.SnapshotAge, 24 * time.Hour}, {&l.Interval, time.Second}, {&l.Turn, 10 * time.Minute}, {&l.Pause, 15 * time.Second}, {&l.Prune, time.Hour}, {&l.Stall, 2 * time.Minute}} {
 		if *d.to == 0 {
 			*d.to = d.is
 		}
@@ -91,22 +105,31 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Archiver archives a realm's log. Run is for one goroutine.
+// Archiver archives a realm's log, and cuts it to its retention. Run is for one goroutine.
 type Archiver struct {
 	c       Config
 	l       Limits
 	limiter *rate.Limiter
 	refused time.Time // when a snapshot could not be verified or stored last
+	// checked has the content of the snapshots that were read since they were put, by name, and
+	// unusable is the commit of the last verified snapshot if that cannot be used, else 0.
+	checked  map[string][32]byte
+	unusable uint64
 }
 
 // New returns an Archiver.
 func New(c Config) *Archiver {
 	l := c.Limits.withDefaults()
-	return &Archiver{c: c, l: l, limiter: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20)))}
+	c.Store = &limited{Store: c.Store, stall: l.Stall}
+	return &Archiver{c: c, l: l, limiter: rate.NewLimiter(rate.Limit(l.Rate), int(min(l.Rate, 1<<20))), checked: map[string][32]byte{}}
 }
 
 // Run archives until ctx ends. It reports failures, and tries again.
 func (a *Archiver) Run(ctx context.Context) {
+	// A process that was killed has left files, and this one may never get the lease.
+	if err := os.RemoveAll(a.c.Dir); err != nil {
+		a.c.Logger.Warn("cannot remove temporary files of the archiver", "error", err)
+	}
 	defer func() { _ = os.RemoveAll(a.c.Dir) }() // the next run empties it
 	for pause := a.l.Interval; ctx.Err() == nil; {
 		worked, err := a.turn(ctx)
@@ -117,25 +140,15 @@ func (a *Archiver) Run(ctx context.Context) {
 			pause = a.l.Interval
 		}
 		a.c.Failed(err)
-		sleep(ctx, pause)
+		_ = poll.Sleep(ctx, pause) // the loop looks at ctx
 		pause = min(2*pause, 60*a.l.Interval)
-	}
-}
-
-// sleep waits, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
 // turn acquires the lease, and archives until the lease is lost, something fails, or another process may
 // take the lease. worked reports whether a step has succeeded.
 func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
-	if a.c.Writing() && !sleep(ctx, a.l.Pause) {
+	if a.c.Writing() && poll.Sleep(ctx, a.l.Pause) != nil {
 		return false, nil
 	}
 	l, err := a.c.Acquire(ctx)
@@ -159,7 +172,7 @@ func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
 	if err := errors.Join(os.RemoveAll(a.c.Dir), datadir.Make(a.c.Dir)); err != nil {
 		return false, err
 	}
-	w := &work{Archiver: a, began: a.c.Now()}
+	w := &work{Archiver: a, at: replica{a.c.State}, began: a.c.Now(), readBefore: map[string]bool{}}
 	defer w.discard()
 	for until := time.Now().Add(a.l.Turn); ; {
 		put, err := w.step(held)
@@ -173,7 +186,7 @@ func (a *Archiver) turn(ctx context.Context) (worked bool, err error) {
 		if put && a.c.Writing() && time.Now().After(until) {
 			return true, nil
 		}
-		if !sleep(held, a.l.Interval) {
+		if poll.Sleep(held, a.l.Interval) != nil {
 			return true, nil
 		}
 	}

@@ -1,4 +1,5 @@
-// Package archiver copies a realm's log and snapshots of its state to an archive.
+// Package archiver copies a realm's log and snapshots of its state to an archive, and cuts the
+// stream of the log to its retention.
 //
 //	stream of the log ──► segment ──► archive ──┐
 //	                                            ├─► folded in a second directory: equal hash?
@@ -9,14 +10,23 @@
 // the state from a snapshot of Pebble. It limits its rate, and is never on the path of a
 // commit.
 //
-// A snapshot is verified if the snapshot that was verified before, or nothing, and the segments
-// since, read back from the archive and folded, have the same content. Only then it is put into
-// the archive, read back, and recorded as verified. Replicas start only from such a snapshot.
+// To verify a snapshot, the archiver reads the previous verified snapshot, if there is one, and the
+// segments since from the archive, folds them, and compares the content hashes. Only if these are
+// equal, the new snapshot is put into the archive, read back, and recorded as verified. Replicas
+// start only from such a snapshot.
 //
 // Two archivers that work at the same time, because a lease is no lock, do no harm: entries are never
-// replaced, and segments may overlap. What the log has and the archive lacks is archived,
-// also if a damaged segment was deleted.
+// replaced, and segments may overlap. Commits that the log has and the archive lacks are archived,
+// for example after an operator has deleted a damaged segment.
 //
-// If the archive fails, the archiver reports it and tries again. It deletes nothing, neither in
-// the log nor in the archive.
+// Rest archives what is left of a log before it is deleted.
+//
+// The stream is cut at the end of a segment that a verified snapshot covers. Commits after the newest
+// such snapshot are not cut, and neither are commits whose command ids may still be kept, which
+// include the newest commit. Before each cut the commits at its place are compared with the archive,
+// and the stream is given the position, so that graph services can distinguish the cut from a loss. A
+// crash between these steps leaves commits both in the stream and in the archive.
+//
+// If the archive fails, the archiver reports it and tries again, and the log grows. In the archive it deletes
+// what is beyond the retention of the archive, and precedes the newest verified snapshot.
 package archiver

@@ -18,14 +18,18 @@ import (
 
 // snapshotDue reports whether another snapshot is to be made.
 func (w *work) snapshotDue() bool {
-	if w.c.State.Checkpoint().GetSequence() <= w.base.Sequence || time.Since(w.refused) < refusedPause*w.l.Interval {
+	if w.at.Checkpoint().GetSequence() <= w.base.Sequence || time.Since(w.refused) < refusedPause*w.l.Interval {
 		return false
+	}
+	if w.unusable > 0 && w.unusable == w.base.Sequence {
+		return true
 	}
 	since := w.since
 	if w.spool != nil {
 		since += w.spool.bytes
 	}
-	return since >= max(w.l.SnapshotBytes, w.size/2) || w.c.Now().Sub(w.basedAt) >= w.l.SnapshotAge
+	l := w.limits()
+	return since >= l.SnapshotBytes || w.c.Now().Sub(w.basedAt) >= l.SnapshotAge
 }
 
 // refusedPause is how many times Limits.Interval passes after a snapshot that was not verified
@@ -33,7 +37,8 @@ func (w *work) snapshotDue() bool {
 const refusedPause = 600
 
 // snapshot puts the segments up to the last commit of the state into the archive, verifies a
-// snapshot of the state with them, and puts it and the record of that into the archive.
+// snapshot of the state with them, and puts the snapshot and the record of its verification into
+// the archive.
 func (w *work) snapshot(ctx context.Context) (err error) {
 	f, err := os.OpenFile(filepath.Join(w.c.Dir, "snapshot"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
@@ -59,7 +64,8 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := w.verify(ctx, cp, written); err != nil {
+	from, err := w.verify(ctx, cp, written)
+	if err != nil {
 		return err
 	}
 	size, err := w.putSnapshot(ctx, f, cp, written)
@@ -69,11 +75,12 @@ func (w *work) snapshot(ctx context.Context) (err error) {
 	now := w.c.Now()
 	v := archive.Verification{
 		Sequence: cp.GetSequence(), Position: cp.GetPosition(), Revision: cp.GetRevision(), Checksum: cp.GetChecksum(),
-		Hash: written.Hash, From: w.base.Sequence, By: w.c.Instance, At: now,
+		Hash: written.Hash, From: from, By: w.c.Instance, At: now,
 	}
 	if err := w.record(ctx, v); err != nil {
 		return err
 	}
+	w.c.Failpoint(FailVerified)
 	w.c.Logger.Info("a snapshot was archived and verified", "commit", v.Sequence, "revision", v.Revision, "bytes", size, "since-commit", v.From)
 	w.base, w.size, w.since, w.basedAt, w.done.Snapshot = v, size, 0, now, v.Revision
 	w.c.Progress(w.done)
@@ -93,17 +100,18 @@ func (w *work) record(ctx context.Context, v archive.Verification) error {
 	return err
 }
 
-// verify compares a snapshot of the state with the segments.
-func (w *work) verify(ctx context.Context, cp *coppicev1.Checkpoint, written snapshot.Info) error {
-	folded, err := w.fold(ctx, cp)
+// verify compares a snapshot of the state with the segments behind an earlier snapshot, and returns the
+// commit of that, 0 for none.
+func (w *work) verify(ctx context.Context, cp *coppicev1.Checkpoint, written snapshot.Info) (from uint64, err error) {
+	folded, from, err := w.fold(ctx, cp)
 	if err != nil {
-		return fmt.Errorf("the snapshot of commit %d cannot be verified: %w", cp.GetSequence(), err)
+		return 0, fmt.Errorf("the snapshot of commit %d cannot be verified: %w", cp.GetSequence(), err)
 	}
 	if written.Hash != folded {
-		return fmt.Errorf("the snapshot of commit %d is not verified: the segments give the content %x, and the state has %x; run coppice verify and coppice archive verify",
+		return 0, fmt.Errorf("the snapshot of commit %d is not verified: the segments give the content %x, and the state has %x; run coppice verify and coppice archive verify",
 			cp.GetSequence(), folded, written.Hash)
 	}
-	return nil
+	return from, nil
 }
 
 // putSnapshot puts a snapshot into the archive, and reads it back.
@@ -122,7 +130,40 @@ func (w *work) putSnapshot(ctx context.Context, f *os.File, cp *coppicev1.Checkp
 	if stored.Hash != written.Hash {
 		return 0, fmt.Errorf("archive %s: %s has the content %x, and the state has %x; delete the entry and its record %s, and another snapshot is stored", w.c.Store, name, stored.Hash, written.Hash, archive.VerifiedName(w.realm, cp.GetSequence()))
 	}
+	w.checked[name.String()] = stored.Hash
 	return stored.Size, nil
+}
+
+// isChecked reports whether this process has read the snapshot of a verification since it was put. From
+// then on it relies on the store.
+func (w *work) isChecked(base archive.Verification) bool {
+	hash, ok := w.checked[archive.SnapshotName(w.realm, base.Sequence).String()]
+	return ok && hash == base.Hash
+}
+
+// checkBase returns an error unless the snapshot of a verification can be read and has the content that was
+// verified.
+func (w *work) checkBase(ctx context.Context, base archive.Verification) error {
+	name := archive.SnapshotName(w.realm, base.Sequence)
+	err := w.entry(ctx, name, func(in reader) error {
+		info, err := snapshot.Verify(ctx, &paced{ctx, w, in})
+		if err == nil && info.Hash != base.Hash {
+			err = otherContent(info.Hash, base.Hash)
+		}
+		return err
+	})
+	if snapshot.IsUnusable(err) {
+		w.unusable = base.Sequence
+	}
+	if err == nil {
+		w.checked[name.String()] = base.Hash
+	}
+	return err
+}
+
+// otherContent is the error for a snapshot that can be read, and is not the one that was verified.
+func otherContent(is, verified [32]byte) error {
+	return archive.Damaged(fmt.Errorf("its content is %x, and %x was verified", is, verified))
 }
 
 // stored reads a snapshot back from the archive.
@@ -134,12 +175,43 @@ func (w *work) stored(ctx context.Context, sequence uint64) (info snapshot.Info,
 	return info, err
 }
 
-// fold returns the content hash of the last verified snapshot, or of nothing, and the segments
-// since, up to a commit. All of them are read from the archive.
-func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byte, err error) {
-	chain := archive.Chain(w.segments, w.base.Sequence+1)
+// fold returns the content hash of the state after the commit to, folded from the archive alone: from
+// the last verified snapshot that can be used, or else from commit 1, and the segments since. from
+// is the commit of that snapshot, 0 for none.
+func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byte, from uint64, err error) {
+	var unusable *baseError // the last snapshot that was passed over
+	for base := w.base; ; {
+		hash, err = w.foldFrom(ctx, base, to)
+		if err == nil {
+			return hash, base.Sequence, nil
+		}
+		if !errors.As(err, &unusable) || base.Sequence == 0 {
+			if unusable != nil {
+				err = fmt.Errorf("%w; and %w", unusable, err)
+			}
+			return hash, 0, err
+		}
+		w.c.Logger.Warn("a snapshot of the archive cannot be used; the one before it is", "error", err)
+		_, older, ok, err := archive.VerifiedBefore(ctx, w.c.Store, w.realm, base.Sequence)
+		if err != nil {
+			return hash, 0, err
+		}
+		if base = older; !ok {
+			base = archive.Verification{}
+		}
+	}
+}
+
+// baseError says that the snapshot with which foldFrom begins cannot be used.
+type baseError struct{ error }
+
+func (e *baseError) Unwrap() error { return e.error }
+
+// foldFrom is fold with one snapshot; the zero Verification names none.
+func (w *work) foldFrom(ctx context.Context, base archive.Verification, to *coppicev1.Checkpoint) (hash [32]byte, err error) {
+	chain := archive.Chain(w.segments, base.Sequence+1)
 	if len(chain) == 0 || chain[len(chain)-1].Last < to.GetSequence() {
-		missing := w.base.Sequence + 1
+		missing := base.Sequence + 1
 		if len(chain) > 0 {
 			missing = chain[len(chain)-1].Last + 1
 		}
@@ -150,8 +222,12 @@ func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byt
 		return hash, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if w.base.Sequence > 0 {
-		if err := w.load(ctx, dir); err != nil {
+	if base.Sequence > 0 {
+		err := w.load(ctx, base, dir)
+		if snapshot.IsUnusable(err) {
+			return hash, &baseError{fmt.Errorf("%w; if it is damaged, delete it with its record %s", err, archive.VerifiedName(w.realm, base.Sequence))}
+		}
+		if err != nil {
 			return hash, err
 		}
 	}
@@ -165,6 +241,11 @@ func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byt
 	if err := f.FoldTo(ctx, source, to.GetPosition()); err != nil {
 		return hash, err
 	}
+	for _, s := range chain {
+		if s.Last <= to.GetSequence() { // the last one may have been read in part
+			w.readBefore[s.Entry.Name] = true
+		}
+	}
 	snap := s.Snapshot().Until(ctx)
 	hash, err = snap.ContentHash()
 	return hash, errors.Join(err, snap.Close())
@@ -174,12 +255,12 @@ func (w *work) fold(ctx context.Context, to *coppicev1.Checkpoint) (hash [32]byt
 // memory, since nothing is read from it but what the fold reads.
 var foldConfig = state.Config{CacheSize: 64 << 20, MemTableSize: 16 << 20}
 
-// load loads the last verified snapshot into a directory.
-func (w *work) load(ctx context.Context, dir string) error {
-	return w.entry(ctx, archive.SnapshotName(w.realm, w.base.Sequence), func(in reader) error {
+// load loads a verified snapshot into a directory.
+func (w *work) load(ctx context.Context, base archive.Verification, dir string) error {
+	return w.entry(ctx, archive.SnapshotName(w.realm, base.Sequence), func(in reader) error {
 		info, err := snapshot.Build(ctx, in, dir, snapshot.Stream{RealmID: w.realm[:], Created: w.c.Log.Created()}, foldConfig)
-		if err == nil && info.Hash != w.base.Hash {
-			err = fmt.Errorf("its content is %x, and %x was verified", info.Hash, w.base.Hash)
+		if err == nil && info.Hash != base.Hash {
+			err = otherContent(info.Hash, base.Hash)
 		}
 		return err
 	})

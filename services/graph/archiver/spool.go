@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
-	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/archived"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -19,7 +18,7 @@ import (
 type spool struct {
 	file  *os.File
 	w     *segment.Writer
-	began time.Time // when its first commit was read
+	began time.Time // the time of its first commit, and not later than when that was read
 	bytes int64     // of its messages
 	// chain is behind its last commit, and at the position of the last message that was read.
 	chain eventlog.Chain
@@ -37,6 +36,7 @@ const (
 // archive reads commits of the log that the archive lacks into segments, up to a commit that the
 // state has. It leaves the last segment open unless it is complete.
 func (w *work) archive(ctx context.Context, last uint64) (put bool, err error) {
+	most := w.limits().SegmentBytes
 	for {
 		if w.spool == nil {
 			more, err := w.open(ctx, last)
@@ -45,12 +45,12 @@ func (w *work) archive(ctx context.Context, last uint64) (put bool, err error) {
 			}
 		}
 		s := w.spool
-		for s.chain.Sequence < min(last, s.until) && s.bytes < w.l.SegmentBytes {
-			if err := w.read(ctx, min(last, s.until), w.l.SegmentBytes); err != nil {
+		for s.chain.Sequence < min(last, s.until) && s.bytes < most {
+			if err := w.read(ctx, min(last, s.until), most); err != nil {
 				return put, err
 			}
 		}
-		if s.bytes < w.l.SegmentBytes && s.chain.Sequence < s.until {
+		if s.bytes < most && s.chain.Sequence < s.until {
 			return put, nil
 		}
 		put = true
@@ -70,12 +70,12 @@ func (w *work) open(ctx context.Context, last uint64) (more bool, err error) {
 	if err != nil || h.Sequence == 0 {
 		return false, err
 	}
-	first, until := lacking(w.segments, h.Sequence)
+	first, until := lacking(w.segments, max(h.Sequence, w.pruned+1))
 	if first > last {
 		w.complete = last
 		return false, nil
 	}
-	position, err := w.c.State.Position(first)
+	position, err := w.at.Position(ctx, first)
 	if err != nil {
 		return false, err
 	}
@@ -111,24 +111,15 @@ func (w *work) continues(ctx context.Context, h *eventlog.Header) error {
 		if s.Last != h.Sequence-1 {
 			continue
 		}
-		r, err := archive.OpenSegment(ctx, w.c.Store, s.Entry)
+		info, err := w.openSegment(ctx, s)
 		if err != nil {
-			return fmt.Errorf("archive %s: segment %s: %w", w.c.Store, s.Entry.Name, err)
+			return err
 		}
-		if end := r.Info().Last.Checksum; end != h.Previous {
-			return w.another(s, fmt.Sprintf("commit %d of the log follows a commit with checksum %016x, and the segment ends with %016x", h.Sequence, h.Previous, end))
+		if end := info.Last.Checksum; end != h.Previous {
+			return w.lost([]string{s.Entry.Name}, fmt.Sprintf("commit %d of the log follows a commit with checksum %016x, and the segment ends with %016x", h.Sequence, h.Previous, end))
 		}
 	}
 	return nil
-}
-
-// commit reads the header and the checksum of the commit at a position.
-func (w *work) commit(ctx context.Context, position uint64) (h eventlog.Header, checksum uint64, err error) {
-	commit, err := w.c.Log.Get(ctx, position)
-	if err == nil {
-		h, err = commitcodec.ReadHeader(commit)
-	}
-	return h, eventlog.Checksum(commit), err
 }
 
 // read reads some messages into the spool, up to a commit, or until it is complete.
@@ -198,6 +189,7 @@ func (w *work) put(ctx context.Context) error {
 	}
 	w.add(name, info.Size)
 	w.since += s.bytes
+	w.end = s.chain
 	w.done.Segments = max(w.done.Segments, info.Last.Revision)
 	w.c.Progress(w.done)
 	return nil
@@ -206,7 +198,7 @@ func (w *work) put(ctx context.Context) error {
 // discard deletes the segment that is being written.
 func (w *work) discard() {
 	if w.spool != nil {
-		_ = w.spool.file.Close() // it was not put, or it was
+		_ = w.spool.file.Close() // an error does not matter: the segment was put, or is read again
 		_ = os.Remove(w.spool.file.Name())
 		w.spool = nil
 	}

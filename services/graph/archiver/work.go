@@ -2,23 +2,34 @@ package archiver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/segment"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
 // work is what an archiver does while it holds the lease.
 type work struct {
 	*Archiver
+	at    places
 	began time.Time
 
+	begun    bool           // begin has succeeded
 	realm    [16]byte       // zero before the first step
 	segments []archive.Item // in the archive, sorted
+	pruned   uint64         // commits up to this one were pruned, and are not archived again
+	prunedAt time.Time      // when prune was called last
 	complete uint64         // commits up to this one that the log has are in segments
 	spool    *spool         // the segment that is being written; nil for none
+	end      eventlog.Chain // behind the last commit of the segment that was put last
 	// base is the last verified snapshot, zero for none, and size its size in bytes.
 	base archive.Verification
 	size int64
@@ -27,37 +38,55 @@ type work struct {
 	since   int64
 	basedAt time.Time
 	done    Progress
+	looked  looked
+	// readBefore has the names of the segments that were read from the archive completely since
+	// they were put.
+	readBefore map[string]bool
 }
 
 // step archives what there is to archive now. put reports whether it has put a segment.
 func (w *work) step(ctx context.Context) (put bool, err error) {
-	if w.c.State.Checkpoint().GetSequence() == 0 {
+	if w.at.Checkpoint().GetSequence() == 0 {
 		return false, nil
 	}
-	if w.realm == [16]byte{} {
-		if err := w.begin(ctx); err != nil {
+	if !w.begun {
+		if err := w.begin(ctx); errors.Is(err, errBehind) {
+			return false, nil
+		} else if err != nil {
 			return false, err
 		}
 	}
-	if put, err = w.archive(ctx, w.c.State.Checkpoint().GetSequence()); err != nil {
+	if put, err = w.archive(ctx, w.at.Checkpoint().GetSequence()); err != nil {
 		return put, err
 	}
-	if w.spool != nil && w.c.Now().Sub(w.spool.began) >= w.l.SegmentAge {
+	if w.spool != nil && w.c.Now().Sub(w.spool.began) >= w.limits().SegmentAge {
 		put = true
 		if err := w.put(ctx); err != nil {
 			return put, err
 		}
 	}
-	if w.snapshotDue() {
-		return put, w.snapshot(ctx)
+	due := w.snapshotDue()
+	if due {
+		if err := w.snapshot(ctx); err != nil {
+			return put, err
+		}
+		w.prunedAt = time.Time{}
 	}
-	return put, nil
+	if w.cutDue(put || due) {
+		if err := w.cut(ctx); err != nil {
+			return put, err
+		}
+	}
+	return put, w.prune(ctx)
 }
 
 // begin finds out what the archive has.
 func (w *work) begin(ctx context.Context) (err error) {
-	realm := [16]byte(w.c.State.Checkpoint().GetRealmId())
+	realm := [16]byte(w.at.Checkpoint().GetRealmId())
 	if w.segments, err = archive.Segments(ctx, w.c.Store, realm); err != nil {
+		return err
+	}
+	if w.pruned, err = archive.PrunedUntil(ctx, w.c.Store, realm); err != nil {
 		return err
 	}
 	snapshot, base, ok, err := archive.NewestVerified(ctx, w.c.Store, realm)
@@ -68,83 +97,209 @@ func (w *work) begin(ctx context.Context) (err error) {
 	if ok {
 		w.base, w.size, w.basedAt, w.done.Snapshot = base, snapshot.Entry.Size, base.At, base.Revision
 	}
-	if ok {
-		if err := w.compareBase(ctx, snapshot, base); err != nil {
-			return err
-		}
+	w.realm = realm
+	if err := w.compare(ctx, realm); err != nil {
+		return err
 	}
 	for _, s := range w.segments {
 		if s.Last > base.Sequence {
 			w.since += s.Entry.Size
 		}
 	}
-	if len(w.segments) > 0 {
-		if err := w.compare(ctx, w.segments[len(w.segments)-1]); err != nil {
+	if len(w.segments) > 0 && !ok { // no snapshot was due since the realm began
+		first, err := w.openSegment(ctx, w.segments[0])
+		if err != nil {
 			return err
 		}
-		if !ok { // no snapshot was due since the realm began
-			r, err := archive.OpenSegment(ctx, w.c.Store, w.segments[0].Entry)
-			if err != nil {
-				return fmt.Errorf("archive %s: segment %s: %w", w.c.Store, w.segments[0].Entry.Name, err)
-			}
-			w.basedAt = lifecycle.Time(r.Info().First.Time).Time()
-		}
+		w.basedAt = lifecycle.Time(first.First.Time).Time()
 	}
-	w.realm = realm
+	w.begun = true
 	w.c.Progress(w.done)
 	return nil
 }
 
-// compare compares the last segment of the archive with the log.
-func (w *work) compare(ctx context.Context, s archive.Item) error {
-	r, err := archive.OpenSegment(ctx, w.c.Store, s.Entry)
-	if err != nil {
-		return fmt.Errorf("archive %s: segment %s: %w", w.c.Store, s.Entry.Name, err)
-	}
-	end := r.Info().Last
-	last, first, err := w.c.Log.Last(ctx)
+// list lists the segments again: an operator may have deleted some, which are archived again.
+func (w *work) list(ctx context.Context) error {
+	segments, err := archive.Segments(ctx, w.c.Store, w.realm)
 	if err != nil {
 		return err
 	}
-	w.done.Segments = end.Revision
-	at := w.c.State.Checkpoint()
-	switch {
-	case end.Sequence > at.GetSequence() && last > at.GetPosition(), end.Position < first:
-		return nil // this replica does not have the commit yet, or the stream not any more
-	case end.Sequence > at.GetSequence():
-		return w.another(s, fmt.Sprintf("the log ends with commit %d", at.GetSequence()))
-	}
-	h, checksum, err := w.commit(ctx, end.Position)
+	pruned, err := archive.PrunedUntil(ctx, w.c.Store, w.realm) // after the list: a prune records this before it deletes
 	if err != nil {
 		return err
 	}
-	if h.Sequence != end.Sequence || checksum != end.Checksum {
-		return w.another(s, fmt.Sprintf("commit %d of the log has checksum %016x, and that of the segment %016x", end.Sequence, checksum, end.Checksum))
-	}
+	w.pruned, w.segments, w.complete = pruned, segments, 0
 	return nil
 }
 
-// compareBase compares the last verified snapshot with the log, if both still have its commit.
-func (w *work) compareBase(ctx context.Context, snapshot archive.Item, base archive.Verification) error {
-	_, first, err := w.c.Log.Last(ctx)
-	if err != nil || base.Sequence > w.c.State.Checkpoint().GetSequence() || base.Position < first {
-		return err
+// openSegment opens a segment and returns its range of commits.
+func (w *work) openSegment(ctx context.Context, s archive.Item) (info segment.Info, err error) {
+	r, err := archive.OpenSegment(ctx, w.c.Store, s.Entry)
+	if err != nil {
+		return info, fmt.Errorf("archive %s: segment %s: %w", w.c.Store, s.Entry.Name, err)
 	}
-	h, checksum, err := w.commit(ctx, base.Position)
-	if err == nil && (h.Sequence != base.Sequence || checksum != base.Checksum) {
-		err = fmt.Errorf("archive %s: snapshot %s has commits that the log has lost; nothing is archived. Move it and its record %s to another archive",
-			w.c.Store, snapshot.Entry.Name, archive.VerifiedName(snapshot.Realm, base.Sequence))
-	}
-	return err
+	return r.Info(), nil
 }
 
-// another returns the error for a segment that has commits of another history of the realm.
-func (w *work) another(s archive.Item, why string) error {
-	return fmt.Errorf("archive %s: segment %s has commits that the log has lost: %s; nothing is archived. Move the segments with the lost commits to another archive", w.c.Store, s.Entry.Name, why)
+// compare compares the archive with the log: segments, and verified snapshots, from the last one back, until
+// one ends with a commit that the log has or that was cut from its stream. The error names all entries behind
+// it: they have commits that the log has lost.
+func (w *work) compare(ctx context.Context, realm [16]byte) error {
+	at, err := w.caughtUp(ctx)
+	if err != nil {
+		return err
+	}
+	_, first, err := w.c.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	why := ""
+	// check reports whether an entry of the archive ends with a commit that the log has lost, and
+	// then adds it to names.
+	check := func(end segment.Point, entry ...string) (lost bool, err error) {
+		said := ""
+		switch {
+		case end.Sequence > at.GetSequence():
+			said = fmt.Sprintf("the log ends with commit %d", at.GetSequence())
+		case end.Position >= first:
+			said, err = w.differs(ctx, end)
+		}
+		if said != "" {
+			names, why = append(names, entry...), said
+		}
+		return said != "", err
+	}
+	for i, s := range slices.Backward(w.segments) {
+		info, err := w.openSegment(ctx, s)
+		if err != nil {
+			return err
+		}
+		if i == len(w.segments)-1 {
+			w.done.Segments = info.Last.Revision
+		}
+		lost, err := check(info.Last, s.Entry.Name)
+		if err != nil {
+			return err
+		}
+		if !lost {
+			break
+		}
+	}
+	snapshots, verified, err := archive.Snapshots(ctx, w.c.Store, realm)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(snapshots) {
+		if !verified[s.Last] {
+			continue
+		}
+		v, err := archive.ReadVerification(ctx, w.c.Store, realm, s.Last)
+		if archive.IsDamaged(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		lost, err := check(segment.Point{Sequence: v.Sequence, Position: v.Position, Revision: v.Revision, Checksum: v.Checksum}, s.Entry.Name, archive.VerifiedName(realm, s.Last).String())
+		if err != nil {
+			return err
+		}
+		if !lost {
+			break
+		}
+	}
+	return w.lost(names, why)
+}
+
+// lost returns the error for entries with commits of another history of the realm, nil without names.
+func (w *work) lost(names []string, why string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(names) - maxNamed; n > 0 {
+		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("archive %s: the log has lost commits that entries of the archive have: %s; nothing is archived. Move these entries to another archive: %s%s",
+		w.c.Store, why, strings.Join(names, ", "), more)
+}
+
+// maxNamed is the maximum number of entries that an error names.
+const maxNamed = 20
+
+// differs says why the log does not have a commit of the archive; "" if it has it. The error says that this
+// cannot be known: a message of the log is missing or damaged, and then the archive may have the only good copy.
+func (w *work) differs(ctx context.Context, p segment.Point) (why string, err error) {
+	h, checksum, err := w.commit(ctx, p.Position)
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound):
+		last, _, failed := w.c.Log.Last(ctx)
+		if failed == nil && p.Position <= last {
+			return "", w.inHole(ctx, p, err)
+		}
+		if failed != nil {
+			return "", errors.Join(err, failed)
+		}
+		return fmt.Sprintf("the log ends at sequence %d, and commit %d was at %d", last, p.Sequence, p.Position), nil
+	case err == nil && (h.Sequence != p.Sequence || checksum != p.Checksum):
+		why = fmt.Sprintf("commit %d at sequence %d of the log has checksum %016x, and commit %d of the archive %016x", h.Sequence, p.Position, checksum, p.Sequence, p.Checksum)
+	}
+	return why, err
+}
+
+// inHole returns nil if the log had a commit of the archive at a position that its stream has lost: the
+// commit behind it names its checksum, or it is the last one that the state has. Otherwise it returns err.
+func (w *work) inHole(ctx context.Context, p segment.Point, err error) error {
+	if w.c.State == nil { // see Rest
+		return err
+	}
+	if at := w.c.State.Checkpoint(); at.GetSequence() == p.Sequence && at.GetChecksum() == p.Checksum {
+		return nil
+	}
+	next, _, failed := w.first(ctx, p.Position+1)
+	if failed == nil && next.Sequence == p.Sequence+1 && next.Previous == p.Checksum {
+		return nil
+	}
+	return errors.Join(err, failed)
+}
+
+// errBehind is returned by begin while the state has not folded the log yet.
+var errBehind = errors.New("the state is behind the log")
+
+// maxBehind is the time that begin waits for the state to fold the log.
+const maxBehind = 5 * time.Second
+
+// caughtUp waits until the state has the commits that the log has now, and returns its checkpoint.
+// If a commit that the archive had before the call is not in that state, the log has lost it. After
+// maxBehind the error is errBehind.
+func (w *work) caughtUp(ctx context.Context) (*coppicev1.Checkpoint, error) {
+	if w.c.State == nil { // see Rest
+		return w.at.Checkpoint(), nil
+	}
+	last, err := w.c.Log.LastCommit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if last == 0 {
+		return nil, fmt.Errorf("log of realm %s: the messages at its end are no commits, so that it cannot be compared with the archive; nothing is archived before the next commit", w.c.Realm)
+	}
+	waiting, cancel := context.WithTimeout(ctx, maxBehind)
+	defer cancel()
+	var at *coppicev1.Checkpoint
+	err = poll.Until(waiting, func() (bool, error) {
+		at = w.at.Checkpoint()
+		return at.GetSequence() >= last, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		err = errBehind
+	}
+	return at, err
 }
 
 // add adds a segment that was put.
 func (w *work) add(name archive.Name, size int64) {
+	delete(w.readBefore, name.String())
 	w.segments = append(w.segments, archive.Item{Name: name, Entry: archive.Entry{Name: name.String(), Size: size}})
 	slices.SortFunc(w.segments, func(a, b archive.Item) int {
 		if a.First != b.First {

@@ -57,7 +57,7 @@ func (s *setup) snapshot(sequence uint64) (name string) {
 	}
 	snap := st.Snapshot()
 	defer snap.Close()
-	if _, err := bootstrap.PutSnapshot(s.t.Context(), s.Store, snap, "test", time.Now()); err != nil {
+	if _, err := bootstrap.PutSnapshot(s.t.Context(), s.Store, snap, "", "test", time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
 	return archive.SnapshotName(s.Realm, sequence).String()
@@ -103,6 +103,32 @@ func TestLoad(t *testing.T) {
 			t.Errorf("up to commit %d: snapshot %d, %v; want %d", last, got, err, want)
 		}
 	}
+	// A snapshot of other content than its record names is passed over, as a damaged record is.
+	v, err := archive.ReadVerification(t.Context(), s.Store, s.Realm, 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := archive.VerifiedName(s.Realm, 30).String()
+	other := v
+	other.Hash[0] ^= 1
+	replace := func(v archive.Verification) {
+		t.Helper()
+		if err := errors.Join(s.Store.Delete(t.Context(), record), archive.PutVerification(t.Context(), s.Store, s.Realm, v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(other)
+	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), "is expected") {
+		t.Errorf("with the record of another snapshot: %d, %v; logged %s", got, err, s.log.String())
+	}
+	s.damage(record)
+	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), "its checksum is wrong") {
+		t.Errorf("with a damaged record: %d, %v; logged %s", got, err, s.log.String())
+	}
+	replace(v)
+	if got, err := load(math.MaxUint64); got != 30 || err != nil {
+		t.Errorf("with the record again: %d, %v", got, err)
+	}
 	s.damage(names[30])
 	if got, err := load(math.MaxUint64); got != 20 || err != nil || !strings.Contains(s.log.String(), names[30]) {
 		t.Errorf("with a damaged snapshot: %d, %v; logged %s", got, err, s.log.String())
@@ -110,9 +136,9 @@ func TestLoad(t *testing.T) {
 	if _, err := load(9); !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		t.Errorf("up to commit 9: %v", err)
 	}
-	other := *s.Archive
-	other.Realm[0] ^= 1
-	if _, err := other.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, bootstrap.ErrNoSnapshot) {
+	foreign := *s.Archive
+	foreign.Realm[0] ^= 1
+	if _, err := foreign.Load(t.Context(), dir, 5, math.MaxUint64, config); !errors.Is(err, bootstrap.ErrNoSnapshot) {
 		t.Errorf("another realm: %v", err)
 	}
 	st, err := state.Open(dir, config)

@@ -3,7 +3,7 @@
 //	archive   segment │ segment │ snapshot of commit S │ segment
 //	                                │ Load                 │ package archived
 //	                                ▼                      ▼
-//	state     ─────────────────── commit S ──► commits that the stream has no more ──► stream
+//	state     ─────────────────── commit S ──► commits that were cut from the stream ──► stream
 //
 // A replica loads the newest snapshot that can be used, and follows the log from there. Fold
 // builds the last state of an archive without a stream, to restore a realm.

@@ -18,6 +18,11 @@ type Archive struct {
 	Realm [16]byte
 	// Log gets a line for each entry that cannot be used.
 	Log *slog.Logger
+	// Admit is called before a snapshot is loaded, with the size in bytes that it has in the archive. If
+	// it returns an error, nothing is loaded, and Load fails with that. It may be nil.
+	Admit func(size int64) error
+	// Grown bounds a load: see snapshot.Stream. It may be nil.
+	Grown func(dir string) error
 }
 
 // ErrNoSnapshot is wrapped by the error of Load if the archive has no snapshot of the realm
@@ -25,10 +30,11 @@ type Archive struct {
 var ErrNoSnapshot = errors.New("the archive has no verified snapshot of the realm that can be used")
 
 // Load replaces the state in dir, which must not be open, by the newest verified snapshot of the
-// realm that is not after a commit. A snapshot that is damaged or of another version is passed
-// over, with a line in the log that names it. created is when the stream of the realm's log was
-// created, Unix nanoseconds. If there is no such snapshot, the error wraps
-// ErrNoSnapshot, and dir stays as it was, as after every other error. See snapshot.Load for c.
+// realm that is not after the commit last. It skips a snapshot that is damaged, of another version,
+// or of other content than was verified, and logs its name. If no snapshot is left, the error wraps
+// ErrNoSnapshot. After an error dir is as it was, unless the file system failed while the loaded
+// state took its place. created is when the stream of the realm's log was created, in Unix
+// nanoseconds. See snapshot.Load for c.
 func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint64, c state.Config) (info snapshot.Info, err error) {
 	snapshots, verified, err := archive.Snapshots(ctx, a.Store, a.Realm)
 	if err != nil {
@@ -39,7 +45,7 @@ func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint
 			continue
 		}
 		info, err = a.load(ctx, s, dir, snapshot.Stream{RealmID: a.Realm[:], Created: created}, c)
-		if err == nil || !unusable(err) {
+		if err == nil || !snapshot.IsUnusable(err) {
 			return info, err
 		}
 		a.Log.Warn("a snapshot in the archive cannot be used; trying the one before", "archive", a.Store.String(), "snapshot", s.Entry.Name, "error", err)
@@ -48,6 +54,16 @@ func (a *Archive) Load(ctx context.Context, dir string, created int64, last uint
 }
 
 func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream snapshot.Stream, c state.Config) (info snapshot.Info, err error) {
+	if a.Admit != nil {
+		if err := a.Admit(s.Entry.Size); err != nil {
+			return info, err
+		}
+	}
+	v, err := archive.ReadVerification(ctx, a.Store, a.Realm, s.Last)
+	if err != nil {
+		return info, err
+	}
+	stream.Hash, stream.Grown = v.Hash, a.Grown
 	in, err := a.Store.Open(ctx, s.Entry.Name, 0, s.Entry.Size)
 	if err != nil {
 		return info, err
@@ -55,11 +71,4 @@ func (a *Archive) load(ctx context.Context, s archive.Item, dir string, stream s
 	defer func() { err = errors.Join(err, in.Close()) }()
 	stream.Sequence = s.Last
 	return snapshot.Load(ctx, in, dir, stream, c)
-}
-
-// unusable reports whether an error concerns one snapshot, so that another one may be usable.
-func unusable(err error) bool {
-	var damaged *snapshot.DamagedError
-	var version *snapshot.VersionError
-	return errors.As(err, &damaged) || errors.As(err, &version) || errors.Is(err, snapshot.ErrForeign) || errors.Is(err, archive.ErrNotFound)
 }

@@ -14,10 +14,11 @@ import (
 
 // PutSnapshot stores a snapshot of a state that was built from verified commits, and the record of that,
 // so that replicas start from it. The snapshot is read back from the archive before it
-// counts as verified. by names this process for operators. A snapshot that the archive has
-// already must be equal. The snapshot passes through a temporary file.
-func PutSnapshot(ctx context.Context, store archive.Store, snap *state.Snapshot, by string, now time.Time) (info snapshot.Info, err error) {
-	f, err := os.CreateTemp("", "coppice-snapshot-")
+// counts as verified. If the archive has a snapshot of that commit already, its content must be
+// equal. by names this process for operators. temp is the directory of a temporary file; if it is
+// empty, that of os.TempDir.
+func PutSnapshot(ctx context.Context, store archive.Store, snap *state.Snapshot, temp, by string, now time.Time) (info snapshot.Info, err error) {
+	f, err := os.CreateTemp(temp, "coppice-snapshot-")
 	if err != nil {
 		return info, err
 	}

@@ -15,18 +15,20 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/tail"
 )
 
-// Rebuild is replay.Rebuild for a log whose stream does not have the realm's first commits: it
-// replaces the state in the directory of a graph service, which must not be running, by the newest
-// snapshot of the archive, and folds the log from there. If that cannot be read to its end, the
-// state is that of the snapshot or of a later commit, from which a graph service continues.
-func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, dir string, to *slog.Logger) (r replay.Rebuilt, err error) {
+// Rebuild is replay.Rebuild for a log whose stream lacks commits of the realm, the first ones or others,
+// which the archive has: it begins with the newest snapshot of the archive, if there is one, and reads the
+// commits since from the stream and from the segments of the archive.
+func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, states string, to *slog.Logger) (r replay.Rebuilt, err error) {
 	realm := log.Realm()
-	history := archived.New(ctx, log, store, [16]byte{})
-	mark, err := tail.Read(tail.File(dir, realm))
+	dir := filepath.Join(states, realm)
+	mark, err := tail.Read(tail.File(states, realm))
 	if err != nil && !errors.Is(err, tail.ErrDamaged) {
 		return r, err
 	}
-	dir = filepath.Join(dir, realm)
+	history := archived.New(ctx, log, store, [16]byte{})
+	if id, err := history.RealmID(ctx); err == nil && id == [16]byte{} && mark.Created == log.Created() { // the stream has lost all its commits
+		history = archived.New(ctx, log, store, mark.Realm())
+	}
 	if err := replay.CheckTail(ctx, mark, history, realm, dir, false); err != nil {
 		return r, err
 	}
@@ -38,26 +40,33 @@ func Rebuild(ctx context.Context, log *eventlog.Log, store archive.Store, dir st
 	if err != nil {
 		return r, err
 	}
-	if _, err := a.Load(ctx, dir, log.Created(), commits, state.Config{}); err != nil {
-		return r, fmt.Errorf("realm %s: %w; the state in %s is unchanged", realm, err, dir)
-	}
-	s, err := state.Open(dir, state.Config{})
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := replay.CheckLog(ctx, s.Checkpoint(), history, realm, dir, false); err != nil {
-		return r, err
-	}
 	last, _, err := log.Last(ctx)
 	if err != nil {
 		return r, err
 	}
-	f := replay.NewFolder(s, log.Created(), log.Keys())
-	r.Commits = f.Sequence()
-	if err := f.FoldTo(ctx, history, last); err != nil {
-		return r, err
-	}
-	r.Commits, r.Events, r.Revision = f.Sequence()-r.Commits, f.Events(), f.Revision()
-	return r, s.Sync()
+	return replay.ReplaceBy(realm, states, func(rebuilt string) (r replay.Rebuilt, err error) {
+		_, none := a.Load(ctx, rebuilt, log.Created(), commits, state.Config{})
+		if none != nil && !errors.Is(none, ErrNoSnapshot) {
+			return r, none
+		}
+		s, err := state.Open(rebuilt, state.Config{})
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		if err := replay.CheckLog(ctx, s.Checkpoint(), history, realm, dir, false); err != nil {
+			return r, errors.Join(err, none)
+		}
+		f := replay.NewFolder(s, log.Created(), log.Keys())
+		if r.Commits = f.Sequence(); r.Commits == 0 {
+			err = f.FoldFromEmpty(ctx, history, last)
+		} else {
+			err = f.FoldTo(ctx, history, last)
+		}
+		if err != nil {
+			return r, fmt.Errorf("realm %s: %w", realm, err)
+		}
+		r.Commits, r.Events, r.Revision = f.Sequence()-r.Commits, f.Events(), f.Revision()
+		return r, s.Sync()
+	})
 }

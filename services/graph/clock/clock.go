@@ -14,8 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/boottime"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
+
+// SinceBoot is boottime.Now.
+func SinceBoot() time.Duration { return boottime.Now() }
 
 // DefaultLimit is the default maximum difference between the wall clock and the NATS
 // server's time.

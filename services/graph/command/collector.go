@@ -1,6 +1,8 @@
 package command
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -24,20 +26,31 @@ const readAhead = 4096
 // each calls decide for the objects in order, until their events do not fit into the
 // commit. It skips objects that do not exist.
 func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycle.Event, decided func(u uid.UID, acted bool)) (finished bool) {
+	return b.eachNode(d, func(n *lifecycle.Node) bool {
+		events := decide(n)
+		if d.Tx.TakeUnreadable() != nil {
+			events = nil // B8.1
+		}
+		_, ok := d.Apply(events, 0)
+		if ok {
+			decided(n.UID, len(events) > 0)
+		}
+		return ok
+	})
+}
+
+// eachNode calls act for the objects in order, until it returns false because the commit is full. It
+// skips objects that do not exist.
+func (b *batch) eachNode(d *writer.Decision, act func(*lifecycle.Node) (fits bool)) (finished bool) {
 	for len(b.left) > 0 {
 		if b.fetched == 0 {
 			b.fetched = min(readAhead, len(b.left))
 			d.Tx.Prefetch(b.left[:b.fetched])
 			d.Tx.PrefetchOwners(b.left[:b.fetched])
 		}
-		u := b.left[0]
-		if n := d.Tx.Node(u); n != nil {
-			events := decide(n)
-			if _, ok := d.Apply(events, 0); !ok {
-				b.fetched = 0 // the next commit reads again
-				return false
-			}
-			decided(u, len(events) > 0)
+		if n := d.Tx.Node(b.left[0]); n != nil && !act(n) {
+			b.fetched = 0 // the next commit reads again
+			return false
 		}
 		b.left = b.left[1:]
 		b.fetched--
@@ -75,10 +88,13 @@ func NewPropose(r *coppicev1.ProposeRequest) (*Propose, *lifecycle.Error) {
 func (p *Propose) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 	if p.phase == 0 {
 		if !p.each(d, func(n *lifecycle.Node) []lifecycle.Event { return lifecycle.Collect(d.Ctx, n) }, func(u uid.UID, acted bool) {
-			switch {
+			switch n := d.Tx.Node(u); {
 			case acted:
 				p.reply.Collected++
-			case !d.Tx.Node(u).Terminating(): // otherwise it was collected before
+			case n.Terminating(): // it was collected before
+			case lifecycle.Braked(d.Tx, n) || ownerBraked(d.Tx, n):
+				p.reply.Braked++ // it stays pending until the brake is released
+			default:
 				p.reply.Refused = append(p.reply.Refused, u...)
 			}
 		}) {
@@ -94,6 +110,15 @@ func (p *Propose) Do(d *writer.Decision) (bool, *lifecycle.Error) {
 			p.reply.Refused = append(p.reply.Refused, u...)
 		}
 	}), nil
+}
+
+// ownerBraked reports whether the brake of an owner of n is tripped. If it was proposed to
+// collect n after that owner, n is evaluated again when the owner is removed.
+func ownerBraked(v lifecycle.View, n *lifecycle.Node) bool {
+	return slices.ContainsFunc(n.Owners, func(r lifecycle.OwnerReference) bool {
+		owner := v.Node(r.UID)
+		return owner != nil && lifecycle.Braked(v, owner)
+	})
 }
 
 // Reply implements writer.Work.

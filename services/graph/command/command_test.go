@@ -44,15 +44,22 @@ type bench struct {
 
 func start(t *testing.T) *bench {
 	t.Helper()
+	return startWith(t, func(*writer.Config) {})
+}
+
+func startWith(t *testing.T, change func(*writer.Config)) *bench {
+	t.Helper()
 	b := &bench{t: t, ctx: testkit.Context(t)}
 	var err error
 	if b.s, err = state.Open("state", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	b.w = writer.New(writer.Config{
+	c := writer.Config{
 		Realm: "test", State: b.s, Log: memory{}, Lease: memory{}, MaxPayload: 1 << 20, Ready: func() { close(ready) },
-	})
+	}
+	change(&c)
+	b.w = writer.New(c)
 	ctx, cancel := context.WithCancel(b.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- b.w.Run(ctx) }()

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"fmt"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -55,6 +57,10 @@ func (c *CollectCycle) Do(d *writer.Decision) (finished bool, err *lifecycle.Err
 	d.Tx.Prefetch(c.Members)
 	events := cycles.Collect(d.Ctx, c.Members)
 	if _, ok := d.Apply(events, 0); !ok {
+		if d.Empty() { // it fits into no commit
+			return true, &lifecycle.Error{Reason: lifecycle.ReasonRequestEntityTooLarge, Message: fmt.Sprintf(
+				"the deletion of an unreachable cycle of %d objects is larger than a commit, which has at most %d bytes; delete one of them", len(events), d.Limit())}
+		}
 		return false, nil
 	}
 	c.reply.Collected = uint32(len(events))

@@ -28,8 +28,15 @@ func NewDrain(r *coppicev1.DrainRequest) (*Drain, *lifecycle.Error) {
 
 // Do implements writer.Work.
 func (e *Drain) Do(d *writer.Decision) (bool, *lifecycle.Error) {
+	var of *lifecycle.Node // whose pods
+	var pods lifecycle.Time
 	return e.eachOwned(d, func(container, n *lifecycle.Node) []lifecycle.Event {
-		return lifecycle.Drain(d.Ctx, container, n)
+		if of == nil || of.UID != container.UID {
+			// One read for each group suffices: no Pod is created within a commit, and an object
+			// that waits for a Pod which is removed here is published again.
+			of, pods = container, lifecycle.PodsUntil(d.Tx, container)
+		}
+		return lifecycle.DrainAfter(d.Ctx, container, n, pods)
 	}, func() { e.reply.Drained++ }), nil
 }
 

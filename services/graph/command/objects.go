@@ -4,6 +4,8 @@
 package command
 
 import (
+	"fmt"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/codec/objectcodec"
@@ -34,8 +36,11 @@ type Objects struct {
 	Atomic bool
 	// DryRun: reply as if the command were executed, and change nothing.
 	DryRun bool
-	// Whole: the reply has all fields of the objects, also of more than one.
-	Whole bool
+	// Collection: the objects are those that matched a selector: the refusal of one is its
+	// result, also if there is no other.
+	Collection bool
+	// ReturnObjects: the reply has all fields of the objects, also of more than one.
+	ReturnObjects bool
 	// Session is the import session of the objects. Close ends it with this command.
 	Session string
 	Close   bool
@@ -94,8 +99,8 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 	case whole:
 		d.Release()
 	}
-	// The session is open from the first part on: owners in a later part are unknown until
-	// then.
+	// The session is open from the first part on: until a later part is committed, its owners
+	// are unknown, and not absent.
 	if err == nil && o.Session != "" && !o.DryRun && (finished || o.applied) {
 		d.Session(o.Session, finished && o.Close)
 	}
@@ -111,8 +116,16 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 			ahead = o.readAhead(d, at, i)
 		}
 		out, err := o.Decide(d.Ctx, at, i)
+		if unreadable := d.Tx.TakeUnreadable(); unreadable != nil { // B8.1
+			if err != nil || !out.BodyOptional {
+				err = unreadable.Refusal(d.Ctx.Kinds())
+			} else {
+				out.Object.Body = nil
+				out.Warnings = append(out.Warnings, fmt.Sprintf("%s is unreadable: its body cannot be decoded, and is not in the reply", lifecycle.KeyOf(d.Tx, out.Object.Node)))
+			}
+		}
 		if err != nil {
-			if o.Count == 1 || o.Atomic {
+			if o.Count == 1 && !o.Collection || o.Atomic {
 				return true, indexed(err, i, o.Count)
 			}
 			r, size := o.fit(d, &coppicev1.Result{Code: err.Reason.Code(), Error: status(err, i)})
@@ -183,6 +196,10 @@ func (o *Objects) resultSize(out *lifecycle.Outcome) int {
 			r := &n.Owners[i]
 			size += len(r.APIVersion) + len(r.Kind) + len(r.Name) + max(len(r.UID), uuidLength) + 24
 		}
+		for i := range n.Uses {
+			u := &n.Uses[i]
+			size += len(u.Group) + len(u.Kind) + len(u.Name) + len(u.Namespace) + max(len(u.UID), uuidLength) + 24
+		}
 		for _, name := range n.Initializers {
 			size += len(name) + 8
 		}
@@ -203,7 +220,7 @@ func (o *Objects) resultSize(out *lifecycle.Outcome) int {
 // uuidLength is the length of a UUID as text, which a uid.UID may pack.
 const uuidLength = 36
 
-// smallestResult is the maximum size in bytes of a result with nothing but its code.
+// smallestResult is the maximum size in bytes of a result that fit has shortened.
 const smallestResult = 128
 
 // largest returns the maximum size of the reply to a batch, in bytes. The reply must fit
@@ -325,7 +342,7 @@ func (o *Objects) Resume(reply proto.Message) *lifecycle.Error {
 func (o *Objects) ReplyInLog() bool { return o.replyInLog }
 
 // Brief implements writer.ObjectsWork.
-func (o *Objects) Brief() bool { return o.Count > 1 && !o.Whole }
+func (o *Objects) Brief() bool { return o.Count > 1 && !o.ReturnObjects }
 
 // NewReply implements writer.Work.
 func (o *Objects) NewReply() proto.Message { return &coppicev1.ObjectsReply{} }

@@ -10,8 +10,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Blocked has the objects that are blocked by dependents, among which cycles are searched
-// for. It is safe for concurrent use.
+// Blocked has the objects that are blocked by dependents or users, among which cycles are
+// searched for. It is safe for concurrent use.
 type Blocked struct {
 	limit int
 
@@ -70,9 +70,9 @@ func (b *Blocked) Search(snap *state.Snapshot) [][]uid.UID {
 	return w.Cycles()
 }
 
-// keep drops those of some objects that were not blocked at a revision, unless they were
-// seen to be blocked after it. all says that these were all rows: then no object that was
-// blocked at the revision is missing.
+// keep drops the objects of some that were not blocked at a revision, unless Add has seen them
+// blocked after it. all says that some was read from all work rows: then blocked has every object
+// that was blocked at the revision, and keep ends an overflow if there is room for them.
 func (b *Blocked) keep(some []uid.UID, revision uint64, all bool, blocked []*lifecycle.Node, isBlocked func(uid.UID) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

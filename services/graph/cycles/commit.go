@@ -1,6 +1,8 @@
 package cycles
 
 import (
+	"cmp"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 )
@@ -10,9 +12,35 @@ import (
 // first.
 func Unblock(v lifecycle.View, cycle []uid.UID) []lifecycle.Event {
 	if members := nodes(v, cycle); members != nil {
-		return lifecycle.Unblock(members)
+		return lifecycle.Unblock(v, members)
 	}
 	return nil
+}
+
+// UsePath describes a cycle of objects that wait for each other in which Unblock releases a
+// use; "" for any other.
+func UsePath(v lifecycle.View, cycle []uid.UID) string {
+	if members := nodes(v, cycle); members != nil && lifecycle.Released(v, members) >= 0 {
+		return lifecycle.Path(v, members)
+	}
+	return ""
+}
+
+// HiddenPath describes a cycle of objects in several namespaces to readers of one of them.
+const HiddenPath = "objects of this namespace and of others use each other"
+
+// WarnedPath returns the text of a warning about a cycle, of which path is the UsePath. A warning is
+// published in one namespace and must name no object of another: if the cycle has objects in several
+// namespaces, the text is HiddenPath.
+func WarnedPath(v lifecycle.View, cycle []uid.UID, path string) string {
+	in := ""
+	for _, n := range nodes(v, cycle) {
+		if n.Namespace != "" && in != "" && n.Namespace != in {
+			return HiddenPath
+		}
+		in = cmp.Or(n.Namespace, in)
+	}
+	return path
 }
 
 // Collect returns the events that delete an unreachable cycle, none if it is not one any

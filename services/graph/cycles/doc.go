@@ -1,10 +1,11 @@
 // Package cycles finds objects whose references form a cycle, and evaluates what the
 // writer does about them. There are two kinds of cycle:
 //
-//   - Objects that wait for each other: each is deleted in the foreground and blocks the
-//     next (A14, L4). Without help none of them would ever be removed. The propagator
-//     collects in a Blocked the objects that are blocked, and searches it for cycles.
-//     Unblock breaks one: its first object stops blocking the next.
+//   - Objects that wait for each other: each blocks, uses or is a content of the next,
+//     which is being deleted (A14, L4, B3.9). Without help none of them would ever be
+//     removed. The propagator collects in a Blocked the objects that are blocked, and
+//     searches it for cycles. Unblock breaks one: the first object that uses the next
+//     loses this use. If there is none, the first object stops blocking the next.
 //   - Unreachable cycles: objects that own each other and that nothing outside of them
 //     owns (A14, X06, L5). A collector that counts references never reaches them;
 //     Kubernetes keeps them for ever. The scanner has them looked for with Unreachable.

@@ -7,8 +7,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// Waiting is a graph of objects that wait for dependents: from each to those owners
-// that it blocks.
+// Waiting is a graph of objects that wait for dependents, users or contents. An edge leads from
+// an object to each object that waits for it.
 type Waiting struct {
 	Nodes []*lifecycle.Node
 	index map[uid.UID]int // of Nodes, plus one
@@ -16,13 +16,19 @@ type Waiting struct {
 }
 
 // NewWaiting returns the graph of those of the objects that wait for dependents that
-// block them.
+// block them or for users, and of the namespaces and kinds that wait for these objects.
 func NewWaiting(v lifecycle.View, uids []uid.UID) *Waiting {
 	w := &Waiting{index: map[uid.UID]int{}}
 	for _, u := range slices.Sorted(slices.Values(uids)) {
-		if n := v.Node(u); n != nil && n.Waiting() && lifecycle.Dependents(v, n).Blocking > 0 {
-			w.Nodes = append(w.Nodes, n)
-			w.index[u] = len(w.Nodes)
+		if n := v.Node(u); n != nil && lifecycle.Waits(v, n) {
+			w.add(n)
+		}
+	}
+	for _, n := range w.Nodes {
+		for _, c := range lifecycle.ContainersOf(v, n) {
+			if c.Draining() && w.index[c.UID] == 0 {
+				w.add(c)
+			}
 		}
 	}
 	w.next = make([][]int, len(w.Nodes))
@@ -34,8 +40,29 @@ func NewWaiting(v lifecycle.View, uids []uid.UID) *Waiting {
 				w.next[i], last[k] = append(w.next[i], k), i+1
 			}
 		}
+		for _, u := range w.others(v, n) {
+			if k := w.index[u] - 1; k >= 0 && last[k] != i+1 && lifecycle.WaitOf(v, w.Nodes[k], n) != lifecycle.NoWait {
+				w.next[i], last[k] = append(w.next[i], k), i+1
+			}
+		}
 	}
 	return w
+}
+
+func (w *Waiting) add(n *lifecycle.Node) {
+	w.Nodes = append(w.Nodes, n)
+	w.index[n.UID] = len(w.Nodes)
+}
+
+// others returns the objects that may wait for n for another reason than that they own it.
+func (w *Waiting) others(v lifecycle.View, n *lifecycle.Node) (uids []uid.UID) {
+	for i := range n.Uses {
+		uids = append(uids, n.Uses[i].UID)
+	}
+	for _, c := range lifecycle.ContainersOf(v, n) {
+		uids = append(uids, c.UID)
+	}
+	return uids
 }
 
 // Has reports whether an object waits.

@@ -20,6 +20,8 @@ type Finding struct {
 	// Delayed: a dependent delays the owner. The examination ends at the first such
 	// dependent.
 	Delayed bool
+	// Protected: that dependent is protected.
+	Protected bool
 	// TooMany: no dependent was found that delays the owner, and more than
 	// lifecycle.MaxExamined are kept by unknown owners alone. The examination
 	// ends there.
@@ -56,7 +58,7 @@ func Of(ctx context.Context, snap *state.Snapshot, owner *lifecycle.Node, now li
 			}
 			switch lifecycle.DelayOf(snap, d, owner, now) {
 			case lifecycle.Delays:
-				f.Delayed = true
+				f.Delayed, f.Protected = true, d.Protected()
 				return f, nil
 			case lifecycle.KeptByUnknown:
 				f.Kept = append(f.Kept, u)

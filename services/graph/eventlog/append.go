@@ -30,8 +30,8 @@ const (
 	attemptTimeout = 2 * time.Second
 	firstPause     = 5 * time.Millisecond
 	longestPause   = 500 * time.Millisecond
-	// maxLag is how long the end of the stream may be before a position that is known
-	// to be in it: a NATS server that has become the stream's leader has to catch up.
+	// maxLag is for how long the stream may end before a position that is known to be in
+	// it: a NATS server that has become the stream's leader has to catch up.
 	maxLag = 30 * time.Second
 )
 
@@ -44,11 +44,11 @@ const (
 // or may still be in flight, so that reading the end of the stream does not help. Append
 // therefore publishes the same message again, with the same expected position, until it
 // is acknowledged, or refused because the stream has moved on. In the latter case Append
-// reads the commit at that position and compares the ids. If ctx ends first, the error is
-// ErrUnsettled.
+// reads the commit at that position and compares the ids. If ctx ends first, the error wraps
+// ErrUnsettled, unless it is certain that no attempt is stored or will be.
 //
-// If the position is empty, a refusal settles nothing: the leader of a cluster refuses
-// by what it has accepted, and may still lose that.
+// A refusal settles nothing while no message is stored at the position: the leader of a
+// cluster also refuses because of messages that it has accepted and may still lose.
 func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) (position uint64, err error) {
 	return l.Send(expected, id, commit)(ctx)
 }
@@ -63,7 +63,10 @@ func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(con
 			return 0, fmt.Errorf("log of realm %s: append: %w", l.realm, err)
 		}
 	}
-	a := &appending{l: l, id: id, expected: expected, message: message, move: move}
+	a := &appending{l: l, id: id, expected: expected, message: message, move: func(position uint64) error {
+		move(position)
+		return nil
+	}}
 	l.pending.begin()
 	err = l.send(expected, message)
 	return func(ctx context.Context) (uint64, error) {
@@ -82,8 +85,8 @@ type appending struct {
 	id       [16]byte
 	expected uint64
 	message  []byte
-	move     func(position uint64) // changes message
-	doubt    bool                  // an attempt behind expected may have been stored
+	move     func(position uint64) error // changes message
+	doubt    bool                        // an attempt behind expected may have been stored
 }
 
 // settle publishes the message until the outcome is known. err is the result of the first
@@ -144,7 +147,7 @@ func (a *appending) settle(ctx context.Context, err error) error {
 func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	m, err := a.l.message(ctx, a.expected+1)
+	m, err := a.l.Message(ctx, a.expected+1)
 	if err != nil {
 		return false, err
 	}
@@ -172,8 +175,7 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	a.expected, a.doubt = end, false
-	a.move(end + 1)
-	return true, nil
+	return true, a.move(end + 1)
 }
 
 // errFound ends a read at the commit that was looked for.

@@ -6,9 +6,11 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/codec/nodecodec"
 	"github.com/coppice-gc/coppice/internal/codec/wire"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -31,16 +33,19 @@ type CommandRef struct {
 	Unfinished bool
 }
 
-// Builder encodes a commit. Events of the same sort that follow one another
-// within a command are written in columns. It is not safe for concurrent use.
+// Builder encodes a commit. Consecutive removals of objects, references or finalizers that
+// differ only in their objects and causes are written in columns, without controller and
+// blockOwnerDeletion of removed references. A Builder is not safe for
+// concurrent use.
 type Builder struct {
 	b        []byte
 	revision uint64 // of the next event
+	format   int    // where the version of the log format is in b
 	commands [][]byte
 	refs     []CommandRef
 
 	resources, namespaces table
-	apart                 int // size of what is not yet in b: commands and tables
+	pending               int // size of what is not yet in b: commands and tables
 
 	group   group
 	scratch []byte
@@ -82,6 +87,8 @@ func NewBuilder(h Header) *Builder {
 	b.b = wire.AppendVarint(b.b, commitTime, uint64(h.Time))
 	b.b = wire.AppendVarint(b.b, commitSequence, h.Sequence)
 	b.b = wire.AppendVarint(b.b, commitKey, uint64(h.Key))
+	b.b = wire.AppendVarint(b.b, commitFormat, commitcodec.BaseFormat)
+	b.format = len(b.b) - 1
 	b.b = wire.AppendVarint(b.b, commitFirstRevision, h.FirstRevision)
 	return b
 }
@@ -104,7 +111,7 @@ func (b *Builder) Begin(c Command) {
 	enc = wire.AppendBytes(enc, commandNote, c.Note)
 	b.commands = append(b.commands, enc)
 	b.refs = append(b.refs, CommandRef{Actor: c.Actor})
-	b.apart += len(enc) + overhead
+	b.pending += len(enc) + overhead
 }
 
 // End ends the last command, or the part of it in this commit. A repetition of the command
@@ -119,7 +126,7 @@ func (b *Builder) End(ref CommandRef, reply []byte) {
 	enc = wire.AppendBytes(enc, commandReply, reply)
 	enc = wire.AppendVarint(enc, commandPrevious, ref.PreviousPart)
 	enc = wire.AppendVarint(enc, commandUnfinished, protowire.EncodeBool(ref.Unfinished))
-	b.apart += len(enc) - len(b.commands[last])
+	b.pending += len(enc) - len(b.commands[last])
 	ref.Actor = b.refs[last].Actor
 	b.commands[last], b.refs[last] = enc, ref
 }
@@ -133,6 +140,9 @@ func (b *Builder) Add(e *lifecycle.Event, n *lifecycle.Node, resource string, bo
 	switch e.Type {
 	case lifecycle.ObjectCreated, lifecycle.ObjectUpdated:
 		b.flush()
+		if lifecycle.IsSettings(e.Object.Node) && lifecycle.HasSharedNamespaces(e.Object.Body) {
+			b.b[b.format] = commitcodec.Format
+		}
 		field := protowire.Number(eventCreated)
 		if e.Type == lifecycle.ObjectUpdated {
 			field = eventUpdated
@@ -179,6 +189,73 @@ func (b *Builder) Realm(r lifecycle.Realm) {
 	b.close(event, content)
 }
 
+// Brake records the brake of a kind. It must be called after the last event of the commit.
+func (b *Builder) Brake(resource string, k lifecycle.Brake) {
+	b.flush()
+	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventBrake)
+	b.b = wire.AppendBytes(b.b, brakeResource, resource)
+	b.b = wire.AppendVarint(b.b, brakeSince, uint64(k.Since))
+	b.b = wire.AppendVarint(b.b, brakeBase, k.Base)
+	b.b = wire.AppendVarint(b.b, brakeCounted, k.Counted)
+	b.b = wire.AppendVarint(b.b, brakeTripped, uint64(k.Tripped))
+	b.close(event, content)
+}
+
+// Released records that the release of a brake lets the deletion of objects through.
+func (b *Builder) Released(objects []uid.UID) {
+	b.flush()
+	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventReleased)
+	var packed []byte
+	for _, u := range objects {
+		packed = append(packed, u...)
+	}
+	b.b = wire.AppendBytes(b.b, releasedUIDs, packed)
+	b.close(event, content)
+}
+
+// Notice records the notice that a policy has given for objects, or withdraws it if it has no
+// generation. It must be called after the last event of the commit.
+func (b *Builder) Notice(objects []uid.UID, n lifecycle.Notice) {
+	b.flush()
+	b.b[b.format] = commitcodec.Format
+	event, content := b.open(coppicev1.Reason_REASON_REQUESTED, 0, eventNotice)
+	var packed []byte
+	for _, u := range objects {
+		packed = append(packed, u...)
+	}
+	b.b = wire.AppendBytes(b.b, noticeUIDs, packed)
+	b.b = wire.AppendBytes(b.b, noticePolicy, string(n.Policy))
+	b.b = wire.AppendVarint(b.b, noticeGeneration, uint64(n.Generation))
+	b.b = wire.AppendVarint(b.b, noticeGiven, uint64(n.Given))
+	b.b = wire.AppendVarint(b.b, noticeEnds, uint64(n.Ends))
+	if n.Answer != (lifecycle.NoticeAnswer{}) {
+		var at int
+		b.b, at = wire.Open(b.b, noticeAnswer)
+		b.b = wire.AppendBytes(b.b, answerActor, n.Answer.Actor)
+		b.b = wire.AppendBytes(b.b, answerReason, n.Answer.Reason)
+		b.b = wire.AppendVarint(b.b, answerUntil, uint64(n.Answer.Until))
+		b.b = wire.Close(b.b, at)
+	}
+	b.close(event, content)
+}
+
+// BoundNotice returns an upper bound of the bytes that the notice of one object adds to the commit.
+func BoundNotice(u uid.UID, n lifecycle.Notice) int {
+	return 13*overhead + len(u) + len(n.Policy) + len(n.Answer.Actor) + len(n.Answer.Reason)
+}
+
+// BoundBrake returns an upper bound of the bytes that the brake of a resource adds to the commit.
+func BoundBrake(resource string) int { return 10*overhead + len(resource) }
+
+// BoundReleased returns an upper bound of the bytes that released objects add to the commit.
+func BoundReleased(objects []uid.UID) int {
+	size := 6 * overhead
+	for _, u := range objects {
+		size += len(u)
+	}
+	return size
+}
+
 // open starts an event. The bytes that are appended until close are its content.
 func (b *Builder) open(reason coppicev1.Reason, cause uint64, field protowire.Number) (event, content int) {
 	if size := len(b.b); size > cap(b.b)-cap(b.b)/8 {
@@ -208,7 +285,7 @@ const overhead = 16
 // Size returns an upper bound of the current size of the commit, in bytes.
 func (b *Builder) Size() int {
 	g := &b.group
-	size := len(b.b) + b.apart + b.resources.size + b.namespaces.size + overhead
+	size := len(b.b) + b.pending + b.resources.size + b.namespaces.size + overhead
 	if g.n > 0 {
 		size += len(g.uids) + len(g.names) + len(g.shared) + len(g.resources.b) + len(g.namespaces.b) + len(g.causes.b) + 8*overhead
 	}
@@ -238,26 +315,38 @@ func Bound(e *lifecycle.Event, n *lifecycle.Node, resource string, body []byte) 
 				size += overhead + len(s)
 			}
 		}
+		for i := range o.Uses {
+			u := &o.Uses[i]
+			size += 6*overhead + len(u.Group) + len(u.Kind) + len(u.Name) + len(u.Namespace) + len(u.UID)
+		}
+		if p := o.Protection; p != nil {
+			size += 4*overhead + len(p.Reason) + len(p.Actor)
+			for _, name := range p.Policies {
+				size += overhead + len(name)
+			}
+		}
 	}
 	return size
 }
 
 // Mark is a position to which Reset can return.
 type Mark struct {
-	b, commands, resources, namespaces, apart int
-	revision                                  uint64
+	b, commands, resources, namespaces, pending int
+	revision                                    uint64
+	format                                      byte
 }
 
 // Mark returns the current position of the builder.
 func (b *Builder) Mark() Mark {
 	b.flush()
-	return Mark{len(b.b), len(b.commands), len(b.resources.list), len(b.namespaces.list), b.apart, b.revision}
+	return Mark{len(b.b), len(b.commands), len(b.resources.list), len(b.namespaces.list), b.pending, b.revision, b.b[b.format]}
 }
 
 // Reset removes everything that was added since the mark was set.
 func (b *Builder) Reset(m Mark) {
 	b.flush()
-	b.b, b.revision, b.apart = b.b[:m.b], m.revision, m.apart
+	b.b, b.revision, b.pending = b.b[:m.b], m.revision, m.pending
+	b.b[b.format] = m.format
 	b.commands, b.refs = b.commands[:m.commands], b.refs[:m.commands]
 	b.resources.truncate(m.resources)
 	b.namespaces.truncate(m.namespaces)

@@ -75,6 +75,15 @@ func (chain *Chain) Skips(h *Header) (why string) {
 	return ""
 }
 
+// Adopt makes the realm of a commit that of the chain, if the commit begins a realm that continues
+// the log up to the chain's last commit; origin is the one that the commit records. Only readers
+// without keys may call it, for a recorded log: a stream has commits of one realm.
+func (chain *Chain) Adopt(h *Header, origin lifecycle.Origin) {
+	if origin == (lifecycle.Origin{RealmID: chain.RealmID, Sequence: chain.Sequence}) && chain.Sequence > 0 {
+		chain.RealmID, chain.Key = h.RealmID, KeyID{Number: h.Key}
+	}
+}
+
 // Follow checks that a commit that is not skipped continues the chain, and moves the chain
 // behind it. Revision is not changed: the object events change it. newKey is the key that
 // the commit changes to, zero for none.

@@ -17,10 +17,18 @@ type Extent struct {
 	Messages    uint64
 	Bytes       uint64
 	Server      string // the name of the server; "" unless the stream is in a cluster
-	// Missing are the sequences between First and Last without a message, at most
-	// maxMissing of them, in order. Gaps is their number.
-	Missing []uint64
-	Gaps    uint64
+	// Current are the names of the servers that have all messages, as NATS believes, Server among them; nil
+	// if there is one copy.
+	Current []string
+	// Missing are the sequences between First and Last without a message that the server names, at most
+	// maxMissing of them, in order, and LastMissing is the last one. Gaps is the number of all; AllNamed says
+	// that the server names all.
+	Missing     []uint64
+	LastMissing uint64
+	Gaps        uint64
+	AllNamed    bool
+	// Announced says what may have been cut.
+	Announced Announcement
 }
 
 // maxMissing is the maximum number of missing sequences that an Extent names.
@@ -42,16 +50,36 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 		}
 	}
 	s := &info.State
-	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes}
+	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Announced: announcement(info.Config.Metadata)}
 	if info.Cluster != nil {
 		e.Server = info.Cluster.Leader
+		e.Current = current(info.Cluster)
 	}
 	if s.LastSeq > 0 {
 		e.Gaps = gaps(s)
 	}
 	slices.Sort(s.Deleted)
-	e.Missing = s.Deleted[:min(len(s.Deleted), maxMissing)]
+	e.Missing, e.AllNamed = s.Deleted[:min(len(s.Deleted), maxMissing)], uint64(len(s.Deleted)) == e.Gaps
+	if n := len(s.Deleted); n > 0 {
+		e.LastMissing = s.Deleted[n-1]
+	}
 	return e, nil
+}
+
+// current returns the names of the servers that have all messages, nil if there is one copy or no
+// leader.
+func current(c *jetstream.ClusterInfo) (names []string) {
+	if c.Leader == "" || len(c.Replicas) == 0 {
+		return nil
+	}
+	names = append(names, c.Leader)
+	for _, p := range c.Replicas {
+		if p.Current && !p.Offline && p.Lag == 0 {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Missed returns the number of messages that the stream lacks of those that it must have:
@@ -72,7 +100,7 @@ func (e *Extent) Damage(begins uint64) *BrokenError {
 	}
 	at, last := uint64(0), uint64(0)
 	if len(e.Missing) > 0 {
-		at, last = e.Missing[0], e.Missing[len(e.Missing)-1]
+		at, last = e.Missing[0], max(e.LastMissing, e.Missing[len(e.Missing)-1])
 	}
 	if e.First > begins {
 		at, last = begins, max(last, e.First-1)

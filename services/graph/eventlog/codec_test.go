@@ -80,7 +80,7 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		h := eventlog.Header{
 			RealmID: [16]byte{1}, ID: [16]byte{2}, Previous: rapid.Uint64().Draw(t, "previous"),
 			Epoch: 3, Time: realm.Clock, FirstRevision: realm.Revision + 1,
-			Sequence: 9, Key: 1,
+			Sequence: 9, Key: 1, Format: commitcodec.BaseFormat,
 		}
 		b := eventlog.NewBuilder(h)
 		newKey := eventlog.KeyID{Number: rapid.Uint32Range(0, 2).Draw(t, "new key"), Fingerprint: [8]byte{1}}
@@ -91,6 +91,10 @@ func TestCommitSurvivesTheLog(t *testing.T) {
 		}
 		b.Begin(eventlog.Command{Actor: "graph", Verb: "epoch"})
 		want, names := play(t, realm, b)
+		// Only what stays in the commit after Reset decides its format.
+		if slices.ContainsFunc(want, func(s string) bool { return strings.Contains(s, "sharedNamespaces") }) {
+			h.Format = commitcodec.Format
+		}
 		mark := b.Mark()
 		revision := b.Revision()
 		play(t, realm, b)

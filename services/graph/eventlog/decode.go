@@ -19,7 +19,14 @@ type Decoded struct {
 	NewKey   KeyID
 	Sessions []Session
 	// Realm has the changes of the realm itself.
-	Realm    []lifecycle.Realm
+	Realm []lifecycle.Realm
+	// Brakes has the brakes of kinds, by resource, and Released the objects whose deletion
+	// was let through. Both are applied after the events of the commit.
+	Brakes   map[string]lifecycle.Brake
+	Released []uid.UID
+	// Notices are the notices of expiry policies, in their order. They are applied after the
+	// events, too.
+	Notices  []Noticed
 	commands [][]byte
 	events   [][]byte
 	runs     []run // of events, set by Unpack
@@ -53,9 +60,22 @@ type Session struct {
 	Closed bool
 }
 
-// Decode decodes a commit, except for its object events. The result refers to b.
+// Noticed are objects and the notice that an expiry policy has given for them; without a
+// generation it is withdrawn.
+type Noticed struct {
+	Objects []uid.UID
+	lifecycle.Notice
+}
+
+// Decode decodes a commit, except for its object events. The result refers to b. The error
+// is a NewerError for a commit of a newer format.
 func Decode(b []byte) (*Decoded, error) {
 	c := &Decoded{}
+	if h, err := commitcodec.ReadHeader(b); err != nil {
+		return nil, err
+	} else if err := h.Readable(); err != nil {
+		return nil, err
+	}
 	err := wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
 		case commitNewKey:
@@ -89,8 +109,8 @@ func Decode(b []byte) (*Decoded, error) {
 	return c, nil
 }
 
-// decodeCommand decodes a command, except for its reply. actor is the actor of the command
-// before it, whose string is used again if it is the same.
+// decodeCommand decodes a command, except for its verb, note and reply. actor is the actor of
+// the command before it: if both are the same, they share the string.
 func decodeCommand(b []byte, actor string) (r CommandRef, err error) {
 	err = wire.Fields(b, func(f wire.Field) error {
 		switch f.Number {
@@ -121,13 +141,96 @@ func (c *Decoded) decodeOther(e []byte) (other bool, err error) {
 			return err
 		case eventRealm:
 			other = true
-			r, err := decodeRealm(f.Bytes(e))
+			r, err := commitcodec.ReadRealm(f.Bytes(e))
 			c.Realm = append(c.Realm, r)
 			return err
+		case eventBrake:
+			other = true
+			return c.decodeBrake(f.Bytes(e))
+		case eventReleased:
+			other = true
+			return c.decodeReleased(f.Bytes(e))
+		case eventNotice:
+			other = true
+			return c.decodeNotice(f.Bytes(e))
 		}
 		return nil
 	})
 	return other, err
+}
+
+func (c *Decoded) decodeBrake(b []byte) error {
+	resource, k := "", lifecycle.Brake{}
+	err := wire.Fields(b, func(f wire.Field) error {
+		switch f.Number {
+		case brakeResource:
+			resource = string(f.Bytes(b))
+		case brakeSince:
+			k.Since = lifecycle.Time(f.Value)
+		case brakeBase:
+			k.Base = f.Value
+		case brakeCounted:
+			k.Counted = f.Value
+		case brakeTripped:
+			k.Tripped = lifecycle.Time(f.Value)
+		}
+		return nil
+	})
+	if c.Brakes == nil {
+		c.Brakes = map[string]lifecycle.Brake{}
+	}
+	c.Brakes[resource] = k
+	return err
+}
+
+func (c *Decoded) decodeReleased(b []byte) error {
+	return wire.Fields(b, func(f wire.Field) (err error) {
+		if f.Number == releasedUIDs {
+			c.Released, err = uid.Unpack(c.Released, f.Bytes(b))
+		}
+		return err
+	})
+}
+
+func (c *Decoded) decodeNotice(b []byte) error {
+	var n Noticed
+	err := wire.Fields(b, func(f wire.Field) (err error) {
+		switch f.Number {
+		case noticeUIDs:
+			n.Objects, err = uid.Unpack(nil, f.Bytes(b))
+		case noticePolicy:
+			var rest []byte
+			if n.Policy, rest, err = uid.CutBytes(f.Bytes(b)); len(rest) > 0 {
+				err = uid.ErrMalformed
+			}
+		case noticeGeneration:
+			n.Generation = int64(f.Value)
+		case noticeGiven:
+			n.Given = lifecycle.Time(f.Value)
+		case noticeEnds:
+			n.Ends = lifecycle.Time(f.Value)
+		case noticeAnswer:
+			n.Answer, err = decodeAnswer(f.Bytes(b))
+		}
+		return err
+	})
+	c.Notices = append(c.Notices, n)
+	return err
+}
+
+func decodeAnswer(b []byte) (a lifecycle.NoticeAnswer, err error) {
+	err = wire.Fields(b, func(f wire.Field) error {
+		switch f.Number {
+		case answerActor:
+			a.Actor = string(f.Bytes(b))
+		case answerReason:
+			a.Reason = string(f.Bytes(b))
+		case answerUntil:
+			a.Until = lifecycle.Time(f.Value)
+		}
+		return nil
+	})
+	return a, err
 }
 
 func decodeSession(b []byte) (s Session, err error) {
@@ -141,28 +244,6 @@ func decodeSession(b []byte) (s Session, err error) {
 		return nil
 	})
 	return s, err
-}
-
-func decodeRealm(b []byte) (r lifecycle.Realm, err error) {
-	err = wire.Fields(b, func(f wire.Field) error {
-		switch f.Number {
-		case realmOrigin:
-			origin := f.Bytes(b)
-			return wire.Fields(origin, func(f wire.Field) error {
-				switch f.Number {
-				case originRealmID:
-					return commitcodec.CopyID(&r.Origin.RealmID, f.Bytes(origin))
-				case originSequence:
-					r.Origin.Sequence = f.Value
-				}
-				return nil
-			})
-		case realmPaused:
-			r.Paused = f.Value != 0
-		}
-		return nil
-	})
-	return r, err
 }
 
 // Reply returns the reply that is stored with the i-th command, or with this part of it.

@@ -18,6 +18,7 @@ const (
 	commitSequence = commitcodec.CommitSequence
 	commitKey      = commitcodec.CommitKey
 	commitNewKey   = 16
+	commitFormat   = commitcodec.CommitFormat
 
 	newKeyNumber      = 1
 	newKeyFingerprint = 2
@@ -40,7 +41,10 @@ const (
 	eventFinalizerRemoved = commitcodec.EventFinalizerRemoved
 	eventDeleted          = commitcodec.EventDeleted
 	eventSession          = 10
-	eventRealm            = 11
+	eventRealm            = commitcodec.EventRealm
+	eventBrake            = 12
+	eventReleased         = 13
+	eventNotice           = 14
 
 	objectNode = 1
 	objectBody = 2
@@ -62,8 +66,25 @@ const (
 	sessionID     = 1
 	sessionClosed = 2
 
-	realmOrigin    = 1
-	realmPaused    = 2
-	originRealmID  = 1
-	originSequence = 2
+	realmOrigin    = commitcodec.RealmOrigin
+	realmPaused    = commitcodec.RealmPaused
+	originRealmID  = commitcodec.OriginRealmID
+	originSequence = commitcodec.OriginSequence
+
+	brakeResource = 1
+	brakeSince    = 2
+	brakeBase     = 3
+	brakeCounted  = 4
+	brakeTripped  = 5
+	releasedUIDs  = 1
+
+	noticeUIDs       = 1
+	noticePolicy     = 2
+	noticeGeneration = 3
+	noticeGiven      = 4
+	noticeEnds       = 5
+	noticeAnswer     = 6
+	answerActor      = 1
+	answerReason     = 2
+	answerUntil      = 3
 )

@@ -143,7 +143,7 @@ func (l *Log) follow(ctx context.Context, from uint64, visit func(Message) error
 		if err != nil {
 			return last, err
 		}
-		if err := next(&last, Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending}, visit); err != nil {
+		if err := l.next(ctx, &last, Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending}, visit); err != nil {
 			return last, err
 		}
 	}
@@ -162,9 +162,31 @@ func (l *Log) read(ctx context.Context, last *uint64, visit func(Message) error)
 	pending, err := bus.ReadDirect(ctx, l.js.Conn(), bus.DirectRead{
 		Stream: bus.LogStream(l.realm), From: before + 1, Batch: readMessages, MaxBytes: readBytes,
 	}, func(m bus.DirectMessage) error {
-		return next(last, Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending}, visit)
+		return l.next(ctx, last, Message{Sequence: m.Sequence, Data: m.Data, Pending: m.Pending}, visit)
 	})
 	return pending > 0 && *last > before, err
+}
+
+// next visits a message. If messages between last and this one were not delivered, it first
+// reads and visits those that the NATS server which leads the stream has: only a damaged copy of
+// the log lacks them.
+func (l *Log) next(ctx context.Context, last *uint64, m Message, visit func(Message) error) error {
+	if l.MaxLag() > 0 && m.Sequence > *last+1 {
+		l.logger.Warn("a NATS server has delivered the log without some of its messages; they are read from the leader of the stream", "first", *last+1, "last", m.Sequence-1)
+		for m.Sequence > *last+1 {
+			data, err := bus.ReadFromLeader(ctx, l.js.Conn(), bus.LogStream(l.realm), *last+1)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				break
+			}
+			if err == nil {
+				err = next(last, Message{Sequence: *last + 1, Data: data, Pending: m.Pending + m.Sequence - *last - 1}, visit)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return next(last, m, visit)
 }
 
 // next visits a message, which must be the one behind last.

@@ -8,5 +8,8 @@ type Header = commitcodec.Header
 // ErrMalformed is returned for a message that is not a commit.
 var ErrMalformed = commitcodec.ErrMalformed
 
+// NewerError is returned for a commit whose format is newer than this program.
+type NewerError = commitcodec.NewerError
+
 // Checksum returns the checksum of a commit.
 func Checksum(commit []byte) uint64 { return commitcodec.Checksum(commit) }

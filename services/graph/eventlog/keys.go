@@ -68,6 +68,9 @@ func Unkeyed(realm string) *Keys {
 	return &Keys{realm: realm, unkeyed: true, derived: map[keyName]*key{}}
 }
 
+// Unkeyed reports whether the keys are those that the function Unkeyed returns.
+func (k *Keys) Unkeyed() bool { return k.unkeyed }
+
 // mostDerived is the maximum number of cached keys: foreign messages may name any number.
 const mostDerived = 64
 
@@ -176,7 +179,7 @@ func (k *Keys) Check(m Message) (h Header, foreign string) {
 	if err != nil {
 		return h, err.Error()
 	}
-	if !k.unkeyed {
+	if !k.unkeyed && !m.Chained {
 		d := k.key(h.Key, h.RealmID)
 		if d == nil {
 			return h, fmt.Sprintf("it names key %d, for which there is no secret", h.Key)

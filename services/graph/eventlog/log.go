@@ -45,6 +45,12 @@ func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string, key
 	return newLog(js, realm, keys)(bus.OpenLog(ctx, js, realm))
 }
 
+// Begin creates the log of a realm that continues another log: its first message gets the
+// sequence first of the stream. See bus.BeginLog.
+func Begin(ctx context.Context, js jetstream.JetStream, realm string, replicas int, first uint64, keys *Keys) (*Log, error) {
+	return newLog(js, realm, keys)(bus.BeginLog(ctx, js, realm, replicas, first))
+}
+
 func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Stream, error) (*Log, error) {
 	return func(stream jetstream.Stream, err error) (*Log, error) {
 		if err != nil {
@@ -57,13 +63,14 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 	}
 }
 
-// Report sets the logger to which l reports why it cannot follow the log, once for each
-// reason. It must be called before Follow.
+// Report sets the logger to which Follow reports why it cannot follow the log, and which messages
+// a NATS server lacks. A reason is not reported twice in a row. Report must be called before
+// Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
-// MaxLag returns how long the end of the log may be before a message that is known to be
-// in it. A server that has become the leader of a replicated stream has to catch up; Append
-// waits as long. It is zero for a stream on one server.
+// MaxLag returns for how long the log may end before a message that is known to be in it: a
+// server that has become the leader of a replicated stream has to catch up. MaxLag is zero for
+// a stream on one server. Append waits for 30 s in either case.
 func (l *Log) MaxLag() time.Duration {
 	if l.stream.CachedInfo().Config.Replicas <= 1 {
 		return 0
@@ -93,7 +100,17 @@ func (l *Log) Last(ctx context.Context) (last, first uint64, err error) {
 	return info.State.LastSeq, info.State.FirstSeq, nil
 }
 
-// ErrNotFound is returned by Get for a sequence at which there is no message.
+// HadMessages reports whether the stream has messages, or had some.
+func (l *Log) HadMessages(ctx context.Context) (bool, error) {
+	info, err := l.info(ctx)
+	if err != nil {
+		return false, err
+	}
+	return bus.HadMessages(info), nil
+}
+
+// ErrNotFound is returned by Get for a sequence at which there is no message. On a cluster the
+// NATS server that leads the stream does not have it.
 var ErrNotFound = errors.New("no such message in the log")
 
 // ErrCut is wrapped, with ErrNotFound, by the error for a commit that was cut from the stream and
@@ -104,14 +121,21 @@ var ErrCut = errors.New("the commit was cut from the stream of the log")
 // commit of the realm: see Keys.Check.
 var ErrForeign = errors.New("the message is no commit of the realm")
 
+// ErrOtherSecret is wrapped, with ErrForeign, by the error of Get for a message that looks like a
+// commit which was appended with a secret that this process does not have: see Keys.Resembles.
+var ErrOtherSecret = errors.New("it looks like a commit that was appended with another secret")
+
 // Get reads the commit at a sequence of the stream. It fails with ErrNotFound or
 // ErrForeign if there is none.
 func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
-	m, err := l.message(ctx, sequence)
+	m, err := l.Message(ctx, sequence)
 	if err != nil {
 		return nil, err
 	}
 	if _, foreign := l.keys.Check(m); foreign != "" {
+		if l.keys.Resembles(m) {
+			return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s; %w", l.realm, sequence, ErrForeign, foreign, ErrOtherSecret)
+		}
 		return nil, fmt.Errorf("log of realm %s: sequence %d: %w: %s", l.realm, sequence, ErrForeign, foreign)
 	}
 	commit, err := envelope.Open(m.Data)
@@ -121,9 +145,17 @@ func (l *Log) Get(ctx context.Context, sequence uint64) ([]byte, error) {
 	return commit, nil
 }
 
-// message reads one message.
-func (l *Log) message(ctx context.Context, sequence uint64) (Message, error) {
+// Message reads the message at a sequence of the stream, which need not be a commit. It fails with
+// ErrNotFound if there is none. Any server with a copy of the stream may answer first. A copy that
+// lags or is damaged may lack a message, so only the leader decides that there is none.
+func (l *Log) Message(ctx context.Context, sequence uint64) (Message, error) {
 	m, err := l.stream.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) && l.MaxLag() > 0 {
+		var data []byte
+		if data, err = bus.ReadFromLeader(ctx, l.js.Conn(), bus.LogStream(l.realm), sequence); err == nil {
+			return Message{Sequence: sequence, Data: data}, nil
+		}
+	}
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Message{}, fmt.Errorf("log of realm %s: sequence %d: %w", l.realm, sequence, ErrNotFound)
 	}
@@ -140,6 +172,9 @@ type Message struct {
 	Data []byte
 	// Pending is how many more messages were in the stream when this one was delivered.
 	Pending uint64
+	// Chained: the message is not one of the stream, but of a log that the realm continues. The
+	// chain of checksums authenticates it, not the realm's key.
+	Chained bool
 }
 
 // Size returns the approximate size of the commit in bytes.

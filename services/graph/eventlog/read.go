@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
 // Read calls visit for at most limit messages from a sequence on, in order, and stops when
@@ -25,9 +26,66 @@ func (l *Log) Read(ctx context.Context, from uint64, limit, maxBytes int, visit 
 	return pending, nil
 }
 
-// Seek returns the sequence of the commit that contains a revision: the last commit whose
-// first revision is not greater.
+// errFilled ends a read at the end of a hole.
+var errFilled = errors.New("the end of the hole")
+
+// maxFilled is the maximum number of positions that Fill asks the leader of the stream for.
+const maxFilled = 1000
+
+// Fill is Read for a hole in a copy of the stream. It visits the messages that the leader of the stream
+// has there. If the leader has none, Fill visits those behind the hole.
+func (l *Log) Fill(ctx context.Context, from uint64, limit, maxBytes int, visit func(Message) error) error {
+	next := from
+	_, err := l.Read(ctx, from, 1, 1, func(m Message) error {
+		next = m.Sequence
+		return errFilled
+	})
+	if err != nil && !errors.Is(err, errFilled) {
+		return err
+	}
+	messages := 0
+	for at := from; at < min(next, from+maxFilled) && messages < limit; at++ {
+		m, err := l.Message(ctx, at)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		messages++
+		if err := visit(m); err != nil {
+			return err
+		}
+	}
+	if messages > 0 {
+		return nil
+	}
+	_, err = l.Read(ctx, from, limit, maxBytes, visit)
+	return err
+}
+
+// Seek returns the position in the stream of the commit that contains a revision: the last
+// commit whose first revision is not greater. If there is none, it returns the first position
+// of the stream.
 func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err error) {
+	return l.seek(ctx, func(h *Header) bool { return h.FirstRevision <= revision })
+}
+
+// SeekCommit returns the position of the last commit of the stream whose sequence is not
+// greater. If there is none, it returns the first position of the stream.
+func (l *Log) SeekCommit(ctx context.Context, sequence uint64) (position uint64, err error) {
+	return l.seek(ctx, func(h *Header) bool { return h.Sequence <= sequence })
+}
+
+// SeekTime returns the position of the last commit that is not later than a time. If there is none,
+// it returns the first position of the stream.
+func (l *Log) SeekTime(ctx context.Context, t lifecycle.Time) (position uint64, err error) {
+	return l.seek(ctx, func(h *Header) bool { return h.Time <= t })
+}
+
+// seek returns the position of the last commit for which before is true. It is true for no
+// commit behind one for which it is false.
+func (l *Log) seek(ctx context.Context, before func(*Header) bool) (position uint64, err error) {
 	last, first, err := l.Last(ctx)
 	if err != nil {
 		return 0, err
@@ -35,33 +93,33 @@ func (l *Log) Seek(ctx context.Context, revision uint64) (sequence uint64, err e
 	low, high := max(first, 1), max(last, first, 1)
 	for low < high {
 		middle := high - (high-low)/2
-		at, begins, err := l.beginning(ctx, middle, high)
+		at, h, err := l.nextCommit(ctx, middle, high)
 		switch {
 		case err != nil:
 			return 0, err
-		case at != 0 && begins <= revision:
+		case at != 0 && before(&h):
 			low = at
-		default: // no commit can be read from middle to high, or the first begins too late
+		default: // no commit can be read from middle to high, or the first is too late
 			high = middle - 1
 		}
 	}
 	return low, nil
 }
 
-// beginning returns the sequence and the first revision of the first commit from
-// low to high that can be read, zeros if there is none.
-func (l *Log) beginning(ctx context.Context, low, high uint64) (sequence, revision uint64, err error) {
+// nextCommit returns the position and the header of the first commit from low to high that
+// can be read, zeros if there is none.
+func (l *Log) nextCommit(ctx context.Context, low, high uint64) (position uint64, h Header, err error) {
 	for at := low; at <= high; at++ {
-		m, err := l.message(ctx, at)
+		m, err := l.Message(ctx, at)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			continue
 		case err != nil:
-			return 0, 0, err
+			return 0, h, err
 		}
 		if h, foreign := l.keys.Check(m); foreign == "" {
-			return at, h.FirstRevision, nil
+			return at, h, nil
 		}
 	}
-	return 0, 0, nil
+	return 0, h, nil
 }

@@ -135,8 +135,8 @@ func (m *Member) try(ctx context.Context, key string, s *session, anyway bool) (
 	return l, Holder{}, nil
 }
 
-// ended reports whether a membership has ended. One that has been silent for too long it
-// ends: see the package's comment.
+// ended reports whether a membership has ended. If its process has been silent for too long, ended
+// ends the membership by deleting the key: see the package comment.
 func (m *Member) ended(ctx context.Context, h Holder) (bool, error) {
 	m.mu.Lock()
 	dead := m.view.dead[h.Process]

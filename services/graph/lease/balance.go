@@ -87,7 +87,7 @@ func (m *Member) balance() {
 			leaving++
 		}
 	}
-	// Those that leave will be the other's.
+	// Realms that are leaving already count for the other member.
 	leave := min((m.has()-n-leaving)/2, maxLeaving-leaving)
 	if leave <= 0 {
 		return

@@ -18,7 +18,7 @@
 //
 // # Shares
 //
-// Members share the realms evenly: see Member.balance.
+// Members share the realms evenly: see balance.go.
 //
 // # What a lease assumes
 //
@@ -64,8 +64,8 @@ type Holder struct {
 
 // Config configures a Member.
 type Config struct {
-	// ID identifies the process's state directory, and any copy of it: at most one process
-	// of these is a member. Required.
+	// ID identifies the process's state directory, and any copy of it. At most one of the processes
+	// with the same ID is a member. Required.
 	ID string
 	// Name is the host and the process id, for operators.
 	Name string
@@ -79,6 +79,8 @@ type Config struct {
 	Ready func() bool
 	// Clock is the clock since boot; clock.SinceBoot if nil.
 	Clock func() time.Duration
+
+	end time.Duration // what endTimeout returns, in tests; zero for the default
 }
 
 // DefaultTTL is the default of Config.TTL.
@@ -96,7 +98,7 @@ const (
 	// between two, while a realm waits for its lease.
 	looks       = 40
 	longestLook = 250 * time.Millisecond
-	// idle is the time between two looks while none does.
+	// idle is the longest time between two looks while no realm waits for its lease.
 	idle = time.Second
 )
 
@@ -113,6 +115,15 @@ func (c *Config) defaults() {
 	if c.Ready == nil {
 		c.Ready = func() bool { return true }
 	}
+}
+
+// endTimeout returns the time within which a lease or a membership is ended, so that others need not wait
+// until it has expired. A service that stops does not wait longer for NATS.
+func (c *Config) endTimeout() time.Duration {
+	if c.end > 0 {
+		return c.end
+	}
+	return min(max(time.Second, c.TTL/5), 5*time.Second)
 }
 
 // Lease is the lease of a realm. It is safe for concurrent use.
@@ -162,7 +173,7 @@ func (l *Lease) release(ctx context.Context) error {
 	if !held {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, l.m.c.endTimeout())
 	defer cancel()
 	writers, err := l.m.writers(ctx)
 	if err == nil {

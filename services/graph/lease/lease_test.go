@@ -13,7 +13,6 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
-	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
@@ -21,8 +20,7 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	const longer = 10 * testkit.Timeout
-	a := run(t, js, config("a", longer))
+	a := run(t, js, config("a", steady))
 	first := a.acquire()
 	if !first.Holds() {
 		t.Fatal("an acquired lease does not hold")
@@ -38,7 +36,7 @@ func TestRelease(t *testing.T) {
 	if second.Holds() {
 		t.Fatal("the lease of a member that has ended holds")
 	}
-	run(t, js, config("b", longer)).acquire()
+	run(t, js, config("b", steady)).acquire()
 }
 
 // A lease whose member is renewed is not taken by another, and that one gets it when it is
@@ -46,10 +44,11 @@ func TestRelease(t *testing.T) {
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	const ttl = 500 * time.Millisecond
-	first := run(t, js, config("a", ttl)).acquire()
-	second := run(t, js, config("b", ttl)).acquiring()
-	never(t, js, "two hold the lease", func() bool { return len(second) > 0 || !first.Holds() })
+	var c timer
+	first := run(t, js, c.config("a")).acquire()
+	b := run(t, js, c.config("b"))
+	second := b.acquiring()
+	c.never(t, js, "two hold the lease", func() bool { return len(second) > 0 || !first.Holds() }, b, "a", "b")
 	if err := first.Release(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +85,12 @@ func TestSilence(t *testing.T) {
 func TestCopiedDirectory(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	const ttl = 500 * time.Millisecond
-	original := run(t, js, config("a", ttl))
+	var c timer
+	original := run(t, js, c.config("a"))
 	first := original.acquire()
-	second := run(t, js, config("a", ttl)).acquiring()
-	never(t, js, "two processes hold the lease", func() bool { return len(second) > 0 || !first.Holds() })
+	copied := run(t, js, c.config("a"))
+	second := copied.acquiring()
+	c.never(t, js, "two processes hold the lease", func() bool { return len(second) > 0 || !first.Holds() }, copied, "a")
 	if err := first.Release(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func killed(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ttl = 10 * time.Second
+	const ttl = steady
 	var now, reads atomic.Int64
 	now.Store(int64(time.Hour))
 	c := config("a", ttl)
@@ -154,16 +154,18 @@ func killed(t *testing.T, id string) {
 // clock since boot goes on.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	const ttl = 10 * testkit.Timeout
-	var suspended atomic.Int64
-	c := config("a", ttl)
-	c.Clock = func() time.Duration { return clock.SinceBoot() + time.Duration(suspended.Load()) }
-	l := run(t, js, c).acquire()
+	nc := testkit.Conn(t, testkit.NATS(t), bus.RoleGraph)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c timer
+	l := run(t, js, c.config("a")).acquire()
 	if !l.Holds() {
 		t.Fatal("an acquired lease does not hold")
 	}
-	suspended.Store(int64(ttl * 3 / 4))
+	nc.Close() // so that it is not renewed after the suspension
+	c.moved.Store(int64(steady * 3 / 4))
 	if l.Holds() {
 		t.Error("the lease holds after a suspension")
 	}
@@ -173,7 +175,8 @@ func TestSuspended(t *testing.T) {
 func TestLost(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	p := run(t, js, config("a", 500*time.Millisecond))
+	var c timer
+	p := run(t, js, c.config("a"))
 	l := p.acquire()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.LeaseBucket)
@@ -183,6 +186,7 @@ func TestLost(t *testing.T) {
 	if err := bucket.Delete(ctx, bus.MemberKey("a")); err != nil {
 		t.Fatal(err)
 	}
+	c.moved.Store(int64(steady / 5)) // the renewal is due
 	testkit.Receive(t, ctx, "the loss", l.Lost())
 	if l.Holds() {
 		t.Error("a lost lease holds")
@@ -297,7 +301,8 @@ func TestStrayClaim(t *testing.T) {
 func TestArchiver(t *testing.T) {
 	t.Parallel()
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	a, b := run(t, js, config("a", time.Second)), run(t, js, config("b", time.Second))
+	var c timer
+	a, b := run(t, js, c.config("a")), run(t, js, c.config("b"))
 	ctx := testkit.Context(t)
 	var held []*lease.Lease
 	for i := range 5 {
@@ -312,7 +317,7 @@ func TestArchiver(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.WaitFor(t, ctx, "the writer to be seen", func() bool { return a.Writers()["realm-0"] == "process of b" && len(a.Writers()) == 1 })
-	never(t, js, "an archiver is to leave its realm", func() bool {
+	c.never(t, js, "an archiver is to leave its realm", func() bool {
 		for _, l := range append(held, writer) {
 			select {
 			case <-l.Leave():
@@ -324,7 +329,7 @@ func TestArchiver(t *testing.T) {
 			}
 		}
 		return false
-	})
+	}, nil, "a", "b")
 	for _, l := range append(held, writer) {
 		if err := l.Release(ctx); err != nil {
 			t.Error(err)

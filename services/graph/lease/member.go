@@ -167,7 +167,7 @@ func (m *Member) renew(ctx context.Context) error {
 	return err
 }
 
-// join begins a membership, unless another process with this directory may rely on its own.
+// join begins a membership, unless that of another process with the same id may still be valid.
 func (m *Member) join(ctx context.Context) error {
 	members, err := m.members(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func (m *Member) end() {
 		return
 	}
 	m.lose(s)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), m.c.endTimeout())
 	defer cancel()
 	members, err := m.members(ctx)
 	if err == nil {

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,15 +11,36 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/lease"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ManyAtOnce()
+	testkit.Main(m)
+}
 
 const realm = bus.DefaultRealm
 
 func config(id string, ttl time.Duration) lease.Config {
-	return lease.Config{ID: id, Name: "process of " + id, TTL: ttl, Replicas: 1}
+	c := lease.Config{ID: id, Name: "process of " + id, TTL: ttl, Replicas: 1}
+	c.EndsWithin(testkit.Timeout)
+	return c
+}
+
+// steady is a TTL in which a test ends, however slow the machine is.
+const steady = 10 * testkit.Timeout
+
+// timer is a clock since boot that a test can move forward.
+type timer struct{ moved atomic.Int64 }
+
+func (c *timer) now() time.Duration { return clock.SinceBoot() + time.Duration(c.moved.Load()) }
+
+// config is the configuration of a member that loses its leases only if a test moves the clock.
+func (c *timer) config(id string) lease.Config {
+	m := config(id, steady)
+	m.Clock = c.now
+	return m
 }
 
 // process is a member that runs until stop is called, or the test has ended.
@@ -26,6 +48,8 @@ type process struct {
 	*lease.Member
 	t    *testing.T
 	stop func() // ends Run, which deletes the member's key
+
+	attempts atomic.Int64 // of acquiring
 }
 
 func run(t *testing.T, js jetstream.JetStream, c lease.Config) *process {
@@ -55,14 +79,14 @@ func (p *process) acquire() *lease.Lease {
 	return l
 }
 
-// acquiring acquires alongside, and tells when it has.
+// acquiring acquires alongside, and reports when it has.
 func (p *process) acquiring() <-chan *lease.Lease {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(testkit.Context(p.t))
 	acquired, ended := make(chan *lease.Lease, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		l, err := p.Acquire(ctx, realm, lease.Options{})
+		l, err := p.Acquire(ctx, realm, lease.Options{Attempted: func(error) { p.attempts.Add(1) }})
 		if err != nil {
 			return
 		}
@@ -77,22 +101,38 @@ func (p *process) acquiring() <-chan *lease.Lease {
 	return acquired
 }
 
-// never fails the test if something happens within the time in which a member renews its key
-// several times.
-func never(t *testing.T, js jetstream.JetStream, what string, happened func() bool) {
+// never fails the test if something happens within more than a TTL, while members renew their keys
+// six times. Before each renewal is due, the acquirer, unless it is nil, tries to take the lease.
+func (c *timer) never(t *testing.T, js jetstream.JetStream, what string, happened func() bool, acquirer *process, members ...string) {
 	t.Helper()
 	ctx := testkit.Context(t)
 	bucket, err := js.KeyValue(ctx, bus.LeaseBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher, err := bucket.WatchAll(ctx, jetstream.UpdatesOnly())
-	if err != nil {
-		t.Fatal(err)
+	var watchers []jetstream.KeyWatcher
+	for _, id := range members {
+		watcher, err := bucket.Watch(ctx, bus.MemberKey(id), jetstream.UpdatesOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = watcher.Stop() }()
+		watchers = append(watchers, watcher)
 	}
-	defer func() { _ = watcher.Stop() }()
-	for range 20 {
-		testkit.Receive(t, ctx, "a renewal", watcher.Updates())
+	tried := func() {
+		if acquirer != nil {
+			before := acquirer.attempts.Load() // the next may have begun already
+			testkit.WaitFor(t, ctx, "attempts to take the lease", func() bool { return acquirer.attempts.Load() >= before+2 || happened() })
+		}
+	}
+	for range 6 {
+		tried() // and has seen the last renewal
+		c.moved.Add(int64(steady * 19 / 100))
+		tried()
+		c.moved.Add(int64(steady / 100))
+		for _, watcher := range watchers {
+			testkit.Receive(t, ctx, "a renewal", watcher.Updates())
+		}
 		if happened() {
 			t.Fatal(what)
 		}
@@ -105,10 +145,11 @@ func TestAcquireTwice(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	a := run(t, js, config("a", time.Second))
+	var c timer
+	a := run(t, js, c.config("a"))
 	first := a.acquire()
 	second := a.acquiring()
-	never(t, js, "the lease was acquired twice", func() bool { return len(second) > 0 })
+	c.never(t, js, "the lease was acquired twice", func() bool { return len(second) > 0 }, a, "a")
 	if !first.Holds() {
 		t.Error("the first lease is lost")
 	}

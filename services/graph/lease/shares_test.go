@@ -25,7 +25,7 @@ import (
 func TestShares(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
-	w := &writers{t: t, ctx: testkit.Context(t), server: server, of: map[string]string{}}
+	w := &writers{t: t, ctx: testkit.Context(t), server: server, config: func(id string) lease.Config { return config(id, time.Second) }, of: map[string]writer{}}
 	a := w.join("a")
 	w.shares(map[string][]int{"a": {20}})
 	w.join("b")
@@ -43,9 +43,16 @@ type writers struct {
 	t      *testing.T
 	ctx    context.Context
 	server *natsd.Server
+	config func(id string) lease.Config
 
 	mu sync.Mutex
-	of map[string]string // the process that writes a realm
+	of map[string]writer // by realm
+}
+
+// writer is a process that writes a realm.
+type writer struct {
+	id    string
+	lease *lease.Lease
 }
 
 // writing is a process that writes those realms whose leases it has.
@@ -64,7 +71,7 @@ func (w *writers) join(id string) *writing {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p := &writing{process: run(w.t, js, config(id, time.Second)), close: nc.Close}
+	p := &writing{process: run(w.t, js, w.config(id)), close: nc.Close}
 	ctx, cancel := context.WithCancel(w.ctx)
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -87,10 +94,18 @@ func (w *writers) write(ctx context.Context, m *lease.Member, id, realm string) 
 			return
 		}
 		w.mu.Lock()
-		if other := w.of[realm]; other != "" {
-			w.t.Errorf("%s is written by %s and %s", realm, other, id)
+		// One that has just lost its lease may not have run since.
+		other, ok := w.of[realm]
+		held := ok && other.lease.Holds()
+		if !l.Holds() { // another may have taken it over, and be registered
+			w.mu.Unlock()
+			_ = l.Release(context.WithoutCancel(ctx))
+			continue
 		}
-		w.of[realm] = id
+		if held {
+			w.t.Errorf("%s is written by %s and %s", realm, other.id, id)
+		}
+		w.of[realm] = writer{id, l}
 		w.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -98,7 +113,9 @@ func (w *writers) write(ctx context.Context, m *lease.Member, id, realm string) 
 		case <-l.Lost():
 		}
 		w.mu.Lock()
-		delete(w.of, realm)
+		if w.of[realm].lease == l {
+			delete(w.of, realm)
+		}
 		w.mu.Unlock()
 		_ = l.Release(context.WithoutCancel(ctx))
 	}
@@ -111,8 +128,8 @@ func (w *writers) shares(want map[string][]int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		has := map[string]int{}
-		for _, id := range w.of {
-			has[id]++
+		for _, writer := range w.of {
+			has[writer.id]++
 		}
 		sum := 0
 		for id, n := range has {
@@ -129,19 +146,22 @@ func (w *writers) shares(want map[string][]int) {
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	server := testkit.NATS(t)
-	w := &writers{t: t, ctx: testkit.Context(t), server: server, of: map[string]string{}}
+	var clock timer
+	w := &writers{t: t, ctx: testkit.Context(t), server: server, config: clock.config, of: map[string]writer{}}
 	w.join("a")
 	w.shares(map[string][]int{"a": {20}})
 	var ready atomic.Bool
 	js := testkit.JetStream(t, server, bus.RoleGraph)
-	c := config("b", time.Second)
+	c := clock.config("b")
 	c.Ready = ready.Load
 	run(t, js, c)
-	never(t, js, "a realm was given to a member that is not ready", func() bool {
+	clock.never(t, js, "a realm was given to a member that is not ready", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.of) != 20
-	})
+	}, nil, "a", "b")
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if names := slices.Sorted(maps.Keys(w.of)); strings.Join(names[:2], " ") != "realm-0 realm-1" {
 		t.Errorf("the realms are %v", names)
 	}

@@ -114,8 +114,8 @@ func (m *Member) seeClaims(entries []bus.BucketEntry) {
 	}
 }
 
-// dropStray deletes claims of this member without a lease: their replies were lost when they
-// were made or released. While the member lives, no other would take these realms.
+// dropStray deletes claims of this member that belong to none of its leases: the reply to the request
+// that made or deleted such a claim was lost. While the member lives, no other would take the realm.
 func (m *Member) dropStray(ctx context.Context) error {
 	stray := map[string]uint64{}
 	m.mu.Lock()
@@ -145,7 +145,7 @@ func (m *Member) dropStray(ctx context.Context) error {
 }
 
 // silent reports whether the holder of a key has been silent for so long that it does not
-// rely on the key any more, or is this process itself.
+// rely on the key any more, or whether the key is of an earlier membership of this process.
 func (m *Member) silent(id string, entry jetstream.KeyValueEntry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

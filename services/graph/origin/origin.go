@@ -3,14 +3,14 @@
 //
 //	other realm   commit 1 ── … ── commit S
 //	                                  ┊ origin: realm id, S; checksum of commit S
-//	new realm                      commit S+1 ── commit S+2 ── …      position 1, 2, … of its stream
+//	new realm                      commit S+1 ── commit S+2 ── …      position P+1, P+2, … of its stream
 //	                                  │
 //	archive                        snapshot of commit S+1
 //
 // The new realm has the state of the other one: the same objects, uids, revisions and causes. It
 // has a realm id and a key of its own, and is paused until an operator resumes it
-// (lifecycle.Realm). Its stream does not have the commits up to S. Replicas therefore start from
-// the snapshot, as those of a realm whose log was truncated.
+// (lifecycle.Realm). Its stream begins behind position P of commit S, and does not have the commits
+// up to S. Replicas therefore start from the snapshot, as those of a realm whose log was cut.
 package origin
 
 import (
@@ -45,6 +45,9 @@ type Config struct {
 	Secrets secret.Secrets
 	// Archive is the archive of the graph services that will serve the realm.
 	Archive archive.Store
+	// Temp is the directory for the snapshot before it is stored; empty for that of temporary
+	// files.
+	Temp string
 	// By names this process for operators.
 	By string
 }
@@ -61,6 +64,9 @@ type Begun struct {
 // ErrExists is wrapped by the error of Begin for a realm that has a log.
 var ErrExists = errors.New("the realm has a log already")
 
+// ErrUnsettled is wrapped by the error of Begin if it is unknown whether the realm was begun.
+var ErrUnsettled = eventlog.ErrUnsettled
+
 // CheckNew returns an error that wraps ErrExists if a realm has a log with messages. nc is a
 // connection under the role bus.RoleGraph.
 func CheckNew(ctx context.Context, nc *nats.Conn, realm string) error {
@@ -69,50 +75,38 @@ func CheckNew(ctx context.Context, nc *nats.Conn, realm string) error {
 		return err
 	}
 	stream, err := js.Stream(ctx, bus.LogStream(realm))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("realm %s: %w", realm, err)
+	case bus.HadMessages(stream.CachedInfo()):
+		return existsError(realm)
 	}
-	return checkEmpty(realm, stream.CachedInfo().State.LastSeq)
+	return nil
 }
 
-func checkEmpty(realm string, last uint64) error {
-	if last == 0 {
-		return nil
-	}
-	return fmt.Errorf("realm %s: %w: its stream %s has, or had, %d messages; choose another name", realm, ErrExists, bus.LogStream(realm), last)
+func existsError(realm string) error {
+	return fmt.Errorf("realm %s: %w: its stream %s has messages, or had some; choose another name", realm, ErrExists, bus.LogStream(realm))
 }
 
-// Begin begins a realm with the state of another one, which it changes to that of the new
-// realm. The snapshot is in the archive before the realm exists: after a failure there is either
-// the realm, or no realm and possibly a snapshot of an id that is not used.
-// If the outcome of the append is unknown, the error wraps eventlog.ErrUnsettled.
+// Begin begins a realm with the state s of another one. It changes s to the state of the new
+// realm, also if it fails afterwards. The snapshot is in the archive before the realm exists: after
+// a failure there is either the realm, or no realm and possibly a snapshot of an id that is not
+// used. If the outcome of the append is unknown, the error wraps ErrUnsettled.
 func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return b, err
 	}
-	keys := eventlog.NewKeys(c.Secrets, c.Realm)
-	log, err := eventlog.Open(ctx, js, c.Realm, max(c.Replicas, 1), keys)
-	if err != nil {
-		return b, err
-	}
-	last, _, err := log.Last(ctx)
-	if err != nil {
-		return b, err
-	}
-	if err := checkEmpty(c.Realm, last); err != nil {
+	if err := CheckNew(ctx, c.Conn, c.Realm); err != nil {
 		return b, err
 	}
 	before := s.Checkpoint()
 	b.Origin.Sequence = before.GetSequence()
 	copy(b.Origin.RealmID[:], before.GetRealmId())
-	if err := s.LeaveStream(); err != nil {
-		return b, err
-	}
-	first := &capture{created: log.Created()}
+	keys := eventlog.NewKeys(c.Secrets, c.Realm)
+	first := &capture{}
 	if err := decide(ctx, s, c, &b.Origin, keys, first); err != nil {
 		return b, err
 	}
@@ -125,14 +119,44 @@ func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	cp := snap.Checkpoint()
 	copy(b.RealmID[:], cp.GetRealmId())
 	b.Sequence, b.Revision, b.Objects = cp.GetSequence(), cp.GetRevision(), totals.Objects
-	if _, err := bootstrap.PutSnapshot(ctx, c.Archive, snap, c.By, time.Now()); err != nil {
-		return b, err
+	_, err = bootstrap.PutSnapshot(ctx, c.Archive, snap, c.Temp, c.By, time.Now())
+	if err == nil {
+		err = begin(ctx, js, c, keys, before.GetPosition(), first)
 	}
-	position, err := log.Append(ctx, 0, first.id, first.commit)
-	if errors.Is(err, eventlog.ErrFenced) || err == nil && position != 1 {
-		err = fmt.Errorf("realm %s: %w: a graph service has begun it meanwhile; stop it, delete the stream %s, and try again", c.Realm, ErrExists, bus.LogStream(c.Realm))
+	if err != nil && !errors.Is(err, ErrUnsettled) {
+		err = errors.Join(err, discard(c.Archive, archive.VerifiedName(b.RealmID, b.Sequence)), discard(c.Archive, archive.SnapshotName(b.RealmID, b.Sequence)))
 	}
 	return b, err
+}
+
+// begin creates the stream of the log behind a position, and appends the first commit.
+func begin(ctx context.Context, js jetstream.JetStream, c Config, keys *eventlog.Keys, position uint64, first *capture) error {
+	log, err := eventlog.Begin(ctx, js, c.Realm, max(c.Replicas, 1), position+1, keys)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return existsError(c.Realm)
+	}
+	if err != nil {
+		return err
+	}
+	at, err := log.Append(ctx, position, first.id, first.commit)
+	switch {
+	case err == nil && at == position+1, errors.Is(err, ErrUnsettled):
+	case err == nil, errors.Is(err, eventlog.ErrFenced):
+		err = fmt.Errorf("realm %s: %w: a graph service has begun it meanwhile; stop it, delete the stream %s, and try again", c.Realm, ErrExists, bus.LogStream(c.Realm))
+	default:
+		err = errors.Join(err, bus.DiscardLog(context.WithoutCancel(ctx), js, c.Realm))
+	}
+	return err
+}
+
+// discard deletes an entry of an archive that nothing names. It names the entry if that fails.
+func discard(store archive.Store, name archive.Name) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := store.Delete(ctx, name.String()); err != nil {
+		return fmt.Errorf("archive %s: %s is left, which is not used: %w", store, name, err)
+	}
+	return nil
 }
 
 // decide has a writer decide the first commit of the realm, and apply it to the state.
@@ -146,9 +170,8 @@ func decide(ctx context.Context, s *state.State, c Config, o *lifecycle.Origin, 
 
 // capture is a writer.Log that keeps the only commit that is sent to it.
 type capture struct {
-	id      [16]byte
-	commit  []byte
-	created int64
+	id     [16]byte
+	commit []byte
 }
 
 // Send implements writer.Log.
@@ -161,7 +184,7 @@ func (l *capture) Send(expected uint64, id [16]byte, commit []byte) func(context
 func (*capture) Get(context.Context, uint64) ([]byte, error) { return nil, eventlog.ErrCut }
 
 // Created implements writer.Log.
-func (l *capture) Created() int64 { return l.created }
+func (*capture) Created() int64 { return 0 }
 
 // held is a lease of a writer that no other can compete with: its log is in memory.
 type held struct{}

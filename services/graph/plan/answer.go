@@ -8,7 +8,7 @@ import (
 
 // answer applies what every external blocker of the plan's objects would do. It reports
 // whether there was any.
-func (r *run) answer() (anybody bool) {
+func (r *run) answer() (answered bool) {
 	for _, o := range r.order { // this adds no object to the plan
 		if r.stopped() {
 			return false
@@ -18,9 +18,13 @@ func (r *run) answer() (anybody bool) {
 			continue
 		}
 		before := len(o.Blockers)
-		anybody = r.endImport(n) || anybody
+		answered = r.endImport(n) || answered
 		r.acknowledge(o, n)
 		r.confirm(o, n)
+		if !lifecycle.CallsFinalizers(r.tx.Kinds().OfNode(n), n) {
+			answered = answered || len(o.Blockers) > before
+			continue
+		}
 		for _, f := range n.Finalizers {
 			if !lifecycle.IsBuiltinFinalizer(f) {
 				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_FINALIZER, Name: f})
@@ -28,16 +32,28 @@ func (r *run) answer() (anybody bool) {
 				r.outcome(out, err, o.Node.UID)
 			}
 		}
-		anybody = anybody || len(o.Blockers) > before
+		answered = answered || len(o.Blockers) > before
 	}
-	return anybody
+	return answered || r.podsLate()
+}
+
+// podsLate assumes that the Pods of namespaces stay until the other contents stop waiting for
+// them. It reports whether there was such a namespace.
+func (r *run) podsLate() (any bool) {
+	for _, o := range r.order {
+		if n := r.tx.Node(o.Node.UID); n != nil && !o.podsLate && lifecycle.PodsUntil(r.tx, n) > r.rules.Now {
+			o.podsLate, any = true, true
+			r.enqueue(n.UID, n.UID)
+		}
+	}
+	return any
 }
 
 // endImport ends the import session for which a built-in finalizer of n waits. It reports
 // whether there was one.
 func (r *run) endImport(n *lifecycle.Node) bool {
 	id := n.ImportSession
-	if id == "" || !n.Orphaning() && !n.Waiting() || r.tx.Session(id).Expires <= r.rules.Now {
+	if id == "" || !n.Orphaning() && !n.Waiting() && !n.InUse() || r.tx.Session(id).Expires <= r.rules.Now {
 		return false
 	}
 	r.tx.TouchSession(id, r.rules.Now, true)
@@ -63,7 +79,7 @@ func (r *run) acknowledge(o *Object, n *lifecycle.Node) {
 
 // confirm applies what the agent of an object does: it confirms the deletion.
 func (r *run) confirm(o *Object, n *lifecycle.Node) {
-	if !n.Ending() {
+	if !lifecycle.CallsAgent(n) {
 		return
 	}
 	o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_AGENT})
@@ -74,8 +90,11 @@ func (r *run) confirm(o *Object, n *lifecycle.Node) {
 
 func (r *run) outcome(out *lifecycle.Outcome, err *lifecycle.Error, u uid.UID) {
 	switch {
-	case err != nil && err.Reason == lifecycle.ReasonNotFound: // another blocker was the last one
+	case err != nil && err.Reason == lifecycle.ReasonNotFound: // it was removed when another blocker had done its part
 	case err != nil:
+		if o := r.planned[u]; o != nil && !r.visible(o.Node) {
+			err = elsewhere(err)
+		}
 		r.refuse(err)
 	default:
 		r.apply(out.Events, u)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coppice-gc/coppice/client/api"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -17,15 +18,20 @@ const changesSaid = 10
 // what the deletion would do now, and which objects of the plan are new or have changed
 // since the named plan. It cannot name objects that have left the plan.
 func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
-	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict, Resource: d.Resource, Namespace: d.Namespace}
-	if len(d.GetNames()) == 1 {
-		e.Name = d.GetNames()[0]
+	e := &lifecycle.Error{Reason: lifecycle.ReasonConflict}
+	if len(d.Also) == 0 {
+		e.Resource, e.Namespace = d.Resource, d.Namespace
+		if len(d.GetNames()) == 1 {
+			e.Name = d.GetNames()[0]
+		}
 	}
-	since := slices.DeleteFunc(slices.Clone(p.Objects), func(o *Object) bool {
-		return was.Revision == 0 || o.Node.Revision <= was.Revision
-	})
-	said := "nothing of that has changed since; something that was planned is gone"
-	if was.Revision == 0 {
+	before := func(o *Object) bool { return was.Revision == 0 || o.Node.Revision <= was.Revision }
+	since := slices.DeleteFunc(slices.Clone(p.Objects), before)
+	said := "none of these objects has changed since; an object of the plan no longer exists"
+	switch {
+	case slices.ContainsFunc(p.elsewhere, func(o *Object) bool { return !before(o) }):
+		said = "objects in other namespaces have changed since"
+	case was.Revision == 0:
 		said = "what has changed since is not known, as the plan was named without its revision"
 	}
 	objects := p.Objects
@@ -42,12 +48,12 @@ func (p *Plan) Changed(d Deletion, was Name) *lifecycle.Error {
 		}
 	}
 	e.Message = fmt.Sprintf("the plan %s does not hold any more: at revision %d (plan %s) the deletion %s; %s; nothing was done: plan again",
-		was, p.Revision, p.Name(), say(p.Counts()), said)
+		was, p.Revision, p.Name(), say(p.Counts(), len(p.elsewhere)), said)
 	objects = slices.Clone(objects)
 	slices.SortStableFunc(objects, func(a, b *Object) int { return cmp.Compare(b.Node.Revision, a.Node.Revision) })
 	for _, o := range objects[:min(len(objects), changesSaid)] {
 		e.Causes = append(e.Causes, lifecycle.Cause{
-			Reason: "PlanChanged", Field: o.key(),
+			Reason: api.CausePlanChanged, Field: o.key(),
 			Message: fmt.Sprintf("%s; last changed at revision %d", outcomes[o.Outcome], o.Node.Revision),
 		})
 	}
@@ -69,21 +75,26 @@ var outcomes = map[Outcome]string{
 	Orphaned:     "would be orphaned",
 	Stripped:     "would lose references",
 	Kept:         "would be kept",
+	Protected:    "would stay, because it is protected",
 }
 
-// say returns a short description of a plan.
-func say(c *coppicev1.PlanCounts) string {
+// say returns a short description of a plan. c counts the objects that the plan names, elsewhere
+// the others.
+func say(c *coppicev1.PlanCounts, elsewhere int) string {
 	var said []string
 	for _, part := range []struct {
 		n    uint32
 		what string
 	}{
 		{c.GetRemoved() + c.GetRemovedLater(), "removes"}, {c.GetBlocked(), "marks and does not remove"}, {c.GetOrphaned(), "orphans"},
-		{c.GetStripped(), "strips"}, {c.GetKept(), "keeps"},
+		{c.GetStripped(), "strips"}, {c.GetKept(), "keeps"}, {c.GetProtected(), "leaves protected"},
 	} {
 		if part.n > 0 {
 			said = append(said, fmt.Sprintf("%s %d", part.what, part.n))
 		}
+	}
+	if elsewhere > 0 {
+		said = append(said, fmt.Sprintf("and takes in %d in other namespaces", elsewhere))
 	}
 	return strings.Join(said, ", ")
 }

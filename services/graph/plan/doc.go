@@ -16,7 +16,7 @@
 //   - A plan is computed at one revision and one time. Its size is bounded, and its
 //     context bounds its time.
 //
-// # What it does not
+// # What it does not promise
 //
 // It does not know what other clients do meanwhile. If the outcome depends on the order of
 // work (lifecycle's TestConfluent shows when), the plan has that of a breadth-first order.

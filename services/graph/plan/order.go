@@ -40,6 +40,8 @@ func (r *run) markOrder() {
 	for _, o := range r.order {
 		changing, ambiguous := r.changing(o)
 		switch {
+		case r.policyDepends(o):
+			mark(o)
 		case changing < 2:
 		case ambiguous:
 			mark(o)
@@ -53,6 +55,12 @@ func (r *run) markOrder() {
 		}
 		waitFor(queue[0])
 	}
+}
+
+// policyDepends reports whether the policy with which an object is deleted can depend on
+// the order: it is in the foreground only if a user of it was not removed before.
+func (r *run) policyDepends(o *Object) bool {
+	return !o.Requested && !o.Node.Terminating() && r.snap.Users(o.Node).All > 0 && lifecycle.Dependents(r.snap, o.Node).All > 0
 }
 
 // changing returns how many owners of an object change, and whether their order can matter

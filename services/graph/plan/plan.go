@@ -16,6 +16,25 @@ import (
 type Deletion struct {
 	Resource, Namespace string
 	*coppicev1.DeleteRequest
+	// Unprotect: what is planned is the removal of the objects' protection, and what the
+	// collector does then. Of the request only the names and preconditions count.
+	Unprotect bool
+	// Also are deletions of objects of other resources or namespaces in the same commit.
+	Also []Deletion
+}
+
+// All returns the deletion and the deletions in its Also, but not those in theirs.
+func (d Deletion) All() []Deletion { return append([]Deletion{d}, d.Also...) }
+
+// namespaces returns those whose objects the plan may name, nil for all.
+func (d Deletion) namespaces() (list []string) {
+	for _, part := range d.All() {
+		if part.Namespace == "" {
+			return nil
+		}
+		list = append(list, part.Namespace)
+	}
+	return list
 }
 
 // Plan is what a deletion would do.
@@ -24,6 +43,13 @@ type Plan struct {
 	Revision uint64
 	// Objects are in the order of resource, namespace and name.
 	Objects []*Object
+	// elsewhere are the objects that the plan does not name, because they are in other
+	// namespaces than the request. The hash depends on them.
+	elsewhere []*Object
+	// Cycles are the cycles of objects that wait for each other in which a use is released.
+	Cycles []string
+	// Brakes are the brakes that the deletion would trip, or that are tripped.
+	Brakes []*coppicev1.PlanBrake
 }
 
 // Outcome is the outcome of an object: whether it is removed, stays or waits.
@@ -37,6 +63,7 @@ const (
 	Orphaned     = coppicev1.PlanOutcome_PLAN_OUTCOME_ORPHANED
 	Stripped     = coppicev1.PlanOutcome_PLAN_OUTCOME_STRIPPED
 	Kept         = coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT
+	Protected    = coppicev1.PlanOutcome_PLAN_OUTCOME_PROTECTED
 )
 
 // Object is an object of a plan.
@@ -55,11 +82,22 @@ type Object struct {
 	Blockers []Blocker
 	// DependsOnOrder: the outcome is that of one order of work, and can be another.
 	DependsOnOrder bool
+	// ForUsers: the object is deleted in the foreground instead of in the background,
+	// because others use it.
+	ForUsers bool
+	// ExpiresAt is when the object expires if it stays, zero for never. Notice is the one that
+	// an expiry policy has given and that ends first, and NoticePolicy names the policy.
+	ExpiresAt    lifecycle.Time
+	Notice       lifecycle.Notice
+	NoticePolicy string
 
 	orphaned bool // one of Lost was removed by the orphan policy
 	orphans  bool // it was to orphan its dependents
 	joined   bool // the terminating dependents for which it waits were added
-	drained  bool // its contents were deleted
+
+	joinedUsers bool // the terminating users for which it waits were added
+	drained     bool // its contents were deleted
+	podsLate    bool // its contents do not wait for Pods any more
 }
 
 // Blocker is what must happen before an object is removed, or why it stays.
@@ -76,28 +114,42 @@ type Blocker struct {
 // with which the DELETE would be refused, and an error if the plan has more than maxObjects
 // objects.
 func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycle.Time, maxObjects int) (*Plan, *lifecycle.Error) {
-	kind := snap.Kinds().Resource(d.Resource)
-	if kind == nil {
-		return nil, lifecycle.ErrUnknownKind(d.Resource)
+	all := d.All()
+	for _, d := range all {
+		if snap.Kinds().Resource(d.Resource) == nil {
+			return nil, lifecycle.ErrUnknownKind(d.Resource)
+		}
 	}
 	tx := snap.Begin()
+	tx.Unbrake() // brakes delay what the plan says, and change nothing else
 	r := &run{
-		ctx: ctx, snap: snap, tx: tx, max: maxObjects, revision: snap.Revision(),
+		ctx: ctx, namespaces: d.namespaces(), snap: snap, tx: tx, max: maxObjects, revision: snap.Revision(),
 		rules:   &lifecycle.Context{View: tx, Now: now},
 		planned: map[uid.UID]*Object{}, queued: map[uid.UID]bool{}, contained: map[uid.UID]bool{},
 	}
-	for i, name := range d.GetNames() {
-		if err := r.delete(lifecycle.Key{Kind: kind, Namespace: d.Namespace, Name: name}, d.DeleteRequest); err != nil {
-			err.Index = i
-			return nil, err
+	begin, index := r.delete, 0
+	if d.Unprotect {
+		begin = r.unprotect
+	}
+	for _, d := range all {
+		kind := snap.Kinds().Resource(d.Resource)
+		for _, name := range d.GetNames() {
+			if err := begin(lifecycle.Key{Kind: kind, Namespace: d.Namespace, Name: name}, d.DeleteRequest); err != nil {
+				err.Index = index
+				return nil, err
+			}
+			index++
 		}
 	}
 	r.settle()
 	for _, o := range r.order {
+		if r.stopped() {
+			break
+		}
 		if n := r.tx.Node(o.Node.UID); n == nil {
 			o.Outcome = Removed
 		} else {
-			o.waits(tx, n)
+			o.waits(r, n)
 		}
 	}
 	for r.answer() {
@@ -107,16 +159,30 @@ func Compute(ctx context.Context, snap *state.Snapshot, d Deletion, now lifecycl
 		return nil, r.refusal
 	}
 	for _, o := range r.order {
+		if r.stopped() {
+			return nil, r.refusal
+		}
 		r.conclude(o)
 	}
 	r.markOrder()
+	if unreadable := tx.TakeUnreadable(); unreadable != nil {
+		return nil, r.unreadable(unreadable)
+	}
 	if err := tx.Err(); err != nil {
 		return nil, &lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()}
 	}
-	slices.SortFunc(r.order, func(a, b *Object) int {
+	p := &Plan{Revision: snap.Revision(), Cycles: r.cycles, Brakes: r.brakes()}
+	for _, o := range r.order {
+		if r.visible(o.Node) {
+			p.Objects = append(p.Objects, o)
+		} else {
+			p.elsewhere = append(p.elsewhere, o)
+		}
+	}
+	slices.SortFunc(p.Objects, func(a, b *Object) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node.Namespace, b.Node.Namespace), cmp.Compare(a.Node.Name, b.Node.Name))
 	})
-	return &Plan{Revision: snap.Revision(), Objects: r.order}, nil
+	return p, nil
 }
 
 // delete applies the DELETE of one object.
@@ -129,7 +195,32 @@ func (r *run) delete(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Er
 	o := r.plan(n, n.UID)
 	o.Requested, o.Because = true, ""
 	r.apply(out.Events, n.UID)
+	o.ForUsers = o.ForUsers && d.GetOptions().GetPropagationPolicy() != lifecycle.Foreground
 	r.enqueue(n.UID, n.UID) // also if it is terminating already
+	return nil
+}
+
+// unprotect removes the protection of one object, so that the collector evaluates it.
+func (r *run) unprotect(at lifecycle.Key, d *coppicev1.DeleteRequest) *lifecycle.Error {
+	out, err := lifecycle.Unprotect(r.rules, at, d.GetOptions().GetPreconditions())
+	if err != nil {
+		return err
+	}
+	if unreadable := r.tx.TakeUnreadable(); unreadable != nil && !out.BodyOptional {
+		return r.unreadable(unreadable)
+	}
+	n := out.Object.Node
+	o := r.plan(n, n.UID)
+	o.Requested, o.Because = true, ""
+	r.apply(out.Events, n.UID)
+	if now := r.tx.Node(n.UID); !now.Protected() {
+		r.evaluate(now, n.UID)
+		for _, u := range lifecycle.Containers(r.tx, n) {
+			if c, now := r.tx.Node(u), r.tx.Node(n.UID); c != nil && now != nil {
+				r.apply(lifecycle.Drain(r.rules, c, now), n.UID)
+			}
+		}
+	}
 	return nil
 }
 
@@ -142,11 +233,14 @@ func (r *run) conclude(o *Object) {
 		o.Outcome = RemovedLater
 	case n.Terminating():
 		o.Outcome = Blocked
-		o.waits(r.tx, n)
+		o.waits(r, n)
 	case o.orphaned:
 		o.Outcome = Orphaned
 	case len(o.Lost) > 0:
 		o.Outcome = Stripped
+	case n.Protected():
+		o.Outcome = Protected
+		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_PROTECTION, Name: lifecycle.ProtectedBy(r.tx, n)})
 	default:
 		o.Outcome = Kept
 		for i := range n.Owners {
@@ -158,7 +252,26 @@ func (r *run) conclude(o *Object) {
 	}
 	if n == nil {
 		o.Lost = nil // they were removed with the object
+	} else if !n.Terminating() && !n.Protected() { // B6.4
+		o.expiry(r, n)
 	}
+}
+
+// expiry records when an object that stays is deleted because of the time.
+func (o *Object) expiry(r *run, n *lifecycle.Node) {
+	o.ExpiresAt = n.ExpiresAt
+	for _, given := range r.tx.Notices(n.UID) {
+		policy := r.tx.Node(given.Policy)
+		if !given.Stale(policy) && (o.NoticePolicy == "" || given.Due() < o.Notice.Due()) {
+			o.Notice, o.NoticePolicy = given, policy.Name
+		}
+	}
+}
+
+// blockUsers sets the users that block an object.
+func (o *Object) blockUsers(name string, count uint64) {
+	o.Blockers = slices.DeleteFunc(o.Blockers, func(b Blocker) bool { return b.Type == coppicev1.PlanBlocker_TYPE_USERS })
+	o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_USERS, Name: name, Count: count})
 }
 
 // block adds a blocker. It replaces an earlier entry for the same blocker.
@@ -173,14 +286,18 @@ func (o *Object) block(h Blocker) {
 	o.Blockers[i] = h
 }
 
-// waits records the dependents and the contents for which a terminating object waits.
-func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
+// waits records the dependents, users and contents for which a terminating object waits.
+func (o *Object) waits(r *run, n *lifecycle.Node) {
+	v := r.tx
 	var count uint64
 	switch of := lifecycle.Dependents(v, n); {
 	case n.Orphaning():
 		count = of.All
 	case n.Waiting():
 		count = of.Blocking
+		if of.Protected > 0 {
+			o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_PROTECTED, Count: of.Protected})
+		}
 		if examine := lifecycle.PendingOf(v, n.UID, n).Examine; examine > lifecycle.MaxExamined {
 			o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_UNEXAMINED, Count: examine})
 		}
@@ -188,7 +305,15 @@ func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 	if count > 0 {
 		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_DEPENDENTS, Count: count})
 	}
+	if n.InUse() {
+		if name, count := r.users(n); count > 0 {
+			o.blockUsers(name, count)
+		}
+	}
 	if n.Draining() {
+		if until := lifecycle.PodsUntil(v, n); until > r.rules.Now {
+			o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_PODS, Until: until})
+		}
 		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_CONTENTS})
 	}
 }
@@ -196,6 +321,6 @@ func (o *Object) waits(v lifecycle.View, n *lifecycle.Node) {
 func tooLarge(max int) *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason:  lifecycle.ReasonRequestEntityTooLarge,
-		Message: fmt.Sprintf("the plan has more than %d objects; plan the deletion of something further down", max),
+		Message: fmt.Sprintf("the plan has more than %d objects; plan the deletion of dependents first", max),
 	}
 }

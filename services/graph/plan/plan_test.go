@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/plan"
 	"github.com/coppice-gc/coppice/services/graph/state/statetest"
 )
@@ -143,5 +147,132 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if p, err := plan.Compute(ctx, snap, deletion(r, "", "deployments/web"), r.Clock, 10); err == nil || err.Reason != lifecycle.ReasonTimeout {
 		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// A plan looks at a bounded number of users that it may not name, for all its objects together.
+func TestUnnamed(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.SetSettings(&lifecycle.SettingsSpec{SharedNamespaces: []string{"*"}})
+	r.Create("secrets/first@infra", nil)
+	r.Create("secrets/second@infra", nil)
+	for i := range 1000 {
+		r.Across(fmt.Sprintf("pods/a-%d@shop", i), &coppicev1.ObjectMeta{Uses: []*coppicev1.Use{{Kind: "Secret", Name: "first", Namespace: "infra"}}})
+	}
+	r.Across("pods/b@shop", &coppicev1.ObjectMeta{Uses: []*coppicev1.Use{{Kind: "Secret", Name: "second", Namespace: "infra"}}})
+	r.Create("pods/c@infra", &coppicev1.ObjectMeta{Uses: []*coppicev1.Use{{Kind: "Secret", Name: "second"}}})
+	blockers := func(targets ...string) (said []string) {
+		p, err := compute(t, r, 10, "", targets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range p.Objects {
+			for _, b := range o.Blockers {
+				said = append(said, blocker(b))
+			}
+		}
+		return said
+	}
+	if got := strings.Join(blockers("secrets/second@infra"), "; "); got != "used by 2, pods/c" {
+		t.Errorf("alone: %s", got)
+	}
+	if got := strings.Join(blockers("secrets/first@infra", "secrets/second@infra"), "; "); got != "used by 1000, ; used by 2, " {
+		t.Errorf("after 1,000 users of another object: %s", got)
+	}
+}
+
+// The hash of a plan depends on objects that the plan does not name, and the refusal counts them.
+func TestHashElsewhere(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.SetSettings(&lifecycle.SettingsSpec{SharedNamespaces: []string{"*"}})
+	r.Create("secrets/key@infra", nil)
+	// The Pod is being deleted already, in the foreground, and the plan waits for it.
+	r.Across("pods/user@shop", &coppicev1.ObjectMeta{
+		Finalizers: []string{"example.com/user"}, Uses: []*coppicev1.Use{{Kind: "Secret", Name: "key", Namespace: "infra"}},
+	})
+	r.Create("pods/below@shop", owned(r, "pods/user@shop"))
+	r.Delete("pods/user@shop", lifecycle.Foreground)
+	get := func() *plan.Plan {
+		p, err := compute(t, r, 10, "", "secrets/key@infra")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	was := get()
+	r.Create("configmaps/more@shop", owned(r, "pods/user@shop"))
+	now := get()
+	if len(was.Objects) != 1 || len(now.Objects) != 1 || was.Reply(0, 0, 0).GetElsewhere() != 2 || now.Reply(0, 0, 0).GetElsewhere() != 3 {
+		t.Errorf("the plans are\n%s\n%s", describe(was), describe(now))
+	}
+	if was.Hash() == now.Hash() {
+		t.Errorf("one more object goes in another namespace, and the hash is still %s", was.Hash())
+	}
+	err := now.Changed(deletion(r, "", "secrets/key@infra"), was.Name())
+	for _, want := range []string{"removes 1, and takes in 3 in other namespaces", "objects in other namespaces have changed since"} {
+		if !strings.Contains(err.Message, want) {
+			t.Errorf("%q does not say %q", err.Message, want)
+		}
+	}
+	if text := fmt.Sprint(err); strings.Contains(text, "more ") || strings.Contains(text, "shop") || len(err.Causes) != 1 {
+		t.Errorf("the refusal names objects of another namespace: %+v", err)
+	}
+}
+
+// B6.1: for an object that stays, a plan shows when it expires and which notice ends first. For one that
+// is removed or protected it shows neither.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	expires := timestamppb.New(r.Clock.Time().Add(48 * time.Hour).Truncate(time.Second))
+	for _, name := range []string{"pods/a", "pods/safe", "pods/plain"} {
+		meta := owned(r, "deployments/web")
+		if name != "pods/plain" {
+			meta.ExpiresAt = expires
+		}
+		r.Create(name, meta)
+	}
+	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Protect(ctx, r.Key("pods/safe"), "ana", "production", nil)
+	})
+	// Any object is a policy to the plan; the notice of one that was changed since is withdrawn soon.
+	policies := map[string]time.Duration{"first": time.Hour, "second": 2 * time.Hour, "changed": time.Minute}
+	for name := range policies {
+		r.Create("configmaps/"+name, nil)
+	}
+	tx := r.State.Begin()
+	for name, after := range policies {
+		notice := lifecycle.Notice{Policy: r.UID("configmaps/" + name), Generation: 1, Given: r.Clock, Ends: r.Clock.Add(after)}
+		if name == "changed" {
+			notice.Generation++
+		}
+		tx.SetNotice(r.UID("pods/a"), notice)
+		tx.SetNotice(r.UID("pods/safe"), notice)
+	}
+	if _, err := tx.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	said := func(policy string) map[string]*coppicev1.PlannedObject {
+		p, err := compute(t, r, 10, policy, "deployments/web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]*coppicev1.PlannedObject{}
+		for _, o := range p.Reply(0, 0, 1<<20).GetObjects() {
+			byName[o.GetName()] = o
+		}
+		return byName
+	}
+	orphan := said(lifecycle.Orphan)
+	if o := orphan["a"]; o.GetExpiresAt() != expires.AsTime().UnixMicro() || o.GetNoticePolicy() != "first" || o.GetNoticeEnds() != int64(r.Clock.Add(time.Hour)) {
+		t.Errorf("of an object that is orphaned: %v", o)
+	}
+	for _, o := range []*coppicev1.PlannedObject{orphan["web"], orphan["safe"], orphan["plain"], said(lifecycle.Background)["a"]} {
+		if o == nil || o.GetExpiresAt() != 0 || o.GetNoticePolicy() != "" || o.GetNoticeEnds() != 0 {
+			t.Errorf("of an object that is removed, protected or does not expire: %v", o)
+		}
 	}
 }

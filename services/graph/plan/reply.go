@@ -18,11 +18,12 @@ import (
 // hashLength is the number of hexadecimal digits of a SHA-256 in the name of a plan.
 const hashLength = 16
 
-// Hash returns a hash of what a plan does: which objects are removed, stay and lose
-// references, and their blockers. It does not depend on the number of steps, the revision
-// at which the plan was computed, or when unknown owners count as absent.
+// Hash returns a hash of what a plan does: which objects are removed, stay and lose references,
+// and their blockers that are not objects of the plan. It does not depend on the revision
+// at which the plan was computed, or when unknown owners count as absent. Objects that the plan
+// does not name count too: a deletion does no more to them than was planned.
 func (p *Plan) Hash() string {
-	sorted := slices.Clone(p.Objects)
+	sorted := slices.Concat(p.Objects, p.elsewhere)
 	slices.SortFunc(sorted, func(a, b *Object) int { return strings.Compare(string(a.Node.UID), string(b.Node.UID)) })
 	h := sha256.New()
 	for _, o := range sorted {
@@ -48,7 +49,8 @@ func (p *Plan) Hash() string {
 // inPlan reports whether the blocker is other objects of the plan.
 func (h Blocker) inPlan() bool {
 	switch h.Type {
-	case coppicev1.PlanBlocker_TYPE_DEPENDENTS, coppicev1.PlanBlocker_TYPE_CONTENTS, coppicev1.PlanBlocker_TYPE_UNEXAMINED:
+	case coppicev1.PlanBlocker_TYPE_USERS, coppicev1.PlanBlocker_TYPE_DEPENDENTS, coppicev1.PlanBlocker_TYPE_PROTECTED,
+		coppicev1.PlanBlocker_TYPE_CONTENTS, coppicev1.PlanBlocker_TYPE_PODS, coppicev1.PlanBlocker_TYPE_UNEXAMINED:
 		return true
 	}
 	return false
@@ -85,7 +87,7 @@ func ParseName(s string) (Name, *lifecycle.Error) {
 	return n, nil
 }
 
-// Counts counts the objects by outcome.
+// Counts counts the objects that the plan names, by outcome.
 func (p *Plan) Counts() *coppicev1.PlanCounts {
 	c := &coppicev1.PlanCounts{}
 	for _, o := range p.Objects {
@@ -102,6 +104,8 @@ func (p *Plan) Counts() *coppicev1.PlanCounts {
 			c.Stripped++
 		case Kept:
 			c.Kept++
+		case Protected:
+			c.Protected++
 		}
 	}
 	return c
@@ -111,7 +115,7 @@ func (p *Plan) Counts() *coppicev1.PlanCounts {
 // most limit objects, unless limit is zero, and approximately at most maxBytes bytes.
 func (p *Plan) Reply(offset, limit, maxBytes int) *coppicev1.PlanReply {
 	name := p.Name()
-	reply := &coppicev1.PlanReply{Revision: p.Revision, Hash: name.Hash, Plan: name.String(), Counts: p.Counts()}
+	reply := &coppicev1.PlanReply{Revision: p.Revision, Hash: name.Hash, Plan: name.String(), Counts: p.Counts(), Cycles: p.Cycles, Brakes: p.Brakes, Elsewhere: uint32(len(p.elsewhere))}
 	size := 0
 	for _, o := range p.Objects[min(offset, len(p.Objects)):] {
 		m := o.message()
@@ -128,7 +132,8 @@ func (p *Plan) Reply(offset, limit, maxBytes int) *coppicev1.PlanReply {
 func (o *Object) message() *coppicev1.PlannedObject {
 	m := &coppicev1.PlannedObject{
 		Resource: o.Resource, Namespace: o.Node.Namespace, Name: o.Node.Name, Uid: o.Node.UID.String(),
-		Outcome: o.Outcome, Requested: o.Requested, Terminating: o.Node.Terminating(), DependsOnOrder: o.DependsOnOrder,
+		Outcome: o.Outcome, Requested: o.Requested, Terminating: o.Node.Terminating(), DependsOnOrder: o.DependsOnOrder, ForegroundForUsers: o.ForUsers,
+		ExpiresAt: int64(o.ExpiresAt), NoticePolicy: o.NoticePolicy, NoticeEnds: int64(o.Notice.Due()),
 	}
 	if o.Because != "" {
 		m.Because = o.Because.String()

@@ -13,13 +13,22 @@ import (
 
 // run is a plan that is being computed.
 type run struct {
-	ctx      context.Context
-	snap     *state.Snapshot
-	tx       *state.Tx
-	rules    *lifecycle.Context
-	revision uint64
-	max      int
-	refusal  *lifecycle.Error
+	ctx context.Context
+	// namespaces are those of the request, nil for all: a plan names no object of another.
+	namespaces []string
+	snap       *state.Snapshot
+	tx         *state.Tx
+	rules      *lifecycle.Context
+	revision   uint64
+	max        int
+	refusal    *lifecycle.Error
+	// release is the kind whose brake is to be released, nil if a deletion is planned. For a
+	// release, let has the objects whose deletion brakes count: see Pending. For a deletion,
+	// counted has their number by kind, without those that a release lets through already.
+	release *lifecycle.Kind
+	let     []uid.UID
+	counted map[*lifecycle.Kind]uint64
+	unnamed int // users that were looked at and that the plan may not name
 
 	planned map[uid.UID]*Object
 	order   []*Object
@@ -31,6 +40,8 @@ type run struct {
 	// object. They are processed when the queue is empty.
 	containers []entry
 	contained  map[uid.UID]bool
+
+	cycles []string // in which a use was released
 }
 
 // entry is a uid that may have pending work, and the object of the plan that caused it.
@@ -67,6 +78,9 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 			o.Lost = append(o.Lost, e.References...)
 			o.orphaned = o.orphaned || e.Reason == coppicev1.Reason_REASON_OWNER_ORPHANS
 		}
+		if lifecycle.Counted(e) {
+			r.count(n)
+		}
 		r.revision++
 		if _, err := r.tx.Apply(e, r.revision, nil); err != nil {
 			r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonInternalError, Message: "plan: " + err.Error()})
@@ -74,6 +88,8 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 		}
 		after := r.tx.Node(e.UID)
 		o.orphans = o.orphans || after != nil && after.Orphaning()
+		o.ForUsers = o.ForUsers || e.Type == lifecycle.DeletionMarked && after.InUse() && after.Waiting() && !n.Terminating() &&
+			!n.HasFinalizer(lifecycle.FinalizerForeground) && e.Reason != coppicev1.Reason_REASON_OWNER_WAITING
 		if n.Waiting() && after != nil && !after.Waiting() {
 			r.keepsAgain(after)
 		}
@@ -88,12 +104,72 @@ func (r *run) apply(events []lifecycle.Event, because uid.UID) {
 				r.enqueue(u, e.UID)
 			}
 		}
+		for j := range n.Uses {
+			if u := n.Uses[j].UID; u != "" && (r.planned[u] != nil || r.tx.Node(u) != nil && r.tx.Node(u).Terminating()) {
+				r.enqueue(u, e.UID)
+			}
+		}
 	}
 }
 
-// keepsAgain strips the dependents of an object that keeps them because it does not wait for
-// them any more: their dangling references stayed until now, because not all owners were
-// known.
+// visible reports whether the plan may name an object. Only uses lead from one namespace to
+// another.
+func (r *run) visible(n *lifecycle.Node) bool {
+	return r.namespaces == nil || n.Namespace == "" || slices.Contains(r.namespaces, n.Namespace)
+}
+
+// maxUnnamed is the maximum number of users that a plan may not name and looks at, for all its
+// objects together, to find others that it may name.
+const maxUnnamed = 1000
+
+// users returns the number of objects that use n, and the name of one of them; no name if the
+// plan may name none, or has looked at too many.
+func (r *run) users(n *lifecycle.Node) (name string, count uint64) {
+	r.snap.EachUser(n, func(u uid.UID) bool {
+		user := r.tx.Node(u)
+		if user == nil || !lifecycle.Uses(user, n) {
+			return true
+		}
+		if !r.visible(user) {
+			r.unnamed++
+			return r.unnamed < maxUnnamed
+		}
+		name = lifecycle.UserName(r.tx, n, user)
+		return false
+	})
+	return name, r.tx.Users(n).All
+}
+
+// joinUsers adds the users of an object that are being deleted already: the object waits for
+// them, and no work is pending for them.
+func (r *run) joinUsers(n *lifecycle.Node, because uid.UID) {
+	r.snap.EachUser(n, func(u uid.UID) bool {
+		if user := r.tx.Node(u); user != nil && user.Terminating() {
+			r.plan(user, because)
+			r.enqueue(u, u)
+		}
+		return !r.stopped()
+	})
+}
+
+// count records that the collector deletes n, which a brake counts.
+func (r *run) count(n *lifecycle.Node) {
+	if r.release != nil {
+		r.let = append(r.let, n.UID)
+		return
+	}
+	if r.snap.Released(n.UID) {
+		return
+	}
+	if r.counted == nil {
+		r.counted = map[*lifecycle.Kind]uint64{}
+	}
+	r.counted[r.tx.Kinds().OfNode(n)]++
+}
+
+// keepsAgain strips the dependents of an object that has stopped waiting for them and keeps
+// them again. Until now only unknown owners kept these dependents, so that their dangling
+// references stayed.
 func (r *run) keepsAgain(n *lifecycle.Node) {
 	r.eachDependent(n.UID, func(d *lifecycle.Node) {
 		if lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision == lifecycle.StripReferences {
@@ -108,10 +184,25 @@ func (r *run) refuse(err *lifecycle.Error) {
 	}
 }
 
+// elsewhere replaces a refusal about an object that the plan may not name.
+func elsewhere(err *lifecycle.Error) *lifecycle.Error {
+	return &lifecycle.Error{Reason: err.Reason, Message: "the plan cannot be computed, because of an object in another namespace that the deletion reaches; " +
+		"ask an operator, who may see it"}
+}
+
+// unreadable refuses the plan because a body cannot be decoded.
+func (r *run) unreadable(of *state.UnreadableError) *lifecycle.Error {
+	err := of.Refusal(r.snap.Kinds())
+	if of.Node != nil && !r.visible(of.Node) {
+		return elsewhere(err)
+	}
+	return err
+}
+
 // stopped reports whether the computation has failed or its context has ended.
 func (r *run) stopped() bool {
 	if r.ctx.Err() != nil {
-		r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the plan was not finished in time; plan the deletion of something further down"})
+		r.refuse(&lifecycle.Error{Reason: lifecycle.ReasonTimeout, Message: "the plan was not finished in time; plan the deletion of dependents first"})
 	}
 	return r.refusal != nil
 }
@@ -163,6 +254,12 @@ func (r *run) unblock() bool {
 		uids[i] = o.Node.UID
 	}
 	for _, cycle := range cycles.NewWaiting(r.tx, uids).Cycles() {
+		if path := cycles.UsePath(r.tx, cycle); path != "" {
+			if slices.ContainsFunc(cycle, func(u uid.UID) bool { return !r.visible(r.tx.Node(u)) }) {
+				path = cycles.HiddenPath
+			}
+			r.cycles = append(r.cycles, path)
+		}
 		r.apply(cycles.Unblock(r.tx, cycle), cycle[0])
 	}
 	return r.revision > before
@@ -177,10 +274,14 @@ func (r *run) work(next entry) {
 		because = u
 	}
 	pending := lifecycle.PendingOf(r.tx, u, n)
-	due := pending.Evaluate && pending.EvaluateAt <= r.rules.Now
+	due := pending.Evaluate && pending.EvaluateAt <= r.rules.Now || pending.Protected
 	// The dependents that it waits for may be terminating already, so that no work is
 	// pending for them.
 	join := o != nil && !o.joined && n != nil && n.Waiting()
+	if o != nil && !o.joinedUsers && n != nil && n.InUse() {
+		o.joinedUsers = true
+		r.joinUsers(n, because)
+	}
 	if due || join {
 		r.eachDependent(u, func(d *lifecycle.Node) {
 			switch {
@@ -208,8 +309,12 @@ func (r *run) work(next entry) {
 	}
 	if c := r.tx.Node(u); pending.Drain && c != nil {
 		if o != nil && !o.drained {
-			o.drained = true
-			r.drain(c)
+			until := lifecycle.PodsUntil(r.tx, c)
+			if o.podsLate {
+				until = 0
+			}
+			o.drained = until <= r.rules.Now // or again, when no Pod is left
+			r.drain(c, until)
 		}
 		r.apply(lifecycle.Finish(r.rules, r.tx.Node(u), lifecycle.FinalizerContents, nil), because)
 	}
@@ -238,9 +343,29 @@ func (r *run) examine(u, because uid.UID) {
 	}
 }
 
-// drain deletes what is in a container.
-func (r *run) drain(c *lifecycle.Node) {
-	const atOnce = 1024
+// drain deletes what is in a container, its Pods first until a time.
+func (r *run) drain(c *lifecycle.Node, pods lifecycle.Time) {
+	was := r.snap.Node(c.UID)
+	r.eachContent(c, func(n *lifecycle.Node) {
+		switch {
+		case n.Terminating():
+			r.plan(n, c.UID)
+			r.enqueue(n.UID, n.UID)
+		case r.release != nil && was != nil && was.Draining() && r.tx.Kinds().OfNode(n) != r.release && lifecycle.Braked(r.snap, n):
+			// Another brake paused this before.
+		case n.Protected():
+			r.plan(n, c.UID)
+		default:
+			r.apply(lifecycle.DrainAfter(r.rules, c, n, pods), c.UID)
+		}
+	})
+}
+
+// atOnce is the maximum number of objects that are read from an index at a time.
+const atOnce = 1024
+
+// eachContent calls visit for the objects in a container that are left.
+func (r *run) eachContent(c *lifecycle.Node, visit func(*lifecycle.Node)) {
 	for place := (state.Content{}); !r.stopped(); {
 		var found []uid.UID
 		r.snap.Contents(c, place, func(at state.Content, u uid.UID) bool {
@@ -249,14 +374,8 @@ func (r *run) drain(c *lifecycle.Node) {
 		})
 		r.tx.Prefetch(found)
 		for _, u := range found {
-			n := r.tx.Node(u)
-			switch {
-			case n == nil: // it was removed before
-			case n.Terminating():
-				r.plan(n, c.UID)
-				r.enqueue(u, u)
-			default:
-				r.apply(lifecycle.Drain(r.rules, c, n), c.UID)
+			if n := r.tx.Node(u); n != nil {
+				visit(n)
 			}
 		}
 		if len(found) < atOnce {
@@ -267,12 +386,15 @@ func (r *run) drain(c *lifecycle.Node) {
 
 // evaluate does what the collector does with a dependent.
 func (r *run) evaluate(d *lifecycle.Node, because uid.UID) {
+	if r.stays(d) {
+		return
+	}
 	switch lifecycle.Evaluate(r.tx, d, r.rules.Now).Decision {
 	case lifecycle.CollectObject, lifecycle.CollectForeground:
 		r.apply(lifecycle.Collect(r.rules, d), because)
 	case lifecycle.StripReferences:
 		r.apply(lifecycle.Strip(r.rules, d), because)
-	case lifecycle.Wait:
+	case lifecycle.Wait, lifecycle.KeepProtected:
 		r.plan(d, because)
 	}
 }
@@ -280,7 +402,6 @@ func (r *run) evaluate(d *lifecycle.Node, because uid.UID) {
 // eachDependent calls visit for the objects that still have a reference to u. A plan never
 // adds references, so the snapshot has all of them.
 func (r *run) eachDependent(u uid.UID, visit func(*lifecycle.Node)) {
-	const atOnce = 1024
 	for place := (state.Edge{}); ; {
 		var found []uid.UID
 		r.snap.Dependents(u, state.ClaimFilter{}, place, func(e state.Edge, d uid.UID) bool {

@@ -18,6 +18,8 @@ import (
 // TestScripts plays the stories in testdata/script.
 //
 //	create pods/a owners=(deployments/web) blocking finalizers=(example.com/x)
+//	across pods/a@shop uses=(Secret/key@infra)   with uses of objects in other namespaces
+//	share *                       sets sharedNamespaces in the realm settings
 //	import pods/a session=s ...   the same, with the owner grace, in a session that is open
 //	patch pods/a                  a merge patch, in the next line
 //	kind widgets                  registers a kind whose objects observe generations
@@ -58,19 +60,29 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	policy := strings.Join(values("policy"), "")
 	switch d.Cmd {
-	case "create", "import":
+	case "create", "import", "across":
 		m := &coppicev1.ObjectMeta{Finalizers: values("finalizers")}
 		for _, o := range values("owners") {
 			m.OwnerReferences = append(m.OwnerReferences, s.realm.Reference(o, d.HasArg("blocking")))
 		}
+		for _, u := range values("uses") {
+			kind, name, _ := strings.Cut(u, "/")
+			name, namespace, _ := strings.Cut(name, "@")
+			m.Uses = append(m.Uses, &coppicev1.Use{Kind: kind, Name: name, Namespace: namespace})
+		}
 		for _, w := range values("stranger") { // of a kind that is not registered
 			m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "example.com/v1", Kind: "Stranger", Name: w, Uid: w})
 		}
-		if d.Cmd == "import" {
+		switch d.Cmd {
+		case "import":
 			s.realm.Must(s.realm.Importation(target, strings.Join(values("session"), ""), m))
-		} else {
+		case "across":
+			s.realm.Across(target, m)
+		default:
 			s.realm.Create(target, m)
 		}
+	case "share":
+		s.realm.SetSettings(&lifecycle.SettingsSpec{SharedNamespaces: []string{d.CmdArgs[0].Key}})
 	case "patch":
 		k := s.realm.Key(target)
 		s.realm.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -123,7 +135,11 @@ func compute(t *testing.T, r *statetest.Realm, limit int, policy string, targets
 
 func describe(p *plan.Plan) string {
 	var b strings.Builder
-	b.WriteString(strings.Join(strings.Fields(p.Counts().String()), " ") + "\n")
+	b.WriteString(strings.Join(strings.Fields(p.Counts().String()), " "))
+	if n := p.Reply(0, 0, 0).GetElsewhere(); n > 0 {
+		_, _ = fmt.Fprintf(&b, ", and %d elsewhere", n)
+	}
+	b.WriteString("\n")
 	for _, o := range p.Objects {
 		star := ""
 		if o.Requested {
@@ -139,7 +155,13 @@ func describe(p *plan.Plan) string {
 		for _, h := range o.Blockers {
 			b.WriteString("; " + blocker(h))
 		}
+		if o.ForUsers {
+			b.WriteString("; in the foreground because it is used")
+		}
 		b.WriteString("\n")
+	}
+	for _, c := range p.Cycles {
+		b.WriteString("cycle: " + c + "\n")
 	}
 	return b.String()
 }
@@ -152,6 +174,8 @@ func blocker(h plan.Blocker) string {
 	switch h.Type {
 	case coppicev1.PlanBlocker_TYPE_DEPENDENTS:
 		return fmt.Sprintf("waits for %d", h.Count)
+	case coppicev1.PlanBlocker_TYPE_USERS:
+		return fmt.Sprintf("used by %d, %s", h.Count, h.Name)
 	case coppicev1.PlanBlocker_TYPE_OWNER:
 		return "unknown owner " + h.Name
 	case coppicev1.PlanBlocker_TYPE_FINALIZER:

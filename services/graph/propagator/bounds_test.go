@@ -18,9 +18,26 @@ func TestTooManyContainers(t *testing.T) {
 	for i := range queue.DefaultLimit {
 		p.draining.AddAt(uid.UID(fmt.Sprint(i)), 0, time.Now().Add(time.Hour))
 	}
-	p.drain("shop", false)
+	p.drain("shop", 0)
 	if p.draining.Has("shop") || !p.rows.Has("shop") {
 		t.Error("the container is examined by nothing but the scanner")
+	}
+}
+
+// A walk of a container that is under way when its contents change is followed by another. A
+// repeated request alone adds none.
+func TestDrainAgain(t *testing.T) {
+	t.Parallel()
+	p, w := New(Config{}), walk{ofContents, "shop"}
+	p.drain("shop", 0)
+	for _, f := range []queue.Flags{lost, dependents} {
+		b, _ := p.walks.Take(0)
+		p.drain("shop", f)
+		p.walks.Done(b)
+		if is := p.walks.Pending(w); is != (f == dependents) {
+			t.Errorf("with flags %v, another walk is pending: %t", f, is)
+		}
+		p.addWalk(w)
 	}
 }
 

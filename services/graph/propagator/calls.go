@@ -8,11 +8,12 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/queue"
+	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// target is what a terminating object needs a call of.
+// target is an external finalizer or an agent that must be called for a terminating object.
 type target struct {
 	durable   string // the consumer of its calls
 	finalizer string // empty: the agent of the object's kind
@@ -22,8 +23,11 @@ type target struct {
 // object waits for.
 func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 	var list []target
-	if n.Ending() {
+	if lifecycle.CallsAgent(n) {
 		list = append(list, target{durable: bus.AgentDurable(kind.Group, kind.Plural)})
+	}
+	if !lifecycle.CallsFinalizers(kind, n) {
+		return list
 	}
 	seen := map[string]bool{}
 	for _, f := range n.Finalizers {
@@ -66,13 +70,18 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 			b.p.quota.park(n.UID, t.durable, false)
 		}
 		if object == nil {
-			object, truncated = callObject(n, snap.Body(n))
+			body := snap.Body(n)
+			if snap.TakeUnreadable() != nil { // B8.1: the program finds that out when it reads the object
+				object, truncated = briefObject(lifecycle.Object{Node: n}), true
+			} else {
+				object, truncated = callObject(n, body, maxCallObject)
+			}
 		}
 		var call proto.Message = &coppicev1.FinalizeCall{
-			Resource: kind.Resource(), Object: object, Truncated: truncated, Finalizer: t.finalizer, Revision: n.DeletionRevision,
+			Resource: kind.Resource(), Object: object, Truncated: truncated, Finalizer: t.finalizer, Revision: n.DeletionRevision, Format: worker.Format,
 		}
 		if t.finalizer == "" {
-			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Truncated: truncated, Revision: n.DeletionRevision}
+			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Truncated: truncated, Revision: n.DeletionRevision, Format: worker.Format}
 		}
 		size, err := b.out.call(ctx, callID{n.UID, t.durable, f&unpublishable != 0}, to, call)
 		if err != nil {

@@ -23,7 +23,11 @@ type Config struct {
 	Parked func(ctx context.Context, subject string) (bool, error)
 	// Unblock proposes to the writer that objects wait for each other in a cycle,
 	// and reports whether it has unblocked one of them.
-	Unblock func(ctx context.Context, cycle []uid.UID) (bool, error)
+	// note names the cycle if a use in it is to be released.
+	Unblock func(ctx context.Context, cycle []uid.UID, note string) (bool, error)
+	// Released is called with an object that has lost a use because of a cycle, and the
+	// cycle; nil for no warning.
+	Released func(snap *state.Snapshot, n *lifecycle.Node, cycle string)
 	// Calls is the stream of calls; nil in tests that need none of it.
 	Calls Calls
 	// Limits bound the calls that wait in the stream; DefaultLimits if zero.
@@ -43,6 +47,14 @@ type Config struct {
 	Crowded func(snap *state.Snapshot, n *lifecycle.Node, dependents uint64, since lifecycle.Time)
 	// CrowdedAfter is 1 minute if zero.
 	CrowdedAfter time.Duration
+	// Protected is called with an object that stays only because it is protected, or whose
+	// deletion waits for protected dependents or contents; nil for no warning. It is
+	// called repeatedly while this lasts.
+	Protected func(snap *state.Snapshot, n *lifecycle.Node)
+	// PodsLate is called with a namespace that is being deleted and still has Pods, when its
+	// other contents do not wait for these any more; nil for no warning. It is called
+	// repeatedly while it has Pods.
+	PodsLate func(snap *state.Snapshot, n *lifecycle.Node)
 	// ChunkSize is how many uids a chunk of work has at most; 1000 if zero. Long
 	// walks publish larger chunks: see longWalk.
 	ChunkSize int

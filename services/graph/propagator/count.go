@@ -1,7 +1,9 @@
 package propagator
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -14,17 +16,19 @@ import (
 const (
 	SortEvaluate  = "evaluate"  // dependents that processors can act on
 	SortUnknown   = "unknown"   // dependents that only unknown owners keep
+	SortBraked    = "braked"    // dependents whose deletion a tripped brake pauses
 	SortOrphan    = "orphan"    // dependents to be orphaned
 	SortFinish    = "finish"    // built-in finalizers that may be done
 	SortExamine   = "examine"   // owners that wait, and whose dependents are to be examined
 	SortFinalize  = "finalize"  // external finalizers to be called
 	SortTerminate = "terminate" // agents to be called
-	SortBlocked   = "blocked"   // owners that are blocked by dependents which are being deleted
+	SortBlocked   = "blocked"   // objects that are blocked by dependents or users which are being deleted
 	SortDrain     = "drain"     // namespaces and kinds whose contents are being deleted
+	SortProtected = "protected" // dependents that stay because they are protected
 )
 
 // AllSorts are the kinds of pending work, in the order of replies.
-var AllSorts = []string{SortEvaluate, SortUnknown, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortBlocked, SortDrain}
+var AllSorts = []string{SortEvaluate, SortUnknown, SortBraked, SortOrphan, SortFinish, SortExamine, SortFinalize, SortTerminate, SortBlocked, SortDrain, SortProtected}
 
 var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueDrain}
 
@@ -35,9 +39,65 @@ const (
 	statusDependents = 1_000_000 // when a client asks; bounded in time as well
 )
 
-// Count counts pending work for metrics. It reads all rows.
-func (p *Propagator) Count() (*coppicev1.RepublishReply, error) {
-	return p.count(metricDependents, func(uid.UID, state.WorkRow) bool { return true })
+// Count counts pending work for metrics. It reads all rows, and of those that wait for external
+// finalizers the nodes of the first metricFinalize.
+func (p *Propagator) Count() (*coppicev1.RepublishReply, []FinalizerCount, error) {
+	var waiting []stuckObject
+	counted, err := p.count(metricDependents, func(u uid.UID, row state.WorkRow) bool {
+		if row.Finalize && len(waiting) < metricFinalize {
+			waiting = append(waiting, stuckObject{u, row.Since})
+		}
+		return true
+	})
+	if err != nil || len(waiting) == 0 {
+		return counted, nil, err
+	}
+	finalizers, err := p.countFinalizers(waiting)
+	return counted, finalizers, err
+}
+
+// metricFinalize is the maximum number of objects whose finalizers are counted for metrics.
+const metricFinalize = 20_000
+
+// FinalizerCount says for how many objects an external finalizer is pending, and since when for the
+// first of them.
+type FinalizerCount struct {
+	Name    string
+	Objects int
+	Oldest  lifecycle.Time
+}
+
+// countFinalizers counts the external finalizers that are called for objects, in the order of their
+// oldest objects.
+func (p *Propagator) countFinalizers(waiting []stuckObject) ([]FinalizerCount, error) {
+	snap := p.c.State.Snapshot()
+	byName := map[string]*FinalizerCount{}
+	for _, o := range waiting {
+		n := snap.Node(o.uid)
+		if n == nil || !n.Terminating() {
+			continue
+		}
+		for _, t := range targetsOf(snap.Kinds().OfNode(n), n) {
+			if t.finalizer == "" {
+				continue
+			}
+			c := byName[t.finalizer]
+			if c == nil {
+				c = &FinalizerCount{Name: t.finalizer, Oldest: o.since}
+				byName[t.finalizer] = c
+			}
+			c.Objects++
+			c.Oldest = min(c.Oldest, o.since)
+		}
+	}
+	list := make([]FinalizerCount, 0, len(byName))
+	for _, c := range byName {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b FinalizerCount) int {
+		return cmp.Or(cmp.Compare(a.Oldest, b.Oldest), cmp.Compare(a.Name, b.Name))
+	})
+	return list, closeSnapshot(snap)
 }
 
 // Status counts pending work for a client, at a snapshot that is taken after
@@ -58,10 +118,10 @@ func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error)
 }
 
 // Idle reports whether nothing is left to do: whether all pending work is
-// dependents that only unknown owners keep.
+// dependents that only unknown owners, tripped brakes or their protection keep.
 func Idle(counts []*coppicev1.PendingCount) bool {
 	for _, c := range counts {
-		if c.GetRows() > 0 && c.GetType() != SortUnknown {
+		if c.GetRows() > 0 && c.GetType() != SortUnknown && c.GetType() != SortBraked && c.GetType() != SortProtected {
 			return false
 		}
 	}
@@ -76,8 +136,12 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) 
 		for _, sort := range Sorts(row) {
 			// An owner with more dependents than are examined waits until their other
 			// owners are known.
-			if (sort == SortEvaluate || sort == SortExamine && row.Examine > lifecycle.MaxExamined) && !x.actionable(u) {
-				sort = SortUnknown
+			if sort == SortEvaluate || sort == SortExamine && row.Examine > lifecycle.MaxExamined {
+				if actionable, braked := x.actionable(u); braked {
+					sort = SortBraked
+				} else if !actionable {
+					sort = SortUnknown
+				}
 			}
 			c := stats[sort]
 			if c == nil {
@@ -107,19 +171,19 @@ type classifier struct {
 }
 
 // actionable reports whether processors can act on a dependent of u now, or
-// once the import session that brought u ends.
-func (x *classifier) actionable(u uid.UID) bool {
+// once the import session that brought u ends. If they cannot, it reports whether a brake
+// pauses the deletion of a dependent.
+func (x *classifier) actionable(u uid.UID) (found, braked bool) {
 	w := evaluate(x.snap, u, state.WorkRow{})
 	switch {
 	case !w.Evaluate:
-		return false
+		return false, false
 	case w.due.Begins > x.now:
-		return true
+		return true, false
 	case w.due.First > x.now:
-		return false
+		return false, false
 	}
 	w.Orphan = false // it is counted on its own
-	found := false
 	x.snap.Dependents(u, w.filter(x.snap), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
 		if x.budget--; x.budget < 0 {
 			found = true
@@ -132,10 +196,12 @@ func (x *classifier) actionable(u uid.UID) bool {
 		switch lifecycle.Evaluate(x.snap, dependent, x.now).Decision {
 		case lifecycle.CollectObject, lifecycle.CollectForeground, lifecycle.StripReferences:
 			found = true
+		case lifecycle.Pause:
+			braked = true
 		}
 		return !found
 	})
-	return found
+	return found, braked && !found
 }
 
 // Sorts returns the kinds of pending work of a row, without reading its dependents.
@@ -167,6 +233,9 @@ func Sorts(row state.WorkRow) []string {
 	}
 	if row.Drain {
 		sorts = append(sorts, SortDrain)
+	}
+	if row.Protected {
+		sorts = append(sorts, SortProtected)
 	}
 	return sorts
 }

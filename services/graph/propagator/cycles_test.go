@@ -27,16 +27,16 @@ func waiting(t *testing.T, owners map[string][]string) (p *propagator.Propagator
 	p = propagator.New(propagator.Config{
 		Realm: bus.DefaultRealm, State: r.State, JS: &published{},
 		Parked: func(context.Context, string) (bool, error) { return false, nil },
-		Unblock: func(_ context.Context, cycle []uid.UID) (bool, error) {
+		Unblock: func(_ context.Context, cycle []uid.UID, _ string) (bool, error) {
 			nodes, names := make([]*lifecycle.Node, len(cycle)), make([]string, len(cycle))
 			snap := r.Snapshot()
 			for i, u := range cycle {
 				nodes[i], names[i] = snap.Node(u), u.String()
 			}
+			events := lifecycle.Unblock(snap, nodes)
 			if err := snap.Close(); err != nil {
 				return false, err
 			}
-			events := lifecycle.Unblock(nodes)
 			unblocked = append(unblocked, strings.Join(names, " "))
 			r.Must(func(*lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 				return &lifecycle.Outcome{Events: events}, nil

@@ -1,6 +1,7 @@
 package propagator
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,27 +17,36 @@ import (
 // without a change of the container's row, so it is checked repeatedly whether the
 // container is empty.
 
-// emptyPause is how often, emptyShares how much more rarely where a check takes long.
+// A container is checked again after emptyPause, or after emptyShares times the duration of
+// the last check if that is longer.
 const (
 	emptyPause  = time.Second
 	emptyShares = 20
 )
 
-// drained has a container drained, or publishes that its finalizer is done if it is empty.
-// It walks the contents once, or again if that may have been lost.
+// drained has the contents of a container walked or, if it is empty, publishes that its
+// finalizer is done. See drain for when the contents are walked again.
 func (r *round) drained(ctx context.Context, snap *state.Snapshot, container *lifecycle.Node, f queue.Flags) error {
 	if lifecycle.AnyContent(snap, container) == "" {
 		return r.finished(ctx, lifecycle.FinalizerContents, container.UID)
 	}
-	r.p.drain(container.UID, f&lost != 0)
+	r.p.drain(container.UID, f)
 	return nil
 }
 
-// drain walks the contents of a container, unless that is known to have been done or
-// is being done.
-func (p *Propagator) drain(u uid.UID, again bool) {
+// drain adds a walk of the contents of a container, unless they were walked before or a walk is
+// pending. It adds another one if messages may have been lost (the flag lost), or if an object
+// has lost its protection (the flag dependents). In the latter case it adds one also while a walk
+// is pending, which may have passed the object already.
+func (p *Propagator) drain(u uid.UID, f queue.Flags) {
 	w := walk{ofContents, u}
-	if p.walks.Pending(w) || p.draining.Has(u) && !again {
+	switch {
+	case p.walks.Pending(w):
+		if f&dependents != 0 {
+			p.addWalk(w)
+		}
+		return
+	case p.draining.Has(u) && f&(lost|dependents) == 0:
 		return
 	}
 	if !p.draining.AddAt(u, 0, p.c.Clock().Add(emptyPause)) { // there are too many: later
@@ -79,6 +89,9 @@ func (p *Propagator) checkDraining(b queue.Batch[uid.UID]) error {
 	for i, item := range b.Items {
 		if full[i] {
 			p.draining.AddAt(item.Key, 0, next)
+			if p.podsFirst.has(item.Key) {
+				p.addWalk(walk{ofContents, item.Key})
+			}
 		} else {
 			p.add(item.Key, everything)
 		}
@@ -87,11 +100,17 @@ func (p *Propagator) checkDraining(b queue.Batch[uid.UID]) error {
 	return nil
 }
 
-// walkContents publishes all objects in a container that are not being deleted.
+// walkContents publishes the objects in a container that are not terminating, not protected
+// and not paused by a brake. Then it calls Config.Protected with the container. While the
+// contents of a namespace wait for its Pods, it calls walkPods instead.
 func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error {
+	waits, err := p.beginWalk(container)
+	if err != nil || waits {
+		return cmp.Or(err, p.walkPods(ctx, container))
+	}
 	b := p.newPublisher()
 	var cursor state.Content
-	err := p.pages(func(snap *state.Snapshot) (more bool, err error) {
+	err = p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		row, ok := snap.Pending(container)
 		if !ok || !row.Drain {
 			return false, nil
@@ -105,7 +124,7 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 		snap.Prefetch(found)
 		found = slices.DeleteFunc(found, func(u uid.UID) bool {
 			n := snap.Node(u)
-			return n == nil || n.Terminating()
+			return n == nil || n.Terminating() || n.Protected() || lifecycle.Braked(snap, n)
 		})
 		for _, u := range found {
 			b.contents.add(container, row.Revision, u)
@@ -119,8 +138,21 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 		}
 		return more, nil
 	})
-	if err != nil {
+	if err == nil {
+		err = b.flush(ctx)
+	}
+	if err != nil || p.c.Protected == nil {
 		return err
 	}
-	return b.flush(ctx)
+	return p.pages(func(snap *state.Snapshot) (bool, error) {
+		n := snap.Node(container)
+		if n == nil || !n.Draining() {
+			return false, nil
+		}
+		snap.EachProtectedIn(n, func(string, string, string, uid.UID) bool {
+			p.c.Protected(snap, n)
+			return false
+		})
+		return false, nil
+	})
 }

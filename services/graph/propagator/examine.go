@@ -21,13 +21,12 @@ const (
 	examineShares = 20
 )
 
-// examiner decides when owners that are being deleted in the foreground, and that no
-// dependent blocks, are done. They wait until processors have acted on their other
-// dependents. Where counters do not show whether they have, because unknown owners
-// keep some, the examiner reads the dependents: soon after each commit that changed
-// how many are left, and from time to time, because what is known of their other
-// owners changes without such a commit. When no dependent delays the owner, it
-// publishes that the finalizer may be done.
+// examiner decides when the foreground deletion of an owner is done, if no dependent blocks
+// it. The owner waits until processors have acted on its other dependents. If unknown owners
+// keep some of these, the counters do not show whether that is so. Then the examiner reads
+// the dependents: soon after each commit that changed their number, and from time to time,
+// because their unknown owners may become known without such a commit. When no dependent
+// delays the owner, the examiner publishes that the finalizer may be done.
 type examiner struct {
 	p     *Propagator
 	queue *queue.Queue[uid.UID]
@@ -107,6 +106,9 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 		since := x.again(u, start, now, found.TooMany)
 		if since != 0 && since.Add(x.p.c.CrowdedAfter) <= now && x.p.c.Crowded != nil {
 			x.p.c.Crowded(snap, w.node, w.Examine, since)
+		}
+		if found.Protected && x.p.c.Protected != nil {
+			x.p.c.Protected(snap, w.node) // with several owners, so that the counters do not show it
 		}
 		done = !found.Delayed && !found.TooMany
 		return false, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/poll"
 )
 
 // Publisher is what the propagator needs of JetStream.
@@ -23,7 +24,7 @@ type Publisher interface {
 type outbox struct {
 	js      Publisher
 	pending []sent
-	skip    func(about callID, err error) // see Propagator.skip
+	skip    func(about callID, err error) // see Propagator.skip; nil: what cannot be published is an error
 }
 
 type sent struct {
@@ -31,6 +32,7 @@ type sent struct {
 	future jetstream.PubAckFuture
 	once   bool // a message with the same subject in the stream is equivalent
 	about  callID
+	stored func() // called when the message is in the stream; nil for nothing
 }
 
 // Times and bounds of publishing.
@@ -93,7 +95,7 @@ func (o *outbox) publish(ctx context.Context, s sent) error {
 		if bus.Classify(err) == bus.Refused {
 			return o.unsendable(s, err)
 		}
-		if err := sleep(ctx, fullPause); err != nil {
+		if err := poll.Sleep(ctx, fullPause); err != nil {
 			return err
 		}
 	}
@@ -104,6 +106,9 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	var err error
 	select {
 	case <-s.future.Ok():
+		if s.stored != nil {
+			s.stored()
+		}
 		return nil
 	case err = <-s.future.Err():
 	case <-ctx.Done():
@@ -115,12 +120,15 @@ func (o *outbox) settle(ctx context.Context, s sent) error {
 	case bus.Refused:
 		return o.unsendable(s, err)
 	case bus.Full:
-		if s.once {
+		switch {
+		case s.once && (o.skip != nil || bus.SubjectTaken(err)):
 			return nil // or the stream is full: the row remains, and is published again
+		case o.skip == nil:
+			return fmt.Errorf("propagator: %s: %w", s.m.Subject, err)
 		}
 	}
 	// Duplicate work has no effect, and the stream refuses a duplicate call.
-	if err := sleep(ctx, fullPause); err != nil {
+	if err := poll.Sleep(ctx, fullPause); err != nil {
 		return err
 	}
 	s.m = &nats.Msg{Subject: s.m.Subject, Header: s.m.Header, Data: s.m.Data}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/queue"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/cycles"
@@ -21,6 +22,7 @@ type Propagator struct {
 	rows      *queue.Queue[uid.UID] // rows to evaluate: round.go
 	walks     *queue.Queue[walk]    // indexes to read: walk.go
 	draining  *queue.Queue[uid.UID] // containers that may become empty: drain.go
+	podsFirst podsFirst             // namespaces that have Pods: podsfirst.go
 	examiner  *examiner             // owners that counters alone do not decide about: examine.go
 	blocked   *cycles.Blocked       // objects that may wait for each other: cycles.go
 	quota     *quota                // calls in the stream: quota.go
@@ -99,6 +101,7 @@ func (p *Propagator) Notify(changes []state.WorkChange) {
 	p.published.forget(gone)
 	p.examiner.forget(gone)
 	p.blocked.Forget(gone)
+	p.podsFirst.forget(gone)
 	p.draining.Update(func(containers queue.Tx[uid.UID]) {
 		for _, u := range gone {
 			containers.Forget(u, 0)
@@ -169,7 +172,7 @@ func (p *Propagator) outcome(ctx context.Context, err error) error {
 		return err
 	}
 	p.c.Log.Warn("cannot publish work; trying again", "realm", p.c.Realm, "error", err)
-	if err := sleep(ctx, retryPause); err != nil {
+	if err := poll.Sleep(ctx, retryPause); err != nil {
 		return err
 	}
 	p.rows.AddAll(everything)
@@ -204,13 +207,4 @@ func closeSnapshot(snap *state.Snapshot) error {
 		return fmt.Errorf("%w: %w", errState, err)
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

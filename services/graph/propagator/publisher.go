@@ -7,6 +7,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -64,11 +65,11 @@ func (b *publisher) send(ctx context.Context, c *chunk) error {
 	*c = chunk{}
 	switch c {
 	case &b.dirty:
-		return b.message(ctx, bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups})
+		return b.message(ctx, bus.QueueDirty, &coppicev1.DirtyChunk{Groups: groups, Format: worker.Format})
 	case &b.orphan:
-		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups})
+		return b.message(ctx, bus.QueueOrphan, &coppicev1.OrphanChunk{Groups: groups, Format: worker.Format})
 	default:
-		return b.message(ctx, bus.QueueDrain, &coppicev1.DrainChunk{Groups: groups})
+		return b.message(ctx, bus.QueueDrain, &coppicev1.DrainChunk{Groups: groups, Format: worker.Format})
 	}
 }
 
@@ -80,7 +81,7 @@ func (b *publisher) message(ctx context.Context, queue string, m proto.Message) 
 func (b *publisher) finished(ctx context.Context, finalizer string, u uid.UID) error {
 	c := b.finish[finalizer]
 	if c == nil {
-		c = &coppicev1.FinishChunk{Finalizer: finalizer}
+		c = &coppicev1.FinishChunk{Finalizer: finalizer, Format: worker.Format}
 		b.finish[finalizer] = c
 	}
 	c.Uids = append(c.Uids, u...)

@@ -12,10 +12,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// Republish publishes rows again that have been pending for long and were not
-// published since, and counts pending work. Messages that wait in a long queue are
-// not lost; while a queue has any, only rows of it are published that have been
-// pending ten times as long.
+// Republish publishes the rows again that have been pending for the minimum age of the
+// request and were not published in that time. It also counts pending work, and reports
+// stuck objects. Messages that wait in a queue are not lost: while a queue has any, the
+// minimum age of its rows is ten times as long.
 func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishRequest) (*coppicev1.RepublishReply, error) {
 	age := time.Duration(r.GetMinAgeMilliseconds()) * time.Millisecond
 	ages := map[string]time.Duration{}

@@ -133,7 +133,7 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 		return nil
 	}
 	w := evaluate(snap, u, row)
-	if n := w.node; n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting()) {
+	if n := w.node; n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting() && !n.InUse()) {
 		return nil
 	}
 	return r.collector(ctx, snap, w)
@@ -179,6 +179,9 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) err
 			return err
 		}
 	}
+	if w.Protected && !w.Evaluate && r.p.c.Protected != nil {
+		r.protected(snap, &w)
+	}
 	if w.Examine > 0 {
 		r.p.examiner.add(w.uid)
 	}
@@ -187,6 +190,30 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) err
 		return r.finished(ctx, w.Finish, w.uid)
 	}
 	return nil
+}
+
+// maxProtected is the maximum number of dependents that are read to report protected ones.
+const maxProtected = 256
+
+// protected reports the dependents that stay only because they are protected, and the owner
+// that waits for them. Nothing is published for them: work is pending again when they are
+// unprotected.
+func (r *round) protected(snap *state.Snapshot, w *work) {
+	r.p.touch(w.uid)
+	if w.node != nil && w.node.Waiting() {
+		r.p.c.Protected(snap, w.node)
+	}
+	var found []uid.UID
+	snap.Dependents(w.uid, state.ClaimFilter{}, state.Edge{}, func(_ state.Edge, d uid.UID) bool {
+		found = append(found, d)
+		return len(found) < maxProtected
+	})
+	snap.Prefetch(found)
+	for _, d := range found {
+		if n := snap.Node(d); n != nil && lifecycle.Evaluate(snap, n, r.p.now()).Decision == lifecycle.KeepProtected {
+			r.p.c.Protected(snap, n)
+		}
+	}
 }
 
 // allDependents publishes an owner's dependents: here if they are few, in a walk if they
@@ -208,6 +235,9 @@ func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work
 	}
 	if partly {
 		few = r.p.ripe(snap, w.uid, few)
+	}
+	if !w.Orphan {
+		few = r.p.unbraked(snap, few)
 	}
 	into := r.dependents(w.Orphan)
 	for _, d := range few {

@@ -58,6 +58,7 @@ type script struct {
 	queued map[string]uint64
 	parked map[string]bool
 	ahead  time.Duration // of the process's clock
+	warned string        // of protected objects, since the last command that prints it
 }
 
 func newScript(t *testing.T) *script {
@@ -84,6 +85,9 @@ func (s *script) restart() {
 		Queued: func(_ context.Context, queue string) (uint64, error) { return s.queued[queue], nil },
 		Parked: func(_ context.Context, subject string) (bool, error) { return s.parked[subject], nil },
 		Now:    func() time.Time { return s.realm.Clock.Time() },
+		Protected: func(_ *state.Snapshot, n *lifecycle.Node) {
+			s.warned += fmt.Sprintf("warned: %s is protected, or waits for what is\n", n.Name)
+		},
 		// The clock of the process is an hour ahead of the last time that it was needed.
 		Clock:     func() time.Time { return time.Now().Add(s.ahead) },
 		ChunkSize: 10, // so that few dependents are many
@@ -103,7 +107,7 @@ func since(t lifecycle.Time) string { return "+" + t.Time().Sub(lifecycletest.St
 var commands = map[string]func(*script, *datadriven.TestData) string{
 	// clients
 	"create": (*script).create, "import": (*script).create, "dependents": (*script).dependents, "imports": (*script).dependents,
-	"delete": (*script).delete, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
+	"delete": (*script).delete, "protect": (*script).protect, "remove-finalizer": (*script).removeFinalizer, "register-kind": (*script).registerKind,
 	"options": (*script).options, "close": (*script).closeSession,
 	// the propagator, and those that it works for
 	"publish": (*script).publish, "examine": (*script).examine, "second": (*script).second, "work": (*script).doWork, "republish": (*script).republish, "pending": (*script).pending,
@@ -202,6 +206,11 @@ func (s *script) delete(d *datadriven.TestData) string {
 	return ""
 }
 
+func (s *script) protect(d *datadriven.TestData) string {
+	s.realm.Protect(target(d))
+	return ""
+}
+
 func (s *script) removeFinalizer(d *datadriven.TestData) string {
 	s.realm.RemoveFinalizer(target(d), value(d, "finalizer"))
 	return ""
@@ -248,7 +257,9 @@ func (s *script) examine(*datadriven.TestData) string {
 	if err := s.p.Examine(s.t.Context()); err != nil {
 		return err.Error() + "\n"
 	}
-	return s.published()
+	warned := s.warned
+	s.warned = ""
+	return warned + s.published()
 }
 
 func (s *script) published() string {

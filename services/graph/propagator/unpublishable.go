@@ -57,7 +57,7 @@ func (p *Propagator) newOutbox() outbox { return outbox{js: p.c.JS, skip: p.skip
 // message is passed over.
 func (o *outbox) unsendable(s sent, err error) error {
 	err = fmt.Errorf("propagator: %s, %d bytes: %w", s.m.Subject, len(s.m.Data), err)
-	if !bus.Unsendable(err) {
+	if o.skip == nil || !bus.Unsendable(err) {
 		return err
 	}
 	o.skip(s.about, err)
@@ -74,16 +74,21 @@ const maxCallObject = 64 << 10
 const wordiness = 8
 
 // callObject returns the object for its calls, and whether it was reduced to what
-// identifies it.
-func callObject(n *lifecycle.Node, body *coppicev1.Body) (o *coppicev1.Object, truncated bool) {
+// identifies it because it has more than a number of bytes as JSON.
+func callObject(n *lifecycle.Node, body *coppicev1.Body, most int) (o *coppicev1.Object, truncated bool) {
 	object := lifecycle.Object{Node: n, Body: body}
 	o = object.API()
-	if size := objectcodec.Size(o); size <= maxCallObject/wordiness || size <= maxCallObject && jsonSize(o) <= maxCallObject {
+	if size := objectcodec.Size(o); size <= most/wordiness || size <= most && jsonSize(o) <= most {
 		return o, false
 	}
-	o = object.Brief()
+	return briefObject(object), true
+}
+
+// briefObject returns the object of a truncated call.
+func briefObject(object lifecycle.Object) *coppicev1.Object {
+	o := object.Brief()
 	o.Metadata.Finalizers = nil // there may be many
-	return o, true
+	return o
 }
 
 // jsonSize is the size of an object as JSON in bytes, 0 if it cannot be encoded: then

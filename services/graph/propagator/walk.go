@@ -33,11 +33,11 @@ const (
 	maxWalks = 4
 	// pageChunks is how many chunks are read from one snapshot.
 	pageChunks = 16
-	// walksFullPause is after how long a row is evaluated again whose walk the queue had
-	// no room for.
+	// walksFullPause is the time after which a row is evaluated again if its walk did not fit
+	// into the queue.
 	walksFullPause = time.Second
-	// restShares is how much longer than a walk the rest after it is, where only some
-	// dependents were due, which each walk has to find out.
+	// restShares: if only some dependents of an owner were due, the owner rests for this many
+	// times the duration of its walk. The next walk reads all dependents again to find more.
 	restShares = 20
 )
 
@@ -119,12 +119,13 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		return err == nil
 	}
 	count := 0
-	var found []uid.UID // if only some are due
+	braked := !w.Orphan && snap.AnyTripped()
+	var found []uid.UID // if only some are due, or may be published
 	snap.Dependents(d.owner, w.filter(snap), d.cursor, func(e state.Edge, dependent uid.UID) bool {
 		d.cursor = e
 		d.read++
 		count++
-		if partly {
+		if partly || braked {
 			found = append(found, dependent)
 		} else if !publish(dependent) {
 			return false
@@ -132,10 +133,14 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		return count < d.p.page()
 	})
 	if partly {
-		for _, dependent := range d.p.ripe(snap, d.owner, found) {
-			if !publish(dependent) {
-				break
-			}
+		found = d.p.ripe(snap, d.owner, found)
+	}
+	if braked {
+		found = d.p.unbraked(snap, found)
+	}
+	for _, dependent := range found {
+		if !publish(dependent) {
+			break
 		}
 	}
 	if more = err == nil && count == d.p.page(); more {

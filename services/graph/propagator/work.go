@@ -26,9 +26,11 @@ func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow) work {
 	return work{Pending: pending, due: due, uid: u, node: n, revision: row.Revision}
 }
 
-// filter selects the dependents that the work is about: all of an owner that is
-// absent; the valid ones of one that orphans them or waits for them; otherwise those
-// with invalid references, also while the owner waits, however long.
+// filter selects the dependents that the work is about: all dependents of an absent owner,
+// those with valid references to an owner that orphans them, and those with invalid
+// references to an owner that neither orphans them nor waits. For an owner that waits it
+// selects those that the collector may have to act on: dependents with valid references,
+// with invalid ones, or both.
 func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 	switch n := w.node; {
 	case n == nil:
@@ -40,9 +42,9 @@ func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 	}
 	all, valid := snap.Count(w.uid, lifecycle.Claims{}), lifecycle.Dependents(snap, w.node)
 	switch {
-	case valid.Pending() == 0:
+	case valid.Actionable() == 0:
 		return snap.ValidClaims(w.node, false)
-	case all.Pending() > valid.Pending():
+	case all.Actionable() > valid.Actionable():
 		return state.ClaimFilter{}
 	}
 	return snap.ValidClaims(w.node, true)

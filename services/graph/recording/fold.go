@@ -18,6 +18,7 @@ import (
 const (
 	logName   = "log.segment"
 	stateName = "state"
+	pastName  = ".past"
 )
 
 // Folded says what Fold has done.
@@ -85,7 +86,6 @@ func foldInto(ctx context.Context, file, dir string, progress func(sequence, las
 	if !l.Begins() {
 		return f, fmt.Errorf("%s: %w", file, &PartialError{First: l.info.Before.Sequence + 1})
 	}
-	f.Info = l.info
 	if err := datadir.Own(dir); err != nil {
 		return f, err
 	}
@@ -94,13 +94,20 @@ func foldInto(ctx context.Context, file, dir string, progress func(sequence, las
 		return f, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	folder := replay.NewFolder(s, 0, l.keys)
-	folder.Flushed = func(uint64, []state.Change) { progress(folder.Sequence(), l.info.Last.Sequence) }
-	if err := folder.FoldFromEmpty(ctx, l, l.info.Last.Position); err != nil {
+	if f, err = l.foldInto(ctx, s, progress); err != nil {
 		return f, fmt.Errorf("%s: %w", file, err)
 	}
-	f.Events = folder.Events()
 	return f, errors.Join(s.Sync(), copyFile(filepath.Join(dir, logName), io.NewSectionReader(in, 0, info.Size())))
+}
+
+// foldInto folds a recording into an empty state.
+func (l *Log) foldInto(ctx context.Context, s *state.State, progress func(sequence, last uint64)) (f Folded, err error) {
+	f.Info = l.info
+	folder := replay.NewFolder(s, 0, l.keys)
+	folder.Flushed = func(uint64, []state.Change) { progress(folder.Sequence(), l.info.Last.Sequence) }
+	err = folder.FoldFromEmpty(ctx, l, l.info.Last.Position)
+	f.Events = folder.Events()
+	return f, err
 }
 
 // copyFile writes a file of its own, so that a recording that is continued does not change

@@ -2,12 +2,15 @@ package recording
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 )
 
@@ -21,6 +24,7 @@ type Log struct {
 var (
 	_ replay.Source = (*Log)(nil)
 	_ api.LogReader = (*Log)(nil)
+	_ history.Log   = (*Log)(nil)
 )
 
 // Open opens a recorded log of a size in bytes. The errors are those of segment.Open.
@@ -59,6 +63,21 @@ func (l *Log) Keys() *eventlog.Keys { return l.keys }
 // Seek implements api.LogReader.
 func (l *Log) Seek(_ context.Context, revision uint64) (position uint64, err error) {
 	return l.r.SeekRevision(revision)
+}
+
+// SeekTime implements history.Log.
+func (l *Log) SeekTime(_ context.Context, t lifecycle.Time) (position uint64, err error) {
+	sequence, err := l.r.AtTime(t)
+	if errors.Is(err, segment.ErrOutside) {
+		return l.info.First.Position, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for c, err := range l.r.Commits(sequence) {
+		return c.Position, err
+	}
+	return 0, fmt.Errorf("commit %d: %w", sequence, segment.ErrOutside)
 }
 
 // Read implements api.LogReader.

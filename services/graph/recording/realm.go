@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/api"
+	"github.com/coppice-gc/coppice/services/graph/history"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
@@ -30,6 +32,9 @@ type Realm struct {
 	log    *Log
 	nc     *nats.Conn
 	api    api.Stopper
+	past   *history.History
+	states *history.Cache // of past
+	temp   string         // the directory of states
 }
 
 // ErrNoRecording is wrapped by the error of OpenRealm for a directory without a folded
@@ -70,16 +75,38 @@ func OpenRealm(dir, name string) (r *Realm, err error) {
 	if r.nc, err = r.Conn(); err != nil {
 		return r, err
 	}
+	if err := r.openPast(dir, name); err != nil {
+		return r, err
+	}
 	c := api.Config{Realm: name, Conn: r.nc, AnyInbox: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
 	r.api, err = api.ServeRecording(c, api.Replica{
 		Reached: r.reached, Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat,
-		Now: func() time.Time { return lifecycle.Time(r.state.Checkpoint().GetTime()).Time() },
-	})
+		Now: r.now,
+	}, r.past)
 	if err != nil {
 		return r, err
 	}
 	return r, r.nc.Flush()
 }
+
+// openPast opens the past of the recording. Its states are stored next to the present state, may each need
+// as much room as that one, and are deleted when the realm is closed.
+func (r *Realm) openPast(dir, name string) (err error) {
+	r.temp = filepath.Join(dir, pastName)
+	if err = os.RemoveAll(r.temp); err != nil { // of a process that was killed: only one has the state open
+		return err
+	}
+	if r.states, err = history.NewCache(r.temp, history.Limits{Bytes: math.MaxInt64}); err != nil {
+		return err
+	}
+	r.past = r.states.Realm(history.Config{
+		Realm: name, Log: r.log, Keys: r.log.keys, State: r.state, Now: r.now, Logger: slog.New(slog.DiscardHandler),
+	})
+	return nil
+}
+
+// now returns the time of the last commit.
+func (r *Realm) now() time.Time { return lifecycle.Time(r.state.Checkpoint().GetTime()).Time() }
 
 // Conn returns a connection to the realm. The caller closes it.
 func (r *Realm) Conn() (*nats.Conn, error) { return nats.Connect("", r.server.Options("")...) }
@@ -95,6 +122,15 @@ func (r *Realm) Close() error {
 	}
 	if r.server != nil {
 		errs = append(errs, r.server.Shutdown())
+	}
+	if r.past != nil {
+		errs = append(errs, r.past.Close())
+	}
+	if r.states != nil {
+		errs = append(errs, r.states.Close())
+	}
+	if r.temp != "" {
+		errs = append(errs, os.RemoveAll(r.temp))
 	}
 	if r.state != nil {
 		errs = append(errs, r.state.Close())
@@ -115,7 +151,7 @@ func (r *Realm) reached(ctx context.Context, revision uint64) error {
 }
 
 // verify compares the state with the recording.
-func (r *Realm) verify(ctx context.Context, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
+func (r *Realm) verify(ctx context.Context, _ bool, progress func(sequence, last uint64)) (*coppicev1.VerifyReply, error) {
 	snap := r.state.Snapshot()
 	v, err := replay.Verify(ctx, snap, r.log, r.log.keys, nil, progress)
 	return v, errors.Join(err, snap.Close())

@@ -5,7 +5,7 @@
 //
 // A realm that was deleted keeps its key, with the ids of its former logs: a graph service
 // that was away meanwhile deletes a state only if the list says that its log was deleted.
-// A realm that is missing in the list is none that was deleted.
+// A realm that is missing in the list was not deleted: the list may have been lost.
 package registry
 
 import (
@@ -155,9 +155,9 @@ func decode(key string, value []byte) (*coppicev1.Realm, error) {
 	return r, nil
 }
 
-// Change changes a realm, which change is called with: a realm without a state if it is not
-// in the list. change may be called several times. If it returns an error, Change returns
-// this error, and the realm stays as it is.
+// Change calls change with a realm, and stores the result. A realm that is not in the list has no
+// state. change may be called several times, if other graph services change the realm at the same
+// time. If it returns an error, Change returns this error, and the realm stays as it is.
 func (g *Registry) Change(ctx context.Context, name string, change func(*coppicev1.Realm) error) (*coppicev1.Realm, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -203,18 +203,21 @@ func (g *Registry) Change(ctx context.Context, name string, change func(*coppice
 	}
 }
 
-// The maximum number of realms, and of names in the list, of which those of deleted realms are
-// kept. A graph service has a state and some hundred KiB of memory for each realm.
+// The maximum numbers of realms, and of names in the list, which keeps the names of deleted realms.
+// A graph service has a state and some hundred KiB of memory for each realm.
 const (
 	maxRealms = 1_000
 	maxNames  = 10_000
 )
 
 // checkRoom returns an error if the list has no room for another realm.
-func (g *Registry) checkRoom(ctx context.Context, name string) error {
+func (g *Registry) checkRoom(ctx context.Context, name, id string) error {
 	list, err := g.List(ctx)
 	if err != nil {
 		return err
+	}
+	if id != "" && list.Of(name).GetCreateId() == id {
+		return nil // a repetition
 	}
 	live := 0
 	for _, r := range list.Realms {
@@ -232,21 +235,25 @@ func (g *Registry) checkRoom(ctx context.Context, name string) error {
 }
 
 // Create adds a realm to the list. A realm that was deleted is created again, with an empty
-// log. There are at most 1,000 realms, and 10,000 names with those of deleted ones.
-func (g *Registry) Create(ctx context.Context, name, actor string, now time.Time) (*coppicev1.Realm, error) {
-	if err := g.checkRoom(ctx, name); err != nil {
+// log. id identifies the request, empty for none: a repetition by the same actor, while nothing
+// else has changed the realm, returns it. There are at most 1,000 realms, and 10,000 names with those of deleted ones.
+func (g *Registry) Create(ctx context.Context, name, actor, id string, now time.Time) (*coppicev1.Realm, error) {
+	if err := g.checkRoom(ctx, name, id); err != nil {
 		return nil, err
 	}
 	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
 		switch r.GetState() {
 		case coppicev1.RealmState_REALM_STATE_ACTIVE:
+			if id != "" && r.GetCreateId() == id && r.GetCreatedBy() == actor {
+				return nil
+			}
 			return &lifecycle.Error{Reason: lifecycle.ReasonAlreadyExists, Message: fmt.Sprintf("realm %q already exists", name)}
 		case coppicev1.RealmState_REALM_STATE_DELETING:
 			return &lifecycle.Error{Reason: lifecycle.ReasonConflict, Message: fmt.Sprintf("realm %q is being deleted; create it again when that is done", name)}
 		}
 		deleted := r.GetDeletedIds()
 		proto.Reset(r)
-		r.Name, r.State, r.Created, r.CreatedBy, r.DeletedIds = name, coppicev1.RealmState_REALM_STATE_ACTIVE, now.UnixMicro(), actor, deleted
+		r.Name, r.State, r.Created, r.CreatedBy, r.CreateId, r.DeletedIds = name, coppicev1.RealmState_REALM_STATE_ACTIVE, now.UnixMicro(), actor, id, deleted
 		return nil
 	})
 }
@@ -263,7 +270,8 @@ func (g *Registry) Ensure(ctx context.Context, name string, now time.Time) (*cop
 }
 
 // Delete records that a realm is to be deleted. If it is already being deleted, only
-// withoutArchive has an effect.
+// withoutArchive has an effect. The error is NotFound for a realm that is not in the list or was
+// deleted.
 func (g *Registry) Delete(ctx context.Context, name, actor string, withoutArchive bool, now time.Time) (*coppicev1.Realm, error) {
 	return g.Change(ctx, name, func(r *coppicev1.Realm) error {
 		switch r.GetState() {

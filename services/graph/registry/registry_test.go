@@ -1,12 +1,15 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
@@ -16,6 +19,52 @@ import (
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
+
+// list is a list of realms whose calls are repeated when a busy machine does not carry them out in their time.
+type list struct{ *registry.Registry }
+
+// open returns the list of realms.
+func open(js jetstream.JetStream) list { return list{registry.New(js, 1)} }
+
+func again[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	for {
+		result, err := call()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return result, err
+		}
+	}
+}
+
+func (l list) List(ctx context.Context) (registry.List, error) {
+	return again(ctx, func() (registry.List, error) { return l.Registry.List(ctx) })
+}
+
+func (l list) Create(ctx context.Context, name, actor, id string, now time.Time) (*coppicev1.Realm, error) {
+	return again(ctx, func() (*coppicev1.Realm, error) { return l.Registry.Create(ctx, name, actor, id, now) })
+}
+
+func (l list) Ensure(ctx context.Context, name string, now time.Time) (*coppicev1.Realm, error) {
+	return again(ctx, func() (*coppicev1.Realm, error) { return l.Registry.Ensure(ctx, name, now) })
+}
+
+func (l list) Delete(ctx context.Context, name, actor string, withoutArchive bool, now time.Time) (*coppicev1.Realm, error) {
+	return again(ctx, func() (*coppicev1.Realm, error) { return l.Registry.Delete(ctx, name, actor, withoutArchive, now) })
+}
+
+func (l list) Waiting(ctx context.Context, name, why string) error {
+	_, err := again(ctx, func() (any, error) { return nil, l.Registry.Waiting(ctx, name, why) })
+	return err
+}
+
+func (l list) Deleting(ctx context.Context, name string, id []byte) error {
+	_, err := again(ctx, func() (any, error) { return nil, l.Registry.Deleting(ctx, name, id) })
+	return err
+}
+
+func (l list) Deleted(ctx context.Context, name string) error {
+	_, err := again(ctx, func() (any, error) { return nil, l.Registry.Deleted(ctx, name) })
+	return err
+}
 
 // Of graph services that create the same realm at once one succeeds, and all changes of
 // different realms are in the list, in order.
@@ -27,12 +76,12 @@ func TestConcurrentChanges(t *testing.T) {
 	var mu sync.Mutex
 	created := map[string]int{}
 	var wg sync.WaitGroup
-	for range services {
-		g := registry.New(testkit.JetStream(t, server, bus.RoleGraph), 1)
+	for service := range services {
+		g := open(testkit.JetStream(t, server, bus.RoleGraph))
 		wg.Go(func() {
 			for i := range realms {
 				name := fmt.Sprintf("realm-%02d", i)
-				_, err := g.Create(ctx, name, "ana", time.Now())
+				_, err := g.Create(ctx, name, "ana", fmt.Sprint(service), time.Now())
 				var refusal *lifecycle.Error
 				if err != nil && (!errors.As(err, &refusal) || refusal.Reason != lifecycle.ReasonAlreadyExists) {
 					t.Error(err)
@@ -46,7 +95,7 @@ func TestConcurrentChanges(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	list, err := registry.New(testkit.JetStream(t, server, bus.RoleGraph), 1).List(ctx)
+	list, err := open(testkit.JetStream(t, server, bus.RoleGraph)).List(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +114,7 @@ func TestConcurrentChanges(t *testing.T) {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
-	g := registry.New(testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph), 1)
+	g := open(testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph))
 	refused := func(what string, err error, reason lifecycle.Reason) {
 		t.Helper()
 		if !errors.Is(err, reason) {
@@ -82,7 +131,7 @@ func TestStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = g.Create(ctx, "shop", "ana", now)
+	_, err = g.Create(ctx, "shop", "ana", "", now)
 	refused("creation of a realm that exists", err, lifecycle.ReasonAlreadyExists)
 	if again, err := g.List(ctx); err != nil || again.Version != before.Version {
 		t.Errorf("a refusal has changed the list: %v, %v", again, err)
@@ -93,13 +142,23 @@ func TestStates(t *testing.T) {
 	if list, err := g.List(ctx); err != nil || fmt.Sprint(list.Active()) != "[shop]" {
 		t.Errorf("a realm that is not being deleted became deleted: %v, %v", list, err)
 	}
+	if r, err := g.Create(ctx, "other", "ana", "1", now); err != nil || r.GetCreated() != now.UnixMicro() {
+		t.Errorf("created with an id: %v, %v", r, err)
+	}
+	if r, err := g.Create(ctx, "other", "ana", "1", now.Add(time.Hour)); err != nil || r.GetCreated() != now.UnixMicro() {
+		t.Errorf("a repetition: %v, %v", r, err)
+	}
+	for actor, id := range map[string]string{"ana": "2", "bob": "1"} {
+		_, err := g.Create(ctx, "other", actor, id, now)
+		refused("another request", err, lifecycle.ReasonAlreadyExists)
+	}
 	if r, err := g.Delete(ctx, "shop", "ana", false, now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETING || r.GetWithoutArchive() {
 		t.Errorf("deletion: %v, %v", r, err)
 	}
 	if r, err := g.Delete(ctx, "shop", "bob", true, now.Add(time.Hour)); err != nil || r.GetDeletedBy() != "ana" || r.GetDeleted() != now.UnixMicro() || !r.GetWithoutArchive() {
 		t.Errorf("second deletion: %v, %v", r, err)
 	}
-	_, err = g.Create(ctx, "shop", "ana", now)
+	_, err = g.Create(ctx, "shop", "ana", "", now)
 	refused("creation of a realm that is being deleted", err, lifecycle.ReasonConflict)
 	id := []byte("0123456789abcdef")
 	for _, step := range []func() error{
@@ -115,7 +174,7 @@ func TestStates(t *testing.T) {
 	if r, err := g.Ensure(ctx, "shop", now); err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_DELETED || r.GetWaiting() != "" {
 		t.Errorf("after the deletion: %v, %v", r, err)
 	}
-	r, err := g.Create(ctx, "shop", "bob", now)
+	r, err := g.Create(ctx, "shop", "bob", "3", now)
 	if err != nil || r.GetState() != coppicev1.RealmState_REALM_STATE_ACTIVE || r.GetCreatedBy() != "bob" || r.GetDeletedBy() != "" || r.GetWithoutArchive() {
 		t.Errorf("created again: %v, %v", r, err)
 	}
@@ -130,8 +189,8 @@ func TestBucketRemoved(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	g := registry.New(js, 1)
-	if _, err := g.Create(ctx, "shop", "ana", time.Now()); err != nil {
+	g := open(js)
+	if _, err := g.Create(ctx, "shop", "ana", "1", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteKeyValue(ctx, bus.RealmBucket); err != nil {
@@ -148,8 +207,8 @@ func TestUnreadableKey(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
-	g := registry.New(js, 1)
-	if _, err := g.Create(ctx, "shop", "ana", time.UnixMicro(1)); err != nil {
+	g := open(js)
+	if _, err := g.Create(ctx, "shop", "ana", "1", time.UnixMicro(1)); err != nil {
 		t.Fatal(err)
 	}
 	bucket, err := js.KeyValue(ctx, bus.RealmBucket)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/semaphore"
 
@@ -47,7 +48,7 @@ var _ Log = (*eventlog.Log)(nil)
 
 // readAhead is Source.Follow with messages that are decoded ahead, several at a time
 // and up to a bound. If decode fails for a message, readAhead visits the messages before
-// it and returns an eventlog.BrokenError.
+// it and returns an eventlog.BrokenError, or the eventlog.NewerError that decode returned.
 func readAhead[T any](
 	ctx context.Context, log Source, from uint64, decode func(eventlog.Message) (T, error), visit func(eventlog.Message, T) error,
 ) error {
@@ -86,6 +87,8 @@ func readAhead[T any](
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.As(m.err, new(*eventlog.NewerError)):
+			return m.err
 		case m.err != nil:
 			return &eventlog.BrokenError{Sequence: m.Sequence, What: m.err.Error()}
 		}

@@ -9,9 +9,10 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
 
-// CheckLog compares a state's checkpoint with the log before the state is used. It returns
-// a MismatchError if the log lost commits that the state has, or is another realm's log, and
-// a CutError if the log begins behind the state.
+// CheckLog compares a state's checkpoint with the log before the state is used. It returns a
+// MismatchError if the log lost commits that the state has, or is another realm's log, a
+// CutError if the log begins behind the state, and an eventlog.KeyError if the secret of this
+// process is not that of the log.
 // While the server that leads the stream may still be catching up, the caller sets
 // catching: if the log then ends before the checkpoint, CheckLog returns ErrBehind, and
 // the caller calls it again later. dir is the directory of the state, for the error.
@@ -108,7 +109,15 @@ func firstCommit(ctx context.Context, log Log, from, last uint64) (at uint64, h 
 	if errors.Is(err, errReached) {
 		err = nil
 	}
-	return at, h, err
+	return at, h, ofRealm(log, err)
+}
+
+// ofRealm adds the name of the realm to an error that says that a log is broken.
+func ofRealm(log Log, err error) error {
+	if broken := (*eventlog.BrokenError)(nil); errors.As(err, &broken) {
+		return fmt.Errorf("realm %s: %w", log.Realm(), err)
+	}
+	return err
 }
 
 // Begins reports whether a log can be folded from its first commit. It cannot if that was cut
@@ -174,7 +183,7 @@ func checkSecret(ctx context.Context, log Log, first, last uint64) error {
 	if errors.Is(err, errReached) {
 		return nil
 	}
-	return err
+	return ofRealm(log, err)
 }
 
 // enough is the number of messages in which checkSecret looks for an authentic commit.
@@ -189,7 +198,8 @@ type MismatchError struct {
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost, from a backup or from a NATS server that still has the commits. "+
+	return fmt.Sprintf("realm %s: %s. Restore the log, if it was lost, from a backup or from a NATS server that still has the commits; "+
+		"a graph service with --archive appends those that the archive has by itself. "+
 		"If the log is complete, run `coppice rebuild`, which replays it and replaces the state in %s. "+
 		"To go on without the lost commits, start this graph service with --accept-loss %s@%d", e.Realm, e.What, e.Dir, e.Realm, e.Known)
 }

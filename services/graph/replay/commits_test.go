@@ -219,7 +219,7 @@ func (c *commits) remove(t *rapid.T) []lifecycle.Event {
 // objects that are removed again.
 func drawCommits(t *rapid.T) *commits {
 	c := &commits{realm: lifecycletest.New()}
-	c.realm.Latecomers, c.realm.Containers, c.realm.Restless, c.realm.UUIDs = true, true, true, true
+	c.realm.Latecomers, c.realm.Containers, c.realm.Restless, c.realm.UUIDs, c.realm.Using = true, true, true, true, true
 	hostile := rapid.IntRange(0, 2).Draw(t, "foreign messages") == 0
 	if hostile {
 		c.drawForeign(t)

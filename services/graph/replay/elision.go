@@ -98,6 +98,9 @@ func findElisions(ctx context.Context, log Source, keys *eventlog.Keys, chain ev
 	summarize := func(m eventlog.Message) (*commitSummary, error) { return summaryOf(keys, m) }
 	err := readAhead(ctx, log, from, summarize, func(m eventlog.Message, c *commitSummary) error {
 		e.until = m.Sequence
+		if c != nil {
+			chain.Adopt(&c.header, c.origin)
+		}
 		if c == nil || chain.Skips(&c.header) != "" {
 			e.skipped[m.Sequence] = true
 		} else {

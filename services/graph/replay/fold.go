@@ -42,7 +42,7 @@ type Folder struct {
 }
 
 // NewFolder returns a folder that continues after the checkpoint of a state. created is the
-// time at which the stream of the log was created.
+// time at which the stream of the log was created, in Unix nanoseconds.
 func NewFolder(s *state.State, created int64, keys *eventlog.Keys) *Folder {
 	chain := eventlog.ChainOf(s.Checkpoint())
 	return &Folder{
@@ -82,8 +82,12 @@ func (f *Folder) Follow(ctx context.Context, log Source) error { return f.follow
 func (f *Folder) follow(ctx context.Context, log Source, fold func(eventlog.Message, unpacked) error) error {
 	elision := f.elision
 	return readAhead(ctx, log, f.at+1, func(m eventlog.Message) (u unpacked, err error) {
-		if _, u.foreign = f.keys.Check(m); u.foreign != "" {
+		h, foreign := f.keys.Check(m)
+		if u.foreign = foreign; foreign != "" {
 			return u, nil
+		}
+		if err := h.Readable(); err != nil {
+			return u, err
 		}
 		if u.commit, err = m.Open(new([]byte)); err != nil {
 			return u, err
@@ -108,6 +112,9 @@ func (f *Folder) fold(m eventlog.Message, c unpacked) error {
 	f.at = m.Sequence
 	why := c.foreign
 	if why == "" {
+		if len(c.Realm) > 0 && f.keys.Unkeyed() {
+			f.chain.Adopt(&c.Header, c.Realm[0].Origin)
+		}
 		why = f.chain.Skips(&c.Header)
 	}
 	if why != "" {
@@ -156,7 +163,7 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 	for _, r := range c.Realm {
 		f.tx.ChangeRealm(r)
 	}
-	return c.Each(func(e *eventlog.Entry) error {
+	err := c.Each(func(e *eventlog.Entry) error {
 		f.events++
 		f.total++
 		switch {
@@ -173,6 +180,17 @@ func (f *Folder) apply(c *eventlog.Decoded) error {
 		}
 		return f.applyWatched(e)
 	})
+	for resource, b := range c.Brakes {
+		f.tx.SetBrake(resource, b)
+	}
+	f.tx.LetThrough(c.Released)
+	for _, n := range c.Notices {
+		f.tx.Prefetch(n.Objects)
+		for _, u := range n.Objects {
+			f.tx.SetNotice(u, n.Notice)
+		}
+	}
+	return err
 }
 
 // applyWatched applies an event and keeps its change if its resource is watched.
@@ -190,7 +208,7 @@ func (f *Folder) applyWatched(e *eventlog.Entry) error {
 	watched := f.watched(resource)
 	var before *coppicev1.Body
 	if watched && e.Type != lifecycle.ObjectCreated {
-		before = f.tx.Body(n)
+		before = f.tx.ReadableBody(n)
 	}
 	event := *e.Event // the change outlives the call
 	change, err := f.tx.Apply(&event, e.Revision, e.Body)
@@ -198,7 +216,7 @@ func (f *Folder) applyWatched(e *eventlog.Entry) error {
 		return err
 	}
 	if change.After != nil && e.Body != nil {
-		event.Object.Body = f.tx.Body(change.After)
+		event.Object.Body = f.tx.ReadableBody(change.After)
 	}
 	change.Record(resource, before)
 	f.changes = append(f.changes, change)

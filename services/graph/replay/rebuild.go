@@ -26,13 +26,14 @@ type Rebuilt struct {
 var ErrNoRealm = errors.New("there is no such realm: it has no log")
 
 // Rebuild replaces the state of a realm in the directory of a graph service, which must
-// not be running, by a replay of the log. It replays into a directory next to it, and
-// replaces the state only when the replay is complete: if the log cannot be read to its
-// end, the state stays as it was. It returns a MismatchError if the log has lost commits that the
-// graph service has seen. secrets are those of the installation. Rebuild writes
-// nothing to the log. The error wraps state.ErrLocked if the state is in use; it is a
-// CutError if the stream does not have the first commit of the realm: a graph
-// service starts an empty state from the archive.
+// not be running, by a replay of the log. It replays into another directory, and replaces the
+// state only when the replay is complete: if the log cannot be read to its end, the state stays
+// as it was. Rebuild writes nothing to the log. secrets are those of the installation.
+//
+// The error wraps ErrNoRealm if the realm has no log, state.ErrLocked if the state is in use, a
+// MismatchError if the log has lost commits that the graph service has seen, a CutError if
+// the stream does not have the first commit of the realm, or an eventlog.BrokenError if it lacks
+// others. In the last two cases use bootstrap.Rebuild, which reads what is missing from the archive.
 func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secret.Secrets) (r Rebuilt, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -57,7 +58,7 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 		return r, &CutError{Realm: realm, First: first}
 	}
 	if err := checkBeginning(ctx, log, first, last); err != nil {
-		return r, fmt.Errorf("realm %s: %w", realm, err)
+		return r, err
 	}
 	mark, err := tail.Read(tail.File(dir, realm))
 	if err != nil && !errors.Is(err, tail.ErrDamaged) {
@@ -72,17 +73,23 @@ func Rebuild(ctx context.Context, nc *nats.Conn, realm, dir string, secrets secr
 // Replace is Rebuild for a log that is open, and that was compared with what the graph
 // service knows of it.
 func Replace(ctx context.Context, log Log, dir string, c state.Config) (r Rebuilt, err error) {
-	realm := log.Realm()
 	last, _, err := log.Last(ctx)
 	if err != nil {
 		return r, err
 	}
+	return ReplaceBy(log.Realm(), dir, func(rebuilt string) (Rebuilt, error) { return rebuild(ctx, rebuilt, c, log, last) })
+}
+
+// ReplaceBy replaces the state of a realm in the directory of a graph service by the one that a function
+// builds in another directory, which does not exist before, and leaves closed. If that fails, the state
+// stays as it was. The error wraps state.ErrLocked if the state is in use.
+func ReplaceBy(realm, dir string, build func(dir string) (Rebuilt, error)) (r Rebuilt, err error) {
 	old, rebuilt := filepath.Join(dir, realm), filepath.Join(dir, ".rebuild-"+realm)
-	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt)); err != nil {
+	if err := errors.Join(state.CheckUnlocked(old), state.Remove(rebuilt), os.RemoveAll(rebuilt)); err != nil {
 		return r, err
 	}
-	if r, err = rebuild(ctx, rebuilt, c, log, last); err != nil {
-		err = fmt.Errorf("realm %s: %w; the state in %s is unchanged", realm, err, old)
+	if r, err = build(rebuilt); err != nil {
+		err = fmt.Errorf("%w; the state in %s is unchanged", err, old)
 		return Rebuilt{}, errors.Join(err, os.RemoveAll(rebuilt))
 	}
 	if err := state.Remove(old); err != nil {
@@ -103,7 +110,7 @@ func rebuild(ctx context.Context, dir string, c state.Config, log Log, last uint
 	defer func() { err = errors.Join(err, s.Close()) }()
 	f := NewFolder(s, log.Created(), log.Keys())
 	if err := f.FoldFromEmpty(ctx, log, last); err != nil {
-		return r, err
+		return r, fmt.Errorf("realm %s: %w", log.Realm(), err)
 	}
-	return Rebuilt{Commits: last, Events: f.total, Revision: f.chain.Revision}, s.Sync()
+	return Rebuilt{Commits: f.chain.Sequence, Events: f.total, Revision: f.chain.Revision}, s.Sync()
 }

@@ -24,8 +24,8 @@ type referral struct {
 	survivor          *survivor // nil for an object in candidates
 }
 
-// survivor is an object that exists at the end of the stretch, with its references to
-// candidates, or with those that an event removes.
+// survivor is an object that is not in candidates and therefore counts as existing at the end of
+// the stretch. It has the object's references to candidates, or those that an event removes.
 type survivor struct {
 	uid        uid.UID
 	references []lifecycle.OwnerReference
@@ -65,6 +65,9 @@ func (e *elision) referralsOf(commit []byte) (all []referral, err error) {
 				owners = append(owners, place)
 			}
 			r.owners = owners[from:len(owners):len(owners)]
+			// The rows of the objects that it uses change, and a protection that ends
+			// changes those of its namespace and kind.
+			r.others = r.others || len(n.Uses) > 0 || n.Protected()
 			r.imported, r.governs = n.ImportTime != 0, lifecycle.Governs(n)
 			if r.object != none && event.Type == lifecycle.ObjectCreated {
 				r.identity = state.Identity(n)

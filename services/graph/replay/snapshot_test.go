@@ -36,7 +36,7 @@ func written(t fataler, s *state.State) ([]byte, snapshot.Info) {
 // one fold, by a fold with elision, by a fold in two processes with a compaction in between,
 // or from a snapshot of an earlier commit. A state that was loaded equals the fold key by key.
 //
-// S11: how a log is folded does not show in the state.
+// S11: the state does not depend on how the log is folded.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

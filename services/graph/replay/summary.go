@@ -3,6 +3,8 @@ package replay
 import (
 	"sync"
 
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 )
@@ -11,6 +13,7 @@ import (
 type commitSummary struct {
 	header   eventlog.Header
 	newKey   eventlog.KeyID
+	origin   lifecycle.Origin // zero unless the log is a recorded one
 	checksum uint64
 	removed  []candidateKey // the objects that it removes
 }
@@ -26,6 +29,11 @@ func summaryOf(keys *eventlog.Keys, m eventlog.Message) (c *commitSummary, err e
 		c.checksum = eventlog.Checksum(commit)
 		if c.newKey, err = eventlog.NewKeyOf(commit); err != nil {
 			return err
+		}
+		if keys.Unkeyed() {
+			if c.origin, err = commitcodec.Origin(commit); err != nil {
+				return err
+			}
 		}
 		return eventlog.Removals(commit, func(u uid.UID) {
 			if k, ok := candidateKeyOf(u); ok {

@@ -15,7 +15,7 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	if mark == (tail.Mark{}) {
 		return nil
 	}
-	last, _, err := log.Last(ctx)
+	last, first, err := log.Last(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,9 +33,12 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound) && catching:
 		return fmt.Errorf("%w: %w", err, ErrBehind)
+	case errors.Is(err, eventlog.ErrCut) && unavailable(log) != nil:
+		return unavailable(log)
+	case errors.Is(err, eventlog.ErrCut) && mark.Position+1 < first:
+		return nil // the next commit was cut too: this one cannot be compared, and the log is longer than the mark knows
 	case errors.Is(err, eventlog.ErrCut):
-		// What follows the commit names its checksum. If that was cut too, the commit cannot be
-		// compared, and the log is longer than the mark knows.
+		// The next commit names its checksum.
 		at, h, err := firstCommit(ctx, log, mark.Position+1, last)
 		if err == nil && h.Sequence == mark.Sequence+1 && h.Previous != mark.Checksum {
 			err = refuse("the log has lost commits and was continued: sequence %d of it does not continue commit %d, which this graph service has seen before it: it is another history", at, mark.Sequence)
@@ -49,6 +52,14 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 	case eventlog.Checksum(commit) != mark.Checksum:
 		return refuse("the log has lost commits and was continued: its stream ends at sequence %d, and sequence %d is not commit %d that this graph service has seen there: it is another history",
 			last, mark.Position, mark.Sequence)
+	}
+	return nil
+}
+
+// unavailable returns why the archive of a log could not be read, nil for a log without one.
+func unavailable(log Log) error {
+	if l, ok := log.(interface{ Unavailable() error }); ok {
+		return l.Unavailable()
 	}
 	return nil
 }

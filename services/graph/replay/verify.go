@@ -13,8 +13,9 @@ import (
 // Verify folds the log up to the position of the snapshot into an empty state, without
 // elision, and compares the two key by key. The other state is in a temporary directory,
 // which becomes as large as the realm's state. begin, unless it is nil, puts a state of an
-// earlier commit there, from which the fold continues. Verify calls progress after each flush
-// with positions in the log's stream.
+// earlier commit there, from which the fold continues. After each flush Verify calls progress
+// with the sequence of the last commit that was folded, and that of the snapshot's last commit.
+// When ctx has ended, reads of snap fail.
 func Verify(
 	ctx context.Context, snap *state.Snapshot, log Source, keys *eventlog.Keys, begin func(ctx context.Context, dir string) error, progress func(sequence, last uint64),
 ) (v *coppicev1.VerifyReply, err error) {
@@ -35,7 +36,7 @@ func Verify(
 	defer func() { err = errors.Join(err, s.Close()) }()
 	snap.Until(ctx)
 	f := NewFolder(s, snap.Checkpoint().GetStreamCreated(), keys)
-	f.Flushed = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetPosition()) }
+	f.Flushed = func(uint64, []state.Change) { progress(f.chain.Sequence, snap.Checkpoint().GetSequence()) }
 	if err := f.FoldTo(ctx, log, snap.Checkpoint().GetPosition()); err != nil {
 		return v, err
 	}

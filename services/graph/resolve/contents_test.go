@@ -2,8 +2,10 @@ package resolve_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/resolve"
@@ -39,6 +41,50 @@ func TestContents(t *testing.T) {
 	if n := contents(many); n != 1000 {
 		t.Errorf("%d, want as far as it is counted", n)
 	}
+}
+
+// B2.3: a namespace or a kind that waits for protected objects names them in a condition.
+func TestProtectedCondition(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	shop := r.Create("namespaces/shop", nil)
+	r.Create("pods/a@shop", nil)
+	r.Protect("pods/a@shop")
+	full := r.Create("namespaces/full", nil)
+	for i := range 11 {
+		name := fmt.Sprintf("secrets/s-%02d@full", i)
+		r.Create(name, nil)
+		r.Protect(name)
+	}
+	conditions := func(u uid.UID) (text string) {
+		snap := r.Snapshot()
+		defer snap.Close()
+		reply := resolve.Graph(snap, []uid.UID{u}, resolve.GraphOptions{Limit: 1, MaxBytes: 1 << 20, Now: r.Clock})
+		for _, c := range one(t, reply.GetNodes()).GetConditions() {
+			text += fmt.Sprintf("%s=%s %s: %s\n", c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage())
+		}
+		return text
+	}
+	check(t, conditions(shop), "")
+	r.Delete("namespaces/shop", "")
+	r.Delete("namespaces/full", "")
+	check(t, conditions(shop), "ProtectedObjectsRemain=True Protected: the deletion waits for protected objects: pods/a (shop)\n")
+	var named []string
+	for i := range 10 {
+		named = append(named, fmt.Sprintf("secrets/s-%02d (full)", i))
+	}
+	check(t, conditions(full), "ProtectedObjectsRemain=True Protected: the deletion waits for protected objects: "+strings.Join(named, ", ")+"; there may be more\n")
+
+	r.Register(lifecycle.KindSpec{
+		Group: "example.com", Plural: "widgets", Kind: "Widget", Scope: lifecycle.ScopeNamespaced, Versions: []lifecycle.KindVersion{{Name: "v1"}},
+	})
+	r.Create("widgets.example.com/w@other", nil)
+	r.Protect("widgets.example.com/w@other")
+	snap := r.Snapshot()
+	kind := snap.Kinds().Resource("widgets.example.com").UID
+	snap.Close()
+	r.Delete("kinds.coppice.dev/widgets.example.com", "")
+	check(t, conditions(kind), "ProtectedObjectsRemain=True Protected: the deletion waits for protected objects: widgets.example.com/w (other)\n")
 }
 
 func one(t *testing.T, nodes []*coppicev1.GraphNode) *coppicev1.GraphNode {

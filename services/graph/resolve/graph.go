@@ -53,6 +53,8 @@ type grapher struct {
 	list  []*lifecycle.Node
 	seen  map[uid.UID]bool
 	bytes int
+	// unnamed is the number of users that were looked at and that the reply may not have.
+	unnamed int
 }
 
 // follow calls visit for the nodes of the list, including nodes that visit appends.
@@ -116,6 +118,19 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		return g.pending(u)
 	}
 	node.Pending = pending(u)
+	if requested {
+		node.Protected = g.snap.ProtectedBelow(n, lifecycle.MaxProtectedNamed)
+		node.Conditions = lifecycle.ProtectedConditions(node.GetProtected())
+		if n.Protected() && len(n.Protection.Policies) > 0 {
+			node.ProtectedBy = lifecycle.ProtectedBy(g.snap, n)
+		}
+		node.Notices = Notices(g.snap, n.UID)
+	}
+	node.Braked = lifecycle.Braked(g.snap, n) &&
+		(lifecycle.DueAt(n) <= g.o.Now || lifecycle.Evaluate(g.snap, n, g.o.Now).Decision == lifecycle.Pause)
+	if until := lifecycle.PodsBefore(g.snap, n); until > g.o.Now {
+		node.PodsUntil = int64(until)
+	}
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
 	for i := range n.Owners {
@@ -129,6 +144,10 @@ func (g *grapher) add(u uid.UID, requested bool) {
 		}
 		node.Owners = append(node.Owners, owner)
 	}
+	for i := range n.Uses {
+		node.UseStates = append(node.UseStates, string(lifecycle.StateOf(g.snap, n, &n.Uses[i])))
+	}
+	g.users(node, n)
 	if n.Draining() {
 		g.snap.Contents(n, state.Content{}, func(state.Content, uid.UID) bool {
 			node.Contents++
@@ -137,6 +156,30 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	g.bytes += proto.Size(node)
 	g.reply.Nodes = append(g.reply.Nodes, node)
+}
+
+// maxUsers is the maximum number of users that a node of a reply names. maxUnnamed is the maximum
+// number of users outside of GraphOptions.Namespace that are read, for all nodes of a reply together.
+const (
+	maxUsers   = 100
+	maxUnnamed = 1000
+)
+
+// users adds the users of an object that the reply may have.
+func (g *grapher) users(node *coppicev1.GraphNode, n *lifecycle.Node) {
+	if node.Users = g.snap.Users(n).All; node.Users == 0 {
+		return
+	}
+	g.snap.EachUser(n, func(u uid.UID) bool {
+		if user := g.snap.Node(u); g.visible(user) {
+			node.UsedBy = append(node.UsedBy, &coppicev1.GraphUser{
+				Resource: g.snap.Kinds().OfNode(user).Resource(), Namespace: user.Namespace, Name: user.Name, Uid: u.String(), Terminating: user.Terminating(),
+			})
+		} else {
+			g.unnamed++
+		}
+		return len(node.UsedBy) < maxUsers && g.unnamed < maxUnnamed
+	})
 }
 
 // visible reports whether the reply may have an object.

@@ -1,6 +1,7 @@
 package resolve_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -196,5 +197,33 @@ func TestGraphOfNamespace(t *testing.T) {
 	}
 	if owner := graph(t, r, both, "stray").GetNodes()[0].GetOwners()[0]; !strings.Contains(owner.GetWhy(), "shop") {
 		t.Errorf("in all namespaces the owner is %v", owner)
+	}
+}
+
+// A request for a namespace looks at a bounded number of users that the reply may not have, for all
+// its objects together.
+func TestGraphOfUsedInNamespace(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.SetSettings(&lifecycle.SettingsSpec{SharedNamespaces: []string{"*"}})
+	uses := func(name string) *coppicev1.ObjectMeta {
+		return &coppicev1.ObjectMeta{Uses: []*coppicev1.Use{{Kind: "Secret", Name: name, Namespace: "infra"}}}
+	}
+	r.Create("secrets/first@infra", nil)
+	r.Create("secrets/second@infra", nil)
+	for i := range 1000 {
+		r.Across(fmt.Sprintf("pods/a-%d@shop", i), uses("first"))
+	}
+	r.Across("pods/b@shop", uses("second"))
+	r.Across("pods/c@infra", uses("second"))
+	in := resolve.GraphOptions{Namespace: "infra"}
+	for _, c := range []struct {
+		of    []string
+		named int
+	}{{[]string{"second"}, 1}, {[]string{"first", "second"}, 0}} {
+		nodes := graph(t, r, in, c.of...).GetNodes()
+		if last := nodes[len(nodes)-1]; last.GetUsers() != 2 || len(last.GetUsedBy()) != c.named {
+			t.Errorf("of %v: %d users, named are %v, want %d", c.of, last.GetUsers(), last.GetUsedBy(), c.named)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 }
 
 // Warn is called with an owner reference of an object, and with the reason of the warning
-// that it deserves.
+// that it deserves. r is nil for lifecycle.WarnProtected.
 type Warn func(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string)
 
 // assumption is a snapshot without the objects that are assumed to be gone.
@@ -94,7 +94,11 @@ func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.
 	}
 	traits := r.evaluate(n)
 	resolution.Append(r.reply, u, traits, r.classes)
-	return n, traits, lifecycle.Decide(traits, r.classes)
+	decision := lifecycle.Decide(traits, r.classes)
+	if decision == lifecycle.KeepProtected && r.warn != nil {
+		r.warn(r.view, n, nil, lifecycle.Classification{}, lifecycle.WarnProtected)
+	}
+	return n, traits, decision
 }
 
 func (r *resolver) evaluate(n *lifecycle.Node) lifecycle.Traits {

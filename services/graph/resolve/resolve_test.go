@@ -26,7 +26,7 @@ func owned(r *statetest.Realm, owners ...string) *coppicev1.ObjectMeta {
 	return m
 }
 
-func held(m *coppicev1.ObjectMeta, finalizers ...string) *coppicev1.ObjectMeta {
+func blocked(m *coppicev1.ObjectMeta, finalizers ...string) *coppicev1.ObjectMeta {
 	m.Finalizers = finalizers
 	return m
 }
@@ -73,7 +73,7 @@ func chain(t *testing.T, finalizerOf string) *statetest.Realm {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		m := owned(r, owner)
 		if name == finalizerOf {
-			m = held(m, "example.com/x")
+			m = blocked(m, "example.com/x")
 		}
 		owner = "replicasets/" + name
 		r.Create(owner, m)

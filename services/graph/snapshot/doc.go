@@ -9,8 +9,8 @@
 //	footer   rows of each table, SHA-256 of the content
 //
 // A snapshot is independent of Pebble. Its content is what the commits of the log determine:
-// see state.AppendManifest. Replicas that write a snapshot of the same commit have
-// equal SHA-256 sums; equal bytes too if they follow the same stream and have the same build.
+// see state.AppendManifest. Snapshots of the same commit by different replicas have
+// equal SHA-256 sums; equal bytes too if the replicas follow the same stream and have the same build.
 // The positions of commits in the stream are in the file, but not in the content, because a
 // realm that is restored has another stream.
 //

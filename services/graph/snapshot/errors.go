@@ -4,10 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/coppice-gc/coppice/internal/archive"
 )
 
+// IsUnusable reports whether an error concerns one snapshot of an archive, so that another one may be
+// usable, and not the store: it is damaged, missing, foreign or of another version.
+func IsUnusable(err error) bool {
+	var damaged *DamagedError
+	var version *VersionError
+	return errors.As(err, &damaged) || errors.As(err, &version) || errors.Is(err, ErrForeign) || errors.Is(err, archive.ErrNotFound) || archive.IsDamaged(err)
+}
+
 // ErrForeign is wrapped by the error for a file that is not a snapshot, and for a snapshot of
-// another realm.
+// another realm, commit or content than expected.
 var ErrForeign = errors.New("it is foreign")
 
 // errTruncated is what is wrong with a file that ends too early. It wraps

@@ -20,9 +20,18 @@ type Stream struct {
 	RealmID []byte
 	// Sequence is the commit whose snapshot is expected; zero for any.
 	Sequence uint64
+	// Hash is that of the content which is expected; zero for any.
+	Hash [32]byte
 	// Created is when the stream was created, Unix nanoseconds.
 	Created int64
+	// Grown is called with the directory of the state that is being loaded, each time that 4 MiB
+	// of rows or more were added to it. If it returns an error, the load fails with that error. It
+	// may be nil.
+	Grown func(dir string) error
 }
+
+// grownStep is the number of bytes of rows between two calls of Stream.Grown.
+const grownStep = 4 << 20
 
 // Load replaces the state in dir, which must not be open, by that of a snapshot. It builds the
 // state in a second directory, and replaces the first one only when the whole snapshot
@@ -67,13 +76,34 @@ func Build(ctx context.Context, in io.Reader, dir string, s Stream, c state.Conf
 	if err != nil {
 		return Info{}, err
 	}
-	info, err := r.each(ctx, l.Add)
+	info, err := r.each(ctx, s.watched(dir, l.Add))
+	if err == nil && s.Hash != [32]byte{} && s.Hash != info.Hash {
+		err = fmt.Errorf("snapshot: %w: its content is %x, and %x is expected", ErrForeign, info.Hash, s.Hash)
+	}
 	if err != nil {
 		return Info{}, errors.Join(err, l.Abort())
 	}
 	cp := proto.Clone(info.Checkpoint).(*coppicev1.Checkpoint)
 	cp.StreamCreated = s.Created
 	return info, l.Finish(ctx, cp)
+}
+
+// watched returns add, which calls Grown at times.
+func (s *Stream) watched(dir string, add func(key, value []byte) error) func(key, value []byte) error {
+	if s.Grown == nil {
+		return add
+	}
+	unseen := 0
+	return func(key, value []byte) error {
+		if err := add(key, value); err != nil {
+			return err
+		}
+		if unseen += len(key) + len(value); unseen < grownStep {
+			return nil
+		}
+		unseen = 0
+		return s.Grown(dir)
+	}
 }
 
 // Offsets of the realm id and of the sequence in the file.

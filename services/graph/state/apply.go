@@ -64,13 +64,18 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	// The pending work of an object depends on whether it exists, whether it is
 	// terminating, and on its finalizers. An object without dependents that is not
 	// terminating has no pending work.
-	if o.nowParent || before != nil && before.Terminating() || after != nil && after.Terminating() {
+	if o.nowKin.parent || before != nil && before.Terminating() || after != nil && after.Terminating() {
 		tx.touch(e.UID)
 		if before == nil || after == nil || !slices.Equal(before.Finalizers, after.Finalizers) {
 			o.refinalized = true // undone with the rest of the entry
 		}
 	}
-	if o.nowParent && stance(before) != stance(after) {
+	if before != nil && before.Protected() && (after == nil || !after.Protected()) {
+		tx.unprotected(before)
+	}
+	tx.endRelease(before, after)
+	tx.endNotices(before, after)
+	if o.nowKin.parent && stance(before) != stance(after) {
 		w := tx.owner(e.UID)
 		tx.grow(w)
 		if after != nil && !after.Waiting() && !w.keeps && (before == nil || before.Waiting()) {
@@ -81,8 +86,20 @@ func (tx *Tx) Apply(e *lifecycle.Event, revision uint64, body []byte) (Change, e
 	return Change{Event: e, Revision: revision, Before: before, After: after}, nil
 }
 
-// Pass skips an event of an object that replay elision leaves out, because nothing is left
-// of the object at Commit.ElidedUntil. It must not be called between Savepoint and Release.
+// unprotected has the namespace or the kind of an object drained again, if it is being deleted:
+// until now the object stayed (B2.3).
+func (tx *Tx) unprotected(n *lifecycle.Node) {
+	for _, u := range lifecycle.Containers(tx, n) {
+		if o := tx.object(u); o.now != nil && o.now.Draining() {
+			tx.touch(u)
+			tx.grow(tx.owner(u))
+		}
+	}
+}
+
+// Pass moves the Tx to a revision without applying events: the event of an object that replay
+// elision leaves out, because nothing is left of the object at Commit.ElidedUntil, or events
+// that the log has lost. It must not be called between Savepoint and Release.
 func (tx *Tx) Pass(revision uint64) { tx.checkpoint.Revision = revision }
 
 // PassRemoval is Pass for the removal of the object. The removal itself is recorded as any
@@ -118,6 +135,7 @@ func (tx *Tx) touch(u uid.UID) {
 
 func (tx *Tx) created(o *object, n *lifecycle.Node) {
 	ref := nameRef{tx.kinds.OfNode(n).Resource(), n.Namespace, n.Name}
+	tx.countObjects(ref.resource, 1)
 	if tx.recording {
 		was, had := tx.names[ref]
 		tx.onRollback(func() {
@@ -129,10 +147,11 @@ func (tx *Tx) created(o *object, n *lifecycle.Node) {
 		})
 	}
 	tx.names[ref] = n.UID
-	tx.born = first(tx.born, n.UID)
+	tx.births.add(n.UID)
 	// Only an imported object can have dependents before it exists: other uids are
 	// generated in the commit that creates the object.
-	o.nowParent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0
+	o.nowKin.parent = n.ImportTime != 0 && tx.owner(n.UID).all.All > 0
+	tx.createdUsed(o, n)
 	o.removal = removal{}
 }
 
@@ -145,9 +164,15 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 	tx.removals = append(tx.removals, o.removal)
 	tx.removing = append(tx.removing, o)
 	o.body, o.bodyChanged = nil, false
+	tx.countObjects(tx.kinds.OfNode(n).Resource(), -1)
 	switch {
 	case lifecycle.IsRegistration(n):
+		if k := tx.kinds.RegisteredBy(n); k != nil && tx.brakeRow(k.Resource()).Brake != (lifecycle.Brake{}) {
+			tx.SetBrake(k.Resource(), lifecycle.Brake{})
+		}
 		tx.rule(tx.kinds.Without(n.UID), tx.settings)
+	case lifecycle.IsPolicy(n):
+		tx.rule(tx.kinds.WithoutPolicy(n.UID), tx.settings)
 	case lifecycle.IsSettings(n):
 		tx.rule(tx.kinds, lifecycle.DefaultSettings())
 	}
@@ -156,9 +181,12 @@ func (tx *Tx) deleted(o *object, n *lifecycle.Node, revision uint64) {
 // govern applies the new body of an object that configures the realm.
 func (tx *Tx) govern(n *lifecycle.Node, body *coppicev1.Body) (err error) {
 	kinds, settings := tx.kinds, tx.settings
-	if lifecycle.IsRegistration(n) {
+	switch {
+	case lifecycle.IsRegistration(n):
 		kinds, err = kinds.With(n, body)
-	} else {
+	case lifecycle.IsPolicy(n):
+		kinds, err = kinds.WithPolicy(n, body)
+	default:
 		settings, err = lifecycle.SettingsOf(body)
 	}
 	if err != nil {

@@ -2,7 +2,8 @@ package state
 
 import "github.com/cockroachdb/pebble/v2"
 
-// writer writes to a batch. It keeps the first error and does nothing after it.
+// writer writes to a batch. It keeps the first error, after which the batch must not be
+// committed.
 type writer struct {
 	b          *pebble.Batch
 	ranges     int64  // number of deleted ranges
@@ -30,7 +31,7 @@ func (w *writer) deleteRange(first, last []byte) {
 	}
 }
 
-// deleteSpans deletes the rows of commands in the spans from up to, but without, until.
+// deleteSpans deletes the rows of the commands whose span is at least from and less than until.
 func (w *writer) deleteSpans(from, until uint32) {
 	w.ranges++
 	if err := w.b.DeleteRange(commandSpanKey(nil, from), commandSpanKey(nil, until), nil); err != nil && w.err == nil {

@@ -58,6 +58,10 @@ type Recorded struct {
 // horizon returns the time before which commands are not kept any more.
 func horizon(now lifecycle.Time) lifecycle.Time { return now.Add(-KeepCommands) }
 
+// KeptSince returns a time before which no commit has a command that is still kept. newest is
+// the time of the newest commit.
+func KeptSince(newest lifecycle.Time) lifecycle.Time { return horizon(newest).Add(-CommandAhead) }
+
 // commandSpan divides time into spans. The key of a command's row begins with the span of
 // the later of the commit's time and the time in the id. When a span is before the horizon,
 // its rows are deleted by one range.

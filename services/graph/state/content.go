@@ -41,13 +41,13 @@ func AppendManifest(b []byte, cp *coppicev1.Checkpoint) []byte {
 }
 
 // DecodeManifest decodes ManifestSize bytes. The checkpoint has neither a position nor the
-// time at which a stream was created. The error wraps ErrSchema if the content has the
-// layout of another version.
+// time at which a stream was created. The error wraps ErrSchema if the content has a
+// layout that a Loader cannot load.
 func DecodeManifest(b []byte) (*coppicev1.Checkpoint, error) {
 	if len(b) != ManifestSize {
 		return nil, errCorrupt
 	}
-	if v := binary.LittleEndian.Uint32(b); v != schema {
+	if v := binary.LittleEndian.Uint32(b); !readable(v) {
 		return nil, fmt.Errorf("%w: %d, not %d", ErrSchema, v, schema)
 	}
 	cp := &coppicev1.Checkpoint{RealmId: append([]byte(nil), b[4:20]...)}

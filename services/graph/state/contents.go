@@ -39,8 +39,10 @@ func (s *Snapshot) Contents(container *lifecycle.Node, after Content, visit func
 }
 
 // AnyOf implements lifecycle.View.
-func (tx *Tx) AnyOf(k *lifecycle.Kind) string {
-	return tx.anyName(namePrefix(k.Resource(), ""), func(ref nameRef) bool { return ref.resource == k.Resource() })
+func (tx *Tx) AnyOf(k *lifecycle.Kind, namespace string) string {
+	return tx.anyName(namePrefix(k.Resource(), namespace), func(ref nameRef) bool {
+		return ref.resource == k.Resource() && (namespace == "" || ref.namespace == namespace)
+	})
 }
 
 // AnyIn implements lifecycle.View.
@@ -49,9 +51,7 @@ func (tx *Tx) AnyIn(namespace string) string {
 		if !k.Namespaced() {
 			continue
 		}
-		if name := tx.anyName(namePrefix(k.Resource(), namespace), func(ref nameRef) bool {
-			return ref.resource == k.Resource() && ref.namespace == namespace
-		}); name != "" {
+		if name := tx.AnyOf(k, namespace); name != "" {
 			return name
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/uid"
 )
 
-// owner has those counters of a uid to which dependents refer that were read or changed.
-// The object need not exist.
+// owner has the counters of the dependents that refer to one uid, without those counters that
+// were neither read nor changed. The object need not exist.
 type owner struct {
 	uid    uid.UID
 	all    claim // sum over all claims
@@ -54,6 +54,10 @@ func (s *Snapshot) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Count
 	if c := s.cached(owner); c.node != nil && !c.parent {
 		return lifecycle.Counts{}
 	}
+	return s.count(owner, claims)
+}
+
+func (s *Snapshot) count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 	if !claims.AnyNamespace {
 		return s.counter(owner, claims.Coordinates).Counts
 	}

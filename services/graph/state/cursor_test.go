@@ -223,7 +223,7 @@ func TestCursorFails(t *testing.T) {
 	for i := range uint64(10) {
 		key := drawn(i * 1000 << 16)
 		uids = append(uids, uid.UID(key[1:]))
-		err = errors.Join(err, db.Set(key, appendNodeValue(nil, &lifecycle.Node{UID: uids[i]}, false), nil))
+		err = errors.Join(err, db.Set(key, appendNodeValue(nil, &lifecycle.Node{UID: uids[i]}, kin{}), nil))
 		err = errors.Join(err, db.Set(keyOfUID(tableWork, uids[i]), nil, nil))
 	}
 	if err = errors.Join(err, db.Flush()); err != nil {

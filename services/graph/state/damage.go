@@ -51,8 +51,11 @@ func marked(fs vfs.FS, dir string) error {
 func ofDamage(err error) error {
 	var number syscall.Errno
 	var unfinished *UnfinishedError
+	var newer *NewerError
 	switch {
-	case err == nil, errors.Is(err, ErrSchema), errors.Is(err, ErrDamaged), errors.As(err, &unfinished),
+	case err != nil && strings.Contains(err.Error(), "unknown format major version"):
+		return &NewerError{}
+	case err == nil, errors.Is(err, ErrSchema), errors.Is(err, ErrDamaged), errors.As(err, &unfinished), errors.As(err, &newer),
 		errors.As(err, &number) && number != syscall.ENOENT, strings.Contains(err.Error(), syscall.ENOSPC.Error()):
 		return err
 	}

@@ -87,6 +87,11 @@ func describeKey(key []byte) string {
 	withUID := func(what string) string {
 		u, tail, err := uid.CutBytes(rest)
 		if err != nil {
+			if used, ok := bytes.CutPrefix(rest, []byte(users)); ok {
+				if u, _, err := uid.CutBytes(used); err == nil {
+					return fmt.Sprintf("%s of the users of %s", what, u)
+				}
+			}
 			return fmt.Sprintf("%s %x", what, rest)
 		}
 		if len(tail) > 0 {
@@ -98,6 +103,12 @@ func describeKey(key []byte) string {
 	case tableName:
 		resource, namespace, name := splitNameKey(key)
 		return fmt.Sprintf("name %s/%s in namespace %q", resource, name, namespace)
+	case tableProtected:
+		resource, namespace, name := splitNameKey(key)
+		return fmt.Sprintf("protection of %s/%s in namespace %q", resource, name, namespace)
+	case tableExpiry:
+		at, u := splitExpiryKey(key)
+		return fmt.Sprintf("expiry of %s at %s", u, at.Time())
 	case tableNode:
 		return withUID("node")
 	case tableBody:
@@ -110,6 +121,14 @@ func describeKey(key []byte) string {
 		return withUID("absent owner")
 	case tableWork:
 		return withUID("pending")
+	case tableNotice:
+		return withUID("notices")
+	case tableReleased:
+		return withUID("released")
+	case tableKind:
+		return "kind " + string(rest)
+	case tableBrake:
+		return "brake of " + string(rest)
 	case tableSession:
 		return "import session " + string(rest)
 	case tableRealm:
@@ -129,9 +148,9 @@ func describeKey(key []byte) string {
 func describeValue(key, v []byte) string {
 	switch {
 	case key[0] == tableNode:
-		if n, parent, err := decodeNodeValue(v); err == nil {
+		if n, k, err := decodeNodeValue(v); err == nil {
 			p := lifecycle.Object{Node: n}.API()
-			return fmt.Sprintf("%v, parent %t", p, parent)
+			return fmt.Sprintf("%v, parent %t, used %t", p, k.parent, k.used)
 		}
 	case key[0] == tableWork:
 		if r, err := decodeWorkRow(v); err == nil {
@@ -140,6 +159,10 @@ func describeValue(key, v []byte) string {
 	case key[0] == tableClaim:
 		if c, err := decodeCounter(v); err == nil {
 			return fmt.Sprintf("%+v", c)
+		}
+	case key[0] == tableNotice:
+		if list, err := decodeNotices(v); err == nil {
+			return fmt.Sprintf("%+v", list)
 		}
 	case bytes.Equal(key, keyCheckpoint):
 		var c coppicev1.Checkpoint

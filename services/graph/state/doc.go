@@ -4,7 +4,7 @@
 // in memory and writes them in one batch, together with the checkpoint, which says up to
 // which commit the log has been folded. The next Tx may start from transactions that are
 // not written yet; they are written in order. Any number of Snapshots read concurrently.
-// In the writer's pipeline (package writer), Prepare and Flush are the step "apply".
+// In the writer's pipeline (package writer), Prepare and FlushNotify are the step "apply".
 // Tx and Snapshot implement lifecycle.View.
 //
 // # What it promises
@@ -21,7 +21,7 @@
 //     (Tx.Pass: replay elision). Until that commit is applied the state is not the fold
 //     of a prefix, and Open refuses it with an UnfinishedError.
 //
-// # What it does not
+// # What it does not do
 //
 // It does not check that commits follow one another (package eventlog does that), and
 // does not decide commands (package lifecycle does that).
@@ -35,13 +35,21 @@
 //	b body     uid                          -> coppice.v1.Body
 //	e edge     owner, claim, dependent      -> flags
 //	c claim    owner, claim                 -> number of dependents with that claim
+//	           Both have the users of an object, too, under a key that is no uid: see usersOf
 //	a absent   uid of a removed owner       -> revision, coordinates
 //	w work     uid                          -> pending work
 //	t removed  sequence                     -> uids removed by the commit
+//	q protect  resource, namespace, name    -> uid of a protected object
+//	x expiry   time, uid                    -> nothing: the object expires then
+//	v notice   uid                          -> the notices of its deletion: coppice.v1.ExpiryNotices
 //	r command  span of time, id, actor      -> sequence and time of the commit, whether more is to come
 //	i index    revision                     -> sequence
 //	s session  id                           -> last command of an import session
-//	g realm    what the log records of the realm itself: its origin, whether it is paused
+//	k kind     resource                     -> number of objects
+//	d brake    resource                     -> window, base, counted deletions, when it tripped
+//	l released uid                          -> nothing: a released brake lets its deletion through
+//	g realm    what the log records of the realm itself: its origin, whether it is paused,
+//	                                           the number of released objects, and of those with notices
 //	m meta     checkpoint, schema
 //	p position by sequence: where commits are in the stream that follow skipped messages
 package state

@@ -24,7 +24,7 @@ func (s *Snapshot) Dependents(owner uid.UID, only ClaimFilter, after Edge, visit
 		start = append(edgeKey(nil, owner, after.claim, after.dependent), nul)
 	}
 	if only.claims != nil && !only.invert {
-		// If the claims are few, read one range for each, in order.
+		// Read one range for each claim, in order.
 		for _, claim := range only.claims {
 			if claim < after.claim {
 				continue

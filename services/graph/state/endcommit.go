@@ -65,8 +65,8 @@ func (tx *Tx) EndCommit(c Commit) {
 	const sparse = 1024 // revisions between two entries of the index
 	if cp.Revision >= cp.IndexedRevision+sparse || cp.IndexedRevision == 0 && cp.Revision > 0 {
 		cp.IndexedRevision = cp.Revision
-		// Both entries can be used to seek: the revisions of this commit are not before its
-		// sequence, and those of the next commit are not before the sequence after it.
+		// No code of this version reads the index. It is part of the content of snapshots, whose
+		// format is frozen (docs/formats.md).
 		tx.put(numberKey(tableIndex, cp.Revision+1), binary.AppendUvarint(nil, c.Sequence+1))
 	}
 	cp.Sequence, cp.Epoch, cp.Time, cp.Checksum = c.Sequence, c.Epoch, int64(c.Time), c.Checksum
@@ -122,6 +122,9 @@ func (tx *Tx) endTouch(u uid.UID, now lifecycle.Time) {
 		// so that its call is obsolete.
 		if pending.Finish != "" && (refinalized || grew) || pending.Finalize && refinalized {
 			e.dirty = true
+		}
+		if pending.Drain && grew { // see unprotected
+			e.dirty, e.dependents = true, true
 		}
 		return
 	}

@@ -41,9 +41,9 @@ const (
 )
 
 // Prepare encodes the effects of the commits that have ended, so that Flush only has to
-// write them. Afterwards only Flush, Drop and Next may be called. Prepare can run while
-// the last of the commits is being appended to the log, and while the Tx under this one is
-// flushed. Flush calls Prepare if it was not called.
+// write them. Afterwards only Place, Flush, FlushNotify, Drop, Next and Checkpoint may be
+// called. Prepare can run while the last of the commits is being appended to the log, and
+// while the Tx under this one is flushed. Flush calls Prepare if it was not called.
 func (tx *Tx) Prepare() error {
 	if tx.prepared != nil {
 		return nil
@@ -62,12 +62,16 @@ func (tx *Tx) Prepare() error {
 	tx.writeNodes(w, uids, runs)
 	tx.writeBodies(w, uids, runs)
 	p.names = tx.writeNames(w, uids)
+	tx.writeProtected(w, uids)
+	tx.writeExpiry(w, uids)
 	tx.writeEdges(w, uids, runs)
 	tx.writeClaims(w)
 	tx.writeAbsent(w)
 	p.pending = tx.writePending(w)
 	tx.writeSessions(w)
 	tx.writeRealm(w)
+	tx.writeBrakes(w)
+	tx.writeNotices(w)
 	tx.writeCommands(w)
 	for _, op := range tx.rows {
 		w.put(op.key, op.value)
@@ -84,10 +88,10 @@ func (tx *Tx) Prepare() error {
 // After an error the State is unusable.
 func (tx *Tx) Flush() ([]WorkChange, error) { return tx.FlushNotify(func() {}) }
 
-// FlushNotify is Flush, and calls notify before it writes, when replies that depend on the
-// effects may be sent: Command finds the commands, and Snapshot and Begin wait until the
-// effects are written. notify must therefore call neither. If the effects cannot be
-// written, all later Snapshots fail.
+// FlushNotify is Flush, and calls notify before it writes. From then on replies that depend on
+// the effects may be sent: Command finds the commands, and other reads of the State wait until
+// the effects are written. notify must therefore not call methods of the State. If the effects
+// cannot be written, all later Snapshots fail.
 func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	if err := tx.Prepare(); err != nil {
 		return nil, err
@@ -116,8 +120,8 @@ func (tx *Tx) FlushNotify(notify func()) ([]WorkChange, error) {
 	if err := p.w.b.Close(); err != nil {
 		return nil, fmt.Errorf("state: write: %w", err)
 	}
-	s.ranges.Add(p.w.ranges)
-	s.recent.write(p.dirty, tx.born)
+	s.ranges.add(p.w.ranges)
+	s.recent.write(p.dirty, tx.births.here)
 	s.removed.update(tx.removed, removed)
 	if s.newest = nil; tx.worthKeeping(written) {
 		s.newest = tx

@@ -92,7 +92,7 @@ func (f *folded) flushed(t *rapid.T, tx *state.Tx) {
 //
 // Import sessions are begun, closed and abandoned meanwhile.
 //
-// S11: batches of another size and commands that were rolled back do not show in the state.
+// S11: the state does not depend on the size of batches, nor on commands that were rolled back.
 // A10.1, A10.10: nodes, edges and counts are those of the realm at every revision.
 func TestFold(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestFold(t *testing.T) {
 			defer f.s.Close()
 		}
 		realm := lifecycletest.New()
-		realm.Latecomers, realm.Containers, realm.Restless = true, true, true
+		realm.Latecomers, realm.Containers, realm.Restless, realm.Using = true, true, true, true
 		first := realm.Genesis()
 		sequence := uint64(0)
 		type sent struct {
@@ -289,6 +289,21 @@ func view(t *rapid.T, name string, v lifecycle.View, realm *lifecycletest.Realm)
 		if got, want := lifecycle.Dependents(v, want), lifecycle.Dependents(realm, want); got != want {
 			t.Fatalf("%s: %s has dependents %+v, want %+v", name, u, got, want)
 		}
+		if got, want := v.Users(want), realm.Users(want); got != want {
+			t.Fatalf("%s: %s has users %+v, want %+v", name, u, got, want)
+		}
+		for i := range want.Uses {
+			c := want.Use(&want.Uses[i])
+			if got, want := v.Unresolved(c, 1), realm.Unresolved(c, 1); !slices.Equal(got, want) {
+				t.Fatalf("%s: %v is waited for by %v, want %v", name, c, got, want)
+			}
+			for _, anywhere := range []bool{false, true} {
+				claims := lifecycle.Claims{Coordinates: c, AnyNamespace: anywhere}
+				if got, want := v.UnresolvedCount(claims), realm.UnresolvedCount(claims); got != want {
+					t.Fatalf("%s: %d uses wait for %+v, want %d", name, got, claims, want)
+				}
+			}
+		}
 		for i := range want.Owners {
 			r := &want.Owners[i]
 			if got, want := lifecycle.Classify(v, want, r, realm.Clock), lifecycle.Classify(realm, want, r, realm.Clock); got != want {
@@ -384,5 +399,16 @@ func agreeEdges(t *rapid.T, s *state.Snapshot, realm *lifecycletest.Realm) {
 	}
 	if !maps.Equal(got, want) {
 		t.Fatalf("edges %v, want %v", got, want)
+	}
+	for _, u := range realm.UIDs() {
+		var found []uid.UID
+		s.EachUser(realm.Node(u), func(user uid.UID) bool {
+			found = append(found, user)
+			return true
+		})
+		slices.Sort(found)
+		if want := realm.UsersOf(realm.Node(u)); !slices.Equal(slices.Compact(found), want) {
+			t.Fatalf("users of %s: %v, want %v", u, found, want)
+		}
 	}
 }

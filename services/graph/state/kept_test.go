@@ -99,7 +99,7 @@ func TestBeginRemembers(t *testing.T) {
 	})
 }
 
-// A10.11: how long it is known that an object was removed is a function of the log,
+// A10.11: how long the removal of an object is stored is a function of the log,
 // also where every commit asks.
 func TestBeginForgetsRemovals(t *testing.T) {
 	t.Parallel()

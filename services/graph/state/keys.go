@@ -17,18 +17,24 @@ import (
 const (
 	tableAbsent    = 'a'
 	tableBody      = 'b'
+	tableBrake     = 'd'
 	tableClaim     = 'c'
 	tableEdge      = 'e'
 	tableRealm     = 'g'
 	tableIndex     = 'i'
+	tableKind      = 'k'
+	tableReleased  = 'l'
 	tableMeta      = 'm'
 	tableName      = 'n'
 	tableNode      = 'o'
+	tableNotice    = 'v'
 	tablePositions = 'p'
+	tableProtected = 'q'
 	tableCommands  = 'r'
 	tableSession   = 's'
 	tableRemoved   = 't'
 	tableWork      = 'w'
+	tableExpiry    = 'x'
 )
 
 var (
@@ -37,11 +43,21 @@ var (
 
 	keyOrigin = []byte{tableRealm, 'o'}
 	keyPaused = []byte{tableRealm, 'p'}
+
+	// keyReleases is the key of the number of rows in tableReleased.
+	keyReleases = []byte{tableRealm, 'l'}
+	// keyNotices is the key of the number of rows in tableNotice.
+	keyNotices = []byte{tableRealm, 'n'}
 )
 
-// schema is the version of this layout. A state with another schema is deleted and rebuilt
-// from the log.
-const schema = 6
+// schema is the version of this layout. A state of a later layout is refused. One of an
+// earlier layout that readable does not accept is deleted and rebuilt from the log.
+const schema = 9
+
+// readable reports whether the rows of a layout are rows of this one. Layout 6 has no
+// rows of uses, layout 7 none of kinds and brakes, and layout 8 none of notices; the rows of kinds
+// are added when a state or a snapshot of layout 6 or 7 is read.
+func readable(version uint32) bool { return 6 <= version && version <= schema }
 
 // Schema is the version of the layout of keys and values, for messages.
 const Schema = schema
@@ -73,7 +89,31 @@ func namePrefix(resource, namespace string) []byte {
 	return b
 }
 
-// splitNameKey returns the parts of a key of nameKey.
+// protectedKey is nameKey for the table of protected objects.
+func protectedKey(b []byte, resource, namespace, name string) []byte {
+	b = nameKey(b, resource, namespace, name)
+	b[0] = tableProtected
+	return b
+}
+
+// protectedPrefix is namePrefix for the table of protected objects.
+func protectedPrefix(resource, namespace string) []byte {
+	b := namePrefix(resource, namespace)
+	b[0] = tableProtected
+	return b
+}
+
+// expiryKey appends the key of an object that expires to b. Its time is not negative.
+func expiryKey(b []byte, at lifecycle.Time, u uid.UID) []byte {
+	return append(binary.BigEndian.AppendUint64(append(b, tableExpiry), uint64(at)), u...)
+}
+
+// splitExpiryKey returns the parts of a key of expiryKey.
+func splitExpiryKey(key []byte) (at lifecycle.Time, u uid.UID) {
+	return lifecycle.Time(binary.BigEndian.Uint64(key[1:])), uid.UID(key[9:])
+}
+
+// splitNameKey returns the parts of a key of nameKey or protectedKey.
 func splitNameKey(key []byte) (resource, namespace, name string) {
 	resource, rest, _ := strings.Cut(string(key[1:]), "\x00")
 	namespace, name, _ = strings.Cut(rest, "\x00")
@@ -140,6 +180,25 @@ func splitEdgeKey(key []byte, owner uid.UID) (claim uint64, dependent uid.UID) {
 	return binary.BigEndian.Uint64(rest), uid.UID(rest[8:])
 }
 
+// The tables of edges and claims also have the users of objects, under keys that are no packed
+// uids (see package uid) but are self-delimiting, too: the prefix users and the uid of the used
+// object; unresolved for uses without a uid; anyUse for the number of all uses.
+const (
+	users      = "\x03"
+	unresolved = uid.UID("\x04")
+	anyUse     = uid.UID("\x05")
+)
+
+// usersOf returns the key of the users of an object.
+func usersOf(used uid.UID) uid.UID { return users + used }
+
+// usedBy returns the uid of the object to which a key in the tables of edges and claims belongs:
+// the used object for a key of usersOf, otherwise the key itself. ok is false for unresolved and
+// anyUse, which belong to no object.
+func usedBy(key uid.UID) (used uid.UID, ok bool) {
+	return uid.UID(strings.TrimPrefix(string(key), users)), key != unresolved && key != anyUse
+}
+
 func numberKey(table byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{table}, n)
 }
@@ -165,6 +224,11 @@ func splitCommandKey(key []byte) (span uint32, k CommandKey, ok bool) {
 	}
 	k.ID, k.Actor = CommandID(key[id:]), string(key[id+len(k.ID):])
 	return binary.BigEndian.Uint32(key[1:]), k, true
+}
+
+// resourceKey returns the key of a row about a kind.
+func resourceKey(table byte, resource string) []byte {
+	return append([]byte{table}, resource...)
 }
 
 func sessionKey(id string) []byte { return append([]byte{tableSession}, id...) }

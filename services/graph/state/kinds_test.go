@@ -65,7 +65,7 @@ func TestWithdrawnAndBack(t *testing.T) {
 	snap := r.Snapshot()
 	defer snap.Close()
 	for _, k := range []*lifecycle.Kind{snap.Kinds().Resource("gadgets.example.com"), gizmos} {
-		if left := snap.AnyOf(k); left != "" {
+		if left := snap.AnyOf(k, ""); left != "" {
 			t.Errorf("%s is left of a kind that was withdrawn", left)
 		}
 	}
@@ -83,7 +83,7 @@ func TestStacked(t *testing.T) {
 	)
 	see := func() {
 		t.Helper()
-		if got := top.AnyOf(pods); got != "pods/a" {
+		if got := top.AnyOf(pods, ""); got != "pods/a" {
 			t.Errorf("of pods there is %q", got)
 		}
 		if top.Session("move").Expires == 0 {

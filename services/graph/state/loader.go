@@ -29,13 +29,15 @@ type Loader struct {
 	most   int             // of fill, before the next of Pebble's tables begins
 	format sstable.WriterOptions
 	rows   map[byte]bool // tables that are complete, or begun
+
+	kinds kindCounter
 }
 
 // loadedTable is the size in bytes at which a Loader begins the next of Pebble's tables.
 const loadedTable = 64 << 20
 
-// NewLoader creates an empty state in dir, which must not exist or be empty. Finish or Abort
-// must be called.
+// NewLoader creates an empty state in dir, which must be an empty directory or not exist. Finish
+// or Abort must be called.
 func NewLoader(dir string, c Config) (*Loader, error) {
 	s, err := Open(dir, c)
 	if err != nil {
@@ -65,6 +67,9 @@ func (l *Loader) Add(key, value []byte) error {
 		l.rows[key[0]] = true
 	case bytes.Compare(l.last, key) >= 0:
 		return fmt.Errorf("state: load: key %x is not after key %x", key, l.last)
+	}
+	if key[0] == tableName {
+		l.kinds.count(key)
 	}
 	return l.add(key, value)
 }
@@ -108,6 +113,9 @@ func (l *Loader) end() error {
 // state is closed and must be removed.
 func (l *Loader) Finish(ctx context.Context, cp *coppicev1.Checkpoint) error {
 	v, err := proto.MarshalOptions{Deterministic: true}.Marshal(cp)
+	if err == nil && !l.rows[tableKind] { // layouts before 8 have none
+		err = l.kinds.each(l.add)
+	}
 	if err == nil {
 		err = l.add(keyCheckpoint, v)
 	}

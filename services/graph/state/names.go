@@ -15,7 +15,7 @@ import (
 // name, which is the usual case, does not search the memtables. It is safe for concurrent
 // use.
 type written struct {
-	perHalf int // bytes maximum size of the batches whose keys a half has
+	perHalf int // maximum size in bytes of the batches whose keys a half has
 
 	mu         sync.RWMutex
 	young, old half

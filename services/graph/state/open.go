@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -45,8 +44,8 @@ const memTables = 4
 // their keys. Only bodies are that large.
 const separateBodies = 180
 
-// Open opens the state in dir, or creates an empty one. The error wraps ErrDamaged if the
-// state must be rebuilt.
+// Open opens the state in dir, or creates an empty one. The error wraps ErrLocked, ErrDamaged,
+// ErrSchema, a NewerError or an UnfinishedError if that is why the state cannot be used.
 func Open(dir string, c Config) (*State, error) {
 	s, err := open(dir, c)
 	if err != nil {
@@ -77,7 +76,7 @@ func open(dir string, c Config) (*State, error) {
 	}
 	failures := newFailures()
 	failures.mark = func(why error) error { return mark(c.FS, dir, why) }
-	ranges := &atomic.Int64{}
+	ranges := &memtableRanges{}
 	cache := c.Cache
 	if cache == nil {
 		cache = NewCache(c)
@@ -104,7 +103,7 @@ func open(dir string, c Config) (*State, error) {
 		EventListener: &pebble.EventListener{
 			BackgroundError: failures.fail,
 			DataCorruption:  failures.corrupt,
-			FlushBegin:      func(pebble.FlushInfo) { ranges.Store(0) },
+			FlushBegin:      func(pebble.FlushInfo) { ranges.flushed() },
 		},
 	}
 	for i := range opts.Levels {
@@ -168,14 +167,20 @@ func syncDir(fs vfs.FS, dir string) error {
 func (s *State) load() error {
 	r := reader{db: s.db, failures: s.failures}
 	s.checkpoint = &coppicev1.Checkpoint{}
-	found := r.get("schema", keySchema, func(v []byte) error {
-		if string(v) != strconv.Itoa(schema) {
+	current := false
+	r.get("schema", keySchema, func(v []byte) error {
+		version, err := strconv.ParseUint(string(v), 10, 32)
+		if err == nil && version > schema {
+			return &NewerError{Schema: uint32(version)}
+		}
+		if err != nil || !readable(uint32(version)) {
 			return fmt.Errorf("%w: %s, not %d", ErrSchema, v, schema)
 		}
+		current = version == schema
 		return nil
 	})
-	if !found && r.failure == nil {
-		if err := s.db.Set(keySchema, []byte(strconv.Itoa(schema)), pebble.NoSync); err != nil {
+	if !current && r.failure == nil {
+		if err := s.upgrade(&r); err != nil {
 			return err
 		}
 	}
@@ -187,6 +192,7 @@ func (s *State) load() error {
 		return err
 	})
 	s.loadKinds(&r)
+	s.loadPolicies(&r)
 	s.loadSettings(&r)
 	s.loadRealm(&r)
 	var removed []windowRow[uint64]
@@ -200,7 +206,30 @@ func (s *State) load() error {
 	})
 	s.removed.update(removed, 0)
 	s.commands.load(s.checkpoint)
-	return r.failure
+	return r.err()
+}
+
+// upgrade writes the version of the layout into a state that is empty or has the rows of an
+// earlier layout, with the rows of kinds that those layouts do not have.
+func (s *State) upgrade(r *reader) error {
+	var kinds kindCounter
+	r.scan("names", []byte{tableName}, nil, func(key, _ []byte) bool {
+		kinds.count(key)
+		return true
+	})
+	if err := r.err(); err != nil {
+		return err
+	}
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }()
+	err := kinds.each(func(key, value []byte) error { return b.Set(key, value, nil) })
+	if err == nil {
+		err = b.Set(keySchema, []byte(strconv.Itoa(schema)), nil)
+	}
+	if err == nil {
+		err = s.db.Apply(b, pebble.NoSync)
+	}
+	return err
 }
 
 func (s *State) loadKinds(r *reader) {
@@ -216,6 +245,28 @@ func (s *State) loadKinds(r *reader) {
 		kinds, err := s.kinds.With(n, r.body(u))
 		if err != nil {
 			r.fail("kinds", err)
+			return false
+		}
+		s.kinds = kinds
+		return true
+	})
+}
+
+func (s *State) loadPolicies(r *reader) {
+	kind := s.kinds.Of(lifecycle.Group, "ProtectionPolicy")
+	if kind == nil {
+		return
+	}
+	r.scan("policies", namePrefix(kind.Resource(), ""), nil, func(_, value []byte) bool {
+		u := uid.UID(value)
+		n, _ := r.node(u)
+		if n == nil {
+			r.fail("policies", errCorrupt)
+			return false
+		}
+		kinds, err := s.kinds.WithPolicy(n, r.body(u))
+		if err != nil {
+			r.fail("policies", err)
 			return false
 		}
 		s.kinds = kinds
@@ -240,7 +291,21 @@ func (s *State) loadSettings(r *reader) {
 	s.settings = settings
 }
 
-// ErrSchema is returned by Open for a state of another version. Remove the state to have
+// NewerError is returned by Open for a state that a newer version of Coppice has written. The
+// state is not changed.
+type NewerError struct {
+	Schema uint32 // the version of its layout; 0 if Pebble cannot open it
+}
+
+func (e *NewerError) Error() string {
+	what := fmt.Sprintf("the state has version %d of the layout, and this program reads versions up to %d", e.Schema, schema)
+	if e.Schema == 0 {
+		what = "the state has a newer version of Pebble's format than this program reads"
+	}
+	return what + ": use the version of Coppice that wrote it, or a newer one. If the log has not been written by a newer version, 'coppice rebuild' replaces the state by a replay of the log"
+}
+
+// ErrSchema is returned by Open for a state of an earlier version, which this one does not read. Remove the state to have
 // it folded again from the log.
 var ErrSchema = errors.New("the state has the layout of another version")
 

@@ -22,7 +22,7 @@ func (s *Snapshot) Prefetch(uids []uid.UID) {
 	}
 	missing = slices.Compact(missing)
 	s.r.prefetch(missing, func(u uid.UID, c cached) {
-		c.generation = s.generation
+		c.before.generation = s.generation
 		s.nodes[u] = c
 	})
 	if s.Err() == nil {
@@ -102,7 +102,7 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 	visit := func(u uid.UID, c cached) {
 		o := &room[0]
 		room = room[1:]
-		*o = object{stored: c.node, now: c.node, storedParent: c.parent, nowParent: c.parent, behind: c.behind, generation: c.generation}
+		*o = object{stored: c.node, now: c.node, storedKin: c.kin, nowKin: c.kin, before: c.before}
 		tx.objects[u] = o
 		if c.parent {
 			parents = append(parents, u)
@@ -114,7 +114,7 @@ func (tx *Tx) Prefetch(uids []uid.UID) {
 		missing = tx.s.recent.find(missing, visit)
 	}
 	tx.r.prefetch(missing, func(u uid.UID, c cached) {
-		c.generation = generation
+		c.before.generation = generation
 		visit(u, c)
 	})
 	if len(parents) > 1 {
@@ -145,7 +145,7 @@ func (tx *Tx) PrefetchOwners(uids []uid.UID) {
 		if o.stored == nil && tx.absent[u] == nil && tx.underAbsence(u) == nil {
 			gone = append(gone, u)
 		}
-		if (o.stored == nil || o.storedParent) && tx.owners[u] == nil && !tx.underOwns(u) {
+		if (o.stored == nil || o.storedKin.parent) && tx.owners[u] == nil && !tx.underOwns(u) {
 			missing = append(missing, u)
 		}
 	}

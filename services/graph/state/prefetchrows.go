@@ -40,12 +40,12 @@ func (r *reader) prefetch(sorted []uid.UID, visit func(u uid.UID, c cached)) {
 		}
 		c := cached{}
 		if stepped {
-			c.behind = at
+			c.before.uid = at
 		}
 		at = u
 		value, err := it.ValueAndErr()
 		if err == nil {
-			if c.node, c.parent, err = decodeNodeValue(value); err == nil {
+			if c.node, c.kin, err = decodeNodeValue(value); err == nil {
 				visit(u, c)
 				continue
 			}

@@ -20,7 +20,9 @@ type reader struct {
 	failures *failures // of the state; may be nil
 	removed  *window[uint64]
 	failure  error
-	ctx      context.Context // ends reading, with a failure; nil for never
+	// unreadable is the first body that could not be decoded: see UnreadableError.
+	unreadable *UnreadableError
+	ctx        context.Context // ends reading, with a failure; nil for never
 
 	key, end, room []byte // scratch
 	rows           []stored
@@ -142,20 +144,51 @@ func (r *reader) seek(what string, key []byte, visit func([]byte) error) (found 
 	return found
 }
 
-func (r *reader) node(u uid.UID) (n *lifecycle.Node, parent bool) {
+func (r *reader) node(u uid.UID) (n *lifecycle.Node, k kin) {
 	r.key = appendUIDKey(r.key[:0], tableNode, u)
 	r.get("node", r.key, func(v []byte) (err error) {
-		n, parent, err = decodeNodeValue(v)
+		n, k, err = decodeNodeValue(v)
 		return err
 	})
-	return n, parent
+	return n, k
 }
 
 func (r *reader) body(u uid.UID) *coppicev1.Body {
 	b := &coppicev1.Body{}
+	var malformed error
 	r.key = appendUIDKey(r.key[:0], tableBody, u)
-	r.get("body", r.key, func(v []byte) error { return proto.Unmarshal(v, b) })
+	r.get("body", r.key, func(v []byte) error {
+		malformed = proto.Unmarshal(v, b)
+		return nil
+	})
+	if malformed != nil {
+		n, _ := r.node(u)
+		return r.malformed(n, malformed)
+	}
 	return b
+}
+
+// malformed records that the body of an object cannot be decoded, and returns an empty one.
+func (r *reader) malformed(n *lifecycle.Node, err error) *coppicev1.Body {
+	if r.unreadable == nil {
+		r.unreadable = &UnreadableError{Node: n, Err: err}
+	}
+	return &coppicev1.Body{}
+}
+
+// err returns the first failure, or else the first body that could not be decoded.
+func (r *reader) err() error {
+	if r.failure == nil && r.unreadable != nil {
+		return r.unreadable
+	}
+	return r.failure
+}
+
+// takeUnreadable returns the body that could not be decoded, nil if there is none, and forgets it.
+func (r *reader) takeUnreadable() *UnreadableError {
+	err := r.unreadable
+	r.unreadable = nil
+	return err
 }
 
 func (r *reader) lookup(resource, namespace, name string) (u uid.UID) {

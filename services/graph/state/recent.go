@@ -15,7 +15,7 @@ type recent struct {
 	mu         sync.Mutex
 	generation uint64                 // counts the writes to the state
 	changed    [changesKept][]uid.UID // by the last writes, each sorted
-	born       [changesKept]uid.UID   // the first object that each created; "" if it created none
+	births     birthsSince
 	young, old map[uid.UID]cached
 	weight     int // of what was added to young
 }
@@ -81,33 +81,11 @@ func (r *recent) write(sorted []uid.UID, born uid.UID) {
 	defer r.mu.Unlock()
 	r.generation++
 	r.changed[r.generation%changesKept] = sorted
-	r.born[r.generation%changesKept] = born
+	r.births[r.generation%changesKept] = born
 	for _, u := range sorted {
 		delete(r.young, u)
 		delete(r.old, u)
 	}
-}
-
-// bornSince returns the first of the objects that were created after a generation, "" for
-// none. known is false if the generation is too old.
-func (r *recent) bornSince(generation uint64) (born uid.UID, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.generation-generation > changesKept {
-		return "", false
-	}
-	for g := generation + 1; g <= r.generation; g++ {
-		born = first(born, r.born[g%changesKept])
-	}
-	return born, true
-}
-
-// first is the lesser of two uids; "" is none.
-func first(a, b uid.UID) uid.UID {
-	if a == "" || b != "" && b < a {
-		return b
-	}
-	return a
 }
 
 // now returns the generation of a snapshot that is taken now.

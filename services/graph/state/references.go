@@ -6,9 +6,13 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
-// recount updates edges and counters after the references of an object have changed.
+// recount updates the counters of the owners of an object, and of the objects that it uses,
+// after the object has changed.
 func (tx *Tx) recount(before, after *lifecycle.Node) {
-	if before != nil && after != nil && before.Terminating() == after.Terminating() && sameOwners(before.Owners, after.Owners) {
+	if hasUses(before) || hasUses(after) {
+		tx.recountUses(before, after)
+	}
+	if before != nil && after != nil && before.Terminating() == after.Terminating() && before.Protected() == after.Protected() && sameOwners(before.Owners, after.Owners) {
 		return
 	}
 	eachReference(before, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, n lifecycle.Counts) {
@@ -17,11 +21,11 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 		tx.change(w, tx.claim(w, c), func(k *counter) { k.Counts = k.Minus(n) })
 	})
 	eachReference(after, func(r *lifecycle.OwnerReference, c lifecycle.Coordinates, n lifecycle.Counts) {
-		if o := tx.object(r.UID); o.now != nil && !o.nowParent {
+		if o := tx.object(r.UID); o.now != nil && !o.nowKin.parent {
 			if tx.recording {
-				tx.onRollback(func() { o.nowParent = false })
+				tx.onRollback(func() { o.nowKin.parent = false })
 			}
-			o.nowParent, o.dirty = true, true
+			o.nowKin.parent, o.dirty = true, true
 		}
 		w := tx.owner(r.UID)
 		add := func(k *counter) {
@@ -33,8 +37,8 @@ func (tx *Tx) recount(before, after *lifecycle.Node) {
 		}
 		tx.change(w, &w.all, add)
 		tx.change(w, tx.claim(w, c), add)
-		if before == nil || !sameOwners(before.Owners, after.Owners) {
-			tx.grow(w) // a dependent that is terminating now was there before
+		if before == nil || before.Protected() && !after.Protected() || !sameOwners(before.Owners, after.Owners) {
+			tx.grow(w) // a dependent that is terminating or protected now was there before
 		}
 	})
 }
@@ -49,7 +53,9 @@ func (tx *Tx) change(w *owner, e *claim, f func(*counter)) {
 		e.counter = counter{}
 	}
 	e.dirty = true
-	tx.touch(w.uid)
+	if u, ok := usedBy(w.uid); ok {
+		tx.touch(u)
+	}
 }
 
 // eachReference visits the distinct references of an object: those that agree
@@ -59,14 +65,7 @@ func eachReference(n *lifecycle.Node, visit func(*lifecycle.OwnerReference, life
 		return
 	}
 	lifecycle.EachOwner(n.Owners, func(r *lifecycle.OwnerReference, blocking bool) {
-		counts := lifecycle.Counts{All: 1}
-		if n.Terminating() {
-			counts.Terminating = 1
-		}
-		if blocking {
-			counts.Blocking = 1
-		}
-		visit(r, n.Claim(r), counts)
+		visit(r, n.Claim(r), lifecycle.CountsOf(n, blocking))
 	})
 }
 
@@ -83,7 +82,8 @@ func (tx *Tx) grow(w *owner) {
 	w.grew = true
 }
 
-// stance returns which dependents of an object have pending work: see lifecycle.PendingOf.
+// stance returns the part of an object's state that decides which of its dependents have
+// pending work: see lifecycle.PendingOf.
 func stance(n *lifecycle.Node) string {
 	switch {
 	case n == nil:

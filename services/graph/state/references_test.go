@@ -34,7 +34,10 @@ func commit(r *statetest.Realm, events ...lifecycle.Event) {
 func TestManyReferences(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)
-	const n = 20_000
+	n := 20_000
+	if testing.Short() {
+		n = 2_000
+	}
 	created := manyOwners("many", n)
 	commit(r, created)
 	count := func(i int) lifecycle.Counts {

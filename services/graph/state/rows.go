@@ -38,7 +38,7 @@ func (tx *Tx) writeNodes(w *writer, uids []uid.UID, runs []int) {
 			w.delete(w.key)
 			continue
 		}
-		w.value = appendNodeValue(w.value[:0], o.now, o.nowParent)
+		w.value = appendNodeValue(w.value[:0], o.now, o.nowKin)
 		w.put(w.key, w.value)
 	}
 }
@@ -116,6 +116,7 @@ func (tx *Tx) writeEdges(w *writer, uids []uid.UID, runs []int) {
 		}
 		u := run[0]
 		o := tx.objects[u]
+		w.writeUses(o.stored, o.now)
 		if o.stored != nil && o.now != nil && sameOwners(o.stored.Owners, o.now.Owners) {
 			continue
 		}

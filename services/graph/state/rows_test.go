@@ -110,8 +110,8 @@ func TestPendingForOthers(t *testing.T) {
 	}
 }
 
-// A10.11, C010: that an owner was removed is remembered in addition to the window for as
-// long as a dependent names it, and not for longer.
+// A10.11, C010: the removal of an owner is stored beyond the window while a dependent names
+// it, and not longer.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
 	r := statetest.New(t)

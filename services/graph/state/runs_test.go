@@ -222,7 +222,7 @@ func TestRunsDeleteWhatIsRemoved(t *testing.T) {
 			t.Fatalf("by ranges and by rows: %v, %v", d, err)
 		}
 	})
-	if ranges.Load() == 0 {
+	if !testing.Short() && ranges.Load() == 0 {
 		t.Fatal("no ranges were deleted")
 	}
 	t.Logf("%d ranges were deleted", ranges.Load())
@@ -267,10 +267,10 @@ func TestRunsAreFewForAMemtable(t *testing.T) {
 		return commit(remove)
 	}
 	const each = 2 // nodes and bodies; there are no edges
-	if n, now := removed(), s.ranges.Load(); n != each || now != each {
+	if n, now := removed(), s.ranges.n.Load(); n != each || now != each {
 		t.Fatalf("%d ranges, and %d in the memtable, want %d", n, now, each)
 	}
-	s.ranges.Store(rangesPerObject*2*minRun + 1)
+	s.ranges.n.Store(rangesPerObject*2*minRun + 1)
 	if n := removed(); n != 0 {
 		t.Fatalf("%d ranges where the memtable has many, want none", n)
 	}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -26,16 +25,17 @@ type Snapshot struct {
 	generation uint64 // in recent
 	removals   map[uid.UID]removal
 	owners     map[uid.UID]*owner // with all counters, unless there are many claims
+	brakes     map[string]brakeOf // by resource
+	releases   *uint64            // number of released objects; nil until it is needed
+	noticed    *uint64            // number of objects with notices; nil until it is needed
+	anyTripped *bool              // see AnyTripped
 }
 
 // cached is an object that was read.
 type cached struct {
-	node   *lifecycle.Node
-	parent bool
-	// behind is the object whose row directly precedes this one's, in a state with all
-	// writes up to the generation; "" if it is unknown.
-	behind     uid.UID
-	generation uint64
+	node *lifecycle.Node
+	kin
+	before neighbour
 }
 
 var _ lifecycle.View = (*Snapshot)(nil)
@@ -58,6 +58,7 @@ func (s *State) Snapshot() *Snapshot {
 		generation: s.recent.now(),
 		removals:   map[uid.UID]removal{},
 		owners:     map[uid.UID]*owner{},
+		brakes:     map[string]brakeOf{},
 	}
 }
 
@@ -75,7 +76,11 @@ func (s *Snapshot) Close() error {
 
 // Err returns the first failure of a read. If it is not nil, all results of the snapshot
 // must be discarded.
-func (s *Snapshot) Err() error { return s.r.failure }
+func (s *Snapshot) Err() error { return s.r.err() }
+
+// TakeUnreadable returns the first body that could not be decoded, nil if there is none, and
+// forgets it, so that it is not the failure of the snapshot.
+func (s *Snapshot) TakeUnreadable() *UnreadableError { return s.r.takeUnreadable() }
 
 // Revision returns the revision of the last object event.
 func (s *Snapshot) Revision() uint64 { return s.checkpoint.GetRevision() }
@@ -95,7 +100,7 @@ func (s *Snapshot) Settings() lifecycle.Settings { return s.settings }
 func (s *Snapshot) cached(u uid.UID) cached {
 	c, ok := s.nodes[u]
 	if !ok {
-		c.node, c.parent = s.r.node(u)
+		c.node, c.kin = s.r.node(u)
 		s.nodes[u] = c
 	}
 	return c
@@ -176,7 +181,9 @@ func (s *Snapshot) SessionEnd(now lifecycle.Time) lifecycle.Time {
 }
 
 // AnyOf implements lifecycle.View.
-func (s *Snapshot) AnyOf(k *lifecycle.Kind) string { return s.r.any(namePrefix(k.Resource(), "")) }
+func (s *Snapshot) AnyOf(k *lifecycle.Kind, namespace string) string {
+	return s.r.any(namePrefix(k.Resource(), namespace))
+}
 
 // AnyIn implements lifecycle.View.
 func (s *Snapshot) AnyIn(namespace string) string { return anyIn(&s.r, s.kinds, namespace) }
@@ -233,34 +240,6 @@ func (s *Snapshot) EachWorkRow(after uid.UID, visit func(uid.UID, WorkRow) bool)
 		}
 		return visit(uid.UID(key[1:]), row)
 	})
-}
-
-// PositionOf returns the position in the stream of the log at which to start reading for a
-// revision: that of a commit at it or before it.
-func (s *Snapshot) PositionOf(revision uint64) uint64 {
-	sequence := uint64(1)
-	it, err := s.r.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tableIndex}, UpperBound: []byte{tableIndex + 1}})
-	if err != nil {
-		s.r.fail("index", err)
-		return sequence
-	}
-	if it.SeekLT(numberKey(tableIndex, revision+1)) {
-		value, err := it.ValueAndErr()
-		if err == nil {
-			err = decodeUvarints(value, &sequence)
-		}
-		if err != nil {
-			s.r.fail("index", err)
-		}
-	}
-	if err := it.Close(); err != nil {
-		s.r.fail("index", err)
-	}
-	at, err := position(s.snap, cmp.Or(sequence, 1))
-	if err != nil && !errors.Is(err, ErrNoPosition) {
-		s.r.fail("positions", err)
-	}
-	return at
 }
 
 // RemovedAt returns the commit that removed an object, if that is still known.

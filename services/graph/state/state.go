@@ -3,7 +3,6 @@ package state
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -26,7 +25,7 @@ type State struct {
 	commands *commands
 	recent   *recent
 	written  *written
-	ranges   *atomic.Int64 // approximate number of deleted ranges in the memtable
+	ranges   *memtableRanges
 
 	mu         sync.RWMutex // locked while a batch is written and the fields below change, from the call of notify on
 	kinds      *lifecycle.Kinds
@@ -90,9 +89,10 @@ func (s *State) Close() error {
 // closeTimeout is the time that a failed state has to close.
 const closeTimeout = 2 * time.Second
 
-// Failed is closed when Pebble cannot write any more, because the disk is full or broken.
-// The State must be closed; on disk it stays the fold of a prefix of the log, or
-// unfinished.
+// Failed returns a channel that is closed when the state has failed: Pebble cannot write any
+// more, because the disk is full or broken, or a file of the state is damaged (ErrDamaged).
+// The State must then be closed. Unless it is damaged, it stays the fold of a prefix of the
+// log on disk, or unfinished (UnfinishedError).
 func (s *State) Failed() <-chan struct{} { return s.failures.failed }
 
 // Failure returns why the state has failed, nil if it has not.
@@ -110,4 +110,14 @@ func (s *State) Settings() lifecycle.Settings {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.settings
+}
+
+// CopyTo writes a copy of the state into a directory that does not exist. The copy shares
+// files with the state where the file system can (hard links), and can be opened and changed
+// like any state. Effects that are not synced may be missing: see Sync.
+func (s *State) CopyTo(dir string) error {
+	if err := s.failures.guard(func() error { return protect(func() error { return s.db.Checkpoint(dir) }) }); err != nil {
+		return fmt.Errorf("state: copy %s to %s: %w", s.dir, dir, err)
+	}
+	return nil
 }

@@ -46,29 +46,48 @@ type Tx struct {
 	commands     []commandRow        // of the commits that ended
 	began        lifecycle.Time      // time of the last commit before this Tx; 0 for none
 	rows         []rowOp
-	placed       []placed         // where the commits that ended are
-	born         uid.UID          // the first, by uid, of the objects created here; "" if there is none
-	bornUnder    uid.UID          // of those created by the Tx under this one
+	placed       []placed // where the commits that ended are
+	births       births
 	prepared     *prepared        // by Prepare
 	tables       *pebble.Iterator // over names, without memtables; nil until it is needed
 
 	undo      []func()
 	recording bool
 
-	last *owner // the owner looked up last
+	last   *owner // the owner looked up last
+	latest struct {
+		uid    uid.UID
+		object *object
+	} // the entry that object returned last
+	anyUse *owner // see uses; nil until it is needed
+
+	// The claims of uses without a uid that this Tx has counted, by the same coordinates
+	// without a namespace.
+	waiting map[lifecycle.Coordinates][]lifecycle.Coordinates
+
+	kindRows     map[string]*kindRow  // by resource
+	lastKind     *kindRow             // the kind looked up last
+	brakes       map[string]*brakeRow // by resource
+	releasedRows map[uid.UID]*releasedRow
+	released     *uint64 // number of rows of released objects; nil until it is needed
+	releasedWere uint64  // released before this Tx
+	unbraked     bool    // see Unbrake
+
+	noticeRows  map[uid.UID]*noticeRow
+	noticed     *uint64 // number of objects with notices; nil until it is needed
+	noticedWere uint64  // noticed before this Tx
 }
 
 // object is an object as it is stored and as it is now.
 type object struct {
-	stored, now             *lifecycle.Node // stored: also by a Tx under this one
-	storedParent, nowParent bool
-	body                    []byte  // if it may differ from the one in the table
-	bodyChanged             bool    // by this Tx
-	removal                 removal // the last one by this Tx or one under it
-	dirty                   bool
-	refinalized             bool    // its finalizers changed in this commit: see endTouch
-	behind                  uid.UID // see cached
-	generation              uint64  // see cached
+	stored, now       *lifecycle.Node // stored: also by a Tx under this one
+	storedKin, nowKin kin
+	body              []byte  // if it may differ from the one in the table
+	bodyChanged       bool    // by this Tx
+	removal           removal // the last one by this Tx or one under it
+	dirty             bool
+	refinalized       bool // its finalizers changed in this commit: see endTouch
+	before            neighbour
 }
 
 type nameRef struct{ resource, namespace, name string }
@@ -91,7 +110,7 @@ type workEntry struct {
 }
 
 type rowOp struct {
-	key, value []byte // nil value: delete
+	key, value []byte // of a row to write
 }
 
 var _ lifecycle.View = (*Tx)(nil)
@@ -123,7 +142,7 @@ func (tx *Tx) Next() *Tx {
 	next := newTx(reader{db: tx.s.db, failures: tx.s.failures, removed: tx.s.removed}, tx.kinds, tx.settings, tx.checkpoint, len(tx.names))
 	next.s, next.under, next.removedSince, next.realm = tx.s, tx, tx.removedSince, tx.realm
 	for t := tx; t != nil; t = t.under {
-		next.bornUnder = first(next.bornUnder, t.born)
+		next.births.under = first(next.births.under, t.births.here)
 	}
 	return next
 }
@@ -145,6 +164,9 @@ func newTx(r reader, kinds *lifecycle.Kinds, settings lifecycle.Settings, at *co
 		pending:    map[uid.UID]*workEntry{},
 		sessions:   map[string]*lifecycle.Time{},
 		touched:    map[uid.UID]struct{}{},
+
+		kindRows: map[string]*kindRow{}, brakes: map[string]*brakeRow{}, releasedRows: map[uid.UID]*releasedRow{},
+		noticeRows: map[uid.UID]*noticeRow{},
 	}
 }
 
@@ -156,11 +178,27 @@ func (s *Snapshot) Begin() *Tx {
 	return tx
 }
 
-// Stored returns a view of the state without the changes of the Tx.
+// Stored returns a Snapshot of the State, without the changes of this Tx and of others that are
+// not flushed. The caller must close it. It must not be called for a Tx of Snapshot.Begin.
 func (tx *Tx) Stored() *Snapshot { return tx.s.Snapshot() }
 
 // Err returns the first failure of a read. If it is not nil, the Tx must be dropped.
-func (tx *Tx) Err() error { return tx.r.failure }
+func (tx *Tx) Err() error { return tx.r.err() }
+
+// TakeUnreadable returns the first body that could not be decoded, nil if there is none, and
+// forgets it, so that it is not the failure of the Tx.
+func (tx *Tx) TakeUnreadable() *UnreadableError { return tx.r.takeUnreadable() }
+
+// ReadableBody returns the body of an object, nil if it cannot be decoded.
+func (tx *Tx) ReadableBody(n *lifecycle.Node) *coppicev1.Body {
+	was := tx.TakeUnreadable()
+	b := tx.Body(n)
+	if tx.TakeUnreadable() != nil {
+		b = nil
+	}
+	tx.r.unreadable = was
+	return b
+}
 
 // Savepoint begins to record changes, so that Rollback can undo them. Rollback or Release
 // must be called before the next Savepoint.
@@ -191,17 +229,22 @@ func (tx *Tx) onRollback(f func()) {
 	}
 }
 
-// object returns the entry of an object, and reads the object if it has none.
+// object returns the entry of an object, and reads the object if it has none. Rules ask
+// for the same object several times in a row.
 func (tx *Tx) object(u uid.UID) *object {
+	if tx.latest.object != nil && tx.latest.uid == u {
+		return tx.latest.object
+	}
 	o, ok := tx.objects[u]
 	if !ok {
 		o = &object{}
 		if !tx.inherit(u, o) {
-			o.stored, o.storedParent = tx.r.node(u)
-			o.now, o.nowParent = o.stored, o.storedParent
+			o.stored, o.storedKin = tx.r.node(u)
+			o.now, o.nowKin = o.stored, o.storedKin
 		}
 		tx.objects[u] = o
 	}
+	tx.latest.uid, tx.latest.object = u, o
 	return o
 }
 
@@ -213,8 +256,8 @@ func (tx *Tx) inherit(u uid.UID, o *object) bool {
 		return false
 	}
 	*o = object{
-		stored: was.now, now: was.now, storedParent: was.nowParent, nowParent: was.nowParent,
-		behind: was.behind, generation: was.generation,
+		stored: was.now, now: was.now, storedKin: was.nowKin, nowKin: was.nowKin,
+		before: was.before,
 	}
 	if !flushed { // otherwise they are read from the state
 		o.body, o.removal = was.body, was.removal
@@ -242,7 +285,7 @@ const (
 
 // worthKeeping reports whether a Tx that has written so many bytes can be kept.
 func (tx *Tx) worthKeeping(bytes int) bool {
-	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.pending)
+	entries := len(tx.objects) + len(tx.names) + len(tx.owners) + len(tx.absent) + len(tx.pending) + len(tx.releasedRows) + len(tx.noticeRows)
 	if bytes > mostKeptBytes || entries > mostKept {
 		return false
 	}

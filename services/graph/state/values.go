@@ -17,27 +17,36 @@ const (
 	// flagParent is set once an object has had a dependent, with any claim. Without it
 	// there are no counters to read.
 	flagParent = 1
+	// flagUsed is set once another object has had a use of the object, with any claim.
+	// Without it there are no counters of users to read.
+	flagUsed = 2
 )
 
-func appendNodeValue(b []byte, n *lifecycle.Node, parent bool) []byte {
+// kin says which other objects an object has or had: dependents, users.
+type kin struct{ parent, used bool }
+
+func appendNodeValue(b []byte, n *lifecycle.Node, k kin) []byte {
 	b = binary.LittleEndian.AppendUint64(b, n.Revision)
 	flags := byte(0)
-	if parent {
+	if k.parent {
 		flags |= flagParent
+	}
+	if k.used {
+		flags |= flagUsed
 	}
 	return nodecodec.Append(append(b, flags), n)
 }
 
-func decodeNodeValue(b []byte) (n *lifecycle.Node, parent bool, err error) {
+func decodeNodeValue(b []byte) (n *lifecycle.Node, k kin, err error) {
 	if len(b) < nodeHeader {
-		return nil, false, errCorrupt
+		return nil, k, errCorrupt
 	}
 	n, err = nodecodec.Decode(b[nodeHeader:])
 	if err != nil {
-		return nil, false, err
+		return nil, k, err
 	}
 	n.Revision = binary.LittleEndian.Uint64(b)
-	return n, b[8]&flagParent != 0, nil
+	return n, kin{parent: b[8]&flagParent != 0, used: b[8]&flagUsed != 0}, nil
 }
 
 func isParent(b []byte) bool { return len(b) >= nodeHeader && b[8]&flagParent != 0 }
@@ -53,13 +62,21 @@ func appendCounter(b []byte, c counter) []byte {
 	b = binary.AppendUvarint(b, c.Terminating)
 	b = binary.AppendUvarint(b, c.Blocking)
 	b = binary.AppendUvarint(b, uint64(c.lastImport))
-	return binary.AppendUvarint(b, uint64(c.firstImport))
+	b = binary.AppendUvarint(b, uint64(c.firstImport))
+	if c.Protected > 0 { // in few rows
+		b = binary.AppendUvarint(b, c.Protected)
+	}
+	return b
 }
 
 func decodeCounter(b []byte) (c counter, err error) {
 	var last, first uint64
-	if err := decodeUvarints(b, &c.All, &c.Terminating, &c.Blocking, &last, &first); err != nil {
-		return c, err
+	b, err = cutUvarints(b, &c.All, &c.Terminating, &c.Blocking, &last, &first)
+	if err == nil && len(b) > 0 {
+		err = decodeUvarints(b, &c.Protected)
+	}
+	if err != nil {
+		return counter{}, err
 	}
 	c.lastImport, c.firstImport = lifecycle.Time(last), lifecycle.Time(first)
 	return c, nil
@@ -67,17 +84,23 @@ func decodeCounter(b []byte) (c counter, err error) {
 
 // decodeUvarints decodes varints. They must fill b.
 func decodeUvarints(b []byte, into ...*uint64) error {
+	b, err := cutUvarints(b, into...)
+	if err == nil && len(b) != 0 {
+		return errCorrupt
+	}
+	return err
+}
+
+// cutUvarints decodes the varints with which b begins, and returns what follows them.
+func cutUvarints(b []byte, into ...*uint64) (rest []byte, err error) {
 	for _, p := range into {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
-			return errCorrupt
+			return nil, errCorrupt
 		}
 		*p, b = v, b[n:]
 	}
-	if len(b) != 0 {
-		return errCorrupt
-	}
-	return nil
+	return b, nil
 }
 
 // An absent owner's value: revision, claimHash of its coordinates.
@@ -112,6 +135,8 @@ const (
 	pendingTerminate
 	pendingBlocked
 	pendingDrain
+	pendingFinishInUse
+	pendingProtected
 )
 
 func appendWorkRow(b []byte, r WorkRow) []byte {
@@ -120,9 +145,10 @@ func appendWorkRow(b []byte, r WorkRow) []byte {
 		set bool
 		bit uint64
 	}{
-		{r.Evaluate, pendingEvaluate}, {r.Orphan, pendingOrphan}, {r.Finalize, pendingFinalize}, {r.Terminate, pendingTerminate}, {r.Blocked, pendingBlocked}, {r.Drain, pendingDrain},
+		{r.Evaluate, pendingEvaluate}, {r.Orphan, pendingOrphan}, {r.Finalize, pendingFinalize}, {r.Terminate, pendingTerminate}, {r.Blocked, pendingBlocked}, {r.Drain, pendingDrain}, {r.Protected, pendingProtected},
 		{r.Finish == lifecycle.FinalizerOrphan, pendingFinishOrphan},
 		{r.Finish == lifecycle.FinalizerForeground, pendingFinishForeground},
+		{r.Finish == lifecycle.FinalizerInUse, pendingFinishInUse},
 	} {
 		if f.set {
 			flags |= f.bit
@@ -143,12 +169,14 @@ func decodeWorkRow(b []byte) (WorkRow, error) {
 	}
 	r.Evaluate, r.Orphan = flags&pendingEvaluate != 0, flags&pendingOrphan != 0
 	r.Finalize, r.Terminate, r.Blocked = flags&pendingFinalize != 0, flags&pendingTerminate != 0, flags&pendingBlocked != 0
-	r.Drain = flags&pendingDrain != 0
+	r.Drain, r.Protected = flags&pendingDrain != 0, flags&pendingProtected != 0
 	switch {
 	case flags&pendingFinishOrphan != 0:
 		r.Finish = lifecycle.FinalizerOrphan
 	case flags&pendingFinishForeground != 0:
 		r.Finish = lifecycle.FinalizerForeground
+	case flags&pendingFinishInUse != 0:
+		r.Finish = lifecycle.FinalizerInUse
 	}
 	r.EvaluateAt, r.Since = lifecycle.Time(at), lifecycle.Time(since)
 	return r, nil

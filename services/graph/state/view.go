@@ -55,7 +55,7 @@ func (tx *Tx) Body(n *lifecycle.Node) *coppicev1.Body {
 	}
 	b := &coppicev1.Body{}
 	if err := proto.Unmarshal(o.body, b); err != nil {
-		tx.r.fail("body", err)
+		return tx.r.malformed(n, err)
 	}
 	return b
 }
@@ -81,7 +81,7 @@ func (tx *Tx) load(u uid.UID, e *claim) {
 		e.counter, e.stored = was.counter, was.All > 0
 		return
 	}
-	if o := tx.object(u); o.stored == nil || o.storedParent {
+	if o := tx.object(u); o.stored == nil || o.storedKin.parent {
 		e.counter = tx.r.counter(u, e.c)
 		e.stored = e.All > 0
 	}
@@ -140,9 +140,13 @@ func (tx *Tx) claim(w *owner, c lifecycle.Coordinates) *claim {
 
 // Count implements lifecycle.View.
 func (tx *Tx) Count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
-	if o := tx.object(owner); o.now != nil && !o.nowParent {
+	if o := tx.object(owner); o.now != nil && !o.nowKin.parent {
 		return lifecycle.Counts{}
 	}
+	return tx.count(owner, claims)
+}
+
+func (tx *Tx) count(owner uid.UID, claims lifecycle.Claims) lifecycle.Counts {
 	if !claims.AnyNamespace {
 		return tx.claim(tx.owner(owner), claims.Coordinates).Counts
 	}

@@ -29,7 +29,8 @@ func (k *Keeper) Mark() Mark {
 	return k.mark
 }
 
-// Keep writes the last commit of a state, unless the mark names that or a later one.
+// Keep writes the mark of the last commit of a state. It does nothing if the mark names that commit
+// or a later one, or while the mark is frozen.
 func (k *Keeper) Keep(c *coppicev1.Checkpoint) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -33,11 +33,22 @@ type Mark struct {
 	Checksum uint64 `json:"checksum"`
 	// RealmID is the id of the log, in hexadecimal.
 	RealmID string `json:"realmID,omitempty"`
+	// Created is when the stream of the log was created, in Unix nanoseconds; zero if it is not known.
+	Created int64 `json:"created,omitempty"`
 }
 
 // Of returns the mark of the last commit of a state.
 func Of(c *coppicev1.Checkpoint) Mark {
-	return Mark{Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum(), RealmID: hex.EncodeToString(c.GetRealmId())}
+	return Mark{Sequence: c.GetSequence(), Position: c.GetPosition(), Revision: c.GetRevision(), Checksum: c.GetChecksum(), RealmID: hex.EncodeToString(c.GetRealmId()), Created: c.GetStreamCreated()}
+}
+
+// Realm returns the id of the log, zero if it is not known.
+func (m Mark) Realm() (id [16]byte) {
+	b, err := hex.DecodeString(m.RealmID)
+	if err == nil {
+		copy(id[:], b)
+	}
+	return id
 }
 
 // ErrDamaged is returned by Read for a file that was not written by Write.

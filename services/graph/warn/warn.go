@@ -1,7 +1,8 @@
 // Package warn publishes warnings for operators: about references that can never be valid,
-// kinds that are not registered, and finalizers that no controller removes. Warnings are
-// derived from the state: they change nothing, and a lost warning is published again while
-// its reason lasts.
+// kinds that are not registered, finalizers that no controller removes, objects that only a
+// protection keeps, and about the realm itself (internal/lifecycle/warning.go has all
+// reasons). Warnings are derived: they change nothing, and a lost warning is published again
+// while its reason lasts.
 package warn
 
 import (
@@ -27,8 +28,9 @@ const Again = 10 * time.Minute
 // maxRemembered is the maximum number of published warnings that a Warner remembers.
 const maxRemembered = 1 << 16
 
-// Warner publishes warnings, each at most once in the interval Again. Its methods are safe
-// for concurrent use, and do not block. A nil Warner publishes nothing.
+// Warner publishes warnings. It publishes a warning about an object at most once in the interval
+// Again, unless there are more than maxRemembered, and one about the realm (see Skipped) at each
+// call. Its methods are safe for concurrent use, and do not block. A nil Warner publishes nothing.
 type Warner struct {
 	nc    *nats.Conn
 	realm string
@@ -44,8 +46,13 @@ func New(nc *nats.Conn, realm string, now func() time.Time, log *slog.Logger) *W
 	return &Warner{nc: nc, realm: realm, now: now, log: log, said: map[string]time.Time{}}
 }
 
-// Reference warns about an owner reference. It is a resolve.Warn.
+// Reference warns about an owner reference, or about a protected object that no owner keeps.
+// It is a resolve.Warn.
 func (w *Warner) Reference(v lifecycle.View, n *lifecycle.Node, r *lifecycle.OwnerReference, c lifecycle.Classification, reason string) {
+	if reason == lifecycle.WarnProtected {
+		w.Protected(v, n, nil)
+		return
+	}
 	w.Say(v, n, reason, func() string {
 		return fmt.Sprintf("owner reference to %s %q: %s", r.Kind, r.Name, c.Why(v, n, r))
 	})
@@ -64,8 +71,8 @@ func (w *Warner) Stuck(v lifecycle.View, n *lifecycle.Node, since lifecycle.Time
 		if n.Ending() {
 			by = append(by, "its agent")
 		}
-		held := w.now().Sub(since.Time()).Round(time.Second)
-		return fmt.Sprintf("blocked for %s by %s, which has not answered", held, strings.Join(by, ", "))
+		blocked := w.now().Sub(since.Time()).Round(time.Second)
+		return fmt.Sprintf("blocked for %s by %s, which has not answered", blocked, strings.Join(by, ", "))
 	})
 }
 
@@ -84,6 +91,54 @@ func (w *Warner) Crowded(v lifecycle.View, n *lifecycle.Node, dependents uint64,
 		return fmt.Sprintf("its deletion waits since %s: owners of which nothing is known keep %d of its dependents, and at most %d can be examined; "+
 			"register the kinds of these owners, or remove these dependents or their references to this object",
 			since.Time().UTC().Format(time.RFC3339), dependents, lifecycle.MaxExamined)
+	})
+}
+
+// Released warns about an object of a cycle of objects that waited for each other, in which
+// a use was released.
+func (w *Warner) Released(v lifecycle.View, n *lifecycle.Node, cycle string) {
+	w.Say(v, n, lifecycle.WarnUseCycle, func() string {
+		return "its deletion waited for itself, and a use was released: " + cycle
+	})
+}
+
+// Protected warns about a protected object that has expired or that no owner keeps, or about an
+// object whose deletion waits for protected objects. below names those, as "pods/web-1 (shop)".
+func (w *Warner) Protected(v lifecycle.View, n *lifecycle.Node, below []string) {
+	w.Say(v, n, lifecycle.WarnProtected, func() string {
+		if n.Protected() && lifecycle.DueAt(n) <= lifecycle.TimeOf(w.now()) {
+			return fmt.Sprintf("it expired at %s, and stays because it is protected by %s; unprotect it to have it deleted, or change metadata.expiresAt",
+				n.ExpiresAt.Time().Format(time.RFC3339), n.Protection)
+		}
+		if n.Protected() {
+			return fmt.Sprintf("no owner keeps it, and it stays because it is protected by %s; unprotect it to have it collected", lifecycle.ProtectedBy(v, n))
+		}
+		if len(below) == 0 { // among more dependents than were read
+			return "its deletion waits for protected dependents; unprotect or delete them"
+		}
+		return fmt.Sprintf("its deletion waits for protected objects: %s; unprotect or delete them", strings.Join(below, ", "))
+	})
+}
+
+// Expires warns about an object for whose deletion an expiry policy has given notice. keep: it stays
+// unless someone agrees.
+func (w *Warner) Expires(v lifecycle.View, n *lifecycle.Node, policy string, keep bool, given lifecycle.Notice) {
+	w.Say(v, n, lifecycle.WarnExpiry, func() string { return given.Text(policy, keep) })
+}
+
+// PodsLate warns about a namespace whose other contents do not wait for its Pods any more.
+func (w *Warner) PodsLate(v lifecycle.View, n *lifecycle.Node) {
+	w.Say(v, n, lifecycle.WarnPodDrain, func() string {
+		return fmt.Sprintf("its other contents have waited %s for its Pods, and are deleted now; Pods such as %s are left",
+			v.Settings().PodDrainTimeout, v.AnyOf(v.Kinds().Of("", "Pod"), n.Name))
+	})
+}
+
+// Braked warns about the registration n of a kind whose brake is tripped.
+func (w *Warner) Braked(v lifecycle.View, n *lifecycle.Node, resource string, b lifecycle.Brake) {
+	w.Say(v, n, lifecycle.WarnBraked, func() string {
+		return fmt.Sprintf("the brake of %s was tripped at %s, after %d of %d objects were deleted: the collector deletes no more of them until 'coppice brake release %s'",
+			resource, b.Tripped.Time().UTC().Format(time.RFC3339), b.Counted, b.Base, resource)
 	})
 }
 
@@ -136,6 +191,11 @@ func (w *Warner) Rebuilt(realmID uid.UID, message string) {
 // Unarchived is Skipped for a log that cannot be archived.
 func (w *Warner) Unarchived(realmID uid.UID, message string) {
 	w.ofRealm(realmID, lifecycle.WarnUnarchived, message)
+}
+
+// Uncut is Skipped for a log that is larger than its retention.
+func (w *Warner) Uncut(realmID uid.UID, message string) {
+	w.ofRealm(realmID, lifecycle.WarnUncut, message)
 }
 
 func (w *Warner) ofRealm(realmID uid.UID, reason, message string) {

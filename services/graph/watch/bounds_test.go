@@ -48,12 +48,12 @@ func TestBytesAreBounded(t *testing.T) {
 	w.expect(" to 100")
 	for i := range 400 {
 		b.commit(updates("pods", 101+uint64(i), 1, 1<<20))
-		held := b.hub.Usage()
-		if want := min(i+1, 63); held.Changes != want {
-			t.Fatalf("after %d updates of 1 MiB %d are kept, want %d", i+1, held.Changes, want)
+		kept := b.hub.Usage()
+		if want := min(i+1, 63); kept.Changes != want {
+			t.Fatalf("after %d updates of 1 MiB %d are kept, want %d", i+1, kept.Changes, want)
 		}
-		if held.Bytes < held.Changes<<20 || held.Bytes > 64<<20 {
-			t.Fatalf("after %d updates of 1 MiB %d bytes are kept in %d changes, want at most 64 MiB", i+1, held.Bytes, held.Changes)
+		if kept.Bytes < kept.Changes<<20 || kept.Bytes > 64<<20 {
+			t.Fatalf("after %d updates of 1 MiB %d bytes are kept in %d changes, want at most 64 MiB", i+1, kept.Bytes, kept.Changes)
 		}
 		if got, want := w.next(), fmt.Sprintf("MODIFIED large@%d to %d", 101+i, 101+i); got != want {
 			t.Fatalf("sent %q, want %q", got, want)
@@ -75,8 +75,8 @@ func TestResourcesShareNoRoom(t *testing.T) {
 	b.commit(updates("pods", 101, 3, 1<<10))
 	b.commit(updates("services", 104, 50, 100<<10)) // too many bytes
 	b.commit(updates("services", 154, 200, 1<<10))  // too many changes
-	if held := b.hub.Usage(); held.Bytes > 1<<20 || held.Changes > 100 {
-		t.Errorf("kept: %+v, want at most 1 MiB and 100", held)
+	if kept := b.hub.Usage(); kept.Bytes > 1<<20 || kept.Changes > 100 {
+		t.Errorf("kept: %+v, want at most 1 MiB and 100", kept)
 	}
 	quiet := b.watch(func(t *watch.Target) { t.From = 101 })
 	quiet.last = 101
@@ -105,7 +105,7 @@ func TestSweep(t *testing.T) {
 			<-release
 			return nil
 		})
-		held := func(want int) {
+		kept := func(want int) {
 			t.Helper()
 			synctest.Wait()
 			if got := hub.Usage(); got.Changes != want || (got.Bytes == 0) != (want == 0) {
@@ -120,22 +120,22 @@ func TestSweep(t *testing.T) {
 		}
 		commit(101, 1) // is being sent
 		commit(102, 2) // is still needed
-		held(3)
+		kept(3)
 		time.Sleep(3 * time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
-		held(2)
+		kept(2)
 		close(release)
 		synctest.Wait()
-		held(2)
+		kept(2)
 		time.Sleep(time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
-		held(0)
+		kept(0)
 		commit(104, 5)
-		held(5)
+		kept(5)
 		cancel()
 		<-ended
 		time.Sleep(time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
-		held(5)
+		kept(5)
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // passes at once: the clock of synctest
-		held(0)
+		kept(0)
 		if hub.Begin() != nil {
 			t.Error("a resource without watches is still recorded")
 		}
@@ -178,8 +178,8 @@ func TestWatchesAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	open("other").expect(" to 100")
-	if held := b.hub.Usage(); held.Watches != 3 {
-		t.Errorf("%d watches, want 3", held.Watches)
+	if kept := b.hub.Usage(); kept.Watches != 3 {
+		t.Errorf("%d watches, want 3", kept.Watches)
 	}
 }
 

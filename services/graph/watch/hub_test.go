@@ -54,15 +54,19 @@ func (b *bench) watch(change func(*watch.Target)) *watcher {
 	w := &watcher{b: b, batches: make(chan *coppicev1.WatchBatch, 100), ended: make(chan error, 1)}
 	target := watch.Target{
 		Resource: "pods", Heartbeat: time.Hour, MaxBytes: 1 << 20,
-		Send: func(batch *coppicev1.WatchBatch) error {
-			w.batches <- batch
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	target.Send = func(batch *coppicev1.WatchBatch) error {
+		select {
+		case w.batches <- batch:
 			return nil
-		},
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if change != nil {
 		change(&target)
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -71,8 +75,13 @@ func (b *bench) watch(change func(*watch.Target)) *watcher {
 			w.ended <- refusal
 			return
 		}
-		defer leave()
-		w.ended <- b.hub.Serve(ctx, b.State, target)
+		err := b.hub.Serve(ctx, b.State, target)
+		// As a client does: on a busy machine, a revision or a turn may come too late.
+		for ctx.Err() == nil && (errors.Is(err, lifecycle.ReasonServiceUnavailable) || errors.Is(err, lifecycle.ReasonTooManyRequests)) {
+			err = b.hub.Serve(ctx, b.State, target)
+		}
+		leave()
+		w.ended <- err
 	}()
 	b.t.Cleanup(func() {
 		cancel()

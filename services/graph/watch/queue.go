@@ -70,7 +70,7 @@ func nodeSize(n *lifecycle.Node) int {
 	if n == nil {
 		return 0
 	}
-	return recordSize + len(n.Namespace) + len(n.Name) + ownerSize*len(n.Owners) + finalizerSize*(len(n.Finalizers)+len(n.Initializers))
+	return recordSize + len(n.Namespace) + len(n.Name) + ownerSize*(len(n.Owners)+len(n.Uses)) + finalizerSize*(len(n.Finalizers)+len(n.Initializers))
 }
 
 // keep adds a change to a queue, and drops old changes if there is no room.

@@ -136,7 +136,7 @@ func (h *Hub) sendChanges(ctx context.Context, w *session, at *place) (wait <-ch
 func expired(revision uint64) error {
 	return &lifecycle.Error{
 		Reason:  lifecycle.ReasonExpired,
-		Message: fmt.Sprintf("what happened since revision %d is not remembered any more; list again, and watch from the list's revision", revision),
+		Message: fmt.Sprintf("the changes since revision %d are no longer stored; list again, and watch from the revision of the list", revision),
 	}
 }
 
@@ -165,7 +165,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 	case err != nil:
 		return &lifecycle.Error{
 			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
-			Message: "too many watches begin at once with the objects as they are; watch again later",
+			Message: "too many watches are sending their initial objects at the same time; watch again later",
 		}
 	}
 	defer h.states.Release(w.t.Actor)
@@ -248,6 +248,12 @@ func (w *session) event(c *record) *coppicev1.WatchEvent {
 		return nil
 	}
 	was := c.before != nil && w.t.sees(c.before) && w.t.Labels.Matches(c.beforeBody.GetLabels())
+	if c.before != nil && c.beforeBody == nil && c.afterBody == nil { // it is unreadable (B8.3)
+		if c.after != nil {
+			return nil
+		}
+		was = w.t.sees(c.before) // any watch may have seen it
+	}
 	is := c.after != nil && w.t.sees(c.after) && w.t.Labels.Matches(c.afterBody.GetLabels())
 	e := &coppicev1.WatchEvent{Reason: c.reason}
 	switch {

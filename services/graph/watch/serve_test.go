@@ -10,6 +10,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/selector"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
@@ -42,6 +43,23 @@ func TestSelection(t *testing.T) {
 	b.Delete("pods/there", lifecycle.Background)
 	b.Create("pods/new", labelled("web"))
 	w.expect("ADDED new@108 to 108")
+}
+
+// B8.3: A watch does not get changes of an object that is unreadable, and gets its removal, whatever
+// the selector, without a body.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	web, err := selector.Parse("app=web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := b.watch(func(t *watch.Target) { t.Labels = web })
+	w.expect(" to 100")
+	n := &lifecycle.Node{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "bad", Revision: 90}
+	b.commit([]state.Change{{Event: &lifecycle.Event{Type: lifecycle.DeletionMarked}, Revision: 101, Before: n, After: n, Resource: "pods"}})
+	b.commit([]state.Change{{Event: &lifecycle.Event{Type: lifecycle.ObjectDeleted}, Revision: 102, Before: n, Resource: "pods"}})
+	w.expect("DELETED bad@102 to 102")
 }
 
 // A watch to which nothing happens says that it is alive, and how far it is.

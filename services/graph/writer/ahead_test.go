@@ -20,8 +20,8 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
-// held is a request whose decision begins, and waits for its release.
-func held(r *writer.Request) (_ *writer.Request, began <-chan struct{}, release func()) {
+// paused returns a request whose decision begins, and waits for its release.
+func paused(r *writer.Request) (_ *writer.Request, began <-chan struct{}, release func()) {
 	work, begin, released := r.Work.(*command.Objects), make(chan struct{}, 1), make(chan struct{})
 	decide := work.Decide
 	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
@@ -309,15 +309,21 @@ func TestWaitsForWhoWasAnswered(t *testing.T) {
 		<-committed
 	}
 	before := b.log.length()
-	decided := make(chan struct{}, 1)
-	second := b.submit(signalling(create("second"), decided))
-	testkit.Receive(t, b.ctx, "the decision", decided)
+	r, decided := create("second"), make(chan int64, 1)
+	work := r.Work.(*command.Objects)
+	decide := work.Decide
+	work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		decided <- b.lease.looks.Load()
+		return decide(ctx, at, i)
+	}
+	second := b.submit(r)
+	looks := testkit.Receive(t, b.ctx, "the decision", decided)
 	release()
 	testkit.Receive(t, b.ctx, "the answer", first).objects(t)
 	testkit.Receive(t, b.ctx, "the first to be in the state", committed)
-	for range 1000 { // a commit that does not wait is sent
-		runtime.Gosched()
-	}
+	// The writer waits once after the decision, and again when it has taken notice that the first commit is
+	// completed. A second commit that is not delayed is sent before that.
+	testkit.WaitFor(t, b.ctx, "the writer to wait again", func() bool { return b.lease.looks.Load() >= looks+2 })
 	testkit.Receive(t, b.ctx, "the answer", b.submit(create("third"))).objects(t)
 	testkit.Receive(t, b.ctx, "the answer", second).objects(t)
 	if n := b.log.length() - before; n != 2 {

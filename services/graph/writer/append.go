@@ -32,8 +32,9 @@ type inFlightCommit struct {
 // meanwhile, and cost less together.
 const largeCommit = 32 << 10
 
-// canAppend reports whether the open commit can be appended: the commit before it is in
-// the log and, unless this one is large, in the state, and the commit delay is over.
+// canAppend reports whether the open commit can be appended. If it is large, the commit before it
+// must be in the log, and the one before that in the state. Otherwise the commit before it must be
+// in the state, and the commit delay must be over unless the open commit is full or empty.
 func (w *Writer) canAppend() bool {
 	switch len(w.inFlight) {
 	case 0:
@@ -56,12 +57,14 @@ var errNotWritten = errors.New("writer: the commit before cannot be written into
 
 // append seals a commit and sends it to the log. It is completed in the background, while
 // the next is decided.
-func (w *Writer) append(ctx context.Context, c *commit) error {
+func (w *Writer) append(c *commit) error {
 	d := c.d
 	chain := w.chain
 	chain.Sequence++
 	chain.Revision = d.Revision()
 	chain.Time = d.Ctx.Now
+	d.sealBrakes()
+	d.sealNotices()
 	message := d.b.Bytes()
 	chain.Checksum = eventlog.Checksum(message)
 	d.Tx.EndCommit(state.Commit{
@@ -92,7 +95,7 @@ func (w *Writer) append(ctx context.Context, c *commit) error {
 	w.chain = chain
 	go func() {
 		defer close(f.completed)
-		f.err = w.complete(ctx, f, before)
+		f.err = w.complete(f, before)
 		d.b.Free()
 	}()
 	return nil
@@ -100,7 +103,7 @@ func (w *Writer) append(ctx context.Context, c *commit) error {
 
 // complete waits until a commit is in the log and the one before is completed, then sends
 // the replies and applies the commit to the state.
-func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error {
+func (w *Writer) complete(f, before *inFlightCommit) error {
 	d := f.d
 	prepared := make(chan error, 1)
 	prepare := func() { prepared <- d.Tx.Prepare() }
@@ -109,7 +112,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	} else {
 		go prepare() // the next commit may be sent before this returns
 	}
-	position, err := f.settle(ctx)
+	position, err := f.settle(w.settling)
 	if err == nil {
 		f.position = position
 		close(f.appended)
@@ -151,7 +154,7 @@ func (w *Writer) complete(ctx context.Context, f, before *inFlightCommit) error 
 	w.c.Failpoint(FailApplied)
 	w.c.Committed(Committed{
 		Sequence: f.chain.Sequence, Position: f.position, Skipped: f.position - f.expected - 1, Revision: f.chain.Revision, Time: f.chain.Time, Bytes: f.size, Requests: len(f.outcomes),
-		Changes: d.changes, Pending: pending, SessionClosed: d.sessionClosed,
+		Changes: d.changes, Pending: pending, SessionClosed: d.sessionClosed, Tripped: d.tripped, BrakeReleased: d.ended,
 		Decide: f.commit.took, Append: f.took, Apply: time.Since(apply),
 	})
 	return nil

@@ -39,7 +39,8 @@ type Config struct {
 	// commits follow the last commit of the state; otherwise zero.
 	LogEnd uint64
 	// NewestKey returns the newest key of the realm. The writer's first commit changes to
-	// this key. If it is nil, the key has number 1.
+	// this key if it is newer than the key of the log. If NewestKey is nil, the key has
+	// number 1.
 	NewestKey func(realmID [16]byte) eventlog.KeyID
 	// Loss is set if commits of the log are lost, and an operator has accepted that. The
 	// writer's first commit records it. May be nil.
@@ -60,7 +61,8 @@ type Config struct {
 	CheckClock func() error
 	// Begin is called before a commit is decided. The function that it returns reports
 	// whether Committed needs the changes of a resource; nil if it needs none. Abort is
-	// called if the commit has failed.
+	// called when a commit has no events, and when Run ends: Committed will not be called
+	// for the commits that have begun.
 	Begin func() (watched func(resource string) bool)
 	Abort func()
 	// Committed is called after each commit, in order.
@@ -75,18 +77,12 @@ type Config struct {
 
 // Loss says which commits a log has lost.
 type Loss struct {
-	// Note describes the loss. It is stored with the command VerbAcceptLoss.
+	// Note describes the loss. It is stored with the command bus.VerbAcceptLoss.
 	Note string
 	// Revision is greater than the revision of any lost event. The log continues after it,
 	// so that no revision that a client knows names another event.
 	Revision uint64
 }
-
-// VerbOrigin is the verb of the command in the first commit of a realm with an Origin.
-const VerbOrigin = "origin"
-
-// VerbAcceptLoss is the verb of the command that records a Loss. It has no events.
-const VerbAcceptLoss = "accept-loss"
 
 // Committed is a commit that is in the log and in the state.
 type Committed struct {
@@ -103,6 +99,9 @@ type Committed struct {
 	// SessionClosed: an import session was closed. Its objects no longer wait for owners
 	// that the session might still have created.
 	SessionClosed bool
+	// Tripped are the brakes that the commit has tripped. BrakeReleased: it has released one.
+	Tripped       []Tripped
+	BrakeReleased bool
 	// The durations of deciding, appending and applying the commit.
 	Decide, Append, Apply time.Duration
 }
@@ -110,7 +109,7 @@ type Committed struct {
 // The steps at which Config.Failpoint is called.
 const (
 	FailDecided  = "decided"
-	FailAppended = "appended" // sent; the outcome is unknown
+	FailAppended = "appended" // acknowledged or failed; not acted upon yet
 	FailAcked    = "acked"
 	FailApplied  = "applied"
 )

@@ -37,7 +37,7 @@ func (w *Writer) begin() (*commit, error) {
 		tx = w.c.State.Begin()
 	}
 	id := newID()
-	return &commit{d: &Decision{
+	c := &commit{d: &Decision{
 		Tx:      tx,
 		id:      id,
 		limit:   w.limit,
@@ -51,7 +51,9 @@ func (w *Writer) begin() (*commit, error) {
 			Time: now, FirstRevision: w.chain.Revision + 1,
 			Sequence: w.chain.Sequence + 1, Key: w.chain.Key.Number,
 		}),
-	}}, nil
+	}}
+	c.d.Ctx.Trip = c.d.trip
+	return c, nil
 }
 
 // decideAll decides requests in the open commit, as many as fit.
@@ -111,13 +113,13 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 }
 
 // close ends the open commit, and appends it if it has events.
-func (w *Writer) close(ctx context.Context) error {
+func (w *Writer) close() error {
 	c := w.open
 	if err := c.d.Tx.Err(); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
 	if !c.d.Empty() {
-		if err := w.append(ctx, c); err != nil {
+		if err := w.append(c); err != nil {
 			return err
 		}
 		w.open = nil
@@ -141,6 +143,7 @@ func (w *Writer) close(ctx context.Context) error {
 // do lets one request decide, and reports whether it is finished.
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	w.expect(r)
+	d.Ctx.Actor = r.Actor
 	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
 	finished, err := r.Work.Do(d)
 	if err != nil {
@@ -154,15 +157,15 @@ func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
 	if r.ID == (state.CommandID{}) {
 		return outcome{r: r, reply: reply}, true
 	}
-	part := reply
+	part, ref := reply, eventlog.CommandRef{ID: r.ID}
 	if r.recorded != 0 {
 		d.beginCommand() // also if its last part has no events
 		if p, ok := r.Work.(Partial); ok {
-			part = p.Part(d)
+			part, ref.PreviousPart = p.Part(d), r.recorded
 		}
 	}
 	if d.begun {
-		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded}, kept(d, r, part))
+		d.b.End(ref, kept(d, r, part))
 	}
 	return outcome{r: r, reply: reply}, true
 }

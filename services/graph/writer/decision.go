@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
@@ -27,6 +28,13 @@ type Decision struct {
 	parts   []part // scratch
 	changes []state.Change
 	watched func(resource string) bool // reports whether to record changes of a resource; nil for none
+
+	brakes   int                 // bound of the size of what sealBrakes and sealNotices append, in bytes
+	braked   map[string]struct{} // resources of the brakes that changed
+	released []uid.UID           // see LetThrough
+	tripped  []Tripped
+	noticed  []noticed // see Notice
+	ended    bool      // a brake was released, perhaps not completely
 
 	sessionClosed bool
 	examined      int // dependents: see Examine
@@ -72,7 +80,7 @@ func (d *Decision) Reserve(kept int) bool {
 
 // size returns an upper bound of the commit's size in bytes, including the current command.
 func (d *Decision) size() int {
-	return d.b.Size() + d.reserved + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
+	return d.b.Size() + d.reserved + d.brakes + len(d.command.Actor) + len(d.command.Verb) + len(d.command.Note) + perCommand
 }
 
 // Apply applies events, and returns the change of the last one. It reports false, and does
@@ -100,8 +108,9 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 		watched := d.watched != nil && d.watched(p.resource)
 		var before *coppicev1.Body
 		if watched && p.e.Type != lifecycle.ObjectCreated {
-			before = d.Tx.Body(p.n)
+			before = d.Tx.ReadableBody(p.n)
 		}
+		d.countDeletion(p)
 		var err error
 		if last, err = d.Tx.Apply(p.e, revision, p.body); err != nil {
 			d.fail(err)

@@ -37,27 +37,27 @@ func deletionOf(name, uid string) *writer.Request {
 func TestDeletionSeesItsCommit(t *testing.T) {
 	t.Parallel()
 	b := start(t, nil)
-	uid := b.do(create("held", "anew")).objects(t)[1].GetObject().GetMetadata().GetUid()
+	uid := b.do(create("blocked", "again")).objects(t)[1].GetObject().GetMetadata().GetUid()
 	release := b.log.holdUp()
 	for len(b.log.arrived) > 0 {
 		<-b.log.arrived
 	}
 	b.submit(create("first"))
 	testkit.Receive(t, b.ctx, "the first append", b.log.arrived)
-	added, held := b.submit(finalize("held", "example.com/x")), b.submit(deletionOf("held", ""))
-	gone, again := b.submit(deletionOf("anew", uid)), b.submit(create("anew"))
-	stale := b.submit(deletionOf("anew", uid))
+	added, blocked := b.submit(finalize("blocked", "example.com/x")), b.submit(deletionOf("blocked", ""))
+	gone, again := b.submit(deletionOf("again", uid)), b.submit(create("again"))
+	stale := b.submit(deletionOf("again", uid))
 	release()
 	testkit.Receive(t, b.ctx, "the finalizer", added).objects(t)
 	// C082: the finalizer blocks the removal.
-	if r := testkit.Receive(t, b.ctx, "its deletion", held).objects(t)[0]; r.GetCode() != 202 || len(r.GetObject().GetMetadata().GetFinalizers()) != 1 {
+	if r := testkit.Receive(t, b.ctx, "its deletion", blocked).objects(t)[0]; r.GetCode() != 202 || len(r.GetObject().GetMetadata().GetFinalizers()) != 1 {
 		t.Errorf("the deletion of an object with a finalizer: %v", r)
 	}
 	if r := testkit.Receive(t, b.ctx, "the other deletion", gone).objects(t)[0]; r.GetCode() != 200 {
 		t.Errorf("the deletion of what nothing holds: %v", r)
 	}
 	testkit.Receive(t, b.ctx, "the creation", again).objects(t)
-	// C083: the uid is another's by now.
+	// C083: an object with another uid has the name by now.
 	if a := testkit.Receive(t, b.ctx, "the stale deletion", stale); !errors.Is(a.err, lifecycle.ReasonConflict) {
 		t.Errorf("a deletion with the uid of the object before: %v, %v", a.reply, a.err)
 	}

@@ -13,9 +13,9 @@
 //	apply      The commit is written to the state, as one Pebble batch with the checkpoint:
 //	           state.Tx.Prepare encodes it during the append, FlushNotify writes it.
 //
-// Run's goroutine queues, decides and appends. Each commit in flight has a
-// goroutine, which answers and applies it (complete). At most two commits are in
-// flight, and one is open on top of them:
+// Run's goroutine decides and appends. Each commit in flight has a goroutine, which
+// answers and applies it (complete). At most two commits are in flight, and one is open
+// on top of them:
 //
 //	commit 1   decide │ append ───────────────► answer │ apply ──────►
 //	commit 2          │ decide ─────────────────────── │ append ──────────────► answer │ apply

@@ -1,10 +1,10 @@
 package writer
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
@@ -13,16 +13,16 @@ import (
 // beginEpoch appends the commit that begins the epoch of this writer. In a new realm it is
 // the first commit, and registers the built-in kinds; in a realm that continues another one,
 // it records the origin.
-func (w *Writer) beginEpoch(ctx context.Context) error {
+func (w *Writer) beginEpoch() error {
 	w.chain.Epoch++
-	verb := "epoch"
+	verb := bus.VerbEpoch
 	switch {
 	case w.c.Origin != nil:
-		verb = VerbOrigin
+		verb = bus.VerbOrigin
 	case w.chain.RealmID == ([16]byte{}):
-		verb = "genesis"
+		verb = bus.VerbGenesis
 	}
-	begins := verb != "epoch"
+	begins := verb != bus.VerbEpoch
 	if begins {
 		_, _ = rand.Read(w.chain.RealmID[:]) // never fails
 	}
@@ -46,7 +46,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	}
 	if w.c.Loss != nil {
 		d.Tx.Pass(w.chain.Revision)
-		d.begin(eventlog.Command{Actor: "graph", Verb: VerbAcceptLoss, Note: w.c.Loss.Note})
+		d.begin(eventlog.Command{Actor: "graph", Verb: bus.VerbAcceptLoss, Note: w.c.Loss.Note})
 		d.beginCommand()
 		d.b.End(eventlog.CommandRef{}, nil)
 	}
@@ -55,7 +55,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 	if w.c.Origin != nil {
 		d.ChangeRealm(lifecycle.Realm{Origin: *w.c.Origin, Paused: true})
 	}
-	if verb == "genesis" {
+	if verb == bus.VerbGenesis {
 		kind := d.Ctx.Kinds().Of(lifecycle.Group, "Kind")
 		for _, spec := range lifecycle.BuiltinKinds() {
 			out, err := lifecycle.Create(d.Ctx, lifecycle.Key{Kind: kind}, registration(spec))
@@ -68,7 +68,7 @@ func (w *Writer) beginEpoch(ctx context.Context) error {
 		}
 	}
 	d.b.End(eventlog.CommandRef{}, nil)
-	if err := w.append(ctx, c); err != nil {
+	if err := w.append(c); err != nil {
 		return err
 	}
 	<-w.inFlight[0].completed

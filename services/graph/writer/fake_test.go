@@ -69,7 +69,7 @@ func (l *log) append(ctx context.Context, expected uint64, commit []byte) error 
 	switch {
 	case l.fail != nil:
 		return l.fail
-	case expected != uint64(len(l.commits)), l.room > 0 && len(l.commits) >= l.room:
+	case expected != l.begins-1+uint64(len(l.commits)), l.room > 0 && len(l.commits) >= l.room:
 		return eventlog.ErrFenced
 	case len(commit) > l.maxPayload:
 		return fmt.Errorf("a commit of %d bytes: the bus takes %d", len(commit), l.maxPayload)
@@ -153,6 +153,7 @@ func (l *log) check(t *testing.T) []*eventlog.Decoded {
 type lease struct {
 	holds atomic.Bool
 	lost  chan struct{}
+	looks atomic.Int64 // how often the writer has called Lost, as it does before it waits
 }
 
 func newLease() *lease {
@@ -161,8 +162,13 @@ func newLease() *lease {
 	return l
 }
 
-func (l *lease) Holds() bool           { return l.holds.Load() }
-func (l *lease) Lost() <-chan struct{} { return l.lost }
+func (l *lease) Holds() bool { return l.holds.Load() }
+
+func (l *lease) Lost() <-chan struct{} {
+	l.looks.Add(1)
+	return l.lost
+}
+
 func (l *lease) lose() {
 	l.holds.Store(false)
 	close(l.lost)

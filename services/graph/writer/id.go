@@ -18,8 +18,8 @@ func (w *Writer) Now() time.Time { return w.c.Now() }
 
 // checkID returns an error for a request whose command is not stored, if its id does not
 // prove that the command is new. If the time in the id is too old, the command may have
-// been executed and its record deleted. If the time is too far ahead, the record would be
-// deleted too early.
+// been executed and its record deleted. If the time is too far ahead, the command would not
+// be recorded (state.CommandAhead), and a repetition would execute it again.
 //
 // This is also safe if another writer has taken over unnoticed: that writer refuses the id
 // as well, since its newest commit is not older.
@@ -67,7 +67,7 @@ func unknown(r *Request, now lifecycle.Time) *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason: lifecycle.ReasonOutcomeUnknown,
 		Message: fmt.Sprintf("the command was not carried out now, and may have been before: its id is of %s, and commands are recognised for %s; "+
-			"if it was sent for the first time, send it with a new id, otherwise read what became of it",
+			"if this is the first attempt, send it with a new id; otherwise read the objects to see its outcome",
 			t.Time().Format(time.RFC3339Nano), state.KeepCommands),
 		ServerTime: now.Time(),
 	}
@@ -79,7 +79,7 @@ func (w *Writer) notInLog(sequence uint64) *lifecycle.Error {
 	return &lifecycle.Error{
 		Reason: lifecycle.ReasonOutcomeUnknown,
 		Message: fmt.Sprintf("the command was begun or carried out before, and its outcome is not known: commit %d, which has it, is not in the log of realm %s, "+
-			"which was restored or truncated; read what became of it", sequence, w.c.Realm),
+			"which was restored or truncated; read the objects to see its outcome", sequence, w.c.Realm),
 	}
 }
 

@@ -20,7 +20,7 @@ func TestKeptRepliesFit(t *testing.T) {
 	const objects, owners = 24, 40
 	for i := range objects {
 		o := configMap(fmt.Sprint("x-", i))
-		o.Metadata.Finalizers = []string{"example.com/held"}
+		o.Metadata.Finalizers = []string{"example.com/kept"}
 		for range owners {
 			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
 				ApiVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("o", 200), Uid: uid.New().String(),

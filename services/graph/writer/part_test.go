@@ -51,9 +51,9 @@ func sameParts(t *testing.T, a answer, refusals bool) {
 	}
 }
 
-// S12: a batch of which a writer has brought some parts into the log, and not all,
-// is carried on by the next one when it is repeated, and answered with the outcomes of
-// the earlier parts. It came back as AlreadyExists for its own objects.
+// S12: if a writer has appended only some parts of a batch, the next writer appends the rest
+// when the batch is repeated, and its reply has the outcomes of the earlier parts. It was
+// AlreadyExists for the batch's own objects.
 func TestBatchGoesOnAfterFailOver(t *testing.T) {
 	t.Parallel()
 	for _, refusals := range []bool{false, true} {
@@ -185,5 +185,36 @@ func TestImportOverCommitsIsOpenFromItsFirstPart(t *testing.T) {
 		if len(c.Sessions) != 1 || c.Sessions[0] != (eventlog.Session{ID: "import-1", Closed: last}) {
 			t.Errorf("part %d of %d says of sessions %v", i+1, len(commits), c.Sessions)
 		}
+	}
+}
+
+// spanning is a command that takes two commits and is no Partial.
+type spanning struct{ parts uint64 }
+
+var _ writer.Work = (*spanning)(nil)
+
+func (s *spanning) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
+	s.parts++
+	d.Session(fmt.Sprintf("session-%d", s.parts), false)
+	return s.parts == 2, nil
+}
+
+func (s *spanning) Reply(d *writer.Decision) proto.Message {
+	return &coppicev1.ReleaseBrakeReply{Released: s.parts, Revision: d.Revision()}
+}
+
+func (*spanning) ReplyInLog() bool { return false }
+
+func (*spanning) NewReply() proto.Message { return &coppicev1.ReleaseBrakeReply{} }
+
+// S12: a command whose last commit has the whole reply is answered with it when it is
+// repeated, although its earlier commits do not have its id.
+func TestSpanningCommandIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	first := b.do(withID(1, &writer.Request{Work: &spanning{}}))
+	same(t, first, b.do(withID(1, &writer.Request{Work: &spanning{}})))
+	if n := first.reply.(*coppicev1.ReleaseBrakeReply).GetReleased(); n != 2 {
+		t.Errorf("the command had %d parts", n)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// repeated handles a request whose command is stored. The request gets the outcome of the
-// first attempt, or continues if the log has only the first parts of the command.
+// repeated reports whether another attempt of the same command has the reply to a request, or
+// will have it: the command is pending in another request, or stored. If the log has only its first
+// parts, the request continues the command.
 func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	if r.ID == (state.CommandID{}) {
 		return false, nil

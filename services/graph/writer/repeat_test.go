@@ -63,12 +63,12 @@ func TestRepetition(t *testing.T) {
 			w.Atomic = true
 			return &writer.Request{Work: w}
 		},
-		"of a removal, whose object is it": func() *writer.Request { return remove("held") },
+		"of a removal, whose object is it": func() *writer.Request { return remove("blocked") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t, nil)
-			b.do(create("held")).objects(t)
+			b.do(create("blocked")).objects(t)
 			first := b.do(withID(1, request()))
 			b.do(create("another")).objects(t)
 			length := b.log.length()
@@ -112,7 +112,7 @@ func TestRecallsEndWithTheWriter(t *testing.T) {
 
 // whole requests complete objects.
 func whole(r *writer.Request) *writer.Request {
-	r.Work.(*command.Objects).Whole = true
+	r.Work.(*command.Objects).ReturnObjects = true
 	return r
 }
 

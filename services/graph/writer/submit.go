@@ -33,7 +33,8 @@ func (w *Writer) turnAway(r *Request, err *lifecycle.Error) {
 // Queued returns the number of requests that wait to be decided, and their size in bytes.
 func (w *Writer) Queued() (requests, bytes int) { return w.queue.size() }
 
-// Do submits a request, and waits for its outcome or the end of ctx.
+// Do submits a request, whose Done it sets, and waits for the outcome. If ctx ends first, Do
+// returns the error of ctx, and the outcome is unknown.
 func (w *Writer) Do(ctx context.Context, r *Request) (proto.Message, error) {
 	type outcome struct {
 		reply proto.Message

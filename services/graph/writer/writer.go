@@ -26,6 +26,7 @@ type Writer struct {
 
 	recalling sync.WaitGroup // the running recalls, for which Run waits
 
+	settling context.Context   // ends when Run no longer waits for the log
 	open     *commit           // the commit that is being decided, nil for none
 	inFlight []*inFlightCommit // commits that are being appended or written to the state, the oldest first
 	delay    commitDelay       // of the open commit, when no commit is in flight
@@ -87,14 +88,25 @@ func (w *Writer) MaxObject() int { return w.maxObject }
 // ErrLeaseLost is returned by Run when the lease was lost.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Run begins an epoch and decides submitted requests until ctx ends or it is not the
-// writer any more. While a commit is being appended and written to the state, the next is
-// decided on top of it, and can be appended while the first is written to the state. If
-// the disk is slow, the adaptive commit delay comes first. At the end queued requests are
-// refused as retryable; requests whose outcome is unknown are not answered. Run returns
-// nil when ctx has ended.
+// settleGrace is how long Run, when ctx has ended, waits for commits that were sent to the
+// log. A client whose command is in one of them would otherwise wait until its request times
+// out, before it asks the next writer.
+const settleGrace = time.Second
+
+// Run begins an epoch and decides submitted requests until ctx ends or this process is no
+// longer the writer. The package comment describes how commits are pipelined. At the end Run
+// waits until the log has acknowledged the commits that were sent to it, at most a second after
+// ctx has ended, and then refuses queued requests as retryable. Requests whose outcome is unknown
+// are not answered.
+//
+// When ctx has ended, Run returns nil, or an error that wraps eventlog.ErrUnsettled if it is
+// unknown whether a commit is in the log.
 func (w *Writer) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
+	settling, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(settleGrace, abandon) })()
+	w.settling = settling
 	err := w.run(running)
 	for len(w.inFlight) > 0 {
 		<-w.inFlight[0].completed
@@ -117,7 +129,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 func (w *Writer) run(ctx context.Context) error {
-	if err := w.beginEpoch(ctx); err != nil {
+	if err := w.beginEpoch(); err != nil {
 		return err
 	}
 	if w.c.Ready != nil {
@@ -154,7 +166,7 @@ func (w *Writer) run(ctx context.Context) error {
 			}
 		}
 		if w.open != nil && w.canAppend() {
-			if err := w.close(ctx); err != nil {
+			if err := w.close(); err != nil {
 				return err
 			}
 		}

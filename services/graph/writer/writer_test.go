@@ -70,7 +70,7 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t, c.change)
-			first, began, release := held(create("first"))
+			first, began, release := paused(create("first"))
 			defer release()
 			b.submit(first)
 			testkit.Receive(t, b.ctx, "the first to be decided", began)
@@ -135,7 +135,7 @@ func TestDryRun(t *testing.T) {
 	if r[0].GetCode() != 201 || r[0].GetObject().GetMetadata().GetUid() == "" || r[0].GetObject().GetMetadata().GetResourceVersion() != 0 {
 		t.Errorf("the dry run said %v", r[0])
 	}
-	// S13: a dry run is no commit.
+	// S13: a dry run writes no commit.
 	if b.revision() != revision || b.log.length() != length {
 		t.Errorf("a dry run has advanced the revision from %d to %d, the log from %d to %d", revision, b.revision(), length, b.log.length())
 	}
@@ -276,7 +276,7 @@ func TestRefusalsFit(t *testing.T) {
 	}
 	b.do(batch("first")).objects(t)
 	release := b.log.holdUp()
-	b.submit(create("held"))
+	b.submit(create("blocked"))
 	testkit.Receive(t, b.ctx, "the append", b.log.arrived)
 	var answers []<-chan answer
 	for i := range 5 {
@@ -346,7 +346,7 @@ func TestLeaseLost(t *testing.T) {
 		}
 	default:
 	}
-	// X15: nor does it say that anything is not there.
+	// X15: a writer without the lease does not report that an object does not exist.
 	if a := testkit.Receive(t, b.ctx, "an answer", absent); !errors.Is(a.err, lifecycle.ReasonServiceUnavailable) {
 		t.Errorf("without the lease: %v, %v", a.reply, a.err)
 	}
@@ -364,7 +364,7 @@ func TestLeaseLostWhileIdle(t *testing.T) {
 		a := b.do(create("y"))
 		return errors.Is(a.err, lifecycle.ReasonServiceUnavailable)
 	})
-	if err := b.end(); !errors.Is(err, writer.ErrLeaseLost) {
+	if err := b.wait(); !errors.Is(err, writer.ErrLeaseLost) {
 		t.Errorf("the writer ended with %v", err)
 	}
 }

@@ -30,8 +30,8 @@ const (
 	Deleted  = "DELETED"
 )
 
-// Of says what happened to an object, in the words of its life: how its
-// deletion proceeds first, its contents last. ownerKey spells a reference.
+// Of describes what happened to an object, a phrase for each change: those of its deletion come
+// before those of its contents. ownerKey returns the key of the owner that a reference names.
 func Of(c Change, ownerKey func(*coppicev1.OwnerReference) string) []string {
 	is := c.Object.GetMetadata()
 	switch c.Typ {

@@ -1,3 +1,3 @@
-// Package changes says in words what happened to an object: its deletion first, then
-// its owners and finalizers, and last its contents.
+// Package changes says in words what happened to an object: first to its initializers, its
+// deletion and its finalizers, then to its owners, and last to its contents.
 package changes

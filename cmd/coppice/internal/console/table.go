@@ -71,8 +71,9 @@ func (t *Table) Flush() error {
 	return err
 }
 
-// Printable returns text without control characters. Clients choose the names of
-// objects, and must not control the terminal of the user that lists them.
+// Printable returns text with a question mark in place of each control character and of invalid
+// UTF-8. Clients choose the names of objects, and must not control the terminal of the user that
+// lists them.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,6 +58,16 @@ func (d *description) write(ctx context.Context) error {
 	d.List("Labels", printing.Pairs(m.GetLabels()))
 	d.List("Annotations", printing.Pairs(m.GetAnnotations()))
 	d.Field("Status", d.status(ctx))
+	if rows := d.conditions(); len(rows) > 0 {
+		d.Section("Conditions", rows)
+	}
+	d.protection()
+	if at := m.GetExpiresAt(); at != nil {
+		d.Field("Expires", at.AsTime().Local().Format("2006-01-02 15:04:05")+console.Prefixed("; ", printing.Expiry(m, d.Reader.Now())))
+	}
+	if list := lookup.Notices(d.node, d.Reader.Now()); len(list) > 0 {
+		d.List("Notices", list)
+	}
 	d.initializers()
 	d.Section("Owners", d.owners())
 	dependents := "<none>"
@@ -67,6 +78,12 @@ func (d *description) write(ctx context.Context) error {
 		dependents += fmt.Sprintf(" (%d blocking)", n)
 	}
 	d.Field("Dependents", dependents)
+	if rows := lookup.UseRows(d.node); len(rows) > 0 {
+		d.Section("Uses", rows)
+	}
+	if d.node.GetUsers() > 0 {
+		d.Field("Used by", lookup.Users(d.node))
+	}
 	d.Section("Finalizers", d.finalizers(ctx))
 	if m.GetDeletionGracePeriodSeconds() > 0 {
 		d.Field("Agent", d.Consumers.AgentCall(ctx, d.kind, m.GetUid()).Text())
@@ -87,6 +104,33 @@ func (d *description) status(ctx context.Context) string {
 		return printing.StatusOf(d.o)
 	}
 	return "Terminating since " + d.since(m.GetDeletionTimestamp().AsTime()) + console.Prefixed("; ", d.Consumers.BlockedBy(ctx, d.node))
+}
+
+// conditions has a row for each condition that is derived from what is known now.
+func (d *description) conditions() (rows [][]string) {
+	for _, c := range d.node.GetConditions() {
+		since := ""
+		if c.GetSince() != 0 {
+			since = "since " + console.Clock(time.UnixMicro(c.GetSince()), d.Reader.Now())
+		}
+		rows = append(rows, []string{c.GetType(), c.GetStatus(), c.GetReason(), since})
+	}
+	return rows
+}
+
+// protection writes who protects an object, and which protected objects its deletion waits
+// for; nothing if there are none.
+func (d *description) protection() {
+	if p := d.o.GetMetadata().GetProtection(); p != nil {
+		text := cmp.Or(d.node.GetProtectedBy(), printing.ProtectedBy(p))
+		if p.GetTime() != nil {
+			text += ", since " + d.since(p.GetTime().AsTime())
+		}
+		d.Field("Protection", text)
+	}
+	if below := d.node.GetProtected(); len(below) > 0 {
+		d.List("Protected", below)
+	}
 }
 
 // initializers writes the pending initializers of an object, and the failure of its

@@ -9,6 +9,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -137,6 +138,9 @@ func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) strin
 	if d.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
 		return e.consumers.BlockedBy(ctx, d)
 	}
+	if p := d.GetObject().GetMetadata().GetProtection(); p != nil {
+		return "protected from deletion (" + printing.ProtectedBy(p) + ")"
+	}
 	for i, r := range d.GetObject().GetMetadata().GetOwnerReferences() {
 		if o := d.GetOwners()[i]; o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN {
 			return "kept, as its owner " + e.OwnerKey(r) + " is unknown" + tree.KeptUntilText(o, e.Now())
@@ -146,6 +150,9 @@ func (e *explainer) blockedBy(ctx context.Context, d *coppicev1.GraphNode) strin
 		if o.GetClass() == coppicev1.OwnerClass_OWNER_CLASS_SOLID {
 			return "about to lose its reference"
 		}
+	}
+	if d.GetBraked() {
+		return "its deletion is paused by the brake of " + d.GetResource()
 	}
 	return "about to be deleted"
 }

@@ -1,12 +1,15 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
@@ -48,6 +51,9 @@ func (e *explainer) look(ctx context.Context, name string) (*coppicev1.Object, *
 		return nil, nil, nil, err
 	}
 	n, above, err := e.Above(ctx, objects, name, o.GetMetadata().GetResourceVersion())
+	if err == nil {
+		err = e.AllUsers(ctx, n)
+	}
 	return o, n, above, err
 }
 
@@ -57,12 +63,47 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	e.UID, e.State = m.GetUid(), Active
 	e.owners(n, above, 0, map[string]bool{})
 	e.Dependents = &Dependents{All: n.GetDependents(), Blocking: n.GetBlockingDependents(), Unmarked: n.GetPending().GetUnexamined()}
+	for i, row := range lookup.UseRows(n) {
+		u := m.GetUses()[i]
+		e.Uses = append(e.Uses, Use{Object: lookup.UsedName(u), Namespace: u.GetNamespace(), State: row[1]})
+	}
+	e.Users = n.GetUsers()
+	for _, u := range n.GetUsedBy() {
+		name := u.GetResource() + "/" + u.GetName()
+		if m.GetNamespace() != "" {
+			name = lookup.UserName(n, u)
+		}
+		e.UsedBy = append(e.UsedBy, name)
+	}
 	if m.GetDeletionTimestamp() != nil {
 		e.State = Terminating
 		since := m.GetDeletionTimestamp().AsTime().Add(-time.Duration(m.GetDeletionGracePeriodSeconds()) * time.Second)
 		e.Since = &since
 		e.marked(ctx)
 	}
+	for _, c := range n.GetConditions() {
+		is := Condition{Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage()}
+		if c.GetSince() != 0 {
+			since := time.UnixMicro(c.GetSince()).UTC()
+			is.Since = &since
+		}
+		e.Conditions = append(e.Conditions, is)
+	}
+	if m.GetExpiresAt() != nil {
+		at := m.GetExpiresAt().AsTime()
+		e.ExpiresAt = &at
+	}
+	for _, is := range n.GetNotices() {
+		e.Notices = append(e.Notices, Notice{
+			Policy: is.GetPolicy(), Given: time.UnixMicro(is.GetGiven()).UTC(), Ends: time.UnixMicro(is.GetEnds()).UTC(), Due: moment(is.GetDue()),
+			AnsweredBy: is.GetAnsweredBy(), Reason: is.GetReason(), VetoUntil: moment(is.GetVetoUntil()),
+		})
+	}
+	e.noticeTexts = lookup.Notices(n, e.Now())
+	if err := e.expiryPolicies(ctx, o); err != nil {
+		return err
+	}
+	e.Protected, e.WaitsForProtected = cmp.Or(n.GetProtectedBy(), printing.ProtectedBy(m.GetProtection())), n.GetProtected()
 	e.finalizersAndAgent(ctx, o, n)
 	if n.GetAwaitedGeneration() > n.GetObservedGeneration() {
 		e.Generation = &Generation{n.GetAwaitedGeneration(), n.GetObservedGeneration()}
@@ -86,4 +127,28 @@ func (e *explainer) present(ctx context.Context, o *coppicev1.Object, n *coppice
 	}
 	e.Summary = e.summary(n)
 	return nil
+}
+
+// moment returns a time in Unix microseconds, nil for zero.
+func moment(micros int64) *time.Time {
+	if micros == 0 {
+		return nil
+	}
+	t := time.UnixMicro(micros).UTC()
+	return &t
+}
+
+// expiryPolicies finds the expiry policies that select an object that is not being deleted, and
+// that have given no notice of its deletion.
+func (e *explainer) expiryPolicies(ctx context.Context, o *coppicev1.Object) error {
+	if e.State != Active {
+		return nil
+	}
+	policies, err := e.PoliciesOf(ctx, e.kind, o)
+	for _, p := range policies {
+		if !slices.ContainsFunc(e.Notices, func(n Notice) bool { return n.Policy == p.Name }) {
+			e.ExpiryPolicies = append(e.ExpiryPolicies, ExpiryPolicy{Policy: p.Name, Says: p.Says})
+		}
+	}
+	return err
 }

@@ -26,16 +26,71 @@ type Explanation struct {
 	Owners     []Owner     `json:"owners,omitempty"`
 	Finalizers []Finalizer `json:"finalizers,omitempty"`
 	Agent      *Agent      `json:"agent,omitempty"`
+	// Conditions are derived from what is known now, and are not stored.
+	Conditions []Condition `json:"conditions,omitempty"`
 	Dependents *Dependents `json:"dependents,omitempty"`
+	// Uses are the uses of the object, UsedBy the objects that use it, at most 100 of
+	// Users.
+	Uses       []Use       `json:"uses,omitempty"`
+	Users      uint64      `json:"users,omitempty"`
+	UsedBy     []string    `json:"usedBy,omitempty"`
 	Generation *Generation `json:"generation,omitempty"`
 	// ImportEnds is the latest end of the import session. Until then the built-in
 	// finalizers do not act.
-	ImportEnds *time.Time    `json:"importEnds,omitempty"`
-	Pending    []PendingWork `json:"pending,omitempty"`
+	ImportEnds *time.Time `json:"importEnds,omitempty"`
+	// Protected says who protects the object from deletion, and why.
+	Protected string `json:"protected,omitempty"`
+	// ExpiresAt is when the object expires and is deleted.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Notices are those of the object's deletion that expiry policies have given.
+	Notices []Notice `json:"notices,omitempty"`
+	// ExpiryPolicies are those that select the object and have given no notice.
+	ExpiryPolicies []ExpiryPolicy `json:"expiryPolicies,omitempty"`
+	// WaitsForProtected are protected objects for which the deletion waits, at most 10.
+	WaitsForProtected []string      `json:"waitsForProtected,omitempty"`
+	Pending           []PendingWork `json:"pending,omitempty"`
 	// Skipped are the sequences of messages in the log that are no commits of the
 	// realm; graph services skip them. Only the part of the log that was read
 	// counts, and at most 100.
 	Skipped []uint64 `json:"skipped,omitempty"`
+
+	noticeTexts []string
+}
+
+// Notice is the notice of the object's deletion that an expiry policy has given.
+type Notice struct {
+	Policy string    `json:"policy"`
+	Given  time.Time `json:"given"`
+	Ends   time.Time `json:"ends"`
+	// Due is when the object is deleted at the earliest; absent if it stays until someone agrees.
+	Due *time.Time `json:"due,omitempty"`
+	// AnsweredBy and Reason are of the last answer. VetoUntil is absent if it was an agreement.
+	AnsweredBy string     `json:"answeredBy,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	VetoUntil  *time.Time `json:"vetoUntil,omitempty"`
+}
+
+// ExpiryPolicy is an expiry policy that selects the object, and says what it does with it, and when.
+type ExpiryPolicy struct {
+	Policy string `json:"policy"`
+	Says   string `json:"says"`
+}
+
+// Condition is the state of one aspect of the object.
+type Condition struct {
+	Type    string     `json:"type"`
+	Status  string     `json:"status"`
+	Reason  string     `json:"reason"`
+	Message string     `json:"message"`
+	Since   *time.Time `json:"since,omitempty"`
+}
+
+// Use is a use of the object. Namespace is empty unless it is another than that of the object. State is
+// resolved, unresolved, absent or mismatched.
+type Use struct {
+	Object    string `json:"object"`
+	Namespace string `json:"namespace,omitempty"`
+	State     string `json:"state"`
 }
 
 // States of an object.
@@ -92,17 +147,33 @@ type Agent struct {
 
 // Call is the call of an external finalizer or an agent, and its consumer.
 type Call struct {
-	// Consumer is None, Busy or Alive; Unseen if the state could not be read.
+	// Consumer is None, Alive, Busy, Failing or Silent; Unseen if the state could not be read.
 	Consumer string `json:"consumer,omitempty"`
 	Process  string `json:"process,omitempty"`
 	Calls    uint64 `json:"calls,omitempty"`
 	Parked   bool   `json:"parked,omitempty"`
+	// Since is since when the consumer is busy or silent. LastError is the last error of this
+	// call, or of one of the consumer's calls, and NextRetry when the call is delivered again.
+	Since     *time.Time `json:"since,omitempty"`
+	LastError string     `json:"lastError,omitempty"`
+	NextRetry *time.Time `json:"nextRetry,omitempty"`
 
 	is lookup.Call
 }
 
 func callOf(c lookup.Call) Call {
-	return Call{Consumer: c.State.String(), Process: c.Process, Calls: c.Calls, Parked: c.Parked, is: c}
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		t = t.UTC()
+		return &t
+	}
+	c.Consumer = c.OfThisCall()
+	return Call{
+		Consumer: c.State.String(), Process: c.Process, Calls: c.Calls, Parked: c.Parked,
+		Since: at(c.Since), LastError: c.Error, NextRetry: at(c.Retry), is: c,
+	}
 }
 
 // Dependents are the dependents of the object.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/printing"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -34,15 +36,39 @@ func (e *explainer) summary(n *coppicev1.GraphNode) string {
 	}
 	key := tree.KeyOfNode(n)
 	solid, unknown := own(coppicev1.OwnerClass_OWNER_CLASS_SOLID), own(coppicev1.OwnerClass_OWNER_CLASS_UNKNOWN)
+	m := n.GetObject().GetMetadata()
+	expiry := console.Prefixed("; it ", printing.Expiry(m, e.Now()))
+	for _, is := range e.Notices {
+		if is.Due != nil {
+			expiry += fmt.Sprintf("; expiry policy %s deletes it at %s", is.Policy, console.Clock(*is.Due, e.Now()))
+		}
+	}
 	switch {
+	case n.GetPodsUntil() != 0:
+		return fmt.Sprintf("%s is about to be deleted: its namespace is being deleted, and waits for its Pods first, until %s at the latest",
+			key, console.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now()))
+	case e.ExpiresAt != nil && !e.ExpiresAt.After(e.Now()) && e.Protected != "":
+		return fmt.Sprintf("%s is not deleted, although it %s: it is protected (%s)", key, printing.Expiry(m, e.Now()), e.Protected)
+	case e.ExpiresAt != nil && !e.ExpiresAt.After(e.Now()) && n.GetBraked():
+		return fmt.Sprintf("%s is about to be deleted: it %s, and the brake of %s, which is tripped, pauses its deletion until 'coppice brake release %s'",
+			key, printing.Expiry(m, e.Now()), n.GetResource(), n.GetResource())
+	case e.ExpiresAt != nil && !e.ExpiresAt.After(e.Now()):
+		return fmt.Sprintf("%s is about to be deleted: it %s", key, printing.Expiry(m, e.Now()))
 	case len(solid) == 1:
-		return fmt.Sprintf("%s is not deleted: %s owns it", key, solid[0])
+		return fmt.Sprintf("%s is not deleted: %s owns it", key, solid[0]) + expiry
 	case len(solid) > 1:
-		return fmt.Sprintf("%s is not deleted: %s own it", key, console.Short(solid, 3))
+		return fmt.Sprintf("%s is not deleted: %s own it", key, console.Short(solid, 3)) + expiry
 	case len(unknown) > 0:
 		return fmt.Sprintf("%s is not deleted: %s may own it", key, console.Short(unknown, 3))
+	case e.Protected != "" && len(e.Owners) > 0:
+		return fmt.Sprintf("%s is not deleted, although no owner keeps it: it is protected (%s)", key, e.Protected)
+	case e.Protected != "":
+		return fmt.Sprintf("%s is not deleted: it has no owners, and is protected (%s)", key, e.Protected)
+	case n.GetBraked():
+		return fmt.Sprintf("%s is about to be deleted: none of its owners keeps it, and the brake of %s, which is tripped, pauses its deletion until 'coppice brake release %s'",
+			key, n.GetResource(), n.GetResource())
 	case len(e.Owners) == 0:
-		return key + " is not deleted: it has no owners, and no client has deleted it"
+		return key + " is not deleted: it has no owners, and no client has deleted it" + expiry
 	}
 	return key + " is about to be deleted: none of its owners keeps it"
 }
@@ -61,7 +87,14 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 			if e.Dependents.All > 0 {
 				waits = append(waits, "removes the references of "+console.Count(int(e.Dependents.All), "dependent"))
 			}
+		case lifecycle.FinalizerInUse:
+			waits = append(waits, "waits for "+lookup.Users(n))
+		case lifecycle.FinalizerProtection:
+			waits = append(waits, "removes the protection that it gives")
 		case lifecycle.FinalizerContents:
+			if n.GetPodsUntil() != 0 {
+				waits = append(waits, "removes its Pods first, until "+console.Clock(time.UnixMicro(n.GetPodsUntil()), e.Now())+" at the latest")
+			}
 			waits = append(waits, "removes what is in it: "+lookup.Left(n))
 		default:
 			blockers = append(blockers, f.Name+f.is.Note())
@@ -78,6 +111,9 @@ func (e *explainer) terminating(n *coppicev1.GraphNode) string {
 	}
 	if len(blockers) > 0 {
 		waits = slices.Insert(waits, 0, "is blocked by "+console.Short(blockers, 3))
+	}
+	if len(e.WaitsForProtected) > 0 {
+		waits = append(waits, "waits for "+console.Short(e.WaitsForProtected, 3)+", protected from deletion")
 	}
 	if len(waits) == 0 {
 		waits = []string{"is about to be removed"}

@@ -32,6 +32,22 @@ func (e *writer) write() {
 	if e.State == Terminating && len(e.Because) > 0 {
 		e.Field("Why", strings.Join(e.Because, ", because "))
 	}
+	if e.Protected != "" {
+		e.Field("Protection", e.Protected)
+	}
+	if e.ExpiresAt != nil {
+		e.Field("Expires", console.Clock(*e.ExpiresAt, e.now))
+	}
+	if len(e.noticeTexts) > 0 {
+		e.List("Notices", e.noticeTexts)
+	}
+	if len(e.ExpiryPolicies) > 0 {
+		var policies [][]string
+		for _, p := range e.ExpiryPolicies {
+			policies = append(policies, []string{p.Policy, p.Says})
+		}
+		e.Section("Expiry policies", policies)
+	}
 	if e.State != Removed {
 		e.Section("Owners", e.ownerRows())
 		dependents := "<none>"
@@ -39,6 +55,16 @@ func (e *writer) write() {
 			dependents = fmt.Sprintf("%s (%d blocking)", console.Count(int(e.Dependents.All), "object"), e.Dependents.Blocking)
 		}
 		e.Field("Dependents", dependents)
+		var uses [][]string
+		for _, u := range e.Uses {
+			uses = append(uses, []string{console.WithNamespace(u.Object, u.Namespace), u.State})
+		}
+		if len(uses) > 0 {
+			e.Section("Uses", uses)
+		}
+		if e.Users > 0 {
+			e.Field("Used by", console.Count(int(e.Users), "object")+console.Prefixed(": ", console.Short(e.UsedBy, 3)))
+		}
 		e.Section("Finalizers", e.finalizerRows())
 	}
 	e.blockers()

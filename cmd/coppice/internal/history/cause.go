@@ -19,14 +19,31 @@ const MaxCauses = 64
 // Because returns the causes of an event, each as a phrase, from the nearest one to
 // the command of a client.
 func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
+	switch e.Type {
+	case "LossAccepted":
+		return []string{"an operator accepted it with --accept-loss"}, nil
+	case "RealmResumed":
+		return []string{e.Actor + " resumed it"}, nil
+	case "RealmContinued", "KeyChanged", MessageSkipped:
+		return nil, nil
+	}
 	var phrases []string
-	if e.Verb == bus.VerbRemoveFinalizer && e.Note != "" && !requested(&e) {
+	if (e.Verb == bus.VerbRemoveFinalizer || e.Verb == bus.VerbForceFinalizer) && e.Note != "" && !requested(&e) {
 		phrases = append(phrases, did(&e, "it")) // a user removed the finalizer, with a note
 	}
 	for range MaxCauses {
 		effect, err := unmarked(ctx, &e, find)
 		if err != nil {
 			return phrases, err
+		}
+		if effect.Reason == coppicev1.Reason_REASON_RESTORED {
+			phrases = append(phrases, did(effect, "it")+fmt.Sprintf(" after revision %d", effect.Cause))
+			cause, err := find(ctx, effect.Cause)
+			if err != nil || cause == nil {
+				return phrases, err
+			}
+			e = *cause
+			continue
 		}
 		if requested(effect) {
 			return append(phrases, phrase(effect, effect)), nil
@@ -55,7 +72,7 @@ func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, err
 // the same object began, the mark: that an object was removed because it was being
 // deleted explains nothing.
 func unmarked(ctx context.Context, e *client.LogEvent, find Finder) (*client.LogEvent, error) {
-	for e.Reason == coppicev1.Reason_REASON_FINALIZED {
+	for e.Reason == coppicev1.Reason_REASON_FINALIZED || e.Reason == coppicev1.Reason_REASON_FORCED && e.Cause != 0 {
 		mark, err := find(ctx, e.Cause)
 		if err != nil || mark == nil || mark.UID != e.UID || mark.Revision >= e.Revision {
 			return e, err
@@ -67,7 +84,11 @@ func unmarked(ctx context.Context, e *client.LogEvent, find Finder) (*client.Log
 
 // requested reports whether a client requested exactly this event.
 func requested(e *client.LogEvent) bool {
-	return e.Reason == coppicev1.Reason_REASON_REQUESTED || e.Reason == coppicev1.Reason_REASON_UNSPECIFIED
+	switch e.Reason {
+	case coppicev1.Reason_REASON_REQUESTED, coppicev1.Reason_REASON_UNSPECIFIED, coppicev1.Reason_REASON_PROTECTED, coppicev1.Reason_REASON_UNPROTECTED:
+		return true
+	}
+	return false
 }
 
 // phrase says why e happened, given its cause. The cause is e itself if a client
@@ -138,7 +159,7 @@ func ReasonOf(r coppicev1.Reason) string { return phrase(&client.LogEvent{Reason
 
 // did says which actor did what to an object, with the note of the request.
 func did(e *client.LogEvent, object string) string {
-	said := ""
+	said, end := "", ""
 	switch e.Verb {
 	case bus.VerbCreate:
 		said = "created"
@@ -148,20 +169,31 @@ func did(e *client.LogEvent, object string) string {
 		said = "updated the status of"
 	case bus.VerbPatch:
 		said = "patched"
-	case bus.VerbApply:
+	case bus.VerbApply, bus.VerbApplyAcross:
 		said = "applied"
 	case bus.VerbImport:
 		said = "imported"
+	case bus.VerbRestore:
+		said = "restored"
 	case bus.VerbDelete, bus.VerbDeleteCollection:
 		said = "deleted"
+	case bus.VerbDeleteUnreadable:
+		said = "deleted"
+		end = ", which was unreadable, without its finalizers"
+	case bus.VerbProtect:
+		said = "protected"
+	case bus.VerbUnprotect:
+		said = "removed the protection of"
+	case bus.VerbForceFinalizer:
+		said = "removed by force " + strings.TrimPrefix(e.Detail, "last finalizers ") + " from"
 	case bus.VerbRemoveFinalizer:
 		said = "removed " + strings.TrimPrefix(e.Detail, "last finalizers ") + " from"
-	case "genesis":
+	case bus.VerbGenesis:
 		return "the realm began"
 	default:
 		said = "did " + e.Verb + " to"
 	}
-	said = e.Actor + " " + said + " " + object
+	said = e.Actor + " " + said + " " + object + end
 	if e.Note != "" {
 		said += fmt.Sprintf(" (%q)", e.Note)
 	}

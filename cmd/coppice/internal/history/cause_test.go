@@ -155,8 +155,8 @@ func TestPhrase(t *testing.T) {
 	}
 	for verb, want := range map[string]string{
 		"create": "ana created it", "update": "ana updated it", "updatestatus": "ana updated the status of it", "patch": "ana patched it",
-		"apply": "ana applied it", "import": "ana imported it", "delete": "ana deleted it", "deletecollection": "ana deleted it",
-		"removefinalizer": "ana removed example.com/x from it", "genesis": "the realm began", "restore": "ana did restore to it",
+		"apply": "ana applied it", "applyacross": "ana applied it", "import": "ana imported it", "delete": "ana deleted it", "deletecollection": "ana deleted it",
+		"removefinalizer": "ana removed example.com/x from it", "protect": "ana protected it", "unprotect": "ana removed the protection of it", "genesis": "the realm began", "restore": "ana restored it", "deleteunreadable": "ana deleted it, which was unreadable, without its finalizers", "reset": "ana did reset to it",
 	} {
 		e := logEvent(1, "", "x", reasonRequested, 0, "ana", verb)
 		e.Detail = "example.com/x"

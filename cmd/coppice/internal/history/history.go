@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -22,21 +23,33 @@ type History struct {
 	pages     map[uint64]*Page
 	order     []uint64 // of pages, as they were read
 	kept      int      // events in pages
-	// recent are the pages in which causes were found last: what happens
-	// together has its causes together.
+	// recent are the pages in which causes were found last: neighbouring events often have
+	// causes in the same commit.
 	recent []*Page
 	// Skipped are the sequences of messages that are no commits, as they were read,
 	// at most MaxSkipped.
 	Skipped []uint64
+	// Pruned is set when Tail has reached commits that are neither in the log nor in the archive
+	// any more. It names the oldest revision that can be read.
+	Pruned error
 }
 
 // Page is the events of one commit.
 type Page struct {
 	first  uint64 // the revision that its first event has, or would have
 	Events []client.LogEvent
+	realm  []client.LogEvent // about the realm; named after the log, as skipped messages are
 }
 
-// Limits of what is read, and of what is remembered.
+// Entries returns all events of the commit: those about the realm, and then those about objects.
+func (p *Page) Entries() []client.LogEvent {
+	if len(p.realm) == 0 {
+		return p.Events
+	}
+	return slices.Concat(p.realm, p.Events)
+}
+
+// Limits of the events that are kept in memory, and of the log that is read.
 const (
 	maxKeptEvents = 1 << 17
 	recentPages   = 4
@@ -63,7 +76,10 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	if p := h.pages[sequence]; p != nil {
 		return p
 	}
-	p := &Page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources)}
+	p := &Page{first: c.GetFirstRevision(), Events: client.Events(c, h.Resources), realm: client.RealmEvents(c)}
+	for i := range p.realm {
+		p.realm[i].Resource, p.realm[i].Name = logResource, strconv.FormatUint(sequence, 10)
+	}
 	h.pages[sequence] = p
 	h.order = append(h.order, sequence)
 	h.kept += len(p.Events) + 1
@@ -76,7 +92,8 @@ func (h *History) Keep(sequence uint64, c *coppicev1.Commit) *Page {
 	return p
 }
 
-// Find returns the event with a revision, nil if there is none.
+// Find returns the event with a revision, nil if there is none, or if neither the log nor the
+// archive has its commit any more.
 func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, error) {
 	if revision == 0 {
 		return nil, nil
@@ -88,6 +105,9 @@ func (h *History) Find(ctx context.Context, revision uint64) (*client.LogEvent, 
 	}
 	var p *Page
 	for c, err := range h.Log.Read(ctx, client.FromRevision(revision), client.Limit(1)) {
+		if errors.Is(err, client.ErrExpired) {
+			return nil, nil //nolint:nilnil // it was pruned
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +131,9 @@ func (p *Page) event(revision uint64) *client.LogEvent {
 	return &p.Events[i]
 }
 
-// Tail returns the last events that match, oldest first: at most so many, from
-// at most so many commits. complete says that there are no others before them. about is
-// what commits have to mention that have such events.
+// Tail returns the last events that match, oldest first. The number of events is bounded by events,
+// that of the commits to search by commits. complete reports whether no earlier event matches.
+// about selects the commits to read, and must select all that have an event that matches.
 func (h *History) Tail(ctx context.Context, events, commits int, about client.LogOptions, match func(*client.LogEvent) bool) (found []client.LogEvent, complete bool, err error) {
 	high, chunk, most := h.Last, uint64(4), uint64(maxChunk)
 	if len(about.UIDs) > 0 || about.Name != "" { // most commits do not even come here
@@ -123,6 +143,15 @@ func (h *History) Tail(ctx context.Context, events, commits int, about client.Lo
 		low := high - min(high, chunk, uint64(commits)) + 1
 		about.FromSequence, about.ToSequence = low, high
 		matching, err := h.chunk(ctx, about, match)
+		if errors.Is(err, client.ErrExpired) { // the log begins within these commits, or behind them
+			if low == high {
+				h.Pruned = err
+				break
+			}
+			chunk = (high - low + 1) / 2
+			most = chunk
+			continue
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -156,15 +185,19 @@ func (h *History) chunk(ctx context.Context, of client.LogOptions, match func(*c
 			continue
 		}
 		before = time.UnixMicro(c.GetTime()).UTC()
-		p := h.Keep(c.Sequence, c.Commit)
-		for i := range p.Events {
-			if match(&p.Events[i]) {
-				matching = append(matching, p.Events[i])
+		entries := h.Keep(c.Sequence, c.Commit).Entries()
+		for i := range entries {
+			if match(&entries[i]) {
+				matching = append(matching, entries[i])
 			}
 		}
 	}
 	return matching, ctx.Err()
 }
+
+// logResource is the resource of entries that are about the log or the realm and no object. Their
+// name is the sequence of the message.
+const logResource = "log"
 
 // MessageSkipped is the type of the entry for a message in the log that is no commit
 // of the realm, which graph services skip. It names the log and the sequence, and has
@@ -177,7 +210,7 @@ func (h *History) Skip(c client.LogCommit, before time.Time) client.LogEvent {
 		h.Skipped = append(h.Skipped, c.Sequence)
 	}
 	h.Last = max(h.Last, c.Sequence)
-	return client.LogEvent{Type: MessageSkipped, Time: before, Resource: "log", Name: strconv.FormatUint(c.Sequence, 10), Detail: c.Skipped}
+	return client.LogEvent{Type: MessageSkipped, Time: before, Resource: logResource, Name: strconv.FormatUint(c.Sequence, 10), Detail: c.Skipped}
 }
 
 // Ranges spells ascending numbers: "5, 7-9".

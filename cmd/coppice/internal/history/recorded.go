@@ -21,9 +21,11 @@ func Recorded(r *segment.Reader) client.LogClient { return recorded{r} }
 
 type recorded struct{ r *segment.Reader }
 
-func (l recorded) Last(context.Context) (uint64, error) { return l.r.Info().Last.Position, nil }
+func (l recorded) Last(context.Context, ...client.CommitOption) (uint64, error) {
+	return l.r.Info().Last.Position, nil
+}
 
-func (l recorded) Commit(ctx context.Context, sequence uint64) (*client.Commit, error) {
+func (l recorded) Commit(ctx context.Context, sequence uint64, _ ...client.CommitOption) (*client.Commit, error) {
 	for c, err := range l.Read(ctx, client.FromSequence(sequence), client.ToSequence(sequence)) {
 		return c.Commit, err
 	}
@@ -101,7 +103,7 @@ func (n Names) Learn(c *coppicev1.Commit) {
 		case *coppicev1.Event_Updated:
 			node, body = v.Updated.GetNode(), v.Updated.GetBody()
 		}
-		if node.GetKind() != "Kind" || groupOf(node.GetApiVersion()) != api.Group || body == nil {
+		if node.GetKind() != "Kind" || api.GroupOf(node.GetApiVersion()) != api.Group || body == nil {
 			continue
 		}
 		var k client.Kind
@@ -114,20 +116,11 @@ func (n Names) Learn(c *coppicev1.Commit) {
 // Resource returns the resource of a kind, and its name in lower case if the log has not
 // registered it.
 func (n Names) Resource(apiVersion, kind string) string {
-	switch r, ok := n[kindName{groupOf(apiVersion), kind}]; {
+	switch r, ok := n[kindName{api.GroupOf(apiVersion), kind}]; {
 	case ok:
 		return r
-	case kind == "Kind" && groupOf(apiVersion) == api.Group:
+	case kind == "Kind" && api.GroupOf(apiVersion) == api.Group:
 		return client.KindsResource.String()
 	}
 	return strings.ToLower(kind)
-}
-
-// groupOf returns the group of an apiVersion, empty for the core group.
-func groupOf(apiVersion string) string {
-	group, _, ok := strings.Cut(apiVersion, "/")
-	if !ok {
-		return ""
-	}
-	return group
 }

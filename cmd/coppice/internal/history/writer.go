@@ -46,12 +46,9 @@ type eventJSON struct {
 
 // Event writes an event.
 func (w *Writer) Event(ctx context.Context, e client.LogEvent) error {
-	var why []string
-	if e.Type != MessageSkipped {
-		var err error
-		if why, err = Because(ctx, e, w.Find); err != nil {
-			return err
-		}
+	why, err := Because(ctx, e, w.Find)
+	if err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +58,7 @@ func (w *Writer) Event(ctx context.Context, e client.LogEvent) error {
 			Actor: e.Actor, Verb: e.Verb, Note: e.Note, Reason: ReasonName(e.Reason), Cause: e.Cause, Detail: e.Detail, Because: why,
 		})
 	}
-	_, err := fmt.Fprintln(w.W, w.line(e, why))
+	_, err = fmt.Fprintln(w.W, w.line(e, why))
 	return err
 }
 
@@ -72,11 +69,11 @@ func (w *Writer) line(e client.LogEvent, why []string) string {
 		typ = w.Ink.Green(typ)
 	case "ObjectDeleted":
 		typ = w.Ink.Red(typ)
-	case "DeletionMarked", MessageSkipped:
+	case "DeletionMarked", MessageSkipped, "LossAccepted":
 		typ = w.Ink.Yellow(typ)
 	}
 	revision, at := fmt.Sprint(e.Revision), ""
-	if e.Type == MessageSkipped {
+	if e.Revision == 0 {
 		revision = ""
 	}
 	if !e.Time.IsZero() {

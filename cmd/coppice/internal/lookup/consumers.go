@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coppice-gc/coppice/client"
@@ -18,6 +19,17 @@ type Consumer struct {
 	State   ConsumerState
 	Process string // its name; empty if it has not reported one
 	Calls   uint64 // pending or delivered
+	// Pulling: a pull request is open.
+	Pulling bool
+	// Since is since when it works, or the last sign of a program that is silent, or the last
+	// delivery or acknowledgement; zero if that is not known.
+	Since time.Time
+	// Error is the last error that a program reported about a call that is not done, at Failed.
+	// Retry is when a failed call is delivered again.
+	Error         string
+	Failed, Retry time.Time
+
+	now time.Time
 }
 
 // ConsumerState says whether a program receives calls.
@@ -27,42 +39,142 @@ type ConsumerState int
 const (
 	Unseen ConsumerState = iota // the state could not be read
 	None                        // no program asks for calls
-	Busy                        // a program has calls, and asks for no more
+	Busy                        // a program works on calls
 	Alive
+	Silent  // a program asked for calls, and has given no sign for a minute
+	Failing // calls have failed, and wait until they are delivered again
 )
 
-func (s ConsumerState) String() string { return [...]string{"Unseen", "None", "Busy", "Alive"}[s] }
+func (s ConsumerState) String() string {
+	return [...]string{"Unseen", "None", "Busy", "Alive", "Silent", "Failing"}[s]
+}
 
 // Note returns a remark to print behind the name of the finalizer or agent.
 func (c Consumer) Note() string {
-	switch c.State {
-	case None:
+	switch {
+	case c.State == None:
 		return " (no consumer)"
-	case Busy:
-		return " (consumer busy)"
+	case c.State == Silent:
+		return " (consumer silent" + c.since() + ")"
+	case c.State == Failing:
+		return " (calls fail" + c.retry() + ")"
+	case c.State == Busy && c.Error != "":
+		return " (consumer busy, calls fail)"
+	case c.State == Busy && !c.Pulling:
+		return " (consumer busy" + c.since() + ")"
+	case c.State == Alive && !c.Pulling:
+		return " (no program asks for its calls now)"
 	}
 	return ""
+}
+
+// Word describes the state in a few words, for tables.
+func (c Consumer) Word() string {
+	switch c.State {
+	case None:
+		return "none"
+	case Silent:
+		return "silent" + c.since()
+	case Failing:
+		return "calls fail" + c.retry()
+	case Busy:
+		return "working" + c.since()
+	case Alive:
+		if !c.Pulling {
+			return "seen" + c.at()
+		}
+		return "waits for calls"
+	}
+	return "unknown"
+}
+
+func (c Consumer) since() string {
+	if c.Since.IsZero() {
+		return ""
+	}
+	return " since " + console.Clock(c.Since, c.now)
+}
+
+func (c Consumer) retry() string {
+	if c.Retry.IsZero() {
+		return ""
+	}
+	return ", next retry at " + console.Clock(c.Retry, c.now)
+}
+
+// Text describes the state of the consumer.
+func (c Consumer) Text() string {
+	by := console.Prefixed(" by ", c.Process)
+	said := "unknown: the state of its consumer could not be read"
+	switch c.State {
+	case None:
+		said = "no consumer: no program asks for its calls"
+	case Alive:
+		said = "answered" + by
+		if !c.Pulling {
+			said = "no program asks for its calls now; one answered" + by + console.Prefixed(", and was seen last", c.at())
+		}
+	case Busy:
+		said = "answered" + by + ", which is busy" + c.since() + ": " + console.Count(int(c.Calls), "call") + " to do"
+	case Silent:
+		said = "silent" + c.since() + console.Prefixed(": no sign of ", c.Process)
+	case Failing:
+		said = "answered" + by + ", whose calls fail"
+	}
+	if c.Error != "" {
+		said += "; the last error"
+		if !c.Failed.IsZero() {
+			said += ", at " + console.Clock(c.Failed, c.now)
+		}
+		said += ": " + c.Error
+	}
+	return said + console.Prefixed(";", strings.TrimPrefix(c.retry(), ","))
+}
+
+func (c Consumer) at() string {
+	if c.Since.IsZero() {
+		return ""
+	}
+	return " at " + console.Clock(c.Since, c.now)
 }
 
 // Call is a call for an object that is being deleted.
 type Call struct {
 	Consumer
 	Parked bool // it failed too often
+	// Status is the state of this call; nil if it is not known.
+	Status *client.CallStatus
+}
+
+// OfThisCall returns what is known of the consumer, with what is known of this call in place of
+// what is known of all of its calls.
+func (c Call) OfThisCall() Consumer {
+	is := c.Consumer
+	s := c.Status
+	if s == nil || s.GetLastError() == "" {
+		return is
+	}
+	is.Error, is.Failed, is.Retry = s.GetLastError(), timeOf(s.GetLastErrorTime()), timeOf(s.GetNextRetry())
+	switch {
+	case is.State == Silent || is.State == None:
+	case s.GetWorkingSince() != 0:
+		is.State, is.Since = Busy, timeOf(s.GetWorkingSince())
+	case !is.Retry.IsZero():
+		is.State = Failing
+	}
+	return is
 }
 
 // Text describes the state of the call.
 func (c Call) Text() string {
-	switch {
-	case c.Parked:
+	if c.Parked {
 		return "the call kept failing and is parked: see 'coppice parked'"
-	case c.State == Alive:
-		return "answered" + console.Prefixed(" by ", c.Process)
-	case c.State == Busy:
-		return "answered" + console.Prefixed(" by ", c.Process) + fmt.Sprintf(", which is busy: %s to do", console.Count(int(c.Calls), "call"))
-	case c.State == None:
-		return "no consumer: no program asks for its calls"
 	}
-	return "unknown: the state of its consumer could not be read"
+	text := c.OfThisCall().Text()
+	if n := c.Status.GetAttempts(); n > 1 {
+		text += fmt.Sprintf(" (attempt %d)", n)
+	}
+	return text
 }
 
 // Consumers finds out which programs receive the calls of external finalizers and
@@ -84,12 +196,12 @@ func (r *Reader) Consumers() *Consumers {
 
 // Finalizer returns the consumer of an external finalizer.
 func (c *Consumers) Finalizer(ctx context.Context, name string) Consumer {
-	return c.of(ctx, "finalizer "+name, client.OfFinalizers{name})
+	return c.of(ctx, "finalizer "+name, client.ForFinalizers{name})
 }
 
 // Agent returns the consumer of the agent of a resource.
 func (c *Consumers) Agent(ctx context.Context, of client.Resource) Consumer {
-	return c.of(ctx, "agent "+of.String(), client.OfAgents{of})
+	return c.of(ctx, "agent "+of.String(), client.ForAgents{of})
 }
 
 func (c *Consumers) of(ctx context.Context, what string, which client.ConsumersOption) Consumer {
@@ -100,7 +212,7 @@ func (c *Consumers) of(ctx context.Context, what string, which client.ConsumersO
 		reply, err := c.r.client.Operations().Consumers(ctx, which)
 		c.denied = errors.Is(err, client.ErrForbidden) || errors.Is(err, client.ErrMethodNotAllowed)
 		if err == nil && len(reply.GetConsumers()) == 1 {
-			c.seen[what] = consumerOf(reply.GetConsumers()[0])
+			c.seen[what] = consumerOf(reply.GetConsumers()[0], c.r.now())
 		}
 		return err
 	})
@@ -111,15 +223,38 @@ func (c *Consumers) of(ctx context.Context, what string, which client.ConsumersO
 	return c.seen[what]
 }
 
-func consumerOf(s *client.ConsumerState) Consumer {
-	is := Consumer{Process: s.GetProcess(), Calls: s.GetPending() + s.GetUnacknowledged()}
-	switch {
-	case s.GetPulling() > 0:
-		is.State = Alive
-	case s.GetUnacknowledged() > 0:
-		is.State = Busy
-	default:
+func timeOf(micro int64) time.Time {
+	if micro == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micro)
+}
+
+func consumerOf(s *client.ConsumerState, now time.Time) Consumer {
+	is := Consumer{
+		Process: s.GetProcess(), Calls: s.GetPending() + s.GetUnacknowledged(), Pulling: s.GetPulling() > 0, now: now,
+		Error: s.GetLastError(), Failed: timeOf(s.GetLastErrorTime()), Retry: timeOf(s.GetNextRetry()),
+	}
+	switch s.GetStatus() {
+	case coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE:
 		is.State = None
+	case coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE:
+		is.State, is.Since = Alive, timeOf(s.GetLastActive())
+	case coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING:
+		is.State, is.Since = Busy, timeOf(s.GetWorkingSince())
+	case coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING:
+		is.State = Failing
+	case coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT:
+		is.State, is.Since = Silent, timeOf(s.GetSilentSince())
+	default: // of an earlier version
+		switch {
+		case is.Pulling:
+			is.State = Alive
+		case s.GetUnacknowledged() > 0:
+			is.State = Busy
+		default:
+			is.State = None
+		}
 	}
 	return is
 }
@@ -127,20 +262,40 @@ func consumerOf(s *client.ConsumerState) Consumer {
 // FinalizerCall returns the call of an external finalizer of an object.
 func (c *Consumers) FinalizerCall(ctx context.Context, k client.Kind, uid, finalizer string) Call {
 	subject := bus.Finalize{Realm: c.r.client.Realm(), Group: k.Group, Plural: k.Plural, UID: uid, Finalizer: finalizer}.Subject()
-	return Call{c.Finalizer(ctx, finalizer), c.parked(ctx, subject)}
+	is := Call{Consumer: c.Finalizer(ctx, finalizer), Parked: c.parked(ctx, subject)}
+	is.Status = c.status(ctx, is.Consumer, &client.CallOf{Resource: client.ResourceOf(k).String(), Uid: uid, Finalizer: finalizer})
+	return is
 }
 
 // AgentCall returns the call of the agent that has to end an object.
 func (c *Consumers) AgentCall(ctx context.Context, k client.Kind, uid string) Call {
 	subject := bus.Terminate{Realm: c.r.client.Realm(), Group: k.Group, Plural: k.Plural, UID: uid}.Subject()
-	return Call{c.Agent(ctx, client.ResourceOf(k)), c.parked(ctx, subject)}
+	is := Call{Consumer: c.Agent(ctx, client.ResourceOf(k)), Parked: c.parked(ctx, subject)}
+	is.Status = c.status(ctx, is.Consumer, &client.CallOf{Resource: client.ResourceOf(k).String(), Uid: uid})
+	return is
+}
+
+// status returns the state of one call, nil if nothing more than that of its consumer can be
+// known.
+func (c *Consumers) status(ctx context.Context, of Consumer, call *client.CallOf) (is *client.CallStatus) {
+	if c.denied || of.Calls == 0 {
+		return nil
+	}
+	_, _ = c.r.Optional(ctx, AboutConsumers, func(ctx context.Context) error {
+		reply, err := c.r.client.Operations().Consumers(ctx, client.IncludeCalls{call})
+		if err == nil && len(reply.GetCalls()) == 1 {
+			is = reply.GetCalls()[0]
+		}
+		return err
+	})
+	return is
 }
 
 // parked reports whether a call is parked; false if that cannot be read.
 func (c *Consumers) parked(ctx context.Context, subject string) bool {
 	var reply *client.ParkedPage
 	ok, err := c.r.Optional(ctx, AboutParked, func(ctx context.Context) (err error) {
-		reply, err = c.r.client.Operations().ListParked(ctx, client.FromSubject(subject), client.Limit(1))
+		reply, err = c.r.client.Operations().ListParked(ctx, client.ForSubject(subject), client.Limit(1))
 		return err
 	})
 	if err != nil {
@@ -158,11 +313,15 @@ func (c *Consumers) BlockedBy(ctx context.Context, n *coppicev1.GraphNode) strin
 	for _, f := range m.GetFinalizers() {
 		switch f {
 		case lifecycle.FinalizerForeground:
-			waits = "waits for " + console.Count(int(n.GetBlockingDependents()), "dependent")
+			waits = "waits for " + console.Count(int(n.GetBlockingDependents()), "dependent") + Protected(n)
 		case lifecycle.FinalizerOrphan:
 			waits = "removes the references of " + console.Count(int(n.GetDependents()), "dependent")
 		case lifecycle.FinalizerContents:
-			waits = "removes what is in it: " + Left(n)
+			waits = "removes what is in it: " + Left(n) + Protected(n)
+		case lifecycle.FinalizerInUse:
+			waits = "waits for " + Users(n)
+		case lifecycle.FinalizerProtection:
+			waits = "removes the protection that it gives"
 		default:
 			by = append(by, f+c.Finalizer(ctx, f).Note())
 		}
@@ -197,8 +356,52 @@ func BuiltInText(n *coppicev1.GraphNode, finalizer string) string {
 		return "built in: waits until dependents have lost their references to the object"
 	case lifecycle.FinalizerContents:
 		return "built in: removes what is in it, " + Left(n)
+	case lifecycle.FinalizerInUse:
+		return "built in: waits until no object uses it"
+	case lifecycle.FinalizerProtection:
+		return "built in: removes the protection that the policy gives"
 	}
 	return ""
+}
+
+// UserName names a user of an object, with its namespace if that is another.
+func UserName(n *coppicev1.GraphNode, u *coppicev1.GraphUser) string {
+	name := u.GetResource() + "/" + u.GetName()
+	if u.GetNamespace() == n.GetObject().GetMetadata().GetNamespace() {
+		return name
+	}
+	return console.WithNamespace(name, u.GetNamespace())
+}
+
+// Users says which objects use an object.
+func Users(n *coppicev1.GraphNode) string {
+	var names []string
+	for _, u := range n.GetUsedBy() {
+		names = append(names, UserName(n, u))
+	}
+	return console.Count(int(n.GetUsers()), "user") + console.Prefixed(": ", console.Short(names, 3))
+}
+
+// UsedName names the object of a use, without its namespace.
+func UsedName(u *coppicev1.Use) string {
+	if u.GetGroup() == "" {
+		return u.GetKind() + "/" + u.GetName()
+	}
+	return u.GetKind() + "." + u.GetGroup() + "/" + u.GetName()
+}
+
+// UseRows has a row for each use of an object: the object that it uses, and the state of the
+// use.
+func UseRows(n *coppicev1.GraphNode) (rows [][]string) {
+	for i, u := range n.GetObject().GetMetadata().GetUses() {
+		name := console.WithNamespace(UsedName(u), u.GetNamespace())
+		state := ""
+		if i < len(n.GetUseStates()) {
+			state = n.GetUseStates()[i]
+		}
+		rows = append(rows, []string{name, state})
+	}
+	return rows
 }
 
 // Left says how many objects a terminating namespace or kind still contains.
@@ -207,6 +410,12 @@ func Left(n *coppicev1.GraphNode) string {
 		return "1000 objects or more left"
 	}
 	return console.Count(int(n.GetContents()), "object") + " left"
+}
+
+// Protected names the protected objects for which a deletion waits, in the words that continue
+// a sentence; "" if there are none.
+func Protected(n *coppicev1.GraphNode) string {
+	return console.Prefixed(", of which these are protected: ", console.Short(n.GetProtected(), 3))
 }
 
 // External reports whether an external finalizer or a grace period blocks an object:

@@ -47,8 +47,9 @@ func TestConsumersThatCannotBeSeen(t *testing.T) {
 // what is missing.
 func TestConsumersAreCached(t *testing.T) {
 	t.Parallel()
-	realm, r, notes := lookuptest.New(t)
-	c := r.Consumers()
+	realm, r, _ := lookuptest.New(t)
+	now, notes := time.Now(), strings.Builder{}
+	c := lookup.New(realm, r.Kinds, &notes, time.Minute, func() time.Time { return now }).Consumers()
 	for range 3 {
 		c.Finalizer(t.Context(), bucket)
 	}

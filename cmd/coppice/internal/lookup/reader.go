@@ -58,10 +58,13 @@ const (
 	AboutConsumers = "consumers of finalizers and agents"
 	AboutParked    = "parked work"
 	AboutOwners    = "owners outside the namespace"
+	AboutUsers     = "users outside the namespace"
 	AboutBlockers  = "dependents that block the deletion"
 	AboutClasses   = "classes of the owner references"
 	AboutImplicit  = "namespaces without a Namespace object"
 	AboutTotals    = "how many objects go with them"
+	AboutTimes     = "how long finalizers took lately"
+	AboutPolicies  = "expiry policies"
 )
 
 // Optional calls read for optional information, for at most the time of one request.

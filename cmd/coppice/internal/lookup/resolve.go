@@ -65,6 +65,23 @@ func (r *Reader) Above(ctx context.Context, objects client.ResourceClient, name 
 	return reply.GetNodes()[0], above, nil
 }
 
+// AllUsers adds to an object the users that a request for its namespace leaves out, if the user may
+// read them: they are optional.
+func (r *Reader) AllUsers(ctx context.Context, n *coppicev1.GraphNode) error {
+	const named = 100 // at most, in a reply
+	if len(n.GetUsedBy()) >= min(int(n.GetUsers()), named) {
+		return nil
+	}
+	_, err := r.Optional(ctx, AboutUsers, func(ctx context.Context) error {
+		all, err := r.Anything().ResolveUIDs(ctx, []string{tree.UIDOf(n)})
+		if err == nil && len(all.GetNodes()) == 1 {
+			n.Users, n.UsedBy = all.GetNodes()[0].GetUsers(), all.GetNodes()[0].GetUsedBy()
+		}
+		return err
+	})
+	return err
+}
+
 // maxFamily is the approximate number of objects that Below reads at most.
 const maxFamily = 100000
 

@@ -18,7 +18,7 @@ import (
 // Printer writes objects in one of the formats of -o.
 type Printer interface {
 	Object(k client.Kind, o *coppicev1.Object) error
-	// End writes what comes behind the last.
+	// End writes the text after the last object.
 	End() error
 }
 
@@ -128,6 +128,9 @@ type TablePrinter struct {
 	Labels    bool // a column for them
 	Headers   bool
 	Now       func() time.Time
+	// Finalizer names a finalizer that blocks an object, with a remark about its controller, if
+	// Wide is set; nil for the name alone.
+	Finalizer func(name string) string
 	begun     bool
 }
 
@@ -137,7 +140,17 @@ func (p *TablePrinter) Object(k client.Kind, o *coppicev1.Object) error {
 	if m := o.GetMetadata(); m.GetDeletionTimestamp() != nil || m.GetInitializers() != nil {
 		colour = p.Ink.Yellow
 	}
-	return p.line(k, o, StatusOf(o), colour)
+	status := StatusOf(o)
+	if p.Wide && p.Finalizer != nil {
+		status = statusOf(o, p.Finalizer)
+	}
+	if expiry := Expiry(o.GetMetadata(), p.Now()); expiry != "" && p.Wide {
+		status += ", " + expiry
+	}
+	if by := ProtectedBy(o.GetMetadata().GetProtection()); by != "" && p.Wide {
+		status += " (" + by + ")"
+	}
+	return p.line(k, o, status, colour)
 }
 
 // Removed writes the line of an object that was removed.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
@@ -15,8 +16,11 @@ import (
 func Key(k client.Kind, name string) string { return client.ResourceOf(k).String() + "/" + name }
 
 // StatusOf says whether an object is terminating and which finalizers block it, or
-// which initializers it waits for.
-func StatusOf(o *coppicev1.Object) string {
+// which initializers it waits for, or that it is protected.
+func StatusOf(o *coppicev1.Object) string { return statusOf(o, func(f string) string { return f }) }
+
+// statusOf is StatusOf, with other words for each finalizer.
+func statusOf(o *coppicev1.Object, finalizer func(name string) string) string {
 	m := o.GetMetadata()
 	switch in := m.GetInitializers(); {
 	case isImplicit(o):
@@ -24,13 +28,42 @@ func StatusOf(o *coppicev1.Object) string {
 	case m.GetDeletionTimestamp() != nil:
 	case in != nil:
 		return "Initializing (" + strings.Join(InitializerNames(in), ", ") + ")"
+	case m.GetProtection() != nil:
+		return "Protected"
 	default:
 		return "Active"
 	}
 	if len(m.GetFinalizers()) == 0 {
 		return "Terminating"
 	}
-	return "Terminating (" + strings.Join(m.GetFinalizers(), ", ") + ")"
+	var by []string
+	for _, f := range m.GetFinalizers() {
+		by = append(by, finalizer(f))
+	}
+	return "Terminating (" + strings.Join(by, ", ") + ")"
+}
+
+// ProtectedBy says who protects an object, and why: "ana: production"; "" if it is not protected.
+func ProtectedBy(p *coppicev1.Protection) string {
+	var said []string
+	if p.GetReason() != "" {
+		said = append(said, p.GetActor()+": "+p.GetReason())
+	}
+	if len(p.GetPolicies()) > 0 {
+		said = append(said, "policy "+strings.Join(p.GetPolicies(), ", "))
+	}
+	return strings.Join(said, "; ")
+}
+
+// Expiry says when an object expires: "expires in 5m", or "expired 10s ago"; "" if it does not.
+func Expiry(m *coppicev1.ObjectMeta, now time.Time) string {
+	if m.GetExpiresAt() == nil || m.GetDeletionTimestamp() != nil {
+		return ""
+	}
+	if left := m.GetExpiresAt().AsTime().Sub(now); left > 0 {
+		return "expires in " + console.Age(left)
+	}
+	return "expired " + console.Age(now.Sub(m.GetExpiresAt().AsTime())) + " ago"
 }
 
 // ownersOf names the controller of an object, or its only owner, or counts its

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 
@@ -21,16 +22,21 @@ type Recorder struct {
 	segment *segment.Resumed
 	chain   eventlog.Chain // of the commits that are recorded
 	room    []byte         // for the content of a commit
-	created bool           // there was no file, or an empty one
+	created bool           // there was no file
 	added   uint64         // commits
 	skipped uint64         // messages that are commits of an older history
+	failed  error          // of a sync: the system reports a failure once, and later syncs succeed
 }
 
 // Open opens a file, which is created unless it exists. A file that exists must be a
 // recording, closed or not: it is continued. Nothing is written to it before the first
 // commit is added.
 func Open(name string) (r *Recorder, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, datadir.FileMode)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, datadir.FileMode)
+	created := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, datadir.FileMode)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +55,7 @@ func Open(name string) (r *Recorder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r = &Recorder{file: &output{f: f, size: info.Size()}, created: info.Size() == 0}
+	r = &Recorder{file: &output{f: f, size: info.Size(), sync: f.Sync}, created: created}
 	if r.segment, err = segment.Resume(f, info.Size(), r.file); err != nil {
 		return nil, fmt.Errorf("%s: %w; record into another file", name, err)
 	}
@@ -120,12 +126,16 @@ func (r *Recorder) Check(position uint64, message []byte) error {
 	return nil
 }
 
-// Add adds the message at a position of the stream, which a graph service has found to be
-// a commit, unless its last revision is before from. A commit of an older history of the realm is left
-// out, as every reader leaves it out. It reports whether the commit was added.
+// Add adds the message at a position of the stream, which a graph service has found to be a
+// commit, and reports whether it was added. Two kinds of commits are left out: while the file has
+// no commits, those whose last revision is before from; and those of an older history of the
+// realm, as every reader leaves them out.
 func (r *Recorder) Add(position uint64, message []byte, from uint64) (added bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.failed != nil {
+		return false, r.failed
+	}
 	commit, err := envelope.OpenInto(&r.room, message)
 	if err != nil {
 		return false, err
@@ -137,6 +147,13 @@ func (r *Recorder) Add(position uint64, message []byte, from uint64) (added bool
 	n, err := commitcodec.CountEvents(commit)
 	if err != nil {
 		return false, err
+	}
+	if h.RealmID != r.chain.RealmID {
+		origin, err := commitcodec.Origin(commit)
+		if err != nil {
+			return false, err
+		}
+		r.chain.Adopt(&h, origin)
 	}
 	switch {
 	case h.FirstRevision-1+n < from && r.segment.Last().Sequence == 0:
@@ -160,33 +177,54 @@ func (r *Recorder) Added() (added, skipped uint64) {
 	return r.added, r.skipped
 }
 
+// Blocks returns the number of blocks that the file has.
+func (r *Recorder) Blocks() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.segment.Blocks()
+}
+
 // Flush writes the commits that were added to the file and has them stored on disk.
 func (r *Recorder) Flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.segment.Size()
 	if err := r.segment.Flush(); err != nil || r.segment.Size() == before {
-		return err
+		return errors.Join(r.failed, err)
 	}
-	return r.file.f.Sync()
+	return r.sync()
 }
 
-// Close completes the file. A file to which nothing was added stays as it is, except one
-// that Open created, which is removed: then the error is segment.ErrNoCommits.
+// sync has the file stored on disk. After a failure it fails always.
+func (r *Recorder) sync() error {
+	if r.failed == nil {
+		if err := r.file.sync(); err != nil {
+			r.failed = fmt.Errorf("%w; what was written may not be stored: record into another file", err)
+		}
+	}
+	return r.failed
+}
+
+// Close completes the file: it writes the index and the footer behind the last commit, also if
+// nothing was added. If the file has no commits, the error is segment.ErrNoCommits: Close removes
+// a file that Open created, and leaves any other file as it is.
 func (r *Recorder) Close() (info segment.Info, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() { err = errors.Join(err, r.file.f.Close()) }()
 	if r.segment.Last().Sequence == 0 {
 		if r.created {
-			err = os.Remove(r.file.f.Name())
+			err = r.file.removeEmpty()
 		}
 		return info, errors.Join(segment.ErrNoCommits, err)
+	}
+	if r.failed != nil {
+		return info, r.failed
 	}
 	if info, err = r.segment.Close(); err != nil {
 		return info, err
 	}
-	return info, r.file.f.Sync()
+	return info, r.sync()
 }
 
 // output writes to a file from an offset on, and cuts the file there before the first
@@ -194,9 +232,19 @@ func (r *Recorder) Close() (info segment.Info, err error) {
 type output struct {
 	f        *os.File
 	size, at int64
+	sync     func() error
 }
 
 var _ io.Writer = (*output)(nil)
+
+// removeEmpty removes the file unless another program has written to it.
+func (o *output) removeEmpty() error {
+	info, err := o.f.Stat()
+	if err != nil || info.Size() > 0 {
+		return err
+	}
+	return os.Remove(o.f.Name())
+}
 
 func (o *output) Write(b []byte) (n int, err error) {
 	info, err := o.f.Stat()

@@ -190,3 +190,36 @@ func TestOlderHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A recorder that records nothing removes the file only if it has created it and no other has written to it.
+func TestRemoves(t *testing.T) {
+	t.Parallel()
+	log := segmenttest.New(3)
+	name := filepath.Join(t.TempDir(), "log")
+	is := func(want bool) {
+		t.Helper()
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Fatalf("the file: %v", err)
+		}
+	}
+	closes := func(r *recorder.Recorder) {
+		t.Helper()
+		if _, err := r.Close(); !errors.Is(err, segment.ErrNoCommits) {
+			t.Fatal(err)
+		}
+	}
+	first, second := open(t, name), open(t, name)
+	closes(second)
+	is(true)
+	closes(first)
+	is(false)
+	first, second = open(t, name), open(t, name)
+	add(t, second, log.Messages...)
+	if _, err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closes(first)
+	if _, err := verify(t, name); err != nil {
+		t.Error(err)
+	}
+}

@@ -36,12 +36,16 @@ func (f *Family) Doomed(roots []string, policy string) map[string]bool {
 	return goes
 }
 
-// follows reports whether an object is deleted when those in goes are: it is
-// terminating already, or no other owner keeps it. An unknown owner keeps it.
+// follows reports whether an object is deleted when the objects in goes are: it is
+// terminating already, or it is not protected and no other owner keeps it. An unknown owner
+// keeps it.
 func (f *Family) follows(n *coppicev1.GraphNode, goes map[string]bool, roots []string, policy string) bool {
 	m := n.GetObject().GetMetadata()
-	if m.GetDeletionTimestamp() != nil {
+	switch {
+	case m.GetDeletionTimestamp() != nil:
 		return true
+	case m.GetProtection() != nil:
+		return false
 	}
 	for i, r := range m.GetOwnerReferences() {
 		switch n.GetOwners()[i].GetClass() {

@@ -29,6 +29,7 @@ type Drawing struct {
 	Class     func(*coppicev1.GraphOwner) string
 	BlockedBy func(*coppicev1.GraphNode) string
 	All       bool
+	Uses      bool            // say what each object uses
 	Shown     map[string]bool // by uid
 	depth     int
 }
@@ -54,6 +55,9 @@ func (d *Drawing) branch(n, from *coppicev1.GraphNode) (b *Branch, again bool) {
 		return b, true
 	}
 	d.Shown[UIDOf(n)] = true
+	if used := d.uses(n); len(used) > 0 {
+		b.notes = []string{"uses " + console.Short(used, 3)}
+	}
 	if n.GetObject().GetMetadata().GetDeletionTimestamp() != nil {
 		b.ending = "Terminating" + console.Prefixed(": ", d.BlockedBy(n))
 	}
@@ -124,7 +128,23 @@ func (d *Drawing) dependents(n *coppicev1.GraphNode) (groups [][]*coppicev1.Grap
 // plain reports whether a dependent has nothing worth showing but its existence.
 func (d *Drawing) plain(n *coppicev1.GraphNode) bool {
 	return !d.All && n.GetDependents() == 0 && len(n.GetOwners()) == 1 &&
-		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UIDOf(n)]
+		n.GetObject().GetMetadata().GetDeletionTimestamp() == nil && !d.Shown[UIDOf(n)] && len(d.uses(n)) == 0
+}
+
+// uses names what an object uses, if the drawing shows that. What does not exist is unresolved.
+func (d *Drawing) uses(n *coppicev1.GraphNode) (used []string) {
+	if !d.Uses {
+		return nil
+	}
+	for _, u := range n.GetObject().GetMetadata().GetUses() {
+		name := d.OwnerKey(&coppicev1.OwnerReference{ApiVersion: u.GetGroup() + "/", Kind: u.GetKind(), Name: u.GetName()})
+		name = console.WithNamespace(name, u.GetNamespace())
+		if u.GetUid() == "" {
+			name += " (unresolved)"
+		}
+		used = append(used, name)
+	}
+	return used
 }
 
 // counted counts objects by kind: "2 pods, 3 configmaps".

@@ -7,12 +7,12 @@ import (
 // UIDOf returns the uid of an object.
 func UIDOf(n *coppicev1.GraphNode) string { return n.GetObject().GetMetadata().GetUid() }
 
-// Family is objects and how they hang together.
+// Family is a set of objects and the owner references between them.
 type Family struct {
 	Nodes map[string]*coppicev1.GraphNode // by uid
-	// Below are the uids of those with a valid reference to an object.
+	// Below has, by the uid of an owner, the uids of the objects with a valid reference to it.
 	Below map[string][]string
-	// Truncated: there are more than these.
+	// Truncated is true if objects are missing.
 	Truncated bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 
@@ -18,12 +19,14 @@ type PlanDrawing struct {
 	ownerKey func(*coppicev1.OwnerReference) string
 	blocker  func(h *coppicev1.PlanBlocker, resource string) string
 	all      bool
+	now      time.Time
 }
 
 // NewPlanDrawing returns the drawing of a plan. ownerKey spells an owner, blocker what
-// blocks an object of a resource; with all, objects of one kind are not only counted.
-func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool) *PlanDrawing {
-	d := &PlanDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all}
+// blocks an object of a resource; with all, objects of one kind are not only counted. Times are
+// shown without their date if that is today at now.
+func NewPlanDrawing(p *coppicev1.PlanReply, ownerKey func(*coppicev1.OwnerReference) string, blocker func(*coppicev1.PlanBlocker, string) string, all bool, now time.Time) *PlanDrawing {
+	d := &PlanDrawing{plan: p, below: map[string][]*coppicev1.PlannedObject{}, ownerKey: ownerKey, blocker: blocker, all: all, now: now}
 	for _, o := range p.GetObjects() {
 		if !o.GetRequested() {
 			d.below[o.GetBecause()] = append(d.below[o.GetBecause()], o)
@@ -51,10 +54,13 @@ func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	if o.GetTerminating() {
 		b.notes = append(b.notes, "Terminating")
 	}
+	if o.GetForegroundForUsers() {
+		b.notes = append(b.notes, "in the foreground, because others use it")
+	}
 	if o.GetDependsOnOrder() {
 		b.notes = append(b.notes, "depends on order")
 	}
-	b.ending = d.outcome(o)
+	b.ending = d.outcome(o) + d.expiry(o)
 	below := d.below[o.GetUid()]
 	if depth >= maxDepth && len(below) > 0 {
 		b.below = append(b.below, &Branch{key: "… " + console.Count(len(below), "object") + ", and what is below"})
@@ -80,7 +86,7 @@ func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	slices.SortFunc(groups, func(a, b *Branch) int { return cmp.Compare(a.key, b.key) })
 	slices.SortFunc(rest, func(a, b *coppicev1.PlannedObject) int {
 		leaf := func(o *coppicev1.PlannedObject) int { return min(len(d.below[o.GetUid()]), 1) }
-		return cmp.Or(leaf(b)-leaf(a), cmp.Compare(a.GetResource(), b.GetResource()), cmp.Compare(a.GetName(), b.GetName()),
+		return cmp.Or(protected(b)-protected(a), leaf(b)-leaf(a), cmp.Compare(a.GetResource(), b.GetResource()), cmp.Compare(a.GetName(), b.GetName()),
 			cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 	})
 	for _, c := range rest {
@@ -90,9 +96,28 @@ func (d *PlanDrawing) down(o *coppicev1.PlannedObject, namespace string, depth i
 	return b
 }
 
+// protected is 1 for an object that its protection keeps: it is shown first.
+func protected(o *coppicev1.PlannedObject) int {
+	if o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_PROTECTED {
+		return 1
+	}
+	return 0
+}
+
 // plain reports whether nothing is worth showing of an object but that it is removed.
 func (d *PlanDrawing) plain(o *coppicev1.PlannedObject) bool {
 	return !d.all && !o.GetDependsOnOrder() && o.GetOutcome() == coppicev1.PlanOutcome_PLAN_OUTCOME_REMOVED && len(d.below[o.GetUid()]) == 0
+}
+
+// expiry says when an object that stays is deleted because of the time.
+func (d *PlanDrawing) expiry(o *coppicev1.PlannedObject) (text string) {
+	if at := o.GetExpiresAt(); at != 0 {
+		text = "; expires at " + console.Clock(time.UnixMicro(at), d.now)
+	}
+	if policy := o.GetNoticePolicy(); policy != "" {
+		text += fmt.Sprintf("; expiry policy %s has given notice until %s", policy, console.Clock(time.UnixMicro(o.GetNoticeEnds()), d.now))
+	}
+	return text
 }
 
 // outcome describes what the deletion does to an object.
@@ -121,6 +146,8 @@ func (d *PlanDrawing) outcome(o *coppicev1.PlannedObject) string {
 		return "stays, stripped of " + strings.Join(lost, ", ")
 	case coppicev1.PlanOutcome_PLAN_OUTCOME_KEPT:
 		return "stays, as " + by
+	case coppicev1.PlanOutcome_PLAN_OUTCOME_PROTECTED:
+		return "stays, protected by " + by
 	}
 	return o.GetOutcome().String()
 }

@@ -174,6 +174,16 @@ func (r *Realm) Creation(target string, meta *coppicev1.ObjectMeta) Decide {
 	}
 }
 
+// Across creates an object that uses others in other namespaces.
+func (r *Realm) Across(target string, meta *coppicev1.ObjectMeta) {
+	r.tb.Helper()
+	k, o := r.object(target, meta)
+	u := r.draw(target)
+	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.ApplyAcross(r.naming(ctx, u), k, o)
+	})
+}
+
 // Import imports an object with this metadata, in a session of its own that is
 // closed.
 func (r *Realm) Import(target string, meta *coppicev1.ObjectMeta) uid.UID {
@@ -223,6 +233,15 @@ func (r *Realm) RemoveFinalizer(target, finalizer string) {
 	k := r.Key(target)
 	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
 		return lifecycle.RemoveFinalizer(ctx, k, finalizer, nil)
+	})
+}
+
+// Protect protects an object.
+func (r *Realm) Protect(target string) {
+	r.tb.Helper()
+	k := r.Key(target)
+	r.Must(func(ctx *lifecycle.Context) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Protect(ctx, k, "ana", "production", nil)
 	})
 }
 

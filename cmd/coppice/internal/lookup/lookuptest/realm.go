@@ -91,7 +91,7 @@ func (r *Fake) Log() client.LogClient { return eventLog{r} }
 func (r *Fake) Operations() client.OperationsClient { return operations{realm: r} }
 
 // Warnings returns the warnings about the object with a uid, or all.
-func (r *Fake) Warnings(_ context.Context, about string) ([]client.Warning, error) {
+func (r *Fake) Warnings(_ context.Context, about string, _ ...client.WarningsOption) ([]client.Warning, error) {
 	var found []client.Warning
 	for _, w := range r.Warned {
 		if about == "" || w.UID == about {
@@ -104,9 +104,11 @@ func (r *Fake) Warnings(_ context.Context, about string) ([]client.Warning, erro
 // eventLog is the log of a realm.
 type eventLog struct{ r *Fake }
 
-func (l eventLog) Last(context.Context) (uint64, error) { return uint64(len(l.r.Commits)), l.r.Err }
+func (l eventLog) Last(context.Context, ...client.CommitOption) (uint64, error) {
+	return uint64(len(l.r.Commits)), l.r.Err
+}
 
-func (l eventLog) Commit(_ context.Context, sequence uint64) (*client.Commit, error) {
+func (l eventLog) Commit(_ context.Context, sequence uint64, _ ...client.CommitOption) (*client.Commit, error) {
 	return l.r.Commits[sequence-1].Commit, l.r.Err
 }
 

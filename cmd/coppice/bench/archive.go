@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
+)
+
+// Archive measures what an archive costs the writer: creations without an archive, and with one
+// whose snapshots are written and verified meanwhile.
+type Archive struct {
+	// Objects are created in each round.
+	Objects int
+	// Rounds is how often each of the two is measured.
+	Rounds int
+}
+
+// loggedBytes is about how many bytes a created object has in the log. A snapshot is due after a third of
+// the objects, so that two are verified in each round.
+const loggedBytes = 100
+
+// Run creates objects in a realm of its own in each round: without an archive and with one,
+// in turn. The rate is the median of the rounds with an archive.
+func (b Archive) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	r := &Result{Name: "create in batches, with an archive", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
+	var rates [2][]float64
+	snapshots := 0
+	for round := range b.Rounds {
+		for i := range rates {
+			with := (round + i) % 2 // the first alternates, too
+			rate, verified, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, with), with == 1)
+			if err != nil {
+				return nil, err
+			}
+			rates[with] = append(rates[with], rate)
+			snapshots += verified
+		}
+		d.progress("rounds", round+1, b.Rounds)
+	}
+	without, with := median(rates[0]), median(rates[1])
+	r.ObjectsPerSecond, r.Seconds = with, float64(b.Objects)/with
+	r.detail("without_objects_per_second", without)
+	r.detail("with_to_without", with/without)
+	r.detail("verified_snapshots", float64(snapshots))
+	return r, nil
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	if n := len(list); n%2 == 0 {
+		return (list[n/2-1] + list[n/2]) / 2
+	}
+	return list[len(list)/2]
+}
+
+// round returns the rate of creations, and with an archive the number of snapshots that were
+// verified when the last object was created. Before it returns, it waits until one is verified.
+func (b Archive) round(ctx context.Context, d *Deployment, name string, archiving bool) (rate float64, snapshots int, err error) {
+	dir := filepath.Join(d.c.Dir, name)
+	config := allinone.Config{Dir: dir, Version: d.c.Version, Log: d.c.Log}
+	var store archive.Store
+	if archiving {
+		if store, err = dirstore.Create(filepath.Join(dir, "archive")); err != nil {
+			return 0, 0, err
+		}
+		due := max(int64(b.Objects)*loggedBytes/3, 1)
+		config.Graph = func(c *graph.Config) {
+			c.Archive = store
+			c.ArchiveLimits = archiver.Limits{SegmentBytes: max(due/4, 1), SnapshotBytes: due, Interval: 20 * time.Millisecond, Pause: time.Millisecond}
+		}
+	}
+	stack, err := allinone.Start(ctx, config)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, stack.Stop()) }()
+	if err := stack.Await(ctx); err != nil {
+		return 0, 0, err
+	}
+	nc, err := stack.Conn(bus.LocalUser)
+	if err != nil {
+		return 0, 0, err
+	}
+	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c}
+	p, err := own.place(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	if err := own.populate(ctx, p, b.Objects); err != nil {
+		return 0, 0, err
+	}
+	rate = float64(b.Objects) / time.Since(start).Seconds()
+	if !archiving {
+		return rate, 0, own.count(ctx, p.namespace, b.Objects)
+	}
+	verified := func() (n int, err error) {
+		for e, err := range store.List(ctx, "") {
+			if err != nil {
+				return 0, err
+			}
+			if name, ok := archive.ParseName(e.Name); ok && name.Kind == archive.Verified {
+				n++
+			}
+		}
+		return n, nil
+	}
+	if snapshots, err = verified(); err != nil {
+		return 0, 0, err
+	}
+	err = poll.Until(ctx, func() (bool, error) { // the archive works
+		n, err := verified()
+		return n > 0, err
+	})
+	return rate, snapshots, errors.Join(err, own.count(ctx, p.namespace, b.Objects))
+}

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/services/allinone"
+)
+
+// Cluster measures what three copies of each stream cost: creations by 64 callers and a wide cascade on a
+// cluster of three NATS servers, and on one.
+type Cluster struct {
+	// Objects are created by the callers, and as many are deleted in the cascade.
+	Objects int
+	// Rounds is how often each of the two is measured.
+	Rounds int
+}
+
+// clusterServers is the number of NATS servers of the cluster.
+const clusterServers = 3
+
+// Run measures one server and three in turn, each in a realm of its own. All servers and services are
+// in this process and share its cores and its disk. The rate is the median of creations on the cluster.
+func (b Cluster) Run(ctx context.Context, d *Deployment) (*Result, error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	r := &Result{Name: "cluster of three NATS servers: create, 64 callers", Objects: b.Objects, Sync: true, Processes: 1, Version: d.c.Version}
+	type rates struct{ create, cascade []float64 }
+	of := map[int]*rates{1: {}, clusterServers: {}}
+	for round := range b.Rounds {
+		order := []int{1, clusterServers}
+		if round%2 == 1 {
+			order = []int{clusterServers, 1}
+		}
+		for _, servers := range order {
+			create, cascade, err := b.round(ctx, d, fmt.Sprintf("round-%d-%d", round, servers), servers)
+			if err != nil {
+				return nil, fmt.Errorf("%d NATS servers: %w", servers, err)
+			}
+			of[servers].create, of[servers].cascade = append(of[servers].create, create), append(of[servers].cascade, cascade)
+		}
+		d.progress("rounds", round+1, b.Rounds)
+	}
+	create, cascade := median(of[clusterServers].create), median(of[clusterServers].cascade)
+	one, oneCascade := median(of[1].create), median(of[1].cascade)
+	r.ObjectsPerSecond, r.Seconds = create, float64(b.Objects)/create
+	r.detail("one_server_objects_per_second", one)
+	r.detail("to_one_server", create/one)
+	r.detail("cascade_objects_per_second", cascade)
+	r.detail("cascade_one_server_objects_per_second", oneCascade)
+	r.detail("cascade_to_one_server", cascade/oneCascade)
+	return r, nil
+}
+
+// round returns the rates of creations and of a cascade.
+func (b Cluster) round(ctx context.Context, d *Deployment, name string, servers int) (create, cascade float64, err error) {
+	quiet := slog.New(slog.DiscardHandler) // NATS warns of each start and stop of a cluster
+	stack, err := allinone.Start(ctx, allinone.Config{Dir: filepath.Join(d.c.Dir, name), Servers: servers, Version: d.c.Version, Log: quiet})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, stack.Stop()) }()
+	if err := stack.Await(ctx); err != nil {
+		return 0, 0, err
+	}
+	nc, err := stack.Conn(bus.LocalUser)
+	if err != nil {
+		return 0, 0, err
+	}
+	own := &Deployment{Client: client.New(nc, client.WithActor(actor)), c: d.c, conn: stack.Conn}
+	created, err := Create{Objects: b.Objects, Callers: 64, Batch: 1}.Run(ctx, own)
+	if err != nil {
+		return 0, 0, err
+	}
+	deleted, err := Cascade{Objects: b.Objects, Shape: "wide", Policy: "Background"}.Run(ctx, own)
+	if err != nil {
+		return 0, 0, err
+	}
+	return created.ObjectsPerSecond, deleted.ObjectsPerSecond, nil
+}

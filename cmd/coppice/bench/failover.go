@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/poll"
+	"github.com/coppice-gc/coppice/internal/secret"
+)
+
+// Failover measures how long no command is answered when the writer of a realm is killed
+// or stopped, and another graph service takes over.
+type Failover struct {
+	// Rounds is how often each is done.
+	Rounds int
+	// Objects are created before.
+	Objects int
+	// Lease is the lease of the graph services.
+	Lease time.Duration
+}
+
+// Run starts two graph services as processes, and creates one object after another while it
+// kills the writer, and then stops it, Rounds times each. A gap is the longest time between
+// two replies meanwhile. Seconds is the longest gap after a kill.
+func (b Failover) Run(ctx context.Context, d *Deployment) (_ *Result, err error) {
+	if !d.local() {
+		return nil, errElsewhere
+	}
+	c := d.c
+	c.Dir = filepath.Join(d.c.Dir, "failover")
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	d = &Deployment{c: c}
+	server, start, err := d.server()
+	if err != nil {
+		return nil, err
+	}
+	pair := &pair{start: func(name string) (*child, error) {
+		return start(bus.RoleGraph, "--data", filepath.Join(d.c.Dir, name), "--secret", filepath.Join(d.c.Dir, secret.FileName), "--lease", b.Lease.String())
+	}}
+	defer func() { err = errors.Join(err, pair.end(), server.Shutdown()) }()
+	if err := pair.begin(); err != nil {
+		return nil, err
+	}
+	nc, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(actor)...)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	d.Client = client.New(nc, client.WithActor(actor))
+	operator, err := dial.Service(ctx, server.URL(), "coppice-bench", d.c.Log, server.Options(bus.RoleOperator)...)
+	if err != nil {
+		return nil, err
+	}
+	defer operator.Close()
+	pair.operator = client.New(operator, client.WithActor(bus.RoleOperator)).Operations()
+	if _, err := d.fill(ctx, b.Objects); err != nil {
+		return nil, err
+	}
+	p, err := d.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Name: "failover", Objects: b.Objects, Sync: true, Processes: 3, Version: d.c.Version}
+	began := time.Now()
+	for i, kind := range []struct {
+		name string
+		end  func(*child) error
+	}{{"kill", (*child).kill}, {"stop", (*child).stop}} {
+		var gaps []time.Duration
+		for round := range b.Rounds {
+			gap, err := pair.gap(ctx, p, kind.end)
+			if err != nil {
+				return nil, fmt.Errorf("%s %d: %w", kind.name, round+1, err)
+			}
+			gaps = append(gaps, gap)
+			d.progress("fail-overs", i*b.Rounds+round+1, 2*b.Rounds)
+		}
+		slices.Sort(gaps)
+		r.detail(kind.name+"_median_seconds", gaps[len(gaps)/2].Seconds())
+		r.detail(kind.name+"_longest_seconds", gaps[len(gaps)-1].Seconds())
+	}
+	r.detail("lease_seconds", b.Lease.Seconds())
+	r.Seconds = r.Details["kill_longest_seconds"]
+	r.ObjectsPerSecond = float64(2*b.Rounds) / time.Since(began).Seconds()
+	return r, nil
+}
+
+// pair is two graph services, of which one writes.
+type pair struct {
+	start    func(name string) (*child, error)
+	children [2]*child
+	operator client.OperationsClient
+}
+
+func (p *pair) begin() (err error) {
+	for i := range p.children {
+		if p.children[i], err = p.start(fmt.Sprint("graph-", i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gap ends the writer while commands are sent, and starts it again. It returns the longest
+// time between two replies. Before, it waits until the other one has caught up and stands by.
+func (p *pair) gap(ctx context.Context, at place, end func(*child) error) (longest time.Duration, err error) {
+	writer, err := p.writer(ctx)
+	if err != nil {
+		return 0, err
+	}
+	other := p.children[1-writer]
+	if err := poll.Until(ctx, func() (bool, error) { return other.out.has("standing by"), other.alive() }); err != nil {
+		return 0, err
+	}
+	if _, err := at.objects.Create(ctx, at.dependent()); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	last := time.Now()
+	go func() { ended <- end(p.children[writer]) }()
+	for done := false; !done; {
+		select {
+		case err = <-ended: // the next command is the first that the former writer cannot answer
+			done = true
+		default:
+		}
+		if _, failed := at.objects.Create(ctx, at.dependent()); failed != nil {
+			return 0, failed
+		}
+		longest = max(longest, time.Since(last))
+		last = time.Now()
+	}
+	if err != nil {
+		return 0, err
+	}
+	p.children[writer], err = p.start(fmt.Sprint("graph-", writer+1))
+	return longest, err
+}
+
+// writer returns the index of the writer. A graph service names itself by its host and its
+// process.
+func (p *pair) writer(ctx context.Context) (index int, err error) {
+	err = poll.Until(ctx, func() (bool, error) {
+		list, err := p.operator.ListRealms(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range list {
+			for i, c := range p.children {
+				if r.GetName() == bus.DefaultRealm && strings.HasSuffix(r.GetWriter(), fmt.Sprint("/", c.pid())) {
+					index = i
+					return true, nil
+				}
+			}
+		}
+		return false, cmp.Or(p.children[0].alive(), p.children[1].alive())
+	})
+	return index, err
+}
+
+// end kills both: one may be starting, and the data are temporary.
+func (p *pair) end() (err error) {
+	for _, c := range p.children {
+		if c != nil && c.alive() == nil {
+			err = errors.Join(err, c.kill())
+		}
+	}
+	return err
+}

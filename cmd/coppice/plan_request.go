@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/plan"
+)
+
+// requestOf makes a request of victims that have names.
+func (s *session) requestOf(victims []victim, f deleteFlags) (*plan.Request, error) {
+	if len(victims) == 0 {
+		return nil, wrong("nothing is named: write TYPE NAME, TYPE/NAME or -f FILE")
+	}
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	r := &plan.Request{}
+	for _, v := range victims {
+		if v.collection {
+			return nil, wrong("a plan is of objects by name: 'coppice plan delete' lists those that match a selector")
+		}
+		if err := r.Add(plan.Object{Kind: v.kind, Namespace: v.namespace, Name: v.name}, o.Propagation, o.GracePeriod); err != nil {
+			return nil, asUsage(err)
+		}
+	}
+	return r, nil
+}
+
+// planVictims returns what a plan is of: the objects that the arguments name or, of a TYPE without a
+// name, those that match the selector.
+func (s *session) planVictims(ctx context.Context, args []string, f planFlags, failed *failures) (victims []victim, err error) {
+	var keys, types []string
+	for _, a := range args {
+		if strings.Contains(a, "/") {
+			keys = append(keys, a)
+		} else {
+			types = append(types, a)
+		}
+	}
+	if f.selector == "" || len(keys) == 0 {
+		return s.victims(ctx, args, f.deleteFlags, failed)
+	}
+	if len(types) == 0 {
+		return nil, wrong("-l selects objects of a TYPE: write it in addition to those that are named")
+	}
+	byName := f.deleteFlags
+	byName.selector = ""
+	if victims, err = s.victims(ctx, keys, byName, failed); err != nil {
+		return nil, err
+	}
+	for _, t := range types {
+		more, err := s.victims(ctx, []string{t}, f.deleteFlags, failed)
+		if err != nil {
+			return nil, err
+		}
+		victims = append(victims, more...)
+	}
+	return victims, nil
+}
+
+// plan plans a request, at a revision that includes the last change of each of its objects.
+func (s *session) plan(ctx context.Context, r *plan.Request) (*client.Plan, error) {
+	var revision uint64
+	for _, o := range r.Objects() {
+		stored, err := s.objects(o.Kind, o.Namespace).Get(ctx, o.Name, client.IncludeUninitialized(true))
+		if err != nil {
+			return nil, err
+		}
+		revision = max(revision, stored.GetMetadata().GetResourceVersion())
+	}
+	return s.c.PlanDeletions(ctx, r.Parts, client.MinRevision(revision))
+}
+
+// named returns victims by name: it lists the objects that match the selector.
+func (s *session) named(ctx context.Context, victims []victim, selector string) (list []victim, err error) {
+	for _, v := range victims {
+		if !v.collection {
+			list = append(list, v)
+			continue
+		}
+		for o, err := range s.objects(v.kind, v.namespace).List(ctx, client.LabelSelector(selector), client.IncludeUninitialized(true)) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, victim{kind: v.kind, namespace: v.namespace, name: o.GetMetadata().GetName()})
+		}
+	}
+	if len(victims) > 0 && len(list) == 0 {
+		return nil, fmt.Errorf("no object matches %s; there is nothing to plan", selector)
+	}
+	return list, nil
+}
+
+// deletePlanFile carries out the plan in a file, if the deletion still does what the plan says.
+func (s *session) deletePlanFile(ctx context.Context, args []string, f deleteFlags) error {
+	if len(args) > 0 || len(f.files) > 0 || f.selector != "" || f.every || f.plan != "" || f.dryRun != "" && f.dryRun != "none" {
+		return wrong("--plan-file says what to delete and how: leave out names, -f, -l, --all, --plan and --dry-run")
+	}
+	r := &plan.Request{}
+	file, err := s.addDeletions(r, f.planFile)
+	if err != nil {
+		return err
+	}
+	f.plan = file.Plan.Plan
+	d := &deletion{session: s, f: f, failed: &failures{app: s.app}, dry: dryMode(f.dryRun)}
+	return d.carryOut(ctx, r)
+}
+
+// addDeletions adds the deletions of a plan file to a request.
+func (s *session) addDeletions(r *plan.Request, name string) (file plan.File, err error) {
+	if file, err = plan.ReadFile(name); err != nil {
+		return file, err
+	}
+	if file.Realm != s.realm {
+		return file, fmt.Errorf("%s is a plan of realm %s, and this is realm %s: name it with --realm", name, file.Realm, s.realm)
+	}
+	if err := r.AddFile(&file, s.Kinds.All()); err != nil {
+		return file, fmt.Errorf("%s: %w", name, asUsage(err))
+	}
+	return file, nil
+}
+
+// asUsage makes an error of a request a usage error if the command line can be corrected.
+func asUsage(err error) error {
+	var twice *plan.TwiceError
+	if errors.As(err, &twice) {
+		return &usageError{err: err}
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+type protectFlags struct {
+	modifyFlags
+	reason string
+}
+
+func (a *app) protectCommand() *cobra.Command {
+	var f protectFlags
+	c := &cobra.Command{
+		Use:     "protect TYPE NAME... | TYPE/NAME... --reason REASON",
+		GroupID: "objects",
+		Short:   "Protect objects from deletion",
+		Long: `Protect objects from deletion until they are unprotected. A DELETE of a protected
+object is refused with the reason and with the user who protected it. The collector
+leaves the object when its owners are gone; an owner that is deleted in the foreground,
+or a namespace or kind that is deleted, waits for it. References to owners can still be
+removed from it.
+
+An object that is being deleted cannot be protected. The user needs permission for the
+verb protect, which operators have.`,
+		Example: `  coppice protect deploy/web -n shop --reason "production"
+  coppice protect pvc -l tier=database -A --reason "customer data"`,
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.protect(ctx, args, f)
+		}),
+	}
+	f.flags(c)
+	c.Flags().StringVar(&f.reason, "reason", "", "why (required)")
+	a.clientFlags(c)
+	return c
+}
+
+func (a *app) unprotectCommand() *cobra.Command {
+	var f protectFlags
+	c := &cobra.Command{
+		Use:     "unprotect TYPE NAME... | TYPE/NAME... --reason REASON",
+		GroupID: "objects",
+		Short:   "Remove the protection of objects",
+		Long: `Remove the protection of objects. The collector then deletes those that no owner
+keeps, and with them their dependents; the command lists these objects.
+--dry-run=server lists them and changes nothing.
+
+The user needs permission for the verb unprotect, which operators have.`,
+		Example:           `  coppice unprotect deploy/web -n shop --reason "moved to the new cluster" --dry-run=server`,
+		ValidArgsFunction: a.completeTargets(&f.where),
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.unprotect(ctx, args, f)
+		}),
+	}
+	f.flags(c)
+	c.Flags().StringVar(&f.reason, "reason", "", "why (required)")
+	a.clientFlags(c)
+	return c
+}
+
+func (s *session) protect(ctx context.Context, args []string, f protectFlags) error {
+	if f.reason == "" {
+		return wrong("--reason is required: a refused deletion names it")
+	}
+	f.unreadable = true
+	return s.modify(ctx, args, f.modifyFlags, "protected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+		if mode == dryClient {
+			return "protected", nil
+		}
+		m := o.GetMetadata()
+		r, err := s.objects(k, m.GetNamespace()).Protect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
+		if err != nil {
+			return "", err
+		}
+		if mode != dryServer && r[0].Object.GetMetadata().GetResourceVersion() == m.GetResourceVersion() {
+			return "protected already", nil
+		}
+		return "protected", nil
+	})
+}
+
+// listedCollected is how many of the objects that are collected now are named.
+const listedCollected = 10
+
+func (s *session) unprotect(ctx context.Context, args []string, f protectFlags) error {
+	if f.reason == "" {
+		return wrong("--reason is required: the log records why a protection was removed")
+	}
+	f.unreadable = true
+	return s.modify(ctx, args, f.modifyFlags, "unprotected", func(ctx context.Context, k client.Kind, o *coppicev1.Object, mode dryMode) (string, error) {
+		m := o.GetMetadata()
+		switch {
+		case m.GetProtection() == nil && o.GetKind() != "": // an object that is unreadable may be
+			return "is not protected", nil
+		case mode == dryClient:
+			return "unprotected", nil
+		}
+		objects := s.objects(k, m.GetNamespace())
+		said, err := s.collectedNow(ctx, objects, m)
+		if err != nil {
+			return "", err
+		}
+		r, err := objects.Unprotect(ctx, []string{m.GetName()}, f.reason, client.IfUID(m.GetUid()), client.DryRun(mode == dryServer))
+		if err != nil {
+			return "", err
+		}
+		if said == "" { // the plan says more than the warnings
+			s.warn(objectName{k, m.GetName()}, r[0].Warnings)
+		}
+		return "unprotected" + said, nil
+	})
+}
+
+// collectedNow says what is deleted when the protection of an object is removed; "" if nothing is,
+// or if the user has no permission to plan.
+func (s *session) collectedNow(ctx context.Context, objects client.ResourceClient, m *coppicev1.ObjectMeta) (string, error) {
+	p, err := objects.Plan(ctx, []string{m.GetName()}, client.PlanUnprotect(true), client.IfUID(m.GetUid()), client.MinRevision(m.GetResourceVersion()))
+	if errors.Is(err, client.ErrForbidden) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	goes := removals(p)
+	var list []string
+	for _, o := range p.GetObjects() {
+		if key := o.GetResource() + "/" + o.GetName(); goes[o.GetUid()] {
+			list = append(list, console.WithNamespace(key, otherNamespace(o.GetNamespace(), m.GetNamespace())))
+		}
+	}
+	return console.Prefixed("; deleted now: ", console.Printable(console.Short(list, listedCollected))), nil
+}
+
+// otherNamespace returns a namespace, "" if it is the one that the reader expects.
+func otherNamespace(namespace, expected string) string {
+	if namespace == expected {
+		return ""
+	}
+	return namespace
+}

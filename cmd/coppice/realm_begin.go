@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/stores"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/dial"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/origin"
+)
+
+// archiveDir is the directory of the archive in the data of `coppice up`.
+const archiveDir = "archive"
+
+// beginFlags say where a realm begins that continues another log.
+type beginFlags struct {
+	archive  string // the URL of the archive of its graph services
+	data     string
+	secret   string
+	temp     string
+	replicas int
+}
+
+// add adds the flags, and those of a connection.
+func (f *beginFlags) add(a *app, c *cobra.Command) {
+	a.dial.Flags(c.Flags())
+	c.Flags().StringVar(&f.archive, "archive", "", "URL of the archive of the graph services that will serve the realm (default: see above)")
+	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
+	c.Flags().StringVar(&f.secret, "secret", "", "file of the installation's secret, without --data ($COPPICE_SECRET holds the secret itself)")
+	c.Flags().StringVar(&f.temp, "temp", "", "directory for the state while it is built, which becomes as large as the realm's state (default: the directory of --data; otherwise that of temporary files)")
+	c.Flags().IntVar(&f.replicas, "replicas", 1, "number of NATS servers that keep the stream of the log")
+}
+
+// mkdirTemp creates a directory for the state while it is built.
+func (f *beginFlags) mkdirTemp(prefix string) (string, error) {
+	return os.MkdirTemp(cmp.Or(f.temp, f.data), prefix)
+}
+
+// check returns an error for flags of a NATS server next to --data.
+func (f *beginFlags) check(c *cobra.Command) error {
+	if f.data == "" {
+		return nil
+	}
+	for _, name := range []string{"server", "user", "context", "secret", "replicas"} {
+		if c.Flags().Changed(name) {
+			return fmt.Errorf("--%s concerns a NATS server, and --data names a directory: leave out one of them", name)
+		}
+	}
+	return nil
+}
+
+// beginTarget is where a realm begins.
+type beginTarget struct {
+	nc      *nats.Conn
+	secrets secret.Secrets
+	archive string // the default of --archive; "" for none
+	close   func()
+}
+
+// target connects to the NATS server, or starts that of the directory. The target must be closed,
+// also after an error.
+func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginTarget, err error) {
+	t.close = func() {}
+	if f.data == "" {
+		if f.secret == "" && os.Getenv(secret.Env) == "" {
+			return t, wrong("name --data DIR of 'coppice up', or the installation's secret with --secret FILE or $%s", secret.Env)
+		}
+		if t.secrets, err = loadSecrets(f.secret, ""); err != nil {
+			return t, err
+		}
+		if err := a.dial.Complete(); err != nil {
+			return t, err
+		}
+		if t.nc, err = a.dial.Service(ctx, "coppice-restore", a.quietLogger()); err == nil {
+			t.close = t.nc.Close
+		}
+		return t, err
+	}
+	if t.secrets, err = secret.LoadOrDraw(filepath.Join(f.data, secret.FileName)); err != nil {
+		return t, err
+	}
+	own, err := inDirectory(filepath.Join(f.data, archiveDir))
+	if err != nil {
+		return t, err
+	}
+	t.archive = own.String()
+	server, err := natsd.Start(natsd.Config{Dir: filepath.Join(f.data, "nats"), Roles: bus.Roles(realm), Logf: func(format string, args ...any) {
+		a.quietLogger().Warn("nats: " + fmt.Sprintf(format, args...))
+	}})
+	if errors.Is(err, natsd.ErrInUse) {
+		return t, fmt.Errorf("%s is in use: end the process that uses it, and try again", f.data)
+	}
+	if err != nil {
+		return t, err
+	}
+	t.close = func() { _ = server.Shutdown() }
+	nc, err := dial.Service(ctx, server.URL(), "coppice-restore", a.quietLogger(), server.Options(bus.RoleGraph)...)
+	if err == nil {
+		t.nc, t.close = nc, func() {
+			nc.Close()
+			_ = server.Shutdown()
+		}
+	}
+	return t, err
+}
+
+// opener opens archives over the connection of a target.
+func (f *beginFlags) opener(t beginTarget) stores.Opener {
+	return stores.Opener{Replicas: f.replicas, JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(t.nc) }}
+}
+
+// config returns where the realm begins. It creates the archive unless that exists.
+func (f *beginFlags) config(ctx context.Context, t beginTarget, realm, fallback string) (c origin.Config, err error) {
+	to, err := archive.ParseLocation(cmp.Or(f.archive, t.archive, fallback))
+	if err != nil {
+		return c, wrong("%w", err)
+	}
+	store, err := f.opener(t).Create(ctx, to)
+	return origin.Config{Conn: t.nc, Realm: realm, Replicas: f.replicas, Secrets: t.secrets, Archive: store, By: instance()}, err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client/restore"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/tree"
+)
+
+type undoFlags struct {
+	restore.Options
+	cascade uint64
+	dryRun  bool
+	all     bool
+	expires string
+}
+
+// expiry reads --expires.
+func (f *undoFlags) expiry(now time.Time) (*time.Time, error) {
+	switch f.expires {
+	case "":
+		return nil, nil //nolint:nilnil // it is not said
+	case "never":
+		return &time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, f.expires)
+	if d, failed := time.ParseDuration(f.expires); failed == nil {
+		at, err = now.Add(d), nil
+	}
+	if err != nil || !at.After(now) {
+		return nil, wrong("--expires=%s is no time to come: write a time such as 2026-11-25T14:00:00Z, a duration such as 24h, or never", f.expires)
+	}
+	return &at, nil
+}
+
+func (a *app) undoCommand() *cobra.Command {
+	var f undoFlags
+	c := &cobra.Command{
+		Use:     "restore --cascade-of REVISION | UID...",
+		GroupID: "objects",
+		Short:   "Create objects again that were deleted",
+		Long: `Create the objects again that a deletion and its cascade have removed, as they were
+before it. REVISION is that of the deletion, which 'coppice events' shows. With UIDs,
+only the objects that had these uids are created.
+
+The objects get new uids, and references between them name these. Objects that
+survived the cascade get back the references that it removed. If an object cannot be
+restored as it was, the command names it and changes nothing. If a restoration fails
+before it is complete, run the same command again: it continues.
+
+Status is not restored, unless --with-status is set. Restored finalizers run again at the next
+deletion, so their controllers must first create again what they have cleaned up.
+
+The user needs permission for the verbs restore, readlog and readpast, which operators
+have.`,
+		Example: `  coppice restore --cascade-of 81 --dry-run
+  coppice restore --cascade-of 81
+  coppice restore 0197c3a1-7d4e-7c11-9a30-5a1d6f0b2c44 --with-owners`,
+		RunE: a.in(func(ctx context.Context, s *session, args []string) error {
+			return s.undo(ctx, args, f)
+		}),
+	}
+	c.Flags().Uint64Var(&f.cascade, "cascade-of", 0, "the revision of the deletion whose cascade is undone")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be restored, and change nothing")
+	c.Flags().BoolVar(&f.WithOwners, "with-owners", false, "restore owners and used objects that are gone, too")
+	c.Flags().BoolVar(&f.DropDangling, "drop-dangling", false, "drop references to owners and used objects that are gone")
+	c.Flags().BoolVar(&f.SkipExisting, "skip-existing", false, "leave out objects whose name is taken")
+	c.Flags().BoolVar(&f.WithStatus, "with-status", false, "restore the status, too")
+	c.Flags().StringVar(&f.expires, "expires", "", "the new expiresAt of objects whose own has passed: RFC 3339, a duration from now such as 24h, or never")
+	c.Flags().BoolVar(&f.all, "all", false, "show each object")
+	a.clientFlags(c)
+	return c
+}
+
+// maxRefusals is the number of refusals that are shown.
+const maxRefusals = 20
+
+func (s *session) undo(ctx context.Context, uids []string, f undoFlags) error {
+	if (f.cascade == 0) == (len(uids) == 0) {
+		return wrong("name the deletion with --cascade-of REVISION, or the objects by their uids")
+	}
+	var err error
+	if f.Expires, err = f.expiry(s.now()); err != nil {
+		return err
+	}
+	reading := &console.Bar{Label: "reading the log", Noun: "commit", Now: s.now}
+	if isTerminal(s.stderr) {
+		reading.W = s.stderr
+	}
+	before := uint64(0)
+	p, err := restore.Prepare(ctx, s.c, restore.Request{CascadeOf: f.cascade, UIDs: uids, Options: f.Options, OnProgress: func(done, total uint64) {
+		reading.Total = int64(total)
+		reading.Add(int64(done - min(before, done)))
+		before = done
+	}})
+	reading.Clear()
+	if err != nil {
+		return err
+	}
+	if len(p.Refusals) > 0 {
+		for i, n := range p.Refusals {
+			if i == maxRefusals && !f.all {
+				_, _ = fmt.Fprintf(s.stderr, "coppice: and %d more; --all shows them\n", len(p.Refusals)-i)
+				break
+			}
+			_, _ = fmt.Fprintf(s.stderr, "coppice: %s\n", console.Printable(n.String()))
+		}
+		return fmt.Errorf("nothing is restored: %s", console.Count(len(p.Refusals), "refusal"))
+	}
+	if f.dryRun {
+		for _, t := range tree.Restoration(p, f.all) {
+			if err := t.Write(s.stdout, s.ink()); err != nil {
+				return err
+			}
+		}
+		if p.Count() > 0 {
+			_, _ = fmt.Fprintln(s.stdout)
+		}
+	}
+	for _, n := range p.Notes {
+		_, _ = fmt.Fprintf(s.stderr, "%s %s\n", s.ink().Yellow("note:"), console.Printable(n.String()))
+	}
+	if f.dryRun {
+		_, err := fmt.Fprintf(s.stdout, "%s (dry run)\n", restoredText(p))
+		return err
+	}
+	bar := &console.Bar{Label: "restoring", Noun: "object", Total: int64(p.Count()), Now: s.now, W: reading.W}
+	shown := 0
+	err = p.Run(ctx, func(n int) {
+		bar.Add(int64(n - shown))
+		shown = n
+	})
+	bar.Clear()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.stdout, restoredText(p))
+	return err
+}
+
+// restoredText counts what a plan does.
+func restoredText(p *restore.Plan) string {
+	parts := []string{console.Count(len(p.Objects), "object") + " restored"}
+	if n := len(p.Survivors); n > 0 {
+		parts = append(parts, fmt.Sprintf("references given back to %s", console.Count(n, "object")))
+	}
+	if n := len(p.Notes); n > 0 {
+		parts = append(parts, console.Count(n, "note"))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/console"
+	"github.com/coppice-gc/coppice/cmd/coppice/internal/lookup"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func (a *app) usesCommand() *cobra.Command {
+	return a.relationCommand(&cobra.Command{
+		Use:   "uses TYPE NAME | TYPE/NAME",
+		Short: "List the objects that an object uses",
+		Long: `List the objects that an object uses, and the state of each use:
+
+  resolved     the object exists, and is removed only after its user
+  unresolved   no object of that name exists yet; the use has no effect
+  absent       no object with this uid exists
+  mismatched   the object with this uid has another kind, name or namespace`,
+		Example: `  coppice uses pods/web-1 -n shop`,
+	}, (*session).uses)
+}
+
+func (a *app) usedByCommand() *cobra.Command {
+	return a.relationCommand(&cobra.Command{
+		Use:     "used-by TYPE NAME | TYPE/NAME",
+		Short:   "List the objects that use an object",
+		Long:    `List the objects that use an object. While there are any, the object is not removed.`,
+		Example: `  coppice used-by configmaps/settings -n shop -o json`,
+	}, (*session).usedBy)
+}
+
+func (a *app) relationCommand(c *cobra.Command, write func(*session, *coppicev1.GraphNode, string) error) *cobra.Command {
+	var w where
+	var output string
+	c.GroupID, c.Args, c.ValidArgsFunction = "objects", cobra.RangeArgs(1, 2), a.completeTargets(&w)
+	c.RunE = a.in(func(ctx context.Context, s *session, args []string) error {
+		if err := checkFormat(output, textFormats()...); err != nil {
+			return err
+		}
+		k, name, err := s.one(args)
+		if err != nil {
+			return err
+		}
+		objects := s.objects(k, w.of(k))
+		reply, err := objects.Resolve(ctx, []string{name})
+		if err != nil {
+			return err
+		}
+		if len(reply.GetNodes()) == 0 {
+			_, err := objects.Get(ctx, name, client.IncludeUninitialized(true))
+			return err
+		}
+		n := reply.GetNodes()[0]
+		if err := s.AllUsers(ctx, n); err != nil {
+			return err
+		}
+		return write(s, n, output)
+	})
+	w.flags(c, false)
+	c.Flags().StringVarP(&output, "output", "o", formatText, "text or json")
+	completeFlag(c, "output", textFormats()...)
+	a.clientFlags(c)
+	a.offlineFlag(c)
+	return c
+}
+
+// uses writes the uses of an object.
+func (s *session) uses(n *coppicev1.GraphNode, output string) error {
+	rows := lookup.UseRows(n)
+	if output == formatJSON {
+		type use struct {
+			Object    string `json:"object"`
+			Namespace string `json:"namespace,omitempty"`
+			UID       string `json:"uid,omitempty"`
+			State     string `json:"state"`
+		}
+		list := []use{}
+		for i, u := range n.GetObject().GetMetadata().GetUses() {
+			list = append(list, use{lookup.UsedName(u), u.GetNamespace(), u.GetUid(), rows[i][1]})
+		}
+		return s.writeJSON(list)
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(s.stdout, "it uses nothing")
+		return err
+	}
+	return s.pairs(rows)
+}
+
+// usedBy writes the users of an object.
+func (s *session) usedBy(n *coppicev1.GraphNode, output string) error {
+	type user struct {
+		Object      string `json:"object"`
+		Namespace   string `json:"namespace,omitempty"`
+		UID         string `json:"uid"`
+		Terminating bool   `json:"terminating,omitempty"`
+	}
+	list, rows := []user{}, [][]string{}
+	for _, u := range n.GetUsedBy() {
+		list = append(list, user{u.GetResource() + "/" + u.GetName(), u.GetNamespace(), u.GetUid(), u.GetTerminating()})
+		state := "active"
+		if u.GetTerminating() {
+			state = "being deleted"
+		}
+		rows = append(rows, []string{u.GetResource() + "/" + u.GetName() + console.Prefixed(" in ", u.GetNamespace()), state})
+	}
+	switch more := int(n.GetUsers()) - len(list); {
+	case output == formatJSON:
+		return s.writeJSON(list)
+	case n.GetUsers() == 0:
+		_, err := fmt.Fprintln(s.stdout, "no object uses it")
+		return err
+	case more > 0:
+		rows = append(rows, []string{fmt.Sprintf("and %d more", more), ""})
+	}
+	return s.pairs(rows)
+}
+
+func (s *session) writeJSON(v any) error {
+	e := json.NewEncoder(s.stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "    ")
+	return e.Encode(v)
+}
+
+// pairs writes rows of two columns.
+func (s *session) pairs(rows [][]string) error {
+	width := 0
+	for _, r := range rows {
+		width = max(width, len(r[0]))
+	}
+	for _, r := range rows {
+		if _, err := fmt.Fprintf(s.stdout, "%-*s  %s\n", width, console.Printable(r[0]), r[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

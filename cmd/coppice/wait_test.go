@@ -1,0 +1,19 @@
+package main
+
+import (
+	"testing"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+)
+
+// wait --idle names all pending work for which it waits, and no other.
+func TestPendingText(t *testing.T) {
+	t.Parallel()
+	for _, sort := range propagator.AllSorts {
+		idle := propagator.Idle([]*coppicev1.PendingCount{{Type: sort, Rows: 3}})
+		if got := pendingText(&coppicev1.StatusReply{Pending: []*coppicev1.PendingWork{{Type: sort, Rows: 3}}}); (got == "") != idle {
+			t.Errorf("of %s it says %q", sort, got)
+		}
+	}
+}

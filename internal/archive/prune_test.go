@@ -1,0 +1,295 @@
+package archive_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+)
+
+// hashed is a snapshot check for which any content but "damaged" is a snapshot.
+func hashed(_ context.Context, in io.Reader, _ archive.Name) (hash [32]byte, err error) {
+	b, err := io.ReadAll(in)
+	if err == nil && strings.HasPrefix(string(b), "damaged") {
+		err = errors.New("damaged")
+	}
+	return sha256.Sum256(b), err
+}
+
+// commitTime is when a commit of segmenttest was made.
+func commitTime(sequence uint64) time.Time {
+	return lifecycle.Time(1_700_000_000_000_000 + 1000*(sequence-1)).Time()
+}
+
+// putSnapshot puts a snapshot and, if it is verified, its record.
+func putSnapshot(t *testing.T, s archive.Store, sequence uint64, content string, verified bool) {
+	t.Helper()
+	if err := s.Put(t.Context(), archive.SnapshotName(segmenttest.Realm, sequence).String(), strings.NewReader(content), int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+	if !verified {
+		return
+	}
+	v := archive.Verification{Sequence: sequence, Hash: sha256.Sum256([]byte(content)), At: commitTime(sequence)}
+	if err := archive.PutVerification(t.Context(), s, segmenttest.Realm, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// short names an entry by its kind and its last commit.
+func short(entries []archive.Entry) (names []string) {
+	for _, e := range entries {
+		n, _ := archive.ParseName(e.Name)
+		names = append(names, fmt.Sprintf("%s %d", n.Kind, n.Last))
+	}
+	return names
+}
+
+// pruned has segments of ten commits up to 50, and snapshots after 20 (not verified), 30 and 40.
+func pruned(t *testing.T) archive.Store {
+	t.Helper()
+	s := newStore(t)
+	log := segmenttest.New(50)
+	for first := 1; first < 50; first += 10 {
+		put(t, s, log, first, first+9, nil)
+	}
+	putSnapshot(t, s, 20, "twenty", false)
+	putSnapshot(t, s, 30, "thirty", true)
+	putSnapshot(t, s, 40, "forty", true)
+	return s
+}
+
+// The oldest entries beyond the age are deleted, up to the newest verified snapshot. What is
+// deleted is recorded, and what is left is complete.
+func TestPruneByAge(t *testing.T) {
+	t.Parallel()
+	oldest := []string{"segment 10", "segment 20", "snapshot 20", "segment 30", "verified 30", "snapshot 30", "segment 40"}
+	for sequence, c := range map[uint64]struct {
+		n      int
+		until  uint64
+		needed bool
+	}{10: {0, 0, false}, 11: {1, 10, false}, 21: {2, 20, false}, 31: {6, 30, false}, 40: {6, 30, false}, 41: {7, 40, true}, 60: {7, 40, true}} {
+		s := pruned(t)
+		now := commitTime(sequence).Add(time.Hour)
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Age: time.Hour}, now, hashed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := short(p.Delete); !slices.Equal(got, oldest[:c.n]) || p.Until != c.until || p.Needed != c.needed || p.Snapshot != 40 {
+			t.Errorf("at commit %d: %v until %d, needed %t by snapshot %d; want %d entries, %+v", sequence, got, p.Until, p.Needed, p.Snapshot, c.n, c)
+		}
+		before := list(t, s)
+		if p.DeleteBytes+p.KeptBytes != size(before) || len(p.Delete)+p.Kept != len(before) {
+			t.Errorf("%+v of %d entries with %d bytes", p, len(before), size(before))
+		}
+		if err := p.Do(t.Context(), s, now, func(archive.Entry) {}); err != nil {
+			t.Fatal(err)
+		}
+		if until, err := archive.PrunedUntil(t.Context(), s, segmenttest.Realm); until != c.until || err != nil {
+			t.Errorf("pruned until %d, %v", until, err)
+		}
+		reports, err := archive.Verify(t.Context(), s, list(t, s), hashed, func(int64) {})
+		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 50 || reports[0].First != c.until+1 {
+			t.Errorf("at commit %d: %+v, %v", sequence, reports, err)
+		}
+		if again, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Age: time.Hour}, now, hashed); err != nil || len(again.Delete) > 0 {
+			t.Errorf("a second time: %+v, %v", again, err)
+		}
+	}
+}
+
+// The size is within the bound unless what is needed is larger, and no more is deleted than necessary.
+func TestPruneByBytes(t *testing.T) {
+	t.Parallel()
+	total := size(list(t, pruned(t)))
+	for range 30 {
+		s := pruned(t)
+		r := lifecycle.Retention{Bytes: 1 + rand.Int64N(total+10)}
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, r, commitTime(50), hashed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.KeptBytes > r.Bytes != p.Needed || p.Needed && p.Until != 40 {
+			t.Errorf("%+v keeps %d bytes, until %d, needed %t", r, p.KeptBytes, p.Until, p.Needed)
+		}
+		if p.KeptBytes+lastDeleted(t, p.Delete)+200 < r.Bytes {
+			t.Errorf("%+v keeps %d bytes, and has deleted %v", r, p.KeptBytes, short(p.Delete))
+		}
+	}
+}
+
+// lastDeleted returns the size of the entries that are deleted with the last one: those of the
+// same commit. It returns the largest number if there is none.
+func lastDeleted(t *testing.T, entries []archive.Entry) (bytes int64) {
+	t.Helper()
+	if len(entries) == 0 {
+		return math.MaxInt64 / 2
+	}
+	commit := func(e archive.Entry) uint64 {
+		n, ok := archive.ParseName(e.Name)
+		if !ok {
+			t.Fatal(e.Name)
+		}
+		return n.Last
+	}
+	for _, e := range entries {
+		if commit(e) == commit(entries[len(entries)-1]) {
+			bytes += e.Size
+		}
+	}
+	return bytes
+}
+
+// Without a verified snapshot that is undamaged nothing is deleted. If the newest is damaged, the one
+// before and what follows it are kept.
+func TestPruneKeepsWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	all := lifecycle.Retention{Bytes: 1}
+	s := newStore(t)
+	log := segmenttest.New(20)
+	put(t, s, log, 1, 10, nil)
+	put(t, s, log, 11, 20, nil)
+	putSnapshot(t, s, 20, "twenty", false)
+	p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, all, commitTime(99), hashed)
+	if err != nil || len(p.Delete) > 0 || p.Snapshot != 0 || !p.Needed || p.Kept != 3 {
+		t.Errorf("without a verified snapshot: %+v, %v", p, err)
+	}
+	s = pruned(t)
+	if err := s.Delete(t.Context(), archive.SnapshotName(segmenttest.Realm, 40).String()); err != nil {
+		t.Fatal(err)
+	}
+	content := "damaged"
+	if err := s.Put(t.Context(), archive.SnapshotName(segmenttest.Realm, 40).String(), strings.NewReader(content), int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+	p, err = archive.PlanPrune(t.Context(), s, segmenttest.Realm, all, commitTime(99), hashed)
+	if err != nil || p.Snapshot != 30 || p.Until != 30 || !slices.Equal(short(p.Delete), []string{"segment 10", "segment 20", "snapshot 20", "segment 30"}) {
+		t.Errorf("with a damaged snapshot: %+v, %v", short(p.Delete), err)
+	}
+	if p, err := archive.PlanPrune(t.Context(), pruned(t), segmenttest.Realm, lifecycle.Retention{}, commitTime(99), hashed); err != nil || len(p.Delete) > 0 || p.Needed {
+		t.Errorf("a retention of all deletes %v, %v", short(p.Delete), err)
+	}
+}
+
+// A pruning that was interrupted after any entry leaves an archive without a gap.
+func TestPruneInterrupted(t *testing.T) {
+	t.Parallel()
+	interrupted := errors.New("interrupted")
+	for after := range 7 {
+		s := pruned(t)
+		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, lifecycle.Retention{Bytes: 1}, commitTime(99), hashed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Do(t.Context(), &failing{Store: s, deletes: after, err: interrupted}, commitTime(99), func(archive.Entry) {}); !errors.Is(err, interrupted) {
+			t.Fatal(err)
+		}
+		reports, err := archive.Verify(t.Context(), s, list(t, s), hashed, func(int64) {})
+		if err != nil || len(reports[0].Problems) > 0 || reports[0].Last.Sequence != 50 {
+			t.Errorf("after %d entries: %+v, %v", after, reports, err)
+		}
+	}
+}
+
+// failing is a store whose deletes fail after some, and whose reads fail if reads is set.
+type failing struct {
+	archive.Store
+	deletes int
+	reads   bool
+	err     error
+}
+
+func (f *failing) Delete(ctx context.Context, name string) error {
+	if f.deletes--; f.deletes < 0 {
+		return f.err
+	}
+	return f.Store.Delete(ctx, name)
+}
+
+func (f *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if n, _ := archive.ParseName(name); f.reads && n.Kind == archive.Verified {
+		return nil, f.err
+	}
+	return f.Store.Open(ctx, name, offset, length)
+}
+
+// A store that fails while a record is read is no damage of the record.
+func TestVerifyStoreFails(t *testing.T) {
+	t.Parallel()
+	s := pruned(t)
+	down := errors.New("the store is down")
+	reports, err := archive.Verify(t.Context(), &failing{Store: s, reads: true, err: down}, list(t, s), hashed, func(int64) {})
+	if !errors.Is(err, down) {
+		t.Errorf("%+v, %v", reports, err)
+	}
+}
+
+// lossy is a store that has lost the end of each segment and snapshot.
+type lossy struct{ archive.Store }
+
+func (l lossy) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	in, err := l.Store.Open(ctx, name, offset, length)
+	if n, _ := archive.ParseName(name); err != nil || n.Kind == archive.Verified {
+		return in, err
+	}
+	lost := iotest.ErrReader(archive.Damaged(errors.New("a chunk is missing")))
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(in, length-1), lost), in}, nil
+}
+
+// A store that has lost a part of an entry does not hide what is wrong with the others.
+func TestVerifyLostPart(t *testing.T) {
+	t.Parallel()
+	s := pruned(t)
+	read := func(in archive.Store) archive.RealmReport {
+		reports, err := archive.Verify(t.Context(), in, list(t, s), hashed, func(int64) {})
+		if err != nil || len(reports) != 1 {
+			t.Fatalf("%+v, %v", reports, err)
+		}
+		return reports[0]
+	}
+	if r := read(s); len(r.Problems) > 0 {
+		t.Fatalf("%+v", r)
+	}
+	// Five segments, three snapshots, and then the two records of these.
+	if r := read(lossy{s}); len(r.Problems) < 10 || r.Segments != 5 || r.Snapshots != 3 || r.Verified != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A snapshot whose record is damaged is left out, and the one before it is the newest.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	s := pruned(t)
+	newest := func() uint64 {
+		_, v, ok, err := archive.NewestVerified(t.Context(), s, segmenttest.Realm)
+		if err != nil || !ok {
+			t.Fatalf("%t, %v", ok, err)
+		}
+		return v.Sequence
+	}
+	if got := newest(); got != 40 {
+		t.Fatalf("the newest is that of commit %d", got)
+	}
+	name := archive.VerifiedName(segmenttest.Realm, 40).String()
+	if err := errors.Join(s.Delete(t.Context(), name), s.Put(t.Context(), name, strings.NewReader("{}\nx"), 4)); err != nil {
+		t.Fatal(err)
+	}
+	if got := newest(); got != 30 {
+		t.Errorf("the newest is that of commit %d", got)
+	}
+}

@@ -1,0 +1,42 @@
+package lifecycle_test
+
+import (
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// TestPodsUntil: A5.8: with a podDrainTimeout of 0s nothing waits for Pods, and so there is nothing
+// to warn of either.
+func TestPodsUntil(t *testing.T) {
+	t.Parallel()
+	for timeout, want := range map[string]bool{"10m": true, "0s": false} {
+		r := lifecycletest.New()
+		do := func(out *lifecycle.Outcome, err *lifecycle.Error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Apply(out.Events)
+		}
+		create := func(resource, namespace, name, spec string) {
+			t.Helper()
+			do(lifecycle.Create(r.Context(), lifecycle.Key{Kind: r.Kinds().Resource(resource), Namespace: namespace, Name: name},
+				&coppicev1.Object{Metadata: &coppicev1.ObjectMeta{Name: name}, Spec: []byte(spec)}))
+		}
+		create("realms.coppice.dev", "", "settings", `{"podDrainTimeout":"`+timeout+`"}`)
+		create("namespaces", "", "shop", "")
+		create("pods", "shop", "web", "")
+		namespace := lifecycle.Key{Kind: r.Kinds().Resource("namespaces"), Name: "shop"}
+		do(lifecycle.Delete(r.Context(), namespace, "", nil))
+		n, err := lifecycle.Find(r, namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if until := lifecycle.PodsUntil(r, n); (until != 0) != want {
+			t.Errorf("with %s, contents wait until %d", timeout, until)
+		}
+	}
+}

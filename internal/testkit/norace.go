@@ -1,0 +1,9 @@
+//go:build !race
+
+package testkit
+
+// Raced reports whether the race detector watches. Code then takes 5 to 10 times as long.
+const Raced = false
+
+// raceFactor is the factor by which tests wait longer with the race detector.
+const raceFactor = 1

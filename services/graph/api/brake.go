@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/plan"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// maxRelease is the maximum number of objects that one release of a brake lets through.
+const maxRelease = 500000
+
+// pendingTime is the maximum time for which one release searches for paused deletions. Another
+// release continues.
+const pendingTime = readTime / 2
+
+// brakes replies with the brakes of the realm.
+func (s *writerServer) brakes(q *request, at bus.API) *lifecycle.Error {
+	if err := realmWide(at); err != nil {
+		return err
+	}
+	if err := q.read(&coppicev1.BrakesRequest{}); err != nil {
+		return err
+	}
+	s.read(q, func(snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
+		reply := &coppicev1.BrakesReply{Revision: snap.Revision()}
+		for _, k := range snap.Kinds().All() {
+			if lifecycle.BrakeOf(snap, k).On() {
+				reply.Brakes = append(reply.Brakes, lifecycle.BrakeStatus(snap, k, lifecycle.TimeOf(s.w.Now())))
+			}
+		}
+		return reply, nil
+	})
+	return nil
+}
+
+// releaseBrake releases the brake of a kind.
+func (s *writerServer) releaseBrake(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.ReleaseBrakeRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if at.Namespace != "" {
+		return lifecycle.ErrBadRequest("%s is about a kind: its subject has _ for the namespace", at.Verb)
+	}
+	s.occupying(s.plans, q, func(ctx context.Context) {
+		pending, err := s.pendingRelease(ctx, resource(at))
+		switch {
+		case err != nil:
+			q.answer(nil, err)
+		case r.GetDryRun():
+			q.answer(&coppicev1.ReleaseBrakeReply{
+				Revision: pending.Revision, PendingRevision: pending.Revision, Tripped: pending.tripped, Released: uint64(len(pending.UIDs)), More: pending.More,
+			}, nil)
+		default:
+			err = s.submit(q, at, &command.ReleaseBrake{Resource: resource(at), UIDs: pending.UIDs, More: pending.More, Revision: pending.Revision}, "")
+			if err != nil {
+				q.answer(nil, err)
+			}
+		}
+	})
+	return nil
+}
+
+type pendingRelease struct {
+	*plan.Release
+	tripped bool
+}
+
+// pendingRelease computes what a release lets through now.
+func (s *writerServer) pendingRelease(ctx context.Context, resource string) (p pendingRelease, err *lifecycle.Error) {
+	snap := s.State.Snapshot().Until(ctx)
+	defer snap.Close()
+	kind := snap.Kinds().Resource(resource)
+	if kind == nil {
+		return p, lifecycle.ErrUnknownKind(resource)
+	}
+	b, _ := snap.Brake(kind)
+	p = pendingRelease{&plan.Release{Revision: snap.Revision()}, b.Tripped != 0 && lifecycle.BrakeOf(snap, kind).On()}
+	if p.tripped {
+		until, cancel := context.WithTimeout(ctx, pendingTime)
+		defer cancel()
+		now := max(snap.Time(), lifecycle.TimeOf(s.w.Now()))
+		p.Release, err = plan.Pending(until, snap, kind, now, s.matching(until, snap, kind, now), maxRelease)
+	}
+	if fail := snap.Err(); fail != nil {
+		return p, s.unreadable(fail)
+	}
+	return p, err
+}

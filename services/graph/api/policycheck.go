@@ -1,0 +1,52 @@
+package api
+
+import (
+	"fmt"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/expirypolicy"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+)
+
+// policyResource is the resource of expiry policies.
+const policyResource = expirypolicy.Plural + "." + lifecycle.Group
+
+// maxExpiryPolicies is the maximum number of expiry policies in a realm, and in a request. The
+// scanner has each evaluated on all objects of its kind, once a minute, and the writer parses each
+// that it stores.
+const maxExpiryPolicies = 100
+
+// checkPolicy returns decide or, for expiry policies, a function that also refuses to store a policy that cannot
+// be evaluated, and too many of them (B6.5). Package lifecycle does not know CEL.
+func checkPolicy(at bus.API, decide decide) decide {
+	if resource(at) != policyResource {
+		return decide
+	}
+	return func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {
+		if i >= maxExpiryPolicies {
+			return nil, lifecycle.ErrBadRequest("%s: a request has at most %d expiry policies; send the others in another request", at, maxExpiryPolicies)
+		}
+		out, err := decide(ctx, at, i)
+		if err != nil {
+			return nil, err
+		}
+		for i := range out.Events {
+			e := &out.Events[i]
+			if e.Object.Body == nil {
+				continue
+			}
+			if _, stored := ctx.Brake(at.Kind); e.Type == lifecycle.ObjectCreated && stored >= maxExpiryPolicies {
+				return nil, &lifecycle.Error{
+					Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf("%s: a realm has at most %d expiry policies; delete one first", at, maxExpiryPolicies),
+				}
+			}
+			if _, fail := expirypolicy.Parse(e.Object.Body.GetSpec()); fail != nil {
+				return nil, &lifecycle.Error{
+					Reason: lifecycle.ReasonInvalid, Message: fmt.Sprintf("%s %q is invalid: %v", policyResource, e.Object.Name, fail),
+					Causes: []lifecycle.Cause{{Reason: "FieldValueInvalid", Field: "spec", Message: fail.Error()}},
+				}
+			}
+		}
+		return out, nil
+	}
+}

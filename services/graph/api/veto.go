@@ -1,0 +1,26 @@
+package api
+
+import (
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+)
+
+// veto handles the verb veto: the answer to the notices of expiry policies.
+func (s *writerServer) veto(q *request, at bus.API) *lifecycle.Error {
+	var r coppicev1.VetoRequest
+	if err := q.read(&r); err != nil {
+		return err
+	}
+	if err := lifecycle.CheckReason(r.GetReason()); err != nil {
+		return err
+	}
+	answer := lifecycle.NoticeAnswer{Actor: at.Actor, Reason: r.GetReason(), Until: lifecycle.Time(r.GetUntil())}
+	if r.GetAgree() == (r.GetUntil() != 0) {
+		return lifecycle.ErrBadRequest("until: a veto has a time until which it postpones the deletion; to agree to the deletion, set agree and no time")
+	}
+	return s.submit(q, at, &command.Veto{
+		Resource: resource(at), Namespace: at.Namespace, Name: r.GetName(), Preconditions: r.GetPreconditions(), Answer: answer,
+	}, r.GetReason())
+}

@@ -1,0 +1,336 @@
+package archived
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
+	"github.com/coppice-gc/coppice/internal/codec/envelope"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// History reads a realm's log as a Log does, and before its first commit the logs that it
+// continues (lifecycle.Origin), if the archive has their segments. Positions continue: the stream
+// of a realm that continues a log begins behind the last commit of that log. The commits of
+// those logs are chained (eventlog.Message). It is safe for concurrent use.
+//
+// History is for clients that read what happened. A state is folded from the Log: the snapshot
+// with which the realm begins has what precedes it.
+type History struct {
+	*Log
+
+	finding singleflight.Group // of parts
+
+	mu      sync.Mutex
+	parts   []part // of the logs before the realm's own, without a gap
+	listed  time.Time
+	failure error
+	own     own // when parts were listed
+	// measured has the segments that were opened before: they do not change.
+	measured map[archive.Name]segment.Info
+}
+
+// own is the first commit of the realm's log.
+type own struct{ position, revision uint64 }
+
+// part is a segment of a log that the realm continues, up to a commit.
+type part struct {
+	archive.Item
+	until uint64 // the sequence of the last commit that belongs to the history
+	first uint64 // positions
+	last  uint64
+	// before is the revision before the first commit.
+	before   uint64
+	previous uint64 // the checksum before the first commit
+}
+
+// NewHistory returns the history of a realm whose log is l.
+func NewHistory(l *Log) *History { return &History{Log: l, measured: map[archive.Name]segment.Info{}} }
+
+// Last is Log.Last. first is the first position of the oldest log from which on all commits can be
+// read.
+func (h *History) Last(ctx context.Context) (last, first uint64, err error) {
+	last, first, err = h.Log.Last(ctx)
+	if err != nil || first <= 1 || h.store == nil || h.Log.Unavailable() != nil {
+		return last, first, err
+	}
+	parts, err := h.list(ctx, first)
+	if err != nil && ctx.Err() != nil {
+		return last, first, ctx.Err()
+	}
+	if len(parts) > 0 {
+		first = parts[0].first
+	}
+	return last, first, nil
+}
+
+// Unavailable returns why the archive could not be read by the last call of Last, nil if it
+// could.
+func (h *History) Unavailable() error {
+	if err := h.Log.Unavailable(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure
+}
+
+// list returns the parts that precede the realm's log, which begins at a position. It waits for the archive
+// for beginsTime, and then returns the parts that were found before: the first time, each segment is opened.
+func (h *History) list(ctx context.Context, first uint64) (parts []part, err error) {
+	h.mu.Lock()
+	found, fresh := h.own.position == first && !h.listed.IsZero(), time.Since(h.listed) < listAgain
+	parts, err = h.parts, h.failure
+	h.mu.Unlock()
+	if found && fresh {
+		return parts, err
+	}
+	done := h.finding.DoChan("", func() (any, error) {
+		parts, own, err := h.find(h.ctx, first)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.parts, h.own, h.failure, h.listed = parts, own, err, time.Now()
+		return nil, nil
+	})
+	waiting, cancel := context.WithTimeout(ctx, beginsTime)
+	defer cancel()
+	select {
+	case <-done:
+	case <-waiting.Done():
+		if ctx.Err() != nil || found {
+			return parts, cmp.Or(ctx.Err(), err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.failure = &UnavailableError{fmt.Errorf("archive %s: the segments of the log that realm %s continues are still being looked at", h.store, h.Realm())}
+		return nil, h.failure
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.parts, h.failure
+}
+
+// find finds the parts: those of the log that the commit at first continues, then those of the log
+// that this one continues, and so on.
+func (h *History) find(ctx context.Context, first uint64) (parts []part, own own, err error) {
+	own.position = first
+	var header eventlog.Header
+	var origin lifecycle.Origin
+	_, err = h.Log.Read(ctx, first, readMessages, readBytes, func(m eventlog.Message) error {
+		found, foreign := h.Keys().Check(m)
+		if foreign != "" {
+			return nil
+		}
+		header = found
+		if origin, err = originOf(m.Data); err != nil {
+			return err
+		}
+		return errFound
+	})
+	if err != nil && !errors.Is(err, errFound) {
+		return nil, own, err
+	}
+	own.revision = header.FirstRevision
+	for previous := header.Previous; origin != (lifecycle.Origin{}); {
+		older, err := h.before(ctx, origin, previous)
+		if err != nil || len(older) == 0 {
+			return parts, own, err
+		}
+		parts = append(older, parts...)
+		oldest := older[0]
+		origin, previous = lifecycle.Origin{}, oldest.previous
+		if oldest.First == 1 {
+			break
+		}
+		if origin, err = h.originIn(ctx, oldest); err != nil {
+			return parts, own, err
+		}
+	}
+	return parts, own, nil
+}
+
+// originOf returns the origin that the commit in a message records, zero for none.
+func originOf(message []byte) (lifecycle.Origin, error) {
+	commit, err := envelope.Open(message)
+	if err != nil {
+		return lifecycle.Origin{}, err
+	}
+	return commitcodec.Origin(commit)
+}
+
+// originIn returns the origin that the first commit of a part records, zero for none.
+func (h *History) originIn(ctx context.Context, p part) (lifecycle.Origin, error) {
+	r, err := h.reader(ctx, p.Item)
+	if err != nil {
+		return lifecycle.Origin{}, err
+	}
+	for c, err := range r.Commits(p.First) {
+		if err != nil {
+			return lifecycle.Origin{}, h.wrap(p.Item, err)
+		}
+		return originOf(c.Message)
+	}
+	return lifecycle.Origin{}, nil
+}
+
+func (h *History) wrap(item archive.Item, err error) error {
+	return unavailable(fmt.Errorf("archive %s: segment %s: %w", h.store, item.Entry.Name, err))
+}
+
+// before returns the segments of a log that end with the commit of an origin, back to the first gap.
+// There are none if the archive does not have that commit. checksum is that of the commit, as the
+// commit after it names it; another checksum is an error.
+func (h *History) before(ctx context.Context, origin lifecycle.Origin, checksum uint64) (parts []part, err error) {
+	all, err := archive.Segments(ctx, h.store, origin.RealmID)
+	if err != nil {
+		return nil, err
+	}
+	segments := withoutOverlap(all)
+	end := origin.Sequence
+	for _, s := range slices.Backward(segments) {
+		if s.First > end {
+			continue
+		}
+		if s.Last < end {
+			break // a gap
+		}
+		p := part{Item: s, until: end}
+		last, err := h.measure(ctx, &p)
+		if err != nil {
+			return parts, err
+		}
+		if last.Checksum != checksum {
+			return parts, h.wrap(s, fmt.Errorf("commit %d has checksum %016x, and the commit after it in the history of realm %s names %016x: it is of another history", end, last.Checksum, h.Realm(), checksum))
+		}
+		parts = append(parts, p)
+		end, checksum = s.First-1, p.previous
+	}
+	slices.Reverse(parts)
+	return parts, nil
+}
+
+// measure sets the positions of a part, and the revision and checksum before it. It returns the
+// last commit of the part.
+func (h *History) measure(ctx context.Context, p *part) (last segment.Point, err error) {
+	h.mu.Lock()
+	info, known := h.measured[p.Name]
+	h.mu.Unlock()
+	var r *segment.Reader
+	if !known || p.until < info.Last.Sequence {
+		if r, err = h.reader(ctx, p.Item); err != nil {
+			return last, err
+		}
+		info = r.Info()
+		h.mu.Lock()
+		h.measured[p.Name] = info
+		h.mu.Unlock()
+	}
+	p.first, p.before, p.previous, last = info.First.Position, info.Before.Revision, info.Before.Checksum, info.Last
+	if p.First == 1 {
+		p.first = 1
+	}
+	if p.until < info.Last.Sequence {
+		for c, err := range r.Commits(p.until) {
+			if err != nil {
+				return last, h.wrap(p.Item, err)
+			}
+			last = c.Point()
+			break
+		}
+	}
+	p.last = last.Position
+	return last, nil
+}
+
+// Read is Log.Read, also for positions before the realm's log.
+func (h *History) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
+	parts, err := h.known(from)
+	if err != nil {
+		return 0, err
+	}
+	if len(parts) == 0 {
+		return h.Log.Read(ctx, from, limit, maxBytes, visit)
+	}
+	messages, bytes := 0, 0
+	for _, p := range parts {
+		r, err := h.reader(ctx, p.Item)
+		if err != nil {
+			return 0, err
+		}
+		sequence, err := r.AtPosition(from)
+		if err != nil {
+			return 0, h.wrap(p.Item, err)
+		}
+		for c, err := range r.Commits(sequence) {
+			switch {
+			case err != nil:
+				return 0, h.wrap(p.Item, err)
+			case ctx.Err() != nil:
+				return 0, ctx.Err()
+			case messages >= limit || messages > 0 && bytes+len(c.Message) > maxBytes:
+				return 1, nil
+			}
+			if c.Sequence > p.until {
+				break
+			}
+			messages++
+			bytes += len(c.Message)
+			if err := visit(eventlog.Message{Sequence: c.Position, Data: c.Message, Pending: 1, Chained: true}); err != nil {
+				return 0, err
+			}
+			from = c.Position + 1
+		}
+	}
+	return 1, nil
+}
+
+// known returns the parts that have the position from or later ones; none if the realm's own log
+// has them. If all parts begin later, the error is that of the last listing; if it succeeded, the
+// error wraps eventlog.ErrCut: what precedes the parts was pruned.
+func (h *History) known(from uint64) ([]part, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.parts, func(p part) bool { return p.last >= from })
+	if i < 0 {
+		return nil, nil
+	}
+	if first := h.parts[0].first; from < first {
+		return nil, cmp.Or(h.failure, fmt.Errorf("log of realm %s: sequence %d: %w: the archive begins at sequence %d", h.Realm(), from, eventlog.ErrCut, first))
+	}
+	return h.parts[i:], nil
+}
+
+// Seek is Log.Seek, also for revisions before the realm's log.
+func (h *History) Seek(ctx context.Context, revision uint64) (position uint64, err error) {
+	if _, _, err := h.Last(ctx); err != nil {
+		return 0, err
+	}
+	h.mu.Lock()
+	parts, own := h.parts, h.own.revision
+	h.mu.Unlock()
+	if len(parts) == 0 || revision >= own {
+		return h.Log.Seek(ctx, revision)
+	}
+	at := parts[0]
+	for _, p := range parts {
+		if p.before < revision {
+			at = p
+		}
+	}
+	r, err := h.reader(ctx, at.Item)
+	if err != nil {
+		return 0, err
+	}
+	position, err = r.SeekRevision(revision)
+	return min(position, at.last), err
+}

@@ -1,0 +1,281 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/bootstrap"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// flipping is an archive that stores damaged segments until it is mended.
+type flipping struct {
+	archive.Store
+	mu     sync.RWMutex // while a segment is stored
+	mended bool
+}
+
+// mend returns when no damaged segment is stored any more.
+func (f *flipping) mend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mended = true
+}
+
+func (f *flipping) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if n, _ := archive.ParseName(name); n.Kind != archive.Segment || f.mended {
+		return f.Store.Put(ctx, name, in, size)
+	}
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	b[len(b)/3] ^= 1
+	return f.Store.Put(ctx, name, bytes.NewReader(b), size)
+}
+
+// If a segment in the archive is damaged, no snapshot is stored or recorded as verified. The damage
+// is reported, and the realm goes on. When the damaged segments are deleted, they are
+// archived again.
+func TestArchiverFindsDamage(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	registry := prometheus.NewRegistry()
+	store := &flipping{Store: a.store}
+	s := a.archiving(ctx, a.dir, store, registry, &logged{})
+	create(ctx, t, application(t, a.n), "one", "two", "three")
+	testkit.WaitFor(t, ctx, "failures", func() bool {
+		return counted(t, registry, "coppice_graph_archive_failures_total") >= 2
+	})
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	testkit.WaitFor(t, ctx, "a warning that names a segment", func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, "/segment/")
+		})
+	})
+	create(ctx, t, application(t, a.n), "four")
+	damaged := a.entries(ctx, archive.Segment)
+	if len(damaged) == 0 {
+		t.Error("no segment was stored")
+	}
+	for _, kind := range []archive.Kind{archive.Snapshot, archive.Verified} {
+		if got := a.entries(ctx, kind); len(got) > 0 {
+			t.Errorf("with damaged segments the archive has %v", got)
+		}
+	}
+	store.mend()
+	for _, name := range a.entries(ctx, archive.Segment) {
+		if err := a.store.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, revision := a.at(ctx)
+	a.verified(ctx, id, revision-1, "five")
+	s.stop(ctx)
+}
+
+// If the newest verified snapshot is damaged, the next one is verified with the one before it.
+func TestArchiverPassesDamagedSnapshot(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	var out logged
+	s := a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &out)
+	create(ctx, t, application(t, a.n), "first")
+	id, revision := a.at(ctx)
+	a.verified(ctx, id, revision-1, "one")
+	s.stop(ctx)
+	_, newest, ok, err := archive.NewestVerified(ctx, a.store, id)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	name := archive.SnapshotName(id, newest.Sequence).String()
+	a.damage(name)
+	s = a.archiving(ctx, a.dir, a.store, prometheus.NewRegistry(), &out)
+	a.verified(ctx, id, newest.Revision, "two")
+	s.stop(ctx)
+	// The next snapshot, of which nothing is pruned; later ones are verified with it.
+	var next archive.Verification
+	for _, record := range a.entries(ctx, archive.Verified) {
+		n, _ := archive.ParseName(record)
+		v, err := archive.ReadVerification(ctx, a.store, id, n.Last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Sequence > newest.Sequence && (next.Sequence == 0 || v.Sequence < next.Sequence) {
+			next = v
+		}
+	}
+	if next.From >= newest.Sequence {
+		t.Errorf("the snapshot was verified with the damaged one: %+v", next)
+	}
+	if said := out.String(); !strings.Contains(said, "cannot be used; the one before it is") || !strings.Contains(said, name) {
+		t.Errorf("the log does not name the damaged snapshot %s", name)
+	}
+}
+
+// A segment that was deleted is archived again, also while nothing of the log is to be cut.
+func TestArchiverRestoresDeletedSegment(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	limits := soon
+	limits.SnapshotBytes, limits.Prune = 1<<30, 10*time.Millisecond
+	s := serve(t, graphConn(t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.ArchiveLimits = a.store, limits }).writing(ctx)
+	create(ctx, t, application(t, a.n), "one", "two", "three")
+	id, _ := a.at(ctx)
+	a.segmented(ctx, id)
+	first := a.entries(ctx, archive.Segment)[0]
+	if err := a.store.Delete(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the commits to be archived again", func() bool {
+		segments, err := archive.Segments(ctx, a.store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(segments) > 0 && segments[0].First == 1
+	})
+	s.stop(ctx)
+}
+
+// slow is an archive that opens no segment in time while on is set.
+type slow struct {
+	archive.Store
+	on atomic.Bool
+}
+
+func (f *slow) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if n, _ := archive.ParseName(name); n.Kind == archive.Segment && f.on.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return f.Store.Open(ctx, name, offset, length)
+}
+
+// After an accepted loss of commits, nothing is archived while the archive has segments or verified
+// snapshots with the lost commits, and the warning names all of them. When they are moved away, the
+// log is archived as it goes on.
+func TestArchiverAfterAcceptedLoss(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one")
+	a.segments()
+	kept := a.entries(t.Context(), archive.Segment)
+	if err := a.n.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	older := copyOf(t, a.nats)
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: a.nats})
+	a.creates("two", "three")
+	a.segments()
+	a.snapshot()
+	seen := checkpoint(t, a.dir).GetSequence()
+	a.n = testkit.StartNATS(t, natsd.Config{Dir: older})
+	ctx := testkit.Context(t)
+	var lost []string
+	for _, kind := range []archive.Kind{archive.Segment, archive.Snapshot, archive.Verified} {
+		for _, name := range a.entries(ctx, kind) {
+			if !slices.Contains(kept, name) {
+				lost = append(lost, name)
+			}
+		}
+	}
+	if len(lost) < 3 {
+		t.Fatalf("the archive has %v with lost commits", lost)
+	}
+	registry := prometheus.NewRegistry()
+	store := &slow{Store: a.store}
+	store.on.Store(true)
+	s := serve(t, graphConn(t, a.n), t.TempDir(), func(c *graph.Config) {
+		c.Archive, c.ArchiveLimits, c.Registry, c.AcceptLoss = store, soon, registry, map[string]uint64{realm: seen}
+	}).writing(ctx)
+	operator := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+	// The first failure is another one, and not all that operators learn.
+	testkit.WaitFor(t, ctx, "a warning of the slow archive", func() bool {
+		warnings, err := operator.Warnings(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+			return w.Reason == lifecycle.WarnUnarchived && strings.Contains(w.Message, context.DeadlineExceeded.Error())
+		})
+	})
+	store.on.Store(false)
+	// warned waits for a warning that names entries, and not others.
+	warned := func(names, others []string) {
+		t.Helper()
+		testkit.WaitFor(t, ctx, fmt.Sprintf("a warning that names %v alone", names), func() bool {
+			warnings, err := operator.Warnings(ctx, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(warnings, func(w client.Warning) bool {
+				named := func(name string) bool { return strings.Contains(w.Message, name) }
+				return w.Reason == lifecycle.WarnUnarchived && !slices.ContainsFunc(names, func(name string) bool { return !named(name) }) && !slices.ContainsFunc(others, named)
+			})
+		})
+	}
+	warned(lost, kept)
+	// The snapshot alone is enough, also while the log is shorter than it.
+	var snapshots []string
+	for _, name := range lost {
+		if n, _ := archive.ParseName(name); n.Kind != archive.Segment {
+			snapshots = append(snapshots, name)
+		} else if err := a.store.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	warned(snapshots, kept)
+	// And when it is longer.
+	c := application(t, a.n)
+	for i := range int(seen) {
+		create(ctx, t, c, fmt.Sprintf("more-%d", i))
+	}
+	failures := counted(t, registry, "coppice_graph_archive_failures_total")
+	testkit.WaitFor(t, ctx, "the archiver to look again", func() bool {
+		return counted(t, registry, "coppice_graph_archive_failures_total") > failures+1
+	})
+	warned(snapshots, kept)
+	if got := a.entries(ctx, archive.Segment); !slices.Equal(got, kept) {
+		t.Errorf("the archive has segments %v, and had %v", got, kept)
+	}
+	for _, name := range snapshots {
+		if err := a.store.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, revision := a.at(ctx)
+	a.verified(ctx, id, revision, "later")
+	a.segmented(ctx, id)
+	s.stop(ctx)
+	from := &bootstrap.Archive{Store: a.store, Realm: id, Log: slog.New(slog.DiscardHandler)}
+	if _, err := from.Fold(ctx, filepath.Join(t.TempDir(), "state"), 0, state.Config{}); err != nil {
+		t.Errorf("the archive cannot be restored: %v", err)
+	}
+}

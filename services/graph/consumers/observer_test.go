@@ -1,0 +1,220 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/worker"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const realm = bus.DefaultRealm
+
+var durable = bus.FinalizerDurable(bus.ExampleFinalizer)
+
+// clock is a clock that a test moves.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// What the observer says follows a worker through its life: it appears, fails, tries again,
+// works, is done, and is gone.
+func TestWorkerIsObserved(t *testing.T) {
+	t.Parallel()
+	server, ctx := testkit.NATS(t), testkit.Context(t)
+	js := testkit.JetStream(t, server, bus.RoleGraph)
+	if err := bus.EnsureStreams(ctx, js, realm, 1); err != nil {
+		t.Fatal(err)
+	}
+	var time clock
+	o := New(js, realm, time.now)
+	stop, err := o.Observe(js.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	state := func() State {
+		t.Helper()
+		is, _, err := o.Of(ctx, durable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	becomes := func(want coppicev1.ConsumerStatus) State {
+		t.Helper()
+		var is State
+		testkit.WaitFor(t, ctx, want.String(), func() bool {
+			is = state()
+			return is.Status == want
+		})
+		return is
+	}
+	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE); is.Live || is.Answered {
+		t.Errorf("without a consumer: %+v", is)
+	}
+
+	fail, work := make(chan struct{}), make(chan struct{})
+	attempts := atomic.Int32{}
+	working, end := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		_ = worker.Run(working, worker.Config{
+			Conn: testkit.Conn(t, server, bus.RoleFinalizer), Realm: realm, Stream: bus.FinalizeStream(realm), Durable: durable, Backoff: 15_000_000_000, Concurrency: 1,
+			Ensure: func(ctx context.Context) (d timeDuration, err error) {
+				_, err = js.CreateOrUpdateConsumer(ctx, bus.FinalizeStream(realm), bus.FinalizerConsumer(realm, bus.ExampleFinalizer))
+				return bus.CallAckWait, err
+			},
+			Handle: func(context.Context, *worker.Message) error {
+				if attempts.Add(1) == 1 {
+					<-fail
+					return errors.New("the bucket is not empty\nand \x1b[31mred")
+				}
+				<-work
+				return nil
+			},
+		})
+	})
+	defer ended.Wait()
+	defer end()
+	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE); !is.Live || !is.Answered || is.Error != "" {
+		t.Errorf("a worker that waits: %+v", is)
+	}
+
+	call := bus.Finalize{Realm: realm, Plural: "pods", UID: "some-uid", Finalizer: bus.ExampleFinalizer}.Subject()
+	if _, err := js.Publish(ctx, call, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING); !is.Live || is.Working.IsZero() {
+		t.Errorf("a worker with a call: %+v", is)
+	}
+	close(fail)
+	is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING)
+	if !is.Live || !strings.HasPrefix(is.Error, "the bucket is not empty") || strings.Contains(is.Error, "\n") || !is.Retry.After(time.now()) || is.Failed.IsZero() {
+		t.Errorf("after a failure: %+v", is)
+	}
+	status := func() *coppicev1.CallStatus {
+		t.Helper()
+		_, info, err := o.Of(ctx, durable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := o.Status(ctx, call, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	failed := status()
+	if s := failed; !s.GetDelivered() || s.GetCall() == 0 || s.GetAttempts() == 0 || s.GetNextRetry() == 0 || s.GetLastError() != is.Error {
+		t.Errorf("the call after a failure: %v", s)
+	}
+	is = becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING)
+	testkit.WaitFor(t, ctx, "the first report", func() bool { return status().GetAttempts() > failed.GetAttempts() })
+	if s := status(); s.GetWorkingSince() == 0 || s.GetNextRetry() != 0 || s.GetLastError() == "" {
+		t.Errorf("the call at the second attempt: %v; consumer %+v", s, is)
+	}
+	close(work)
+	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE); is.Error != "" || !is.Live {
+		t.Errorf("after the call: %+v", is)
+	}
+	if s := status(); s.GetCall() != 0 || s.GetDelivered() {
+		t.Errorf("the call that is done: %v", s)
+	}
+
+	end()
+	ended.Wait()
+	time.ahead.Store(int64(LiveFor + 1_000_000_000))
+	if is := becomes(coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT); is.Live || is.Silent.IsZero() || !is.Answered {
+		t.Errorf("a minute after the worker has ended: %+v", is)
+	}
+}
+
+type timeDuration = time.Duration
+
+// The memory of an observer is bounded, whatever is published to it, and it recovers.
+func TestObserverIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := New(nil, realm, func() time.Time { return now })
+	long := strings.Repeat("x", 100_000)
+	send := func(durable string, sequence int, body string) {
+		o.receive(&nats.Msg{
+			Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.%d.1.1.1", bus.FinalizeStream(realm), durable, sequence), Data: []byte(body),
+			Header: nats.Header{bus.HeaderError: {long}},
+		})
+	}
+	for i := range 3 * maxCalls {
+		send(durable, i+1, `-NAK {"delay": 1000}`)
+	}
+	if o.calls != maxCalls || len(o.seen[durable].calls) != maxCalls {
+		t.Errorf("%d calls are remembered, %d of the consumer; at most %d", o.calls, len(o.seen[durable].calls), maxCalls)
+	}
+	if c := o.Call(durable, 1); len(c.Error) != maxError || c.Attempts != 1 {
+		t.Errorf("an error of %d bytes is remembered, attempt %d", len(c.Error), c.Attempts)
+	}
+	for i := range 3 * maxConsumers {
+		send(fmt.Sprint("f-", i), 1, "+WPI")
+	}
+	if len(o.seen) > maxConsumers {
+		t.Errorf("%d consumers are remembered, at most %d", len(o.seen), maxConsumers)
+	}
+	for _, odd := range []string{"$JS.ACK", "$JS.ACK.s.c.x.y.1.1.1", "$JS.ACK.s.c.1.1", "$JS.ACK.s.c.1.18446744073709551616.1.1.1"} {
+		o.receive(&nats.Msg{Subject: odd, Data: []byte("+WPI")})
+	}
+	// Calls of which nothing is heard any more give their places up.
+	now = now.Add(2 * keptCall)
+	send(durable, 1_000_000, "+WPI")
+	if o.calls != 1 {
+		t.Errorf("%d calls are remembered, of which nothing was heard for long", o.calls-1)
+	}
+	send(durable, 1_000_000, "+ACK")
+	if o.calls != 0 || o.Call(durable, 1_000_000).Attempts != 0 {
+		t.Errorf("%d calls are remembered, although the last was acknowledged", o.calls)
+	}
+}
+
+// An acknowledgement can be late, or lost: what the NATS server counts as done is done.
+func TestDoneCallsAreNotShown(t *testing.T) {
+	t.Parallel()
+	o := New(nil, realm, time.Now)
+	for sequence := 3; sequence <= 4; sequence++ {
+		o.receive(&nats.Msg{
+			Subject: fmt.Sprintf("$JS.ACK.%s.%s.1.%d.1.1.1", bus.FinalizeStream(realm), durable, sequence), Data: []byte("-NAK 1m"),
+			Header: nats.Header{bus.HeaderError: {fmt.Sprint("error of ", sequence)}},
+		})
+	}
+	info := func(done uint64, pending int) *jetstream.ConsumerInfo {
+		return &jetstream.ConsumerInfo{NumWaiting: 1, NumAckPending: pending, AckFloor: jetstream.SequenceInfo{Stream: done}, Delivered: jetstream.SequenceInfo{Stream: 4}}
+	}
+	if is := o.State(durable, info(3, 1)); is.Status != coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING || is.Error != "error of 4" {
+		t.Errorf("with one call that is not done: %+v", is)
+	}
+	if is := o.State(durable, info(4, 0)); is.Status != coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE || is.Error != "" || !is.Retry.IsZero() {
+		t.Errorf("with all calls done: %+v", is)
+	}
+}
+
+func TestDelays(t *testing.T) {
+	t.Parallel()
+	for argument, want := range map[string]time.Duration{
+		"": 0, "  ": 0, ` {"delay": 5000000000}`: 5 * time.Second, " 1m": time.Minute, " {": 0, " -5s": 0, ` {"delay": -1}`: 0, " soon": 0,
+	} {
+		if got := delayOf([]byte(argument)); got != want {
+			t.Errorf("-NAK%s: %v, want %v", argument, got, want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/processor"
+)
+
+// A power loss damages the files that a NATS server has of consumers, which it does not sync.
+// The server then refuses to create these consumers. It also takes a stream back to its
+// beginning whose messages were all removed, but not its consumers, which then leave out new
+// messages. The work and the calls get their streams again.
+func TestDamagedConsumers(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(t *testing.T, dir string){"consumers": damageConsumers, "messages": removeMessages} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			natsDir, dir := t.TempDir(), t.TempDir()
+			n, restart := external(t, natsDir)
+			s := serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
+			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "a")
+			run := func() (end func()) {
+				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n, n.URL(), bus.RoleProcessor)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				finalizer := client.New(testkit.Dial(t, n, n.URL(), bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+				ctx, stop := context.WithCancel(ctx)
+				ended := make(chan error, 2)
+				go func() { ended <- p.Run(ctx) }()
+				go func() {
+					ended <- finalizer.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+				}()
+				return func() {
+					stop()
+					for range 2 {
+						if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+					}
+				}
+			}
+			// cascade deletes an owner, and waits until its dependent, which has a finalizer, is gone.
+			cascade := func() {
+				t.Helper()
+				owner, err := c.Create(ctx, configMap("owner"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				dependent := configMap("dependent")
+				dependent.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
+				dependent.Metadata.Finalizers = []string{bus.ExampleFinalizer}
+				if _, err := c.Create(ctx, dependent); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Delete(ctx, "owner"); err != nil {
+					t.Fatal(err)
+				}
+				testkit.WaitFor(t, ctx, "the dependent to be gone", func() bool {
+					_, err := c.Get(ctx, "dependent")
+					return errors.Is(err, client.ErrNotFound)
+				})
+			}
+			end := run()
+			cascade()
+			end()
+			s.stop(ctx)
+			restart(func() { damage(t, filepath.Join(natsDir, "jetstream")) })
+			s = serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
+			end = run()
+			cascade()
+			end()
+			s.stop(ctx)
+		})
+	}
+}
+
+// damageConsumers damages the state of all consumers, and what the server knows of them.
+func damageConsumers(t *testing.T, dir string) {
+	t.Helper()
+	for name, keep := range map[string]int{"o.dat": 3, "meta.inf": 0} {
+		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", "*", "obs", "*", name))
+		if err != nil || len(files) < 2 {
+			t.Fatalf("%d files of consumers: %v", len(files), err)
+		}
+		for _, f := range files {
+			if err := os.Truncate(f, int64(keep)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// removeMessages removes all messages, and the sequence, of the streams with consumers.
+func removeMessages(t *testing.T, dir string) {
+	t.Helper()
+	for _, stream := range []string{bus.WorkStream(realm), bus.FinalizeStream(realm)} {
+		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", stream, "msgs", "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d files of %s: %v", len(files), stream, err)
+		}
+		for _, f := range files {
+			if err := os.Remove(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

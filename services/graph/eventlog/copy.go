@@ -1,0 +1,122 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Copy reads the copy of the log that one NATS server of a cluster has. It is for one
+// goroutine.
+type Copy struct {
+	// Server is the name of the server.
+	Server string
+
+	log      *Log
+	consumer jetstream.Consumer
+	silent   int // reads in a row that returned nothing, although the log has more
+}
+
+// Servers returns the names of the NATS servers that have a copy of the log, and of those that are
+// offline; nil if there is one copy.
+func (l *Log) Servers(ctx context.Context) (names, offline []string, err error) {
+	info, err := l.info(ctx)
+	if err != nil || info.Cluster == nil || len(info.Cluster.Replicas) == 0 {
+		return nil, nil, err
+	}
+	if info.Cluster.Leader != "" {
+		names = append(names, info.Cluster.Leader)
+	}
+	for _, p := range info.Cluster.Replicas {
+		names = append(names, p.Name)
+		if p.Offline {
+			offline = append(offline, p.Name)
+		}
+	}
+	return names, offline, nil
+}
+
+// OpenCopy opens the copy of one server, which NATS chooses, to read it from a sequence on. The
+// caller must close it. The copy is read through a consumer without replicas, which is on one of
+// the servers with a copy, delivers what that server has, and ends when that server does.
+func (l *Log) OpenCopy(ctx context.Context, from uint64) (*Copy, error) {
+	consumer, err := l.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), AckPolicy: jetstream.AckNonePolicy,
+		Replicas: 1, MemoryStorage: true, InactiveThreshold: copyIdle,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("log of realm %s: the copy of a NATS server: %w", l.realm, err)
+	}
+	c := &Copy{log: l, consumer: consumer}
+	if at := consumer.CachedInfo().Cluster; at != nil {
+		c.Server = at.Leader
+	}
+	return c, nil
+}
+
+const (
+	// copyIdle is the time after which NATS deletes the consumer of a Copy that is not read.
+	copyIdle = 2 * time.Minute
+	// copyWait is the time for which Read waits for messages, and copySilence the number of
+	// such waits after which messages that the log has count as missing.
+	copyWait    = time.Second
+	copySilence = 10
+	// copyBytes bounds one Read. It is more than the largest message.
+	copyBytes = 16 << 20
+)
+
+// Read calls visit for the next messages of the copy, up to 16 MiB of them. last is the sequence
+// of the last message that was visited, and known that of the last message of the log. Read
+// returns the error of visit. If the server has repeatedly delivered nothing, the error is a
+// BrokenError if the server has more messages, and otherwise wraps ErrBehind. Any other error
+// says nothing about the copy: close it.
+func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message) error) error {
+	batch, err := c.consumer.FetchBytes(copyBytes, jetstream.FetchMaxWait(copyWait))
+	if err != nil {
+		return fmt.Errorf("log of realm %s: the copy of NATS server %s: %w", c.log.realm, c.Server, err)
+	}
+	read := false
+	for m := range batch.Messages() {
+		if err != nil {
+			continue // the rest of the batch
+		}
+		var meta *jetstream.MsgMetadata
+		if meta, err = m.Metadata(); err == nil {
+			read = true
+			err = visit(Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := batch.Error(); err != nil {
+		return fmt.Errorf("log of realm %s: the copy of NATS server %s: %w", c.log.realm, c.Server, err)
+	}
+	if read || last >= known {
+		c.silent = 0
+		return nil
+	}
+	if c.silent++; c.silent < copySilence {
+		return nil
+	}
+	info, err := c.consumer.Info(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("log of realm %s: the copy of NATS server %s: %w", c.log.realm, c.Server, err)
+	case info.NumPending == 0:
+		return fmt.Errorf("log of realm %s: the copy of NATS server %s ends at sequence %d: %w", c.log.realm, c.Server, last, ErrBehind)
+	}
+	return &BrokenError{Sequence: last + 1, Last: last + 1, What: "it is not delivered"}
+}
+
+// ErrBehind is wrapped by the error of Copy.Read if a server does not have all messages yet.
+var ErrBehind = errors.New("the server lags behind")
+
+// Close deletes the consumer.
+func (c *Copy) Close(ctx context.Context) {
+	// If it fails, NATS deletes the consumer by itself.
+	_ = c.log.js.DeleteConsumer(ctx, c.log.stream.CachedInfo().Config.Name, c.consumer.CachedInfo().Name)
+}

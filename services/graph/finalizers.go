@@ -1,0 +1,76 @@
+package graph
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/internal/bus"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/propagator"
+)
+
+// maxFinalizerMetrics is the maximum number of finalizers of a realm that have metrics: those for
+// which objects have waited longest.
+const maxFinalizerMetrics = 100
+
+// consumerStates are the values of the label state, by the status of a consumer.
+var consumerStates = map[coppicev1.ConsumerStatus]string{
+	coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE:     "none",
+	coppicev1.ConsumerStatus_CONSUMER_STATUS_SILENT:   "silent",
+	coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE:     "idle",
+	coppicev1.ConsumerStatus_CONSUMER_STATUS_WORKING:  "working",
+	coppicev1.ConsumerStatus_CONSUMER_STATUS_RETRYING: "failing",
+}
+
+// countFinalizers sets the metrics of the external finalizers for which objects wait. If NATS does
+// not answer, the metrics of the states of consumers stay as they are.
+func (r *realm) countFinalizers(ctx context.Context, counts []propagator.FinalizerCount) {
+	counts = counts[:min(len(counts), maxFinalizerMetrics)]
+	r.metrics.finalizers(counts, r.time.Now())
+	if len(counts) == 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	list, err := r.consumers.List(limited)
+	if err != nil {
+		return
+	}
+	for _, c := range counts {
+		durable := bus.FinalizerDurable(c.Name)
+		r.metrics.consumer(c.Name, r.consumers.State(durable, list[durable]).Status)
+	}
+}
+
+// finalizers sets for how many objects each finalizer is pending, and for how long. It removes the
+// metrics of all others.
+func (m *metrics) finalizers(counts []propagator.FinalizerCount, now time.Time) {
+	is := make(map[string]struct{}, len(counts))
+	for _, c := range counts {
+		is[c.Name] = struct{}{}
+		m.all.finalizerObjects.WithLabelValues(m.realm, c.Name).Set(float64(c.Objects))
+		m.all.finalizerOldest.WithLabelValues(m.realm, c.Name).Set(now.Sub(c.Oldest.Time()).Seconds())
+	}
+	for name := range m.counted {
+		if _, ok := is[name]; !ok {
+			of := prometheus.Labels{"realm": m.realm, "finalizer": name}
+			m.all.finalizerObjects.DeletePartialMatch(of)
+			m.all.finalizerOldest.DeletePartialMatch(of)
+			m.all.finalizerConsumer.DeletePartialMatch(of)
+		}
+	}
+	m.counted = is
+}
+
+// consumer sets the state of the consumer of a finalizer.
+func (m *metrics) consumer(finalizer string, status coppicev1.ConsumerStatus) {
+	for s, name := range consumerStates {
+		v := 0.0
+		if s == status {
+			v = 1
+		}
+		m.all.finalizerConsumer.WithLabelValues(m.realm, finalizer, name).Set(v)
+	}
+}

@@ -1,0 +1,123 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+)
+
+// gauge returns the value of a metric with a finalizer, and with a state unless that is empty. It returns
+// false if there is none.
+func gauge(t *testing.T, r *prometheus.Registry, name, finalizer, state string) (value float64, ok bool) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["finalizer"] == finalizer && labels["state"] == state {
+				return m.GetGauge().GetValue(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// The first reply to a write of a finalizer whose calls no program asks for warns of it,
+// and the next one does not. Metrics show for how many objects a finalizer is pending, and the state
+// of its consumer, until it is pending for none.
+func TestFinalizerLiveness(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, registry := testkit.NATS(t), prometheus.NewRegistry()
+	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.Registry = registry }).writing(ctx)
+	// An attempt is not repeated: the reply to the first one has the warnings.
+	writer := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
+	objects := writer.Resource(configMaps, "a")
+	write := func(name string, finalizers ...string) []string {
+		t.Helper()
+		o, reply := configMap(name), client.Reply{}
+		o.Metadata.Finalizers = finalizers
+		if _, err := objects.Create(ctx, o, client.ReplyInto(&reply)); err != nil {
+			t.Fatal(err)
+		}
+		return reply.Warnings
+	}
+	w := write("one", bus.ExampleFinalizer)
+	for i := 0; len(w) == 0 && ctx.Err() == nil; i++ { // NATS was slow, and the next reply warns
+		w = write(fmt.Sprint("one-", i), bus.ExampleFinalizer)
+	}
+	if len(w) != 1 || !strings.Contains(w[0], "no program asks for the calls of "+bus.ExampleFinalizer) {
+		t.Errorf("the first object with a finalizer that nothing answers: %q", w)
+	}
+	if w := write("two", bus.ExampleFinalizer); len(w) != 0 {
+		t.Errorf("the second one: %q", w)
+	}
+	var reply client.Reply
+	patch := []byte(`{"metadata":{"finalizers":["` + bus.ExampleFinalizer + `","example.com/other"]}}`)
+	if _, err := objects.Patch(ctx, "two", patch, client.ReplyInto(&reply)); err != nil || len(reply.Warnings) != 1 || !strings.Contains(reply.Warnings[0], "example.com/other") {
+		t.Errorf("a patch that adds another: %q, %v", reply.Warnings, err)
+	}
+	if _, err := objects.Delete(ctx, "one"); err != nil {
+		t.Fatal(err)
+	}
+	has := func(state string) func() bool {
+		return func() bool {
+			objects, _ := gauge(t, registry, "coppice_graph_finalizer_objects", bus.ExampleFinalizer, "")
+			_, old := gauge(t, registry, "coppice_graph_finalizer_oldest_seconds", bus.ExampleFinalizer, "")
+			is, _ := gauge(t, registry, "coppice_graph_finalizer_consumer", bus.ExampleFinalizer, state)
+			return objects == 1 && old && is == 1
+		}
+	}
+	testkit.WaitFor(t, ctx, "the metrics of a finalizer without a consumer", has("none"))
+
+	working, done := make(chan struct{}), make(chan error, 1)
+	running, end := context.WithCancel(ctx)
+	defer end()
+	controller := client.New(testkit.Conn(t, n, bus.RoleFinalizer), client.WithActor(bus.RoleFinalizer))
+	go func() {
+		done <- controller.RunFinalizer(running, bus.ExampleFinalizer, func(ctx context.Context, _ *client.Call) error {
+			select {
+			case <-working:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+	}()
+	testkit.WaitFor(t, ctx, "the metrics of a finalizer whose program works", has("working"))
+	if w := write("three", bus.ExampleFinalizer); len(w) != 0 {
+		t.Errorf("an object with a finalizer that a program answers: %q", w)
+	}
+	close(working)
+	testkit.WaitFor(t, ctx, "the metrics to go", func() bool {
+		for name, state := range map[string]string{
+			"coppice_graph_finalizer_objects": "", "coppice_graph_finalizer_oldest_seconds": "", "coppice_graph_finalizer_consumer": "working",
+		} {
+			if _, ok := gauge(t, registry, name, bus.ExampleFinalizer, state); ok {
+				return false
+			}
+		}
+		return true
+	})
+	end()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.stop(ctx)
+}

@@ -1,0 +1,110 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"testing"
+
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	archivedlog "github.com/coppice-gc/coppice/services/graph/archived"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/replay"
+	"github.com/coppice-gc/coppice/services/graph/tail"
+)
+
+// hanging is an archive that opens no entry, and with lists does not list them either, before it is released.
+type hanging struct {
+	archive.Store
+	lists           bool
+	waits, released chan struct{}
+}
+
+func (h *hanging) List(ctx context.Context, prefix string) iter.Seq2[archive.Entry, error] {
+	if h.lists {
+		select {
+		case h.waits <- struct{}{}:
+		default:
+		}
+		<-h.released
+	}
+	return h.Store.List(ctx, prefix)
+}
+
+func (h *hanging) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	select {
+	case h.waits <- struct{}{}:
+	default:
+	}
+	<-h.released // and not ctx: a file system that hangs ignores it
+	return h.Store.Open(ctx, name, offset, length)
+}
+
+// A read of commits that neither the stream nor the archive has fails, and a replica that knows them
+// begins with a snapshot.
+func TestCommitsThatAreNowhere(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("one", "two")
+	behind := copyOf(t, a.dir)
+	a.creates("three", "four")
+	a.snapshot()
+	a.creates("five")
+	a.truncate(2)
+	ctx := testkit.Context(t)
+	log := archivedlog.New(ctx, a.log(), a.store, [16]byte{})
+	var broken *eventlog.BrokenError
+	if err := log.Follow(ctx, 1, func(eventlog.Message) error { return nil }); !errors.As(err, &broken) || broken.Sequence != 1 {
+		t.Errorf("from the beginning: %v", err)
+	}
+	if err := replay.CheckTail(ctx, tail.Of(checkpoint(t, behind)), log, realm, behind, false); err != nil {
+		t.Errorf("a mark whose next commit was cut: %v", err)
+	}
+	a.has(behind, "five", "four", "one", "three", "two")
+}
+
+// While a reader of the log waits for an archive that hangs, others read what the stream has, and
+// learn that the archive cannot be read.
+func TestHangingArchive(t *testing.T) {
+	t.Parallel()
+	for name, lists := range map[string]bool{"open": false, "list": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testHangingArchive(t, lists)
+		})
+	}
+}
+
+func testHangingArchive(t *testing.T, lists bool) {
+	t.Helper()
+	a := newArchived(t)
+	a.creates("one", "two", "three", "four")
+	a.segments()
+	a.truncate(1)
+	ctx := testkit.Context(t)
+	store := &hanging{Store: a.store, lists: lists, waits: make(chan struct{}, 1), released: make(chan struct{})}
+	log := archivedlog.New(ctx, a.log(), store, [16]byte{})
+	first := errors.New("the first commit")
+	read := make(chan error, 1)
+	go func() {
+		_, err := log.Read(ctx, 1, 1, 1<<20, func(eventlog.Message) error { return first })
+		read <- err
+	}()
+	testkit.Receive(t, ctx, "the first read to wait", store.waits)
+	last, begins, err := log.Last(ctx)
+	if err != nil || begins != last || log.Unavailable() == nil {
+		t.Errorf("the log has %d to %d, %v; unavailable: %v", begins, last, err, log.Unavailable())
+	}
+	if _, err := log.Get(ctx, last); err != nil {
+		t.Error(err)
+	}
+	close(store.released)
+	if err := testkit.Receive(t, ctx, "the first read", read); !errors.Is(err, first) {
+		t.Error(err)
+	}
+	if _, begins, err := log.Last(ctx); err != nil || begins != 1 || log.Unavailable() != nil {
+		t.Errorf("when the archive answers again, the log begins at %d, %v", begins, err)
+	}
+}

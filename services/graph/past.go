@@ -1,0 +1,15 @@
+package graph
+
+import "github.com/coppice-gc/coppice/services/graph/history"
+
+// historyDir is the directory of states of the past, next to the states. No realm has such a
+// name.
+const historyDir = ".history"
+
+// openPast returns the past of the realm. It must be closed.
+func (r *realm) openPast() *history.History {
+	return r.states.Load().Realm(history.Config{
+		Realm: r.name, Log: r.history, Keys: r.keys, Created: r.events.Created(), Archive: r.archive,
+		State: r.state, Now: r.time.Now, Logger: r.log,
+	})
+}

@@ -1,0 +1,427 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/history"
+)
+
+// gated is a store from which snapshots are read only when the gate is open.
+type gated struct {
+	archive.Store
+	gate  chan struct{}
+	opens atomic.Int64 // of snapshots
+}
+
+func (g *gated) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if n, ok := archive.ParseName(name); ok && n.Kind == archive.Snapshot && offset == 0 {
+		g.opens.Add(1)
+		select {
+		case <-g.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return g.Store.Open(ctx, name, offset, length)
+}
+
+// past runs a graph service with limits, and a reader of the past.
+func (a *archived) past(ctx context.Context, store archive.Store, l history.Limits, opts ...client.Option) (*service, *client.Client) {
+	a.t.Helper()
+	s := serve(a.t, graphConn(a.t, a.n), a.dir, func(c *graph.Config) { c.Archive, c.History = store, l }).writing(ctx)
+	return s, client.New(testkit.Conn(a.t, a.n, bus.RoleReader), append([]client.Option{client.WithActor(bus.RoleReader)}, opts...)...)
+}
+
+// cached lists the states of the past on disk.
+func (a *archived) cached() []string {
+	a.t.Helper()
+	found, err := filepath.Glob(filepath.Join(a.dir, ".history", "*"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return found
+}
+
+// revisions creates objects one by one, and returns the revisions at which they were created.
+func (a *archived) revisions(ctx context.Context, names ...string) (list []uint64) {
+	a.t.Helper()
+	c := application(a.t, a.n)
+	for _, name := range names {
+		create(ctx, a.t, c, name)
+		list = append(list, c.Revision())
+	}
+	return list
+}
+
+// replied repeats a read until it has a reply: a client with a retry timeout may have none on a busy machine.
+func replied(ctx context.Context, read func() error) error {
+	for {
+		if err := read(); !errors.Is(err, client.ErrTimeout) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// A state is built once, however often and by whichever request it is wanted; a request that ends
+// does not end it; what goes beyond the limits is refused; and the realm goes on.
+func TestPastIsBuiltOnce(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a")
+	a.segments()
+	a.snapshot()
+	store := &gated{Store: a.store, gate: make(chan struct{})}
+	ctx := testkit.Context(t)
+	s, reader := a.past(ctx, store, history.Limits{Waiting: 1}, client.WithRetryTimeout(3*time.Second))
+	at := a.revisions(ctx, "b", "c", "d", "e")
+	list := func(revision uint64) (string, error) {
+		var names []string
+		err := replied(ctx, func() error {
+			past, err := reader.At(ctx, client.Moment{Revision: revision})
+			if err != nil {
+				return err
+			}
+			p, err := past.Resource(configMaps, "a").ListPage(ctx)
+			if err != nil {
+				return err
+			}
+			for _, o := range p.Objects {
+				names = append(names, o.GetMetadata().GetName())
+			}
+			return nil
+		})
+		return strings.Join(names, " "), err
+	}
+	var wg sync.WaitGroup
+	for range 3 { // the same revision
+		wg.Go(func() {
+			if _, err := list(at[0]); !client.IsBuilding(err) || !errors.Is(err, client.ErrServiceUnavailable) {
+				t.Errorf("the first state: %v", err)
+			}
+		})
+	}
+	testkit.WaitFor(t, ctx, "the state to be built", func() bool { return store.opens.Load() == 1 })
+	var waits, refused atomic.Int64
+	for _, revision := range at[1:3] { // one of them waits for its place
+		wg.Go(func() {
+			switch _, err := list(revision); {
+			case client.IsBuilding(err):
+				waits.Add(1)
+			case errors.Is(err, client.ErrTooManyRequests) && strings.Contains(err.Error(), "2 states of the past are being built or wait for that"):
+				refused.Add(1)
+			default:
+				t.Errorf("revision %d: %v", revision, err)
+			}
+		})
+	}
+	if got, err := list(at[3]); err != nil || got != "a b c d e" { // the present
+		t.Errorf("the present revision: %s, %v", got, err)
+	}
+	wg.Wait()
+	if waits.Load() != 1 || refused.Load() != 1 {
+		t.Errorf("of two more states %d waited and %d were refused, want one of each", waits.Load(), refused.Load())
+	}
+	a.revisions(ctx, "f") // the realm goes on
+	close(store.gate)
+	for i, want := range []string{"a b", "a b c", "a b c d"} {
+		testkit.WaitFor(t, ctx, "state "+fmt.Sprint(i), func() bool {
+			got, err := list(at[i])
+			if err == nil && got != want {
+				t.Fatalf("at revision %d there are %s, want %s", at[i], got, want)
+			}
+			return err == nil
+		})
+	}
+	if n := store.opens.Load(); n != 1 {
+		t.Errorf("the snapshot was read %d times: each state is built once, and the later ones from the first", n)
+	}
+	s.stop(ctx)
+	if left := a.cached(); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+// One actor has at most two states built at the same time: another one still gets a place.
+func TestPastOfOneActor(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a")
+	a.segments()
+	a.snapshot()
+	store := &gated{Store: a.store, gate: make(chan struct{})}
+	ctx := testkit.Context(t)
+	s, one := a.past(ctx, store, history.Limits{}, client.WithRetryTimeout(3*time.Second))
+	other := client.New(testkit.Conn(t, a.n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRetryTimeout(3*time.Second))
+	at := a.revisions(ctx, "b", "c", "d", "e", "f")
+	read := func(c *client.Client, revision uint64) error {
+		return replied(ctx, func() error {
+			past, err := c.At(ctx, client.Moment{Revision: revision})
+			if err == nil {
+				_, err = past.Kinds(ctx)
+			}
+			return err
+		})
+	}
+	var wg sync.WaitGroup
+	for _, revision := range at[:2] {
+		wg.Go(func() {
+			if err := read(one, revision); !client.IsBuilding(err) {
+				t.Errorf("revision %d: %v", revision, err)
+			}
+		})
+	}
+	wg.Wait()
+	wg.Go(func() {
+		if err := read(one, at[2]); !errors.Is(err, client.ErrTooManyRequests) || !strings.Contains(err.Error(), "2 states of the past are being built for reader or wait for that, the most for one actor") {
+			t.Errorf("a third state: %v", err)
+		}
+	})
+	wg.Go(func() {
+		if err := read(other, at[3]); !client.IsBuilding(err) {
+			t.Errorf("another actor: %v", err)
+		}
+	})
+	wg.Wait()
+	close(store.gate)
+	s.stop(ctx)
+}
+
+// A service stops at once while a state is being built.
+func TestStopWhileThePastIsBuilt(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a")
+	a.segments()
+	a.snapshot()
+	store := &gated{Store: a.store, gate: make(chan struct{})}
+	ctx := testkit.Context(t)
+	s, reader := a.past(ctx, store, history.Limits{})
+	at := a.revisions(ctx, "b", "c")
+	past, err := reader.At(ctx, client.Moment{Revision: at[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(ended)
+		_, _ = past.Kinds(reading)
+	}()
+	testkit.WaitFor(t, ctx, "the state to be built", func() bool { return store.opens.Load() == 1 })
+	s.stop(ctx)
+	stop()
+	testkit.Receive(t, ctx, "the read's end", ended)
+	if left := a.cached(); len(left) > 0 {
+		t.Errorf("left on disk: %v", left)
+	}
+}
+
+// The cache has at most as many states as its limit says, and no state that is larger than it.
+func TestPastIsBounded(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	ctx := testkit.Context(t)
+	s, reader := a.past(ctx, nil, history.Limits{States: 2})
+	at := a.revisions(ctx, "b", "c", "d", "e", "f")
+	read := func(revision uint64) error {
+		past, err := reader.At(ctx, client.Moment{Revision: revision})
+		if err == nil {
+			_, err = past.Kinds(ctx)
+		}
+		return err
+	}
+	for _, i := range []int{0, 1, 2, 1, 0} {
+		if err := read(at[i]); err != nil {
+			t.Fatal(err)
+		}
+		testkit.WaitFor(t, ctx, "the cache to have two states at most", func() bool { return len(a.cached()) <= 2 })
+	}
+	s.stop(ctx)
+
+	s, _ = a.past(ctx, nil, history.Limits{Bytes: 1 << 10})
+	if err := read(at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "has more than 1024 bytes, the limit of the cache for states of the past; raise it with --history-cache") {
+		t.Errorf("a state that is too large: %v", err)
+	}
+	testkit.WaitFor(t, ctx, "nothing to be left", func() bool { return len(a.cached()) == 0 })
+	a.revisions(ctx, "g")
+	s.stop(ctx)
+
+	s, _ = a.past(ctx, nil, history.Limits{Free: 1 << 60})
+	limited := client.New(reader.Conn(), client.WithActor(bus.RoleReader), client.WithRetryTimeout(500*time.Millisecond))
+	err := replied(ctx, func() error {
+		past, err := limited.At(ctx, client.Moment{Revision: at[0]})
+		if err == nil {
+			_, err = past.Kinds(ctx)
+		}
+		return err
+	})
+	if !errors.Is(err, client.ErrTooManyRequests) || !strings.Contains(err.Error(), "bytes free, less than 1152921504606846976: make room") {
+		t.Errorf("a full disk: %v", err)
+	}
+	s.stop(ctx)
+}
+
+// What neither the log nor the archive covers is refused, and the oldest revision that can be shown is
+// named; and is shown.
+func TestOldestPast(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a", "b", "c", "d", "e", "f")
+	a.segments()
+	a.snapshot()
+	oldest := checkpoint(t, a.dir).GetRevision()
+	a.creates("g", "h", "i", "j")
+	a.segments()
+	ctx := testkit.Context(t)
+	a.truncate(3)
+	s, reader := a.past(ctx, a.store, history.Limits{})
+	a.revisions(ctx, "k")
+	list := func(revision uint64) (string, error) {
+		past, err := reader.At(ctx, client.Moment{Revision: revision})
+		if err != nil {
+			return "", err
+		}
+		return identitiesOf(ctx, t, past), nil
+	}
+	if got, err := list(oldest - 2); err != nil || !strings.Contains(got, "d:") || strings.Contains(got, "e:") {
+		t.Errorf("with all segments, revision %d has %s, %v", oldest-2, got, err)
+	}
+	s.stop(ctx)
+	// Prune what precedes the snapshot.
+	for _, name := range a.entries(ctx, archive.Segment) {
+		if n, _ := archive.ParseName(name); n.Last <= checkpoint(t, a.dir).GetSequence()-6 {
+			if err := os.Remove(filepath.Join(a.root, filepath.FromSlash(name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s, _ = a.past(ctx, a.store, history.Limits{})
+	a.revisions(ctx, "l")
+	want := fmt.Sprintf("the oldest revision that can be shown is %d", oldest)
+	if _, err := list(oldest - 1); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a revision that was pruned: %v, want %q", err, want)
+	}
+	if _, err := reader.At(ctx, client.Moment{Time: time.Now().Add(-time.Hour)}); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a time that was pruned: %v, want %q", err, want)
+	}
+	for _, revision := range []uint64{oldest, oldest + 1} {
+		if got, err := list(revision); err != nil || !strings.Contains(got, "f:") {
+			t.Errorf("revision %d has %s, %v", revision, got, err)
+		}
+	}
+	s.stop(ctx)
+	s, _ = a.past(ctx, a.store, history.Limits{})
+	past, err := reader.At(ctx, client.Moment{Revision: oldest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := func() error { // also from a revision, which other clients follow into the present
+		for _, err := range past.Resource(configMaps, "a").Watch(ctx, client.FromRevision(oldest)) {
+			return err
+		}
+		return nil
+	}
+	for what, do := range map[string]func() error{
+		"watch":  changes,
+		"create": func() error { _, err := past.Resource(configMaps, "a").Create(ctx, configMap("past")); return err },
+		"run a finalizer": func() error {
+			return past.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
+		},
+	} {
+		if err := do(); !errors.Is(err, client.ErrMethodNotAllowed) {
+			t.Errorf("%s in the past: %v", what, err)
+		}
+	}
+	s.stop(ctx)
+	// A damaged record of the oldest snapshot makes no later revision unreadable.
+	_, newest, _, err := archive.NewestVerified(ctx, a.store, [16]byte(checkpoint(t, a.dir).GetRealmId()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.segments()
+	a.snapshot()
+	later := checkpoint(t, a.dir).GetRevision()
+	a.replace(archive.VerifiedName([16]byte(checkpoint(t, a.dir).GetRealmId()), newest.Sequence).String(), []byte("damaged"))
+	s, _ = a.past(ctx, a.store, history.Limits{})
+	a.revisions(ctx, "m", "n")
+	if got, err := list(later); err != nil || !strings.Contains(got, "l:") || strings.Contains(got, "m:") {
+		t.Errorf("revision %d has %s, %v", later, got, err)
+	}
+	if _, err := list(oldest); !errors.Is(err, client.ErrExpired) || !strings.Contains(err.Error(), fmt.Sprint("can be shown is ", later)) {
+		t.Errorf("behind a damaged record: %v, want revision %d as the oldest", err, later)
+	}
+	s.stop(ctx)
+}
+
+// A snapshot that is larger than the cache is not read. A state that is too large is built once,
+// also if the request that began to build it has ended before.
+func TestTooLargePast(t *testing.T) {
+	t.Parallel()
+	a := newArchived(t)
+	a.creates("a")
+	a.segments()
+	a.snapshot()
+	ctx := testkit.Context(t)
+	size := int64(0)
+	for e, err := range a.store.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := archive.ParseName(e.Name); n.Kind == archive.Snapshot {
+			size = e.Size
+		}
+	}
+	store := &gated{Store: a.store, gate: make(chan struct{})}
+	read := func(reader *client.Client, revision uint64) error {
+		return replied(ctx, func() error {
+			past, err := reader.At(ctx, client.Moment{Revision: revision})
+			if err == nil {
+				_, err = past.Kinds(ctx)
+			}
+			return err
+		})
+	}
+	s, reader := a.past(ctx, store, history.Limits{Bytes: size - 1})
+	at := a.revisions(ctx, "b", "c")
+	if err := read(reader, at[0]); !errors.Is(err, client.ErrRequestEntityTooLarge) || !strings.Contains(err.Error(), "--history-cache") {
+		t.Errorf("a snapshot that is too large: %v", err)
+	}
+	if n := store.opens.Load(); n != 0 {
+		t.Errorf("a snapshot that is larger than the cache was read %d times", n)
+	}
+	s.stop(ctx)
+
+	s, reader = a.past(ctx, store, history.Limits{Bytes: size}, client.WithRetryTimeout(3*time.Second))
+	testkit.WaitFor(t, ctx, "a reply that the state is being built", func() bool { return client.IsBuilding(read(reader, at[0])) })
+	close(store.gate)
+	testkit.WaitFor(t, ctx, "nothing to be left", func() bool { return len(a.cached()) == 0 })
+	for range 2 {
+		err := read(reader, at[0])
+		for client.IsBuilding(err) {
+			err = read(reader, at[0])
+		}
+		if !errors.Is(err, client.ErrRequestEntityTooLarge) {
+			t.Errorf("a state that is too large: %v", err)
+		}
+	}
+	if n := store.opens.Load(); n != 1 {
+		t.Errorf("the snapshot was read %d times", n)
+	}
+	s.stop(ctx)
+}

@@ -1,0 +1,276 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/archive/dirstore"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/origin"
+	"github.com/coppice-gc/coppice/services/graph/recording"
+	"github.com/coppice-gc/coppice/services/graph/state"
+)
+
+// recorded is a recording of a realm, and what clients of the realm read.
+type recorded struct {
+	file    string
+	objects map[string]string
+	log     []string
+}
+
+// recordRealm makes a realm with removed objects and one that waits for its collector, and
+// records it.
+func recordRealm(t *testing.T) (r recorded) {
+	t.Helper()
+	run(t, t.TempDir(), t.TempDir(), func(n *natsd.Server) {
+		ctx, c := testkit.Context(t), application(t, n)
+		create(ctx, t, c, "one", "two", "owner")
+		owner, err := c.Resource(configMaps, "a").Get(ctx, "owner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := configMap("child")
+		child.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
+		if _, err := c.Resource(configMaps, "a").Create(ctx, child); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"two", "owner"} { // without a processor, child stays
+			if _, err := c.Resource(configMaps, "a").Delete(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.objects, r.log, r.file = identities(ctx, t, c), events(ctx, t, n), record(t, n, 1)
+	})
+	return r
+}
+
+// events returns the events of the log of a realm, as a client reads them from its beginning.
+func events(ctx context.Context, t *testing.T, n *natsd.Server) (all []string) {
+	t.Helper()
+	c := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
+	for c, err := range c.Log().Read(ctx, client.FromSequence(1)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c.GetEvents() {
+			all = append(all, fmt.Sprintf("commit %d at %d: %v because of %d, %v", c.GetSequence(), c.Sequence, e.GetReason(), e.GetCause(), e.GetEvent()))
+		}
+	}
+	return all
+}
+
+// begin begins a realm that continues the recording.
+func (r *recorded) begin(t *testing.T, n *natsd.Server, store archive.Store) (recording.Folded, origin.Begun, error) {
+	t.Helper()
+	in, err := os.Open(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := origin.Config{Conn: testkit.Conn(t, n, bus.RoleGraph), Realm: realm, Secrets: testkit.Secrets(), Archive: store, By: "test"}
+	return recording.Begin(testkit.Context(t), in, info.Size(), filepath.Join(t.TempDir(), "work"), c, noProgress)
+}
+
+// rows returns the content of the state in a directory.
+func rows(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	s, err := state.Open(dir, state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	snap, all := s.Snapshot(), map[string]string{}
+	err = errors.Join(snap.EachRow(func(key, value []byte) error {
+		all[string(key)] = string(value)
+		return nil
+	}), snap.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A realm that is replayed from a recording has the objects, uids and revisions of the recorded
+// one, and its log with the causes, from the first commit on. It is paused until it is
+// resumed: then its collector and its clients go on.
+func TestReplayIntoRealm(t *testing.T) {
+	t.Parallel()
+	r := recordRealm(t)
+	n, root, dir := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), t.TempDir(), t.TempDir()
+	store, err := dirstore.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folded, begun, err := r.begin(t, n, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := folded.Last
+	if begun.Origin != (lifecycle.Origin{RealmID: folded.RealmID, Sequence: last.Sequence}) || begun.Sequence != last.Sequence+1 || begun.RealmID == folded.RealmID || begun.Revision != last.Revision {
+		t.Errorf("begun as %+v after %+v", begun, folded.Info)
+	}
+	a := &archived{t: t, n: n, dir: dir, root: root, store: store}
+	a.with(dir, nil, func(ctx context.Context) {
+		c := application(t, n)
+		if got := identities(ctx, t, c); !maps.Equal(got, r.objects) {
+			t.Errorf("the realm has %v, want %v", got, r.objects)
+		}
+		all := events(ctx, t, n)
+		if len(all) < len(r.log) || strings.Join(all[:len(r.log)], "\n") != strings.Join(r.log, "\n") {
+			t.Errorf("the log of the realm is\n%s\nwant first\n%s", strings.Join(all, "\n"), strings.Join(r.log, "\n"))
+		}
+		for _, revision := range []uint64{1, last.Revision / 2, last.Revision} {
+			reader := client.New(testkit.Conn(t, n, bus.RoleReader), client.WithActor(bus.RoleReader), client.WithRealm(realm))
+			for c, err := range reader.Log().Read(ctx, client.FromRevision(revision), client.Limit(1)) {
+				if err != nil || c.GetFirstRevision() > revision {
+					t.Errorf("revision %d is read from %d on, %v", revision, c.GetFirstRevision(), err)
+				}
+			}
+		}
+		if err := creation(ctx, c.Conn(), uuid.Must(uuid.NewV7()), "new"); !errors.Is(err, lifecycle.ReasonServiceUnavailable) {
+			t.Errorf("a creation in the paused realm: %v", err)
+		}
+		if d := verify(ctx, t, n).GetDifference(); d != "" {
+			t.Errorf("the state differs from the log: %s", d)
+		}
+	})
+	offline := filepath.Join(t.TempDir(), "offline")
+	if _, err := recording.Fold(t.Context(), r.file, offline, noProgress); err != nil {
+		t.Fatal(err)
+	}
+	fold, now := rows(t, filepath.Join(offline, "state")), rows(t, filepath.Join(dir, realm))
+	changed := 0
+	for key, value := range now {
+		if was, ok := fold[key]; !ok {
+			changed++ // the origin, and that the realm is paused
+		} else if was != value {
+			t.Errorf("row %q is %q, and in the fold of the recording %q", key, value, was)
+		}
+		delete(fold, key)
+	}
+	if changed != 2 || len(fold) > 0 {
+		t.Errorf("the state of the realm has %d more rows than the fold of the recording, and lacks %v", changed, fold)
+	}
+	a.with(dir, nil, func(ctx context.Context) {
+		if resumed, err := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations().Resume(ctx); !resumed || err != nil {
+			t.Errorf("resumed: %t, %v", resumed, err)
+		}
+		testkit.WaitFor(t, ctx, "work to be published", func() bool {
+			s, err := testkit.JetStream(t, n, bus.RoleGraph).Stream(ctx, bus.WorkStream(realm))
+			return err == nil && s.CachedInfo().State.LastSeq > 0
+		})
+		o, err := application(t, n).Resource(configMaps, "a").Create(ctx, configMap("new"))
+		if err != nil || o.GetMetadata().GetResourceVersion() != last.Revision+1 {
+			t.Errorf("created %v, %v; the last revision before was %d", o, err, last.Revision)
+		}
+	})
+
+	// The realm is recorded with its past, and replayed again.
+	var again recorded
+	a.with(t.TempDir(), nil, func(ctx context.Context) {
+		again = recorded{objects: identities(ctx, t, application(t, n)), log: events(ctx, t, n), file: record(t, n, 1)}
+	})
+	other := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	if _, second, err := again.begin(t, other, store); err != nil || second.Origin.RealmID != begun.RealmID {
+		t.Fatalf("begun as %+v, %v", second, err)
+	}
+	a = &archived{t: t, n: other, root: root, store: store}
+	a.with(t.TempDir(), nil, func(ctx context.Context) {
+		if got := identities(ctx, t, application(t, other)); !maps.Equal(got, again.objects) {
+			t.Errorf("the realm has %v, want %v", got, again.objects)
+		}
+		if all := events(ctx, t, other); len(all) < len(again.log) || strings.Join(all[:len(again.log)], "\n") != strings.Join(again.log, "\n") {
+			t.Errorf("the log of the realm is\n%s\nwant first\n%s", strings.Join(all, "\n"), strings.Join(again.log, "\n"))
+		}
+	})
+}
+
+// crashing is an archive that fails from the n-th entry on.
+type crashing struct {
+	archive.Store
+	left int
+}
+
+func (c *crashing) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	if c.left--; c.left < 0 {
+		return errNoRoom
+	}
+	return c.Store.Put(ctx, name, in, size)
+}
+
+// Delete fails too: what is left is what a crash leaves.
+func (c *crashing) Delete(context.Context, string) error { return errNoRoom }
+
+// Wherever a replay into a realm ends early, there is no realm afterwards, the error names what is left in the
+// archive, and the same replay succeeds later.
+func TestReplayIntoRealmFails(t *testing.T) {
+	t.Parallel()
+	r := recordRealm(t)
+	ctx := testkit.Context(t)
+	n, root := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()}), t.TempDir()
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	store, err := dirstore.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left := range 3 { // the segment, the snapshot, and its verification
+		_, _, err := r.begin(t, n, &crashing{store, left})
+		if !errors.Is(err, errNoRoom) || strings.Contains(err.Error(), "/segment/") != (left == 1) {
+			t.Errorf("with room for %d entries: %v", left, err)
+		}
+		if _, err := js.Stream(ctx, bus.LogStream(realm)); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Errorf("with room for %d entries, there is a log: %v", left, err)
+		}
+	}
+	// A crash between the creation of the stream and the first commit.
+	if _, err := eventlog.Begin(ctx, js, realm, 1, 7, eventlog.NewKeys(testkit.Secrets(), realm)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.begin(t, n, store); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.begin(t, n, store); !errors.Is(err, origin.ErrExists) {
+		t.Errorf("a realm was replayed twice: %v", err)
+	}
+
+	b, err := os.ReadFile(r.file)
+	if err == nil {
+		b[len(b)/2] ^= 1
+		r.file = filepath.Join(t.TempDir(), "damaged")
+		err = os.WriteFile(r.file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir()})
+	empty := t.TempDir()
+	if store, err = dirstore.Open(empty); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.begin(t, fresh, store); err == nil || !strings.Contains(err.Error(), "damaged segment: byte ") {
+		t.Errorf("a damaged recording: %v", err)
+	}
+	for e, err := range store.List(ctx, "") {
+		t.Errorf("a damaged recording leaves %v, %v", e, err)
+	}
+}

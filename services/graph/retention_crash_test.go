@@ -1,0 +1,193 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
+)
+
+// A process that loses its connections at any step of a cut, as in a crash, leaves a log that
+// another one continues: it finds no damage, loses no commit, and cuts further.
+func TestRetentionCrash(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{archiver.FailVerified, archiver.FailAnnounced, archiver.FailCut} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			b := newBounded(t)
+			nc := graphConn(t, b.n)
+			var armed atomic.Bool
+			crashed := make(chan struct{})
+			b.conns = &nc
+			b.start(b.store, func(c *graph.Config) {
+				c.LeaseTTL = time.Second // which the next process waits for
+				c.Failpoint = func(at string) {
+					if at == step && armed.CompareAndSwap(true, false) {
+						nc.log.Close()
+						nc.answers.Close()
+						close(crashed)
+					}
+				}
+			})
+			b.cut(1)
+			armed.Store(true)
+			short, cancel := context.WithCancel(b.ctx)
+			defer cancel()
+			go func() {
+				select {
+				case <-crashed:
+					cancel()
+				case <-b.ctx.Done():
+				}
+			}()
+			doubtful := ""
+			for doubtful == "" {
+				doubtful, _ = b.tries(short, 4*time.Minute)
+				// As in cut, a writer that is faster than the archiver is not what is tested.
+				testkit.WaitFor(t, b.ctx, "room for more commits, or the crash", func() bool { return short.Err() != nil || b.extent().Bytes < retained/8*7 })
+			}
+			b.s.cancel()
+			<-b.s.ended // with any error: it was cut off
+			e := b.extent()
+			if e.Announced.Position+1 < e.First || step == archiver.FailAnnounced && e.Announced.Position < e.First || step == archiver.FailCut && e.Announced.Position+1 != e.First {
+				t.Errorf("the stream has %+v", e)
+			}
+			s := b.serve(b.dir, b.store, func(c *graph.Config) { c.Registry = nil }).writing(b.ctx)
+			c := application(t, b.n)
+			if err := settled(func() error {
+				_, err := c.Resource(configMaps, "a").Create(b.ctx, configMap(doubtful))
+				return err
+			}); err != nil && !errors.Is(err, client.ErrAlreadyExists) {
+				t.Fatal(err)
+			}
+			b.names = append(b.names, doubtful)
+			b.cut(e.First)
+			if v := verify(b.ctx, t, b.n); v.GetDifference() != "" {
+				t.Errorf("the state differs from the log: %s", v.GetDifference())
+			}
+			b.complete()
+			if out := b.out.String(); strings.Contains(out, "damaged") {
+				t.Errorf("the cut is taken for damage: %s", out)
+			}
+			s.stop(b.ctx)
+		})
+	}
+}
+
+// complete checks that the log, with its archive, has every object that was created.
+func (b *bounded) complete() {
+	b.t.Helper()
+	if objects := b.history(b.operator().Log().Read(b.ctx, client.FromRevision(1))); objects != len(b.names) {
+		b.t.Errorf("the history has %d objects, want %d", objects, len(b.names))
+	}
+}
+
+// refusing is an archive that takes nothing while on is set.
+type refusing struct {
+	archive.Store
+	on atomic.Bool
+}
+
+func (r *refusing) Put(ctx context.Context, name string, in io.Reader, size int64) error {
+	if r.on.Load() {
+		return errors.New("no room in the archive")
+	}
+	return r.Store.Put(ctx, name, in, size)
+}
+
+// While the archive fails nothing is cut, the log grows, and a warning says why. When the archive
+// works again, the log is cut to its retention.
+func TestRetentionWhileArchiveFails(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	store := &refusing{Store: b.store}
+	b.start(store, nil)
+	b.cut(1)
+	failures := counted(t, b.registry, "coppice_graph_archive_failures_total")
+	store.on.Store(true)
+	b.writes(4 * time.Minute)
+	testkit.WaitFor(t, b.ctx, "the archive to fail", func() bool { return counted(t, b.registry, "coppice_graph_archive_failures_total") > failures })
+	testkit.WaitFor(t, b.ctx, "a log that is larger than its retention", func() bool {
+		b.writes(4 * time.Minute)
+		return b.extent().Bytes > retained
+	})
+	first := b.extent().First
+	operator := b.operator()
+	testkit.WaitFor(t, b.ctx, "warnings of the archive and of the log", func() bool {
+		warnings, err := operator.Warnings(b.ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons := 0
+		for _, reason := range []string{lifecycle.WarnUnarchived, lifecycle.WarnUncut} {
+			if slices.ContainsFunc(warnings, func(w client.Warning) bool {
+				return w.Reason == reason && strings.Contains(w.Message, "no room in the archive")
+			}) {
+				reasons++
+			}
+		}
+		return reasons == 2
+	})
+	b.writes(4 * time.Minute)
+	if e := b.extent(); e.First != first || e.Bytes <= retained {
+		t.Errorf("while the archive failed the log was cut: it has %+v, and began at %d", e, first)
+	}
+	store.on.Store(false)
+	testkit.WaitFor(t, b.ctx, "the log to be within its retention", func() bool { return b.extent().Bytes <= retained/2 })
+	b.complete()
+	b.s.stop(b.ctx)
+}
+
+// Commits with ids of commands that are kept stay in the stream, though it is larger than its
+// retention. A change of the retention takes effect without a restart.
+func TestRetentionKeepsIDs(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	b.start(b.store, nil)
+	id, _ := b.at(b.ctx)
+	verified := func() uint64 {
+		_, v, _, err := archive.NewestVerified(b.ctx, b.store, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Position
+	}
+	for seen := verified(); b.extent().Bytes < 2*retained || verified() <= seen; {
+		if b.extent().Bytes < 2*retained {
+			seen = verified()
+		}
+		b.writes(0)
+	}
+	if e := b.extent(); e.First != 1 {
+		t.Errorf("commits of the last three minutes were cut: %+v", e)
+	}
+	b.set("all")
+	b.writes(4 * time.Minute)
+	for range 8 {
+		b.writes(4 * time.Minute)
+	}
+	if e := b.extent(); e.First != 1 {
+		t.Errorf("a log of which everything is kept was cut: %+v", e)
+	}
+	b.set("10m")
+	for range 3 {
+		b.writes(4 * time.Minute)
+	}
+	testkit.WaitFor(t, b.ctx, "the log to be cut by its age", func() bool {
+		e := b.extent()
+		return e.First > 1 && e.Bytes <= retained
+	})
+	b.complete()
+	b.s.stop(b.ctx)
+}

@@ -1,0 +1,360 @@
+package graph_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/client/restore"
+	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/archiver"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/processor"
+)
+
+// bounded is a realm whose log has a retention of 1 MiB. Its clock moves as the test says, since
+// commits of the last 3 minutes are never cut.
+type bounded struct {
+	*archived
+	ctx      context.Context
+	clock    *stepped
+	registry *prometheus.Registry
+	out      *logged
+	log      *eventlog.Log
+	s        *service
+	conns    *conns   // of the graph service; nil for some of its own
+	names    []string // of the objects that were created
+	blank    bool     // the objects compress well
+}
+
+const retained = 1 << 20
+
+func newBounded(t *testing.T) *bounded {
+	t.Helper()
+	a := newArchived(t)
+	return &bounded{archived: a, ctx: testkit.Context(t), clock: &stepped{}, registry: prometheus.NewRegistry(), out: &logged{}}
+}
+
+// start starts the graph service, and sets the retention.
+func (b *bounded) start(store archive.Store, change func(*graph.Config)) {
+	b.t.Helper()
+	b.s = b.serve(b.dir, store, change).writing(b.ctx)
+	b.log = b.archived.log()
+	b.set("1MiB")
+}
+
+// serve starts a graph service in a directory.
+func (b *bounded) serve(dir string, store archive.Store, change func(*graph.Config)) *service {
+	b.t.Helper()
+	if b.conns == nil {
+		nc := graphConn(b.t, b.n)
+		b.conns = &nc
+	}
+	nc := *b.conns
+	b.conns = nil
+	return serve(b.t, nc, dir, func(c *graph.Config) {
+		b.clock.ahead(c)
+		c.Archive, c.ArchiveLimits, c.CheckLog = store, archiver.Limits{Interval: 2 * time.Millisecond, Pause: time.Millisecond}, 20*time.Millisecond
+		c.Log = slog.New(slog.NewTextHandler(b.out, nil))
+		if dir == b.dir {
+			c.Registry = b.registry
+		}
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// settled repeats a command whose outcome is unknown: its client had the time from before a step of
+// the clock, and the reply that corrects it was late.
+func settled(command func() error) error {
+	for {
+		if err := command(); !errors.Is(err, client.ErrOutcomeUnknown) {
+			return err
+		}
+	}
+}
+
+// set sets the retention of the log.
+func (b *bounded) set(retention string) { b.setBy(b.operator(), retention) }
+
+func (b *bounded) setBy(operator *client.Client, retention string) {
+	b.t.Helper()
+	c := operator.Resource(client.Resource{Group: "coppice.dev", Plural: "realms"}, "")
+	err := settled(func() error {
+		_, err := c.Apply(b.ctx, &client.Object{
+			ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: "settings"}, Spec: fmt.Appendf(nil, `{"logRetention":%q}`, retention),
+		})
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// writes creates objects with 64 KiB in total, which do not compress, and lets time pass.
+func (b *bounded) writes(pass time.Duration) {
+	b.t.Helper()
+	if name, err := b.tries(b.ctx, pass); err != nil {
+		b.t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// tries is writes, but returns an error, with the name of the object that may have been created or not.
+func (b *bounded) tries(ctx context.Context, pass time.Duration) (name string, err error) {
+	c := application(b.t, b.n).Resource(configMaps, "a")
+	for range 4 {
+		content := make([]byte, 8<<10)
+		if !b.blank {
+			_, _ = rand.Read(content)
+		}
+		o := configMap(fmt.Sprintf("object-%04d", len(b.names)))
+		o.Spec = fmt.Appendf(nil, `{"content":%q}`, hex.EncodeToString(content))
+		again := false
+		err := settled(func() error {
+			_, err := c.Create(ctx, o)
+			if again && errors.Is(err, client.ErrAlreadyExists) {
+				return nil
+			}
+			again = true
+			return err
+		})
+		if err != nil {
+			return o.GetMetadata().GetName(), err
+		}
+		b.names = append(b.names, o.GetMetadata().GetName())
+	}
+	b.clock.step(time.Duration(b.clock.by.Load()) + pass)
+	return "", nil
+}
+
+// extent returns what the stream has.
+func (b *bounded) extent() eventlog.Extent {
+	b.t.Helper()
+	e, err := b.log.Extent(b.ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return e
+}
+
+// cut writes until the stream begins behind a position, and checks that it stays within its retention.
+func (b *bounded) cut(behind uint64) {
+	b.t.Helper()
+	testkit.WaitFor(b.t, b.ctx, fmt.Sprintf("the stream to begin after sequence %d", behind), func() bool {
+		b.writes(4 * time.Minute)
+		// A writer that is faster than the archiver is not what is tested.
+		testkit.WaitFor(b.t, b.ctx, "room for more commits", func() bool { return b.extent().Bytes < retained/8*7 })
+		return b.extent().First > behind
+	})
+}
+
+// history reads all commits, and returns how many config maps they created. It checks that none is missing
+// or repeated.
+func (b *bounded) history(commits iter.Seq2[client.LogCommit, error]) (objects int) {
+	b.t.Helper()
+	read := 0
+	for c, err := range commits {
+		if err != nil {
+			b.t.Fatalf("after commit %d: %v", read, err)
+		}
+		if read++; c.GetSequence() != uint64(read) {
+			b.t.Fatalf("commit %d follows commit %d", c.GetSequence(), read-1)
+		}
+		for _, e := range c.GetEvents() {
+			if e.GetCreated().GetNode().GetKind() == "ConfigMap" {
+				objects++
+			}
+		}
+	}
+	return objects
+}
+
+// A realm that writes many times its retention stays within it, and its history stays complete:
+// for readers from the beginning, for a follower that was at a commit which was cut, and for an empty
+// replica. A watch from before is expired.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	b.start(b.store, nil)
+	operator := b.operator()
+	next, stop := iter.Pull2(operator.Log().Read(b.ctx, client.FromSequence(1), client.Follow(true)))
+	defer stop()
+	first, err, ok := next()
+	if err != nil || !ok || first.GetSequence() != 1 {
+		t.Fatalf("the first commit is %v, %v", first, err)
+	}
+	for uint64(len(b.names))*(16<<10) < 4*retained {
+		b.cut(b.extent().First)
+	}
+	e := b.extent()
+	if e.Bytes > retained || e.Announced.Position+1 < e.First || e.Gaps > 0 {
+		t.Errorf("the stream has %+v", e)
+	}
+	if objects := b.history(operator.Log().Read(b.ctx, client.FromRevision(1))); objects != len(b.names) {
+		t.Errorf("the history has %d objects, want %d", objects, len(b.names))
+	}
+	for at := uint64(2); at <= e.Last; at++ {
+		if c, err, ok := next(); err != nil || !ok || c.GetSequence() != at {
+			t.Fatalf("a follower gets %v, %v after commit %d", c.GetSequence(), err, at-1)
+		}
+	}
+	for _, err := range application(t, b.n).Resource(configMaps, "a").Watch(b.ctx, client.FromRevision(1)) {
+		if !errors.Is(err, client.ErrExpired) {
+			t.Errorf("a watch from revision 1: %v", err)
+		}
+		break
+	}
+	if v := verify(b.ctx, t, b.n); v.GetDifference() != "" || v.GetSnapshot() == 0 {
+		t.Errorf("the state is verified as %v", v)
+	}
+	if v, err := operator.Operations().Verify(b.ctx, client.FromFirstCommit(true)); err != nil || v.GetDifference() != "" || v.GetSnapshot() != 0 || v.GetEvents() < uint64(len(b.names)) {
+		t.Errorf("from the first commit on, the state is verified as %v, %v", v, err)
+	}
+	for name, want := range map[string]func(float64) bool{
+		"coppice_graph_log_damaged_messages":      func(n float64) bool { return n == 0 },
+		"coppice_graph_log_bytes":                 func(n float64) bool { return n > 0 && n <= retained },
+		"coppice_graph_log_first_sequence":        func(n float64) bool { return n > 1 },
+		"coppice_graph_log_cut_timestamp_seconds": func(n float64) bool { return n > 0 },
+	} {
+		if got := metric(t, b.registry, name); !want(got) {
+			t.Errorf("metric %s is %v", name, got)
+		}
+	}
+	b.s.stop(b.ctx)
+	archives(t, b.out, b.registry)
+	s := b.serve(t.TempDir(), b.store, nil).writing(b.ctx)
+	has(b.ctx, t, application(t, b.n), b.names...)
+	s.stop(b.ctx)
+}
+
+// If the newest verified snapshot is damaged, the log is cut again as soon as another one is verified,
+// also after a start, when only the compressed size of what was archived since is known.
+func TestRetentionBehindDamagedSnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	b.blank = true
+	b.start(b.store, nil)
+	b.cut(b.extent().First)
+	id, _ := b.at(b.ctx)
+	b.s.stop(b.ctx)
+	_, newest, ok, err := archive.NewestVerified(b.ctx, b.store, id)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	name := archive.SnapshotName(id, newest.Sequence).String()
+	b.damage(name)
+	b.start(b.store, func(c *graph.Config) { c.Registry = prometheus.NewRegistry() })
+	b.cut(max(b.extent().First, newest.Position))
+	b.s.stop(b.ctx)
+	if said := b.out.String(); !strings.Contains(said, "cannot be used; the one before it is") || !strings.Contains(said, name) {
+		t.Errorf("the log does not name the damaged snapshot %s", name)
+	}
+}
+
+// A deletion whose commits are in the archive alone can be undone, by its revision and by uids.
+func TestUndoAfterCut(t *testing.T) {
+	t.Parallel()
+	b := newBounded(t)
+	b.start(b.store, nil)
+	collect(t, b.n)
+	objects := application(t, b.n).Resource(configMaps, "undone")
+	object := func(name string) *client.Object {
+		return &client.Object{ApiVersion: "v1", Kind: "ConfigMap", Metadata: &client.ObjectMeta{Name: name}}
+	}
+	owner, err := objects.Create(b.ctx, object("owner"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		o := object(name)
+		o.Metadata.OwnerReferences = []*client.OwnerReference{client.NewOwnerReference(owner)}
+		if _, err := objects.Create(b.ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone, err := objects.Create(b.ctx, object("alone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.Delete(b.ctx, "alone"); err != nil {
+		t.Fatal(err)
+	}
+	var reply client.Reply
+	if _, err := objects.Delete(b.ctx, "owner", client.ReplyInto(&reply)); err != nil {
+		t.Fatal(err)
+	}
+	names := func() string {
+		var list []string
+		for o, err := range objects.List(b.ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, o.GetMetadata().GetName())
+		}
+		return strings.Join(list, " ")
+	}
+	testkit.WaitFor(t, b.ctx, "the end of the cascade", func() bool { return names() == "" })
+	b.cut(b.extent().Last)
+
+	operator := b.operator()
+	b.setBy(operator, "1MiB") // as it is; the reply corrects the clock of this client
+	for _, r := range []restore.Request{{CascadeOf: reply.Revision}, {UIDs: []string{alone.GetMetadata().GetUid()}}} {
+		p, err := restore.Prepare(b.ctx, operator, r)
+		if err != nil || len(p.Refusals) > 0 {
+			t.Fatalf("the plan to restore %+v: %+v, %v", r, p, err)
+		}
+		if err := p.Run(b.ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if is := names(); is != "a alone b owner" {
+		t.Errorf("restored: %s", is)
+	}
+	owner, err = objects.Get(b.ctx, "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if o, err := objects.Get(b.ctx, name); err != nil || len(o.GetMetadata().GetOwnerReferences()) != 1 || o.GetMetadata().GetOwnerReferences()[0].GetUid() != owner.GetMetadata().GetUid() {
+			t.Errorf("%s: %v, %v", name, o, err)
+		}
+	}
+}
+
+// collect runs a processor until the test has ended.
+func collect(t *testing.T, n *natsd.Server) {
+	t.Helper()
+	p, err := processor.New(processor.Config{Conn: testkit.Conn(t, n, bus.RoleProcessor)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *bounded) operator() *client.Client {
+	b.t.Helper()
+	return client.New(testkit.Conn(b.t, b.n, bus.RoleOperator), client.WithActor(bus.RoleOperator))
+}

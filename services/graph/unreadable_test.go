@@ -1,0 +1,288 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/state/statetest"
+)
+
+// unreadableFamily creates an owner with a finalizer and a dependent of it, and another object.
+func unreadableFamily(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	owner := configMap("bad")
+	owner.Metadata.Finalizers, owner.Metadata.Labels = []string{bus.ExampleFinalizer}, map[string]string{"app": "needle"}
+	owner, err := c.Resource(configMaps, "a").Create(ctx, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dependent := configMap("dependent")
+	if err := client.SetOwnerReference(owner, dependent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Resource(configMaps, "a").Create(ctx, dependent); err != nil {
+		t.Fatal(err)
+	}
+	create(ctx, t, c, "good")
+}
+
+// malformedInLog appends a commit that gives the object a body that cannot be decoded. The last
+// commit of the log has one event.
+func malformedInLog(ctx context.Context, t *testing.T, n *natsd.Server, dir, name string) {
+	t.Helper()
+	s, err := state.Open(filepath.Join(dir, realm), state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap := s.Snapshot()
+	node := snap.Node(snap.Lookup(snap.Kinds().Resource("configmaps"), "a", name))
+	if err := errors.Join(snap.Err(), snap.Close(), s.Close()); err != nil || node == nil {
+		t.Fatal(node, err)
+	}
+	a := newAttacker(ctx, t, n)
+	last := a.last(ctx)
+	m := eventlog.Message{Sequence: last, Data: a.message(ctx, last)}
+	h, foreign := eventlog.NewKeys(testkit.Secrets(), realm).Check(m)
+	commit, err := m.Open(new([]byte))
+	if foreign != "" || err != nil {
+		t.Fatal(foreign, err)
+	}
+	h.Sequence, h.Previous, h.ID = h.Sequence+1, eventlog.Checksum(commit), [16]byte{14}
+	h.FirstRevision++
+	b := eventlog.NewBuilder(h)
+	b.Begin(eventlog.Command{Actor: "application", Verb: "update"})
+	b.Add(&lifecycle.Event{
+		Type: lifecycle.ObjectUpdated, UID: node.UID, Reason: coppicev1.Reason_REASON_REQUESTED, Object: lifecycle.Object{Node: node},
+	}, node, "configmaps", []byte(statetest.Malformed))
+	b.End(eventlog.CommandRef{}, nil)
+	sealed, err := eventlog.NewKeys(testkit.Secrets(), realm).Seal(b.Bytes(), last+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.publish(ctx, sealed)
+}
+
+// unreadable returns whether an error says that an object is unreadable, and what to do.
+func unreadable(err error) bool {
+	return errors.Is(err, client.ErrInternalError) && strings.Contains(err.Error(), "coppice rebuild") && strings.Contains(err.Error(), "--ignore-read-errors")
+}
+
+// B8.1, B8.2: an object whose body cannot be decoded fails the requests that need the body, and
+// nothing else. It is deleted by a verb of its own, without its finalizers, and the log says who
+// deleted it and why.
+func TestUnreadableObject(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir := testkit.NATS(t), t.TempDir()
+	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	app := application(t, n)
+	unreadableFamily(ctx, t, app)
+	s.stop(ctx)
+	malformedInLog(ctx, t, n, dir, "bad")
+	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	objects := app.Resource(configMaps, "a")
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	force := operator.Resource(configMaps, "a")
+	watching, stop := context.WithCancel(ctx)
+	synced, ended := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(synced) })
+	go func() { // so that changes of config maps are recorded with their bodies
+		defer close(ended)
+		for e, err := range app.Resource(configMaps, "b").Watch(watching) {
+			if err == nil && e.Synced { // also when the watch begins again
+				begun()
+			}
+		}
+	}()
+	defer func() { stop(); <-ended }()
+	<-synced
+	for name, do := range map[string]func() error{
+		"get":    func() error { _, err := objects.Get(ctx, "bad"); return err },
+		"patch":  func() error { _, err := objects.Patch(ctx, "bad", []byte(`{"data":{"a":"b"}}`)); return err },
+		"delete": func() error { _, err := objects.Delete(ctx, "bad"); return err },
+		"plan":   func() error { _, err := objects.Plan(ctx, []string{"bad"}); return err },
+		"list": func() error {
+			for _, err := range objects.List(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"remove a finalizer": func() error {
+			_, err := force.RemoveFinalizer(ctx, "bad", bus.ExampleFinalizer)
+			return err
+		},
+	} {
+		if err := do(); !unreadable(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if results, err := objects.DeleteBatch(ctx, []string{"bad", "good"}, client.DryRun(true)); err != nil || !unreadable(results[0].Err) || results[1].Err != nil {
+		t.Errorf("deletion of two: %v, %v", results, err)
+	}
+	create(ctx, t, app, "another") // the writer still works
+	verified(ctx, t, n)
+
+	if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) {
+		t.Errorf("an application deletes an unreadable object: %v", err)
+	}
+	if _, err := force.DeleteUnreadable(ctx, "good", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "it can be read") {
+		t.Errorf("an object that can be read: %v", err)
+	}
+	if _, err := force.DeleteUnreadable(ctx, "bad", ""); !errors.Is(err, client.ErrBadRequest) {
+		t.Errorf("without a reason: %v", err)
+	}
+	var reply client.Reply
+	if _, err := force.DeleteUnreadable(ctx, "bad", "a test", client.DryRun(true)); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := force.DeleteUnreadable(ctx, "bad", "a test", client.ReplyInto(&reply)); err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(reply.Warnings, "; "); !strings.Contains(said, bus.ExampleFinalizer) {
+		t.Errorf("the reply does not warn of the finalizer: %q", said)
+	}
+	if _, err := objects.Get(ctx, "bad"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("it was deleted: %v", err)
+	}
+	last, err := operator.Log().Last(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := operator.Log().Commit(ctx, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := client.Events(commit, func(_, kind string) string { return kind })
+	if len(events) != 1 || events[0].Type != "ObjectDeleted" || events[0].Name != "bad" || events[0].Verb != bus.VerbDeleteUnreadable ||
+		events[0].Actor != bus.RoleOperator || events[0].Note != "a test" {
+		t.Errorf("the log has %+v", events)
+	}
+	verified(ctx, t, n)
+	s.stop(ctx)
+	rebuilt := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	has(ctx, t, app, "another", "dependent", "good") // no processor runs that would collect the dependent
+	rebuilt.stop(ctx)
+}
+
+// B8.2: if the log has a body that can be decoded, the object is not deleted; a rebuild repairs it.
+func TestUnreadableStateOnly(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir := testkit.NATS(t), t.TempDir()
+	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	app := application(t, n)
+	unreadableFamily(ctx, t, app)
+	// The last commit is that of the object: the present state is also that after this commit.
+	if _, err := app.Resource(configMaps, "a").Patch(ctx, "bad", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	s.stop(ctx)
+	if err := statetest.Malform(filepath.Join(dir, realm), "needle"); err != nil {
+		t.Fatal(err)
+	}
+	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	if _, err := app.Resource(configMaps, "a").Get(ctx, "bad"); !unreadable(err) {
+		t.Fatalf("the body is malformed: %v", err)
+	}
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm), client.WithTimeout(30*time.Second))
+	if _, err := operator.Resource(configMaps, "a").DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "coppice rebuild") {
+		t.Fatalf("the log can be read: %v", err)
+	}
+	s.stop(ctx)
+	s = serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
+	if _, err := app.Resource(configMaps, "a").Get(ctx, "bad"); err != nil {
+		t.Errorf("after the rebuild: %v", err)
+	}
+	s.stop(ctx)
+}
+
+// B8.1, B8.3: an unreadable object that is protected can be unprotected, and a policy that is
+// deleted protects it no more. While a policy may cover it, its labels are needed.
+func TestUnreadableProtected(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n, dir := testkit.NATS(t), t.TempDir()
+	s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	policies, objects := operator.Resource(client.ParseResource("protectionpolicies.coppice.dev"), ""), operator.Resource(configMaps, "a")
+	policy := &coppicev1.Object{
+		ApiVersion: "coppice.dev/v1", Kind: "ProtectionPolicy", Metadata: &coppicev1.ObjectMeta{Name: "needles"},
+		Spec: []byte(`{"kind":"ConfigMap","selector":"app=needle","reason":"production"}`),
+	}
+	if _, err := policies.Create(ctx, policy); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the policy to cover all objects", func() bool {
+		p, err := policies.Get(ctx, "needles")
+		return err == nil && bytes.Contains(p.GetStatus(), []byte(`"complete":true`))
+	})
+	unreadableFamily(ctx, t, application(t, n))
+	if _, err := objects.Protect(ctx, []string{"bad"}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	s.stop(ctx)
+	malformedInLog(ctx, t, n, dir, "bad")
+	s = serve(t, graphConn(t, n), dir, nil).writing(ctx)
+	protected := func(when string) {
+		t.Helper()
+		if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "is protected by") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	protected("protected by the operator and a policy")
+	if _, err := objects.Unprotect(ctx, []string{"bad"}, "a test"); !unreadable(err) {
+		t.Errorf("the policy may cover the object: %v", err)
+	}
+	if _, err := objects.Protect(ctx, []string{"good"}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range [][]string{{"bad", "good"}, {"good", "bad"}} {
+		if _, err := objects.Plan(ctx, names, client.PlanUnprotect(true)); !unreadable(err) {
+			t.Errorf("a plan for %v: %v", names, err)
+		}
+	}
+	if _, err := policies.Delete(ctx, "needles"); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the policy to be removed", func() bool {
+		_, err := policies.Get(ctx, "needles")
+		return errors.Is(err, client.ErrNotFound)
+	})
+	protected("protected by the operator")
+	if _, err := objects.Protect(ctx, []string{"bad"}, "another reason"); err != nil {
+		t.Errorf("another reason: %v", err)
+	}
+	if plan, err := objects.Plan(ctx, []string{"bad"}, client.PlanUnprotect(true)); err != nil || len(plan.Objects) != 1 {
+		t.Errorf("the plan is %+v, %v", plan, err)
+	}
+	for range 2 { // B2.6: the second changes nothing
+		r, err := objects.Unprotect(ctx, []string{"bad"}, "a test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(r[0].Warnings, "; "); !strings.Contains(said, "is not in the reply") || r[0].Object.GetMetadata().GetName() != "bad" {
+			t.Errorf("the reply is %v, with the warnings %q", r[0].Object, said)
+		}
+	}
+	if _, err := objects.DeleteUnreadable(ctx, "bad", "a test"); err != nil {
+		t.Error(err)
+	}
+	verified(ctx, t, n)
+	s.stop(ctx)
+}

@@ -1,0 +1,84 @@
+package writer
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+)
+
+// countDeletion counts an event that is about to be applied, if a brake counts it.
+func (d *Decision) countDeletion(p part) {
+	if k, b, counted := lifecycle.CountDeletion(d.Tx, p.e, p.n, d.Ctx.Now); counted {
+		d.setBrake(k.Resource(), b)
+	}
+}
+
+// trip records that the brake of a kind is tripped.
+func (d *Decision) trip(k *lifecycle.Kind, b lifecycle.Brake) {
+	d.beginCommand()
+	d.setBrake(k.Resource(), b)
+	d.tripped = append(d.tripped, Tripped{Kind: k, Brake: b})
+}
+
+func (d *Decision) setBrake(resource string, b lifecycle.Brake) {
+	if _, known := d.braked[resource]; !known {
+		if d.braked == nil {
+			d.braked = map[string]struct{}{}
+		}
+		d.braked[resource] = struct{}{}
+		d.brakes += eventlog.BoundBrake(resource)
+	}
+	d.Tx.SetBrake(resource, b)
+}
+
+// LetThrough records that the release of a brake lets the deletion of objects through. It
+// returns false, and does nothing, if they do not fit into the commit.
+func (d *Decision) LetThrough(objects []uid.UID) bool {
+	size := eventlog.BoundReleased(objects)
+	if d.size()+size > d.limit {
+		return false
+	}
+	d.beginCommand()
+	d.released = append(d.released, objects...)
+	d.brakes += size
+	d.Tx.LetThrough(objects)
+	return true
+}
+
+// ReleaseBrake records the release of the brake of a kind. The brake stays tripped if more
+// deletions are pending than were let through (more).
+func (d *Decision) ReleaseBrake(k *lifecycle.Kind, more bool) {
+	b, _ := d.Tx.Brake(k)
+	d.beginCommand()
+	if !more {
+		b = b.Release()
+	}
+	d.setBrake(k.Resource(), b)
+	d.ended = true
+}
+
+// sealBrakes appends the brakes that have changed and the released objects, after the last event
+// of the commit. A fold applies them after all events. Therefore only objects are appended that
+// are still released: a later command of the commit may have ended the release of an object, or
+// created an object that could not be released before.
+func (d *Decision) sealBrakes() {
+	still := slices.DeleteFunc(d.released, func(u uid.UID) bool { return !d.Tx.Released(u) })
+	if len(still) > 0 {
+		d.b.Released(still)
+	}
+	all := d.Tx.Brakes()
+	for _, resource := range slices.Sorted(maps.Keys(d.braked)) {
+		if b, ok := all[resource]; ok {
+			d.b.Brake(resource, b)
+		}
+	}
+}
+
+// Tripped is a brake that a commit has tripped.
+type Tripped struct {
+	Kind  *lifecycle.Kind
+	Brake lifecycle.Brake
+}

@@ -1,0 +1,150 @@
+package writer_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph/command"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
+)
+
+// work is the work of one decision about config maps.
+func work(decide func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error), name string) *writer.Request {
+	return &writer.Request{Work: &command.Objects{
+		Resource: "configmaps", Namespace: "a", Count: 1, Name: func(int) string { return name },
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return decide(ctx, at)
+		},
+	}}
+}
+
+// A fold of the log lets through what the writer does, also if a later command of the commit
+// of a release changes the owners of an object, removes it, or creates one that was absent.
+func TestReleaseInACommit(t *testing.T) {
+	t.Parallel()
+	b := start(t, nil)
+	uids := map[string]uid.UID{}
+	for _, name := range []string{"kept", "adopted", "removed"} {
+		uids[name] = uid.MustParse(b.do(create(name)).objects(t)[0].GetObject().GetMetadata().GetUid())
+	}
+	uids["imported"] = uid.New()
+	all := []uid.UID{uids["kept"], uids["adopted"], uids["removed"], uids["imported"]}
+
+	first, release := b.underWay()
+	answers := []<-chan answer{
+		b.submit(&writer.Request{Work: &command.ReleaseBrake{Resource: "configmaps", UIDs: slices.Clone(all), Revision: 1 << 40}}),
+		b.submit(work(func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+			o := configMap("adopted")
+			o.Metadata.OwnerReferences = []*coppicev1.OwnerReference{{ApiVersion: "v1", Kind: "ConfigMap", Name: "kept", Uid: uids["kept"].String()}}
+			return lifecycle.Update(ctx, at, o)
+		}, "adopted")),
+		b.submit(remove("removed")),
+		b.submit(work(func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+			o := configMap("imported")
+			o.Metadata.Uid = uids["imported"].String()
+			return lifecycle.Import(ctx, at, "", o)
+		}, "imported")),
+	}
+	release()
+	testkit.Receive(t, b.ctx, "the first answer", first).objects(t)
+	for _, a := range answers {
+		if got := testkit.Receive(t, b.ctx, "an answer", a); got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+	if err := b.end(); err != nil {
+		t.Fatal(err)
+	}
+	folded, _ := b.fold()
+	snap := b.state.Snapshot()
+	defer snap.Close()
+	for name, u := range uids {
+		if got, want := folded.Released(u), name == "kept"; got != want || snap.Released(u) != want {
+			t.Errorf("%s is let through: %t, by the fold of the log %t, want %t", name, snap.Released(u), got, want)
+		}
+	}
+}
+
+// fold folds the log, and returns the result and the number of commits that let something through.
+func (b *bench) fold() (folded *state.Tx, releases int) {
+	b.t.Helper()
+	s, err := state.Open("fold", state.Config{FS: vfs.NewMem(), MemTableSize: 1 << 20, CacheSize: 1 << 20})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.t.Error(err)
+		}
+	})
+	folded = s.Begin()
+	for _, c := range b.log.check(b.t) {
+		if err := c.Each(func(e *eventlog.Entry) error {
+			_, err := folded.Apply(e.Event, e.Revision, e.Body)
+			return err
+		}); err != nil {
+			b.t.Fatal(err)
+		}
+		if folded.LetThrough(c.Released); len(c.Released) > 0 {
+			releases++
+		}
+	}
+	return folded, releases
+}
+
+// What a release lets through is recorded by more than one commit, if the NATS server takes small
+// messages only. The writer tried 4,000 uids without end, which no commit of 64 KiB can have. Imported
+// uids can be longer than those of Coppice.
+func TestReleaseLargerThanACommit(t *testing.T) {
+	t.Parallel()
+	b := start(t, parted)
+	var uids []uid.UID
+	for i := range uint64(30) {
+		var objects []*coppicev1.Object
+		for j := range 100 {
+			o := configMap(fmt.Sprintf("n-%02d-%02d", i, j))
+			o.Metadata.Uid = strings.Repeat("u", 100) + o.Metadata.Name
+			objects = append(objects, o)
+			uids = append(uids, uid.MustParse(o.Metadata.Uid))
+		}
+		work := creation(objects...)
+		work.Decide = func(ctx *lifecycle.Context, at lifecycle.Key, k int) (*lifecycle.Outcome, *lifecycle.Error) {
+			return lifecycle.Import(ctx, at, "", proto.Clone(objects[k]).(*coppicev1.Object))
+		}
+		for _, r := range b.do(withID(1+i, &writer.Request{Work: work})).objects(t) {
+			if r.GetCode() != 201 {
+				t.Fatalf("%v", r)
+			}
+		}
+	}
+	slices.Sort(uids)
+	got := b.do(withID(100, &writer.Request{Work: &command.ReleaseBrake{Resource: "configmaps", UIDs: slices.Clone(uids), Revision: 1 << 40}}))
+	if reply, _ := got.reply.(*coppicev1.ReleaseBrakeReply); got.err != nil || reply.GetReleased() != uint64(len(uids)) {
+		t.Fatalf("the release replied %v, %v", got.reply, got.err)
+	}
+	if err := b.end(); err != nil {
+		t.Fatal(err)
+	}
+	folded, releases := b.fold()
+	if releases < 2 {
+		t.Errorf("%d commits have what is let through, want several", releases)
+	}
+	snap := b.state.Snapshot()
+	defer snap.Close()
+	for _, u := range uids {
+		if !snap.Released(u) || !folded.Released(u) {
+			t.Fatalf("%v is let through: %t, by the fold of the log %t", u, snap.Released(u), folded.Released(u))
+		}
+	}
+}

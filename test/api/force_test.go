@@ -1,0 +1,77 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/services/allinone"
+)
+
+// B7.3: a finalizer is removed by force at once while no program works on its call. While one does,
+// the removal is refused, and the refusal names the call; a request with this call is carried
+// out, with a warning.
+func TestForceFinalizer(t *testing.T) {
+	t.Parallel()
+	const name = "example.com/slow"
+	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
+	t.Cleanup(stop)
+	objects := r.Resource(client.Resource{Plural: "configmaps"}, "force")
+	r.blocked("force", []string{name}, 1, "")
+	var reply client.Reply
+	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "no controller", client.ReplyInto(&reply)); err != nil {
+		t.Fatal(err)
+	}
+	if len(reply.Warnings) > 0 {
+		t.Errorf("no program receives the calls, and the reply warns: %q", reply.Warnings)
+	}
+	r.emptied("force")
+
+	ctx, cancel := context.WithCancel(r.ctx)
+	called, ended := make(chan struct{}, 100), make(chan error, 1)
+	go func() {
+		ended <- r.RunFinalizer(ctx, name, func(ctx context.Context, _ *client.Call) error {
+			called <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r.blocked("force", []string{name}, 1, "")
+	select {
+	case <-called:
+	case <-r.ctx.Done():
+		t.Fatal("the finalizer was not called")
+	}
+	_, refusal := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow")
+	if !errors.Is(refusal, client.ErrConflict) {
+		t.Fatalf("refused with %v, want Conflict", refusal)
+	}
+	found := regexp.MustCompile(`name call (\d+)`).FindStringSubmatch(refusal.Error())
+	if found == nil {
+		t.Fatalf("the refusal names no call: %v", refusal)
+	}
+	call, err := strconv.ParseUint(found[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow", client.IfCall(call+1)); !errors.Is(err, client.ErrConflict) {
+		t.Fatalf("another call: %v, want Conflict", err)
+	}
+	if _, err := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow", client.IfCall(call), client.ReplyInto(&reply)); err != nil {
+		t.Fatal(err)
+	}
+	// B7.4: a program receives the calls, and the reply warns.
+	if len(reply.Warnings) == 0 {
+		t.Error("a program receives the calls, and the reply does not warn")
+	}
+	r.emptied("force")
+}

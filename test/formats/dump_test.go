@@ -1,0 +1,135 @@
+package formats_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
+	"github.com/coppice-gc/coppice/internal/segment"
+	"github.com/coppice-gc/coppice/internal/uid"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
+	"github.com/coppice-gc/coppice/services/graph/state"
+
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+)
+
+// message is a commit as it is stored, and uncompressed.
+type message struct{ stored, opened *coppicev1.Commit }
+
+// messages returns the commits of a segment.
+func messages(t *testing.T, file []byte) (list []message) {
+	t.Helper()
+	r, err := segment.Open(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, err := range r.Commits(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := eventlog.Message{Sequence: c.Position, Data: c.Message}.Open(new([]byte))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := message{&coppicev1.Commit{}, &coppicev1.Commit{}}
+		if err := errors.Join(proto.Unmarshal(c.Message, m.stored), proto.Unmarshal(content, m.opened)); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// describe describes a state, and the events of the log that led to it, for people. It does not
+// depend on the layout of the state, and has no fields that are zero, so that later versions give the same text.
+func describe(t *testing.T, s *state.State, log []message) string {
+	t.Helper()
+	snap := s.Snapshot()
+	defer snap.Close()
+	var b strings.Builder
+	cp := snap.Checkpoint()
+	totals, err := snap.Totals()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "commit %d, revision %d, checksum %016x, realm id %x\n", cp.GetSequence(), cp.GetRevision(), cp.GetChecksum(), cp.GetRealmId())
+	fmt.Fprintf(&b, "%d objects, %d edges, %d pending\n", totals.Objects, totals.Edges, totals.Pending)
+	if r := snap.Realm(); r != (lifecycle.Realm{}) {
+		fmt.Fprintf(&b, "realm %s\n", fields(r))
+	}
+	var objects []string
+	resources := map[string]bool{}
+	snap.EachNode(func(n *lifecycle.Node) bool {
+		m, err := manifest.MarshalMessage(lifecycle.Object{Node: n, Body: snap.Body(n)}.API())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if err := json.Compact(&text, m); err != nil {
+			t.Fatal(err)
+		}
+		kind := snap.Kinds().OfNode(n)
+		resources[kind.Resource()] = true
+		line := fmt.Sprintf("%s/%s %s", kind.Resource(), n.Name, text.String())
+		if work, ok := snap.Pending(n.UID); ok {
+			line += fmt.Sprintf("\n  pending %s since %d revision %d", fields(work.Pending), work.Since, work.Revision)
+		}
+		if snap.Released(n.UID) {
+			line += "\n  released"
+		}
+		objects = append(objects, line)
+		return true
+	})
+	slices.Sort(objects)
+	b.WriteString("\n# kinds\n")
+	for _, k := range snap.Kinds().All() {
+		brake, count := snap.Brake(k)
+		if count > 0 || brake != (lifecycle.Brake{}) || resources[k.Resource()] {
+			fmt.Fprintf(&b, "%s %d objects, brake %s\n", k.Resource(), count, fields(brake))
+		}
+	}
+	b.WriteString("\n# objects\n")
+	for _, o := range objects {
+		fmt.Fprintln(&b, o)
+	}
+	b.WriteString("\n# events\n")
+	for _, m := range log {
+		c := m.opened
+		for _, e := range client.Events(c, func(_, kind string) string { return kind }) {
+			removed := ""
+			if u, err := uid.Parse(e.UID); err == nil {
+				if at, ok := snap.RemovedAt(u); ok {
+					removed = fmt.Sprintf(" removed in commit %d", at)
+				}
+			}
+			fmt.Fprintf(&b, "%d %d %s %s/%s %s %s cause %d, %s %s %q%s\n", c.GetSequence(), e.Revision, e.Type, e.Resource, e.Name, e.UID,
+				strings.TrimPrefix(e.Reason.String(), "REASON_"), e.Cause, e.Actor, e.Verb, e.Note, removed)
+		}
+	}
+	if err := snap.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// fields returns the exported fields of a struct that are not zero.
+func fields(of any) string {
+	var list []string
+	v := reflect.ValueOf(of)
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && !v.Field(i).IsZero() {
+			list = append(list, fmt.Sprintf("%s=%v", f.Name, v.Field(i).Interface()))
+		}
+	}
+	return "{" + strings.Join(list, " ") + "}"
+}
