@@ -29,17 +29,23 @@ import (
 	"github.com/coppice-gc/coppice/internal/secret"
 )
 
-// Timeout is the time after which a test that waits fails. It is long because the machine
-// may be slow; a test that succeeds does not wait for it.
+// Timeout is the limit of one wait: a test fails after it. It is long because the machine may be
+// slow; a test that succeeds does not wait for it. No limit covers more than one wait: a test may
+// queue for a core between two of them, for longer than any wait takes.
 const Timeout = 3 * time.Minute * raceFactor
 
-// Context returns a context that ends with the test, or after Timeout.
+// Context returns a context that ends with the test, and not before. Its deadline moves: it is
+// always Timeout from now. A call that takes its limit from the deadline of its context therefore
+// has Timeout from when it begins, whenever the context was made. A call without a limit of its own
+// is bounded by -timeout of go test. What waits for a condition or a channel uses WaitFor or Receive.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), Timeout)
-	tb.Cleanup(cancel)
-	return ctx
+	return endsWithTest{tb.Context()}
 }
+
+type endsWithTest struct{ context.Context }
+
+func (endsWithTest) Deadline() (time.Time, bool) { return time.Now().Add(Timeout), true }
 
 // Secrets are the secrets of an installation, the same for all tests.
 func Secrets() secret.Secrets {
@@ -50,13 +56,17 @@ func Secrets() secret.Secrets {
 	return s
 }
 
-// WaitFor waits until a condition holds, and fails the test if ctx ends before.
+// WaitFor waits until a condition holds, and fails the test after Timeout, or if ctx ends before.
 func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool) {
 	tb.Helper()
+	limit := time.NewTimer(Timeout)
+	defer limit.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {
+		case <-limit.C:
+			tb.Fatalf("waited in vain for %s: %v", what, Timeout)
 		case <-ctx.Done():
 			tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
 		case <-tick.C:
@@ -64,12 +74,16 @@ func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool)
 	}
 }
 
-// Receive receives from a channel, and fails the test if ctx ends before.
+// Receive receives from a channel, and fails the test after Timeout, or if ctx ends before.
 func Receive[T any](tb testing.TB, ctx context.Context, what string, from <-chan T) T {
 	tb.Helper()
+	limit := time.NewTimer(Timeout)
+	defer limit.Stop()
 	select {
 	case v := <-from:
 		return v
+	case <-limit.C:
+		tb.Fatalf("waited in vain for %s: %v", what, Timeout)
 	case <-ctx.Done():
 		tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
 	}
@@ -126,15 +140,14 @@ func connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	opts = append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	ctx := Context(tb)
-	for {
+	for begun := time.Now(); ; {
 		nc, err := nats.Connect(url, opts...)
 		if err == nil {
 			tb.Cleanup(nc.Close)
 			return nc
 		}
 		var e net.Error
-		if late := errors.Is(err, nats.ErrTimeout) || errors.As(err, &e) && e.Timeout(); !late || ctx.Err() != nil {
+		if late := errors.Is(err, nats.ErrTimeout) || errors.As(err, &e) && e.Timeout(); !late || time.Since(begun) > Timeout {
 			tb.Fatal(err)
 		}
 	}
