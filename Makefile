@@ -1,5 +1,5 @@
-# The verbs that people expect. CI runs .ci/run.
-.PHONY: build test check race lint generate baseline oracle conformance mutation model calls brakes watches odd injuries chaos demo up ci
+# The verbs that people expect.
+.PHONY: build test check ci nightly race lint generate baseline oracle conformance mutation model calls brakes watches odd injuries chaos demo up
 
 build:
 	go build -o bin/ ./cmd/coppice
@@ -7,23 +7,17 @@ build:
 test:
 	go test ./...
 
-# What a change must pass before it is reviewed; at most 6 minutes on two cores, with compiled packages in the
-# cache: the first run takes longer, because it also builds golangci-lint and buf. The tests that start processes and
-# clusters are left to `make test` and .ci/run.
-check:
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
-	go vet ./...
-	go tool -modfile=tools/lint/go.mod golangci-lint run ./...
-	go run ./test/words
-	go tool -modfile=tools/go.mod buf lint
-	go tool -modfile=tools/go.mod buf breaking --against proto/baseline.binpb
-	go test -short $$(go list ./... | grep -v '/test/\(chaos\|injury\|processes\|trust\)$$')
+# The gate: what must pass before a change lands.
+check ci:
+	bash .ci/run
 
-race:
-	go test -race ./...
+# Everything else, or some of it: make nightly STEPS="race fuzz". .ci/nightly --list has the steps.
+STEPS ?=
+nightly:
+	.ci/nightly $(STEPS)
 
-lint:
-	go tool -modfile=tools/lint/go.mod golangci-lint run ./...
+race lint mutation:
+	.ci/nightly $@
 
 # Generated code stands alongside its source: protobuf, and the NATS configuration.
 generate:
@@ -43,10 +37,6 @@ oracle:
 # Which test shows which rule: runs those tests, and writes docs/conformance.md.
 conformance:
 	go run ./test/conformance
-
-# Breaks the rules one at a time, and shows that the tests notice.
-mutation:
-	go run ./test/mutation
 
 # Holds the services against a model, with scripts that are drawn; for hours, if there are many.
 # And holds plans against what the services do, and against every order of work. And restores
@@ -99,6 +89,3 @@ demo:
 
 up:
 	go run ./cmd/coppice up
-
-ci:
-	bash .ci/run

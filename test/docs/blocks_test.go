@@ -140,7 +140,7 @@ func (b block) commands() (list []shown) {
 }
 
 // sentence matches a command in a sentence, between backquotes.
-var sentence = regexp.MustCompile("`((?:coppice|make|go (?:run|test|build|install|tool|generate)|chrt|spec/check|\\.ci/run|test/bench/run)(?:\\s[^`]*)?)`")
+var sentence = regexp.MustCompile("`((?:coppice|make|go (?:run|test|build|install|tool|generate)|chrt|spec/check|\\.ci/(?:run|nightly)|test/bench/run)(?:\\s[^`]*)?)`")
 
 // inlineCommands returns the commands that are named in sentences.
 func inlineCommands(file, prose string, comment bool) (list []shown) {

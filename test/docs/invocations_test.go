@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Every command of documents, of comments in Go files, of the Makefile and of .ci/run
+// Every command of documents, of comments in Go files, of the Makefile, of .ci/run and of .ci/nightly
 // names a program, a subcommand, flags, packages, tests, targets and files that exist.
 // TestTranscripts also runs those that stand in blocks.
 func TestCommandsExist(t *testing.T) {
@@ -23,7 +23,7 @@ func TestCommandsExist(t *testing.T) {
 		t.Fatalf("found %d code blocks and %d commands in comments, %d commands in documents", len(blocks), len(inComments), len(list))
 	}
 	list = append(list, inComments...)
-	for _, file := range []string{"Makefile", ".ci/run"} {
+	for _, file := range []string{"Makefile", ".ci/run", ".ci/nightly"} {
 		list = append(list, goCommands(t, file)...)
 	}
 	checked := map[string]error{}
@@ -119,6 +119,8 @@ func (in invocation) program(args []string) error {
 		return in.goTool(args[1:])
 	case args[0] == "make":
 		return in.target(args[1:])
+	case args[0] == ".ci/nightly":
+		return in.steps(args[1:])
 	case args[0] == "chrt" && len(args) > 3:
 		return in.program(args[3:])
 	case slices.Contains(elsewhere, args[0]):
@@ -170,12 +172,30 @@ func (in invocation) target(args []string) error {
 		return err
 	}
 	for _, a := range args {
-		pattern := `(?m)^` + regexp.QuoteMeta(a) + `:`
+		pattern := `(?m)^(?:[a-z]+ )*` + regexp.QuoteMeta(a) + `(?: [a-z]+)*:`
 		if name, _, ok := strings.Cut(a, "="); ok {
 			pattern = `(?m)^` + name + ` \?=`
 		}
 		if !regexp.MustCompile(pattern).Match(data) {
 			return fmt.Errorf("the Makefile has no %s", a)
+		}
+	}
+	return nil
+}
+
+// steps checks the arguments of .ci/nightly.
+func (in invocation) steps(args []string) error {
+	data, err := os.ReadFile(filepath.Join(module, ".ci", "nightly"))
+	if err != nil {
+		return err
+	}
+	for _, a := range args {
+		if a == "--list" || strings.ToUpper(a) == a { // STEP... stands for any
+			continue
+		}
+		listed, function := `(?m)^`+regexp.QuoteMeta(a)+` +\d+ +\d+ `, `(?m)^step_`+regexp.QuoteMeta(a)+`\(\) \{`
+		if !regexp.MustCompile(listed).Match(data) || !regexp.MustCompile(function).Match(data) {
+			return fmt.Errorf(".ci/nightly has no step %s", a)
 		}
 	}
 	return nil
@@ -302,6 +322,7 @@ func TestInvocations(t *testing.T) {
 	for _, good := range []string{
 		"coppice get pods -o json && coppice up --auth", "coppice bench create|cascade --processes", "coppice delete -l",
 		"make model OPS=3", "go run ./test/words -count", "go test . -run '^TestMain$' -count=1", "NATS_URL=x coppice parked retry", "go test ./...", ".ci/run",
+		".ci/nightly race fuzz", ".ci/nightly --list",
 		"spec/check show NO_VERIFY S1", "chrt --batch 0 coppice up", "go tool -modfile=tools/go.mod buf lint",
 	} {
 		if err := in.check(good); err != nil {
@@ -311,7 +332,7 @@ func TestInvocations(t *testing.T) {
 	for _, bad := range []string{
 		"coppice got pods", "coppice get --frobnicate", "coppice parked replay", "coppice bench create|walk", "coppice up && coppice down",
 		"make modell", "make model OPTS=3", "go run ./test/wrods", "go run ./test/words -everything", "go test ./test/words -run TestNothingLikeThat",
-		"go test ./... -nosuchflag=1", "go tool -modfile=tools/none.mod x", "test/bench/walk", "spec/check show NO_SUCH S1",
+		"go test ./... -nosuchflag=1", ".ci/nightly races", ".ci/nightly minutes", "go tool -modfile=tools/none.mod x", "test/bench/walk", "spec/check show NO_SUCH S1",
 	} {
 		if in.check(bad) == nil {
 			t.Errorf("%s: no error", bad)

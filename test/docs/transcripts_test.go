@@ -31,8 +31,8 @@ var exceptions = []exception{
 	{regexp.MustCompile(`^go run \./cmd/coppice demo$`), "cmd/coppice/testdata/script/demo.txtar runs it"},
 	{regexp.MustCompile(`^coppice policy (veto|agree) ns/preview-7 `), "needs a notice, which the scanner gives within a minute; cmd/coppice/testdata/script/notice.txtar runs the same commands"},
 	{regexp.MustCompile(`^go test `), "a test cannot run all tests"},
-	{regexp.MustCompile(`^make `), "runs all tests"},
-	{regexp.MustCompile(`^spec/check`), "takes fifteen minutes; .ci/run runs it"},
+	{regexp.MustCompile(`^(make|\.ci/nightly) `), "runs all tests"},
+	{regexp.MustCompile(`^spec/check`), "takes fifteen minutes; .ci/nightly runs it"},
 	{regexp.MustCompile(`^spin `), "takes hours, and needs spin"},
 }
 
