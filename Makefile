@@ -7,7 +7,7 @@ build:
 test:
 	go test ./...
 
-# The gate: what must pass before a change lands.
+# The gate: what must pass before a change is merged.
 check ci:
 	bash .ci/run
 
