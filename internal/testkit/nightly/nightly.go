@@ -9,6 +9,7 @@ package nightly
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,15 +68,32 @@ func Test(tb testing.TB, needs ...Need) {
 // package rapid draw as well. .ci/nightly draws it, and prints it.
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
-	text := os.Getenv("RAPID_SEED")
-	if text == "" {
-		return 1
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
+	seed, err := seedOfRun()
 	if err != nil {
-		tb.Fatalf("RAPID_SEED: %v", err)
+		tb.Fatal(err)
 	}
 	return seed
+}
+
+// SeedFlag defines a flag for what the tests of a package draw from. Its default is Seed.
+func SeedFlag(name, usage string) *uint64 {
+	seed, err := seedOfRun()
+	if err != nil {
+		panic(err)
+	}
+	return flag.Uint64(name, seed, usage)
+}
+
+func seedOfRun() (uint64, error) {
+	text := os.Getenv("RAPID_SEED")
+	if text == "" {
+		return 1, nil
+	}
+	seed, err := strconv.ParseUint(text, 0, 64) // as package rapid reads it
+	if err != nil {
+		return 0, fmt.Errorf("RAPID_SEED: %w", err)
+	}
+	return seed, nil
 }
 
 // Python returns the first Python of this machine that has a module: the python3 of the PATH,
