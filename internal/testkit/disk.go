@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // Disk is a directory on a small file system of its own, which a test can fill.
@@ -15,16 +17,14 @@ type Disk struct {
 	Dir string
 }
 
-// NewDisk returns a directory on a file system of so many bytes. To mount one takes Linux
-// and root: without them the test is skipped, and fails in CI, which has both.
+// NewDisk returns a directory on a file system of so many bytes. To mount one takes Linux and
+// root, so the test is one of .ci/nightly.
 func NewDisk(tb testing.TB, bytes int64) *Disk {
 	tb.Helper()
+	nightly.Test(tb, nightly.SmallDisk)
 	dir := tb.TempDir()
 	if err := mount(tb, dir, strconv.FormatInt(bytes, 10)); err != nil {
-		if os.Getenv("CI") != "" {
-			tb.Fatalf("a small file system is needed: %v", err)
-		}
-		tb.Skipf("a small file system is needed, which takes root on Linux: %v", err)
+		tb.Fatalf("mount a file system of %d bytes at %s: %v", bytes, dir, err)
 	}
 	return &Disk{tb: tb, Dir: dir}
 }
