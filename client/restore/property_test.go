@@ -11,6 +11,7 @@ import (
 	"github.com/coppice-gc/coppice/client/restore"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/memrealm"
+	"github.com/coppice-gc/coppice/internal/testkit/drawn"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -21,8 +22,8 @@ func TestRestoreIsInverse(t *testing.T) {
 	t.Parallel()
 	restored, back := 0, 0
 	// With -short, three parts may restore nothing, or give no reference back; then there are more.
-	for n := 0; n < 3 || n < 30 && (restored == 0 || back == 0); n++ {
-		rapid.Check(t, func(t *rapid.T) {
+	for n := uint64(0); n < 3 || n < 30 && (restored == 0 || back == 0); n++ {
+		drawn.Check(t, n, func(t *rapid.T) {
 			w := newWorld(t)
 			names := drawGraph(t, w)
 			w.finish(memrealm.InOrder)

@@ -3,7 +3,6 @@ package model_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,6 +150,3 @@ func (w *world) agrees(ctx context.Context) error {
 	}
 	return nil
 }
-
-// moment draws after how many operations of a world its log is cut.
-func moment(operations int64) int64 { return rand.Int64N(operations) + 1 }

@@ -5,16 +5,20 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/drawn"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 var (
@@ -77,6 +81,10 @@ const (
 func TestModel(t *testing.T) {
 	t.Parallel()
 	events := map[string]int{}
+	seed := nightly.Seed(t)
+	t.Logf("seed %d", seed)
+	moments := rand.New(rand.NewPCG(seed, 0))
+	var scripts atomic.Uint64
 	for done := int64(0); done < int64(*ops) && !t.Failed(); {
 		t.Run(fmt.Sprint("world ", done/perWorld), func(t *testing.T) {
 			ctx := t.Context()
@@ -85,14 +93,14 @@ func TestModel(t *testing.T) {
 			w := newWorld(t, starting)
 			want := min(int64(*ops)-done, perWorld)
 			begun := time.Now()
-			cut := moment(want)
+			cut := 1 + moments.Int64N(want) // after so many operations
 			for _, until := range []int64{cut, want} {
 				t.Run("scripts", func(t *testing.T) {
 					for i := range workers {
 						t.Run(fmt.Sprint(i), func(t *testing.T) {
 							t.Parallel()
 							for w.operations.Load() < until && !t.Failed() {
-								rapid.Check(t, w.property)
+								drawn.Check(t, scripts.Add(1)-1, w.property)
 							}
 						})
 					}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/drawn"
 )
 
 // TestOrderOfImports imports the same objects, with owners, finalizers and
@@ -45,8 +46,8 @@ func TestOrderOfImports(t *testing.T) {
 			t.Fatal("R2: the order of imports matters")
 		}
 	}
-	for range max(3, *ops/2000) {
-		rapid.Check(t, property)
+	for i := range max(3, *ops/2000) {
+		drawn.Check(t, uint64(i), property)
 	}
 	w.atRest(t)
 }
