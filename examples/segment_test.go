@@ -11,32 +11,19 @@ import (
 	"github.com/coppice-gc/coppice/internal/codec/commitcodec"
 	"github.com/coppice-gc/coppice/internal/segment"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
-
-// python returns a Python that has a module for zstd. In CI it must exist.
-func python(t *testing.T) string {
-	t.Helper()
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		for _, module := range []string{"compression.zstd", "zstandard"} {
-			if exec.Command(python, "-c", "import "+module).Run() == nil {
-				return python
-			}
-		}
-	}
-	const missing = "no python3 with a module for zstd: install python3-zstandard"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
-	return ""
-}
 
 // The reader in Python, which was written from docs/formats.md, reads what package segment
 // writes, and refuses a segment that is damaged, or has a commit of a newer version of the log
 // format.
 func TestSegmentInPython(t *testing.T) {
+	nightly.Test(t, nightly.Zstandard)
 	t.Parallel()
-	interpreter := python(t)
+	interpreter, err := nightly.Python("zstandard")
+	if err != nil {
+		t.Fatal(err)
+	}
 	log := segmenttest.New(30)
 	log.Add(500, strings.Repeat("compressed in the log ", 100))
 	b, info := segmenttest.Write(t, log.Messages[3:], 7)
