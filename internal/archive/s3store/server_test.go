@@ -15,6 +15,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // Credentials of the server.
@@ -37,16 +39,10 @@ func TestMain(m *testing.M) {
 // stop stops the server. It is set by the first call of server.
 var stop func()
 
-// server returns the endpoint of a versitygw on the loopback interface, which the first call starts. In CI
-// the program must exist.
+// server returns the endpoint of a versitygw on the loopback interface, which the first call starts.
 func server(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("versitygw"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v: CI must build it; see .ci/run", err)
-		}
-		t.Skip("there is no versitygw, an S3 server: go build -modfile=tools/s3/go.mod github.com/versity/versitygw/cmd/versitygw")
-	}
+	nightly.Test(t, nightly.S3Server)
 	endpoint, err := started()
 	if err != nil {
 		t.Fatal(err)
