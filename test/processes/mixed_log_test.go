@@ -9,15 +9,14 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // A graph service of the commit in test/mixed/LOG_BASE, at which the log format was frozen, is a replica of a
 // log that this graph service writes: it follows the log live and answers reads, it replays the log into an empty state, and
 // its state equals the log. This graph service continues what it writes.
 func TestMixedReplicas(t *testing.T) {
-	if !*mixed {
-		t.Skip("it builds an older version: run it with -mixed, as .ci/run does")
-	}
+	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the older version
 	t.Parallel()
 	older := olderOf(t, "LOG_BASE", "./cmd/coppice")
 	d := newDeployment(t)

@@ -4,7 +4,6 @@ package processes_test
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,18 +14,15 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
-
-var mixed = flag.Bool("mixed", false, "build the programs of the commit in test/mixed/BASE for TestMixedVersions, which takes minutes")
 
 // Processors, finalizers, a scanner, an SDK client and the command line of the commit in
 // test/mixed/BASE work with this graph service: cascades of each policy complete. A
 // graph service of that commit, which does not know this log, refuses it, says what to do,
 // and changes nothing.
 func TestMixedVersions(t *testing.T) {
-	if !*mixed {
-		t.Skip("it builds an older version: run it with -mixed, as .ci/run does")
-	}
+	nightly.Test(t, nightly.History, nightly.Minutes) // it builds the older version
 	t.Parallel()
 	older := olderOf(t, "BASE", "./cmd/coppice", "./examples/finalizer")
 	d := newDeployment(t)
@@ -120,9 +116,6 @@ func olderOf(t *testing.T, file string, packages ...string) olderPrograms {
 	}
 	dir := t.TempDir()
 	commit := strings.TrimSpace(string(base))
-	if out, err := exec.Command("git", "-C", module, "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
-		t.Skipf("the repository has no commit %s, as in a shallow clone: %v: %s", commit, err, out)
-	}
 	archive, err := exec.Command("git", "-C", module, "archive", commit).Output()
 	if err != nil {
 		t.Fatalf("git archive of %s: %v", commit, err)
