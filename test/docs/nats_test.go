@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -25,35 +26,16 @@ import (
 // Every nats command of README and the documents works: against `coppice up` without a
 // password, unless the text at the command says that it needs the user admin; and
 // against `coppice up --auth`, as the actor that it names or as admin. The documents'
-// commands are run in their order, one document at a time. A command that this test
-// does not know fails it.
+// commands are run in their order, one document at a time.
 //
 // docs/finalizers.md has the whole protocol of a finalizer, so that a finalizer's user,
 // in an account of its own, carries it out here with the nats command alone.
 func TestNatsCommands(t *testing.T) {
 	t.Parallel()
 	nats := natsCommand(t)
-	var all []command
-	var names []string
-	byFile := map[string][]command{}
-	for _, file := range documents(t) {
-		commands, named := commandsOf(t, file)
-		all, names, byFile[file] = append(all, commands...), append(names, named...), commands
-	}
-	if len(all) < 15 {
-		t.Fatalf("only %d commands were found", len(all))
-	}
-	for _, n := range names {
-		found := false
-		for _, c := range all {
-			found = found || strings.HasPrefix(c.text, n+" ")
-		}
-		if !found {
-			t.Errorf("the documents name %q, and show no such command", n)
-		}
-	}
 	for _, auth := range []bool{false, true} {
-		for file, commands := range byFile {
+		for _, file := range documents(t) {
+			commands, _ := commandsOf(t, file)
 			if len(commands) == 0 {
 				continue
 			}
@@ -73,16 +55,47 @@ func TestNatsCommands(t *testing.T) {
 	}
 }
 
-// natsCommand returns the file of the nats command. Without the command the test is
-// skipped, and fails in CI.
+// Each nats command that the documents name is shown, and TestNatsCommands has a scene for each
+// that they show.
+func TestNatsCommandsAreKnown(t *testing.T) {
+	t.Parallel()
+	var all []command
+	var names []string
+	for _, file := range documents(t) {
+		commands, named := commandsOf(t, file)
+		all, names = append(all, commands...), append(names, named...)
+	}
+	if len(all) < 15 {
+		t.Fatalf("only %d commands were found", len(all))
+	}
+	for _, n := range names {
+		if !slices.ContainsFunc(all, func(c command) bool { return strings.HasPrefix(c.text, n+" ") }) {
+			t.Errorf("the documents name %q, and show no such command", n)
+		}
+	}
+	for _, c := range all {
+		if _, ok := sceneOf(c); !ok {
+			t.Errorf("%s: TestNatsCommands does not know the command: add a scene for it", c)
+		}
+	}
+}
+
+// sceneOf returns the scene of a command: the first that matches it.
+func sceneOf(c command) (scene, bool) {
+	i := slices.IndexFunc(scenes, func(s scene) bool { return s.match.MatchString(c.text) })
+	if i < 0 {
+		return scene{}, false
+	}
+	return scenes[i], true
+}
+
+// natsCommand returns the file of the nats command.
 func natsCommand(t *testing.T) string {
 	t.Helper()
+	nightly.Test(t, nightly.NATSCommand)
 	file, err := exec.LookPath("nats")
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%v: CI must install the nats command; see .ci/run", err)
-		}
-		t.Skip("there is no nats command: go build -modfile=tools/nats/go.mod github.com/nats-io/natscli/nats")
+		t.Fatal(err)
 	}
 	return file
 }
@@ -147,57 +160,55 @@ func start(t *testing.T, nats string, auth bool) *player {
 // run runs a command, and reports whether it printed what it must print.
 func (p *player) run(t *testing.T, c command) bool {
 	t.Helper()
-	for _, s := range scenes {
-		if !s.match.MatchString(c.text) {
-			continue
-		}
-		if s.before != nil {
-			s.before(t, p)
-		}
-		text := c.text
-		if s.with != nil {
-			text = s.with(p, text)
-		}
-		if strings.Contains(text, "…") {
-			t.Errorf("%s: a part is left out that this test does not fill in", text)
-			return false
-		}
-		again := func() *background { return p.start(t, text, p.user(c)) }
-		b := again()
-		if strings.HasPrefix(text, "nats sub ") {
-			b.says(t, s.prints)
-			p.calls = b
-			return true
-		}
-		b.wait(t)
-		prints := regexp.MustCompile(s.prints)
-		if s.repeat {
-			testkit.WaitFor(t, p.ctx, text+" to print "+s.prints, func() bool {
-				if prints.MatchString(b.output()) {
-					return true
-				}
-				b = again()
-				b.wait(t)
-				return false
-			})
-		}
-		out := b.output()
-		if b.err != nil || failures.MatchString(out) || !prints.MatchString(out) {
-			t.Errorf("%s\nended with %v, and printed\n%s\nwant %s", text, b.err, out, s.prints)
-			return false
-		}
-		if !strings.Contains(out, strings.TrimSuffix(c.output, "...")) {
-			t.Errorf("%s\nprints\n%s\nthe document shows\n%s", c, out, c.output)
-			return false
-		}
-		p.again = again
-		if s.after != nil {
-			s.after(t, p, out)
-		}
+	s, ok := sceneOf(c)
+	if !ok {
+		t.Errorf("%s: this test does not know the command: add a scene for it", c)
+		return false
+	}
+	if s.before != nil {
+		s.before(t, p)
+	}
+	text := c.text
+	if s.with != nil {
+		text = s.with(p, text)
+	}
+	if strings.Contains(text, "…") {
+		t.Errorf("%s: a part is left out that this test does not fill in", text)
+		return false
+	}
+	again := func() *background { return p.start(t, text, p.user(c)) }
+	b := again()
+	if strings.HasPrefix(text, "nats sub ") {
+		b.says(t, s.prints)
+		p.calls = b
 		return true
 	}
-	t.Errorf("%s: this test does not know the command: add a scene for it", c)
-	return false
+	b.wait(t)
+	prints := regexp.MustCompile(s.prints)
+	if s.repeat {
+		testkit.WaitFor(t, p.ctx, text+" to print "+s.prints, func() bool {
+			if prints.MatchString(b.output()) {
+				return true
+			}
+			b = again()
+			b.wait(t)
+			return false
+		})
+	}
+	out := b.output()
+	if b.err != nil || failures.MatchString(out) || !prints.MatchString(out) {
+		t.Errorf("%s\nended with %v, and printed\n%s\nwant %s", text, b.err, out, s.prints)
+		return false
+	}
+	if !strings.Contains(out, strings.TrimSuffix(c.output, "...")) {
+		t.Errorf("%s\nprints\n%s\nthe document shows\n%s", c, out, c.output)
+		return false
+	}
+	p.again = again
+	if s.after != nil {
+		s.after(t, p, out)
+	}
+	return true
 }
 
 var actor = regexp.MustCompile(`coppice\.default\.api\.([a-z]+)\.`)
