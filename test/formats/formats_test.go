@@ -184,16 +184,40 @@ func load(ctx context.Context, stored []byte, dir string) (l loaded, err error) 
 	return l, err
 }
 
-// TestAdd adds a recording. It never changes one.
+// TestAdd adds the recording of -add to testdata, and never changes one. Without -add it adds one of
+// testdata to another directory.
 func TestAdd(t *testing.T) {
-	if *add == "" {
-		t.Skip("-add NAME=FILE adds a recording to testdata")
+	if *add != "" {
+		name, file, ok := strings.Cut(*add, "=")
+		if !ok {
+			t.Fatalf("-add=%s: write NAME=FILE", *add)
+		}
+		addTo(t, filepath.Join("testdata", fmt.Sprint(commitcodec.Format), name), file)
+		return
 	}
-	name, file, ok := strings.Cut(*add, "=")
-	if !ok {
-		t.Fatalf("-add=%s: write NAME=FILE", *add)
+	of := recordings(t)[0]
+	dir := filepath.Join(t.TempDir(), "added")
+	addTo(t, dir, filepath.Join(of, logFile))
+	if !bytes.Equal(read(t, dir, logFile), read(t, of, logFile)) {
+		t.Error("the recorded log was changed")
 	}
-	dir := filepath.Join("testdata", fmt.Sprint(commitcodec.Format), name)
+	l, err := load(t.Context(), read(t, dir, snapshotFile), filepath.Join(t.TempDir(), "loaded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := read(t, dir, logFile)
+	info, err := segment.Verify(bytes.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := text(info, l.info, l.layout, describe(t, openState(t, l.dir), messages(t, log))); is != string(read(t, dir, textFile)) {
+		t.Errorf("%s differs from the snapshot: %s", textFile, firstDifference(string(read(t, dir, textFile)), is))
+	}
+}
+
+// addTo writes a recording of the log in a file to a directory that does not exist.
+func addTo(t *testing.T, dir, file string) {
+	t.Helper()
 	if _, err := os.Stat(dir); err == nil {
 		t.Fatalf("%s exists, and recordings are never changed: choose another name", dir)
 	}
