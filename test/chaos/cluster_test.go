@@ -22,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // clusterTTL is the lease of graph services on a cluster. It is longer than an election of
@@ -46,8 +47,8 @@ type cluster struct {
 	ledger   *ledger
 	log      *auditor
 	rand     *rand.Rand
-	// disks are small file systems with the directories of nodes. Without them the faults of
-	// disks are not injected.
+	// disks are small file systems with the directories of nodes. Only .ci/nightly has them, and
+	// injects the faults of disks.
 	disks map[*node]*testkit.Disk
 }
 
@@ -105,7 +106,7 @@ func (c *cluster) startMembers() {
 		m := &member{Name: fmt.Sprint("n", i+1), Port: ports[2*i], Cluster: ports[2*i+1], Conf: conf.String()}
 		m.Dir = filepath.Join(c.dir, m.Name)
 		n := &node{c: c, role: roleNATS, config: childConfig{Name: m.Name, NATS: m}}
-		if i == 0 && canMount() {
+		if i == 0 && nightly.On() {
 			c.disks[n] = testkit.NewDisk(c.t, memberDisk)
 			m.Dir = filepath.Join(c.disks[n].Dir, "nats")
 		}
@@ -182,7 +183,7 @@ func (c *cluster) addService(role string, i int) {
 		Name: name, Dir: filepath.Join(c.dir, name), URL: strings.Join(urls, ","), Passwords: c.words, Roles: []string{role},
 		LeaseTTL: clusterTTL, Replicas: servers, Archive: filepath.Join(c.dir, "archive"),
 	}
-	if role == bus.RoleGraph && i == 0 && canMount() {
+	if role == bus.RoleGraph && i == 0 && nightly.On() {
 		c.disks[n] = testkit.NewDisk(c.t, graphDisk)
 		n.config.Dir = filepath.Join(c.disks[n].Dir, "graph")
 	}

@@ -3,10 +3,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -73,7 +70,7 @@ func crashServices(t *testing.T, i, kills int) {
 // survives the kill of a process.
 func crashAllInOne(t *testing.T, kills int) {
 	t.Helper()
-	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: freePort(t), LeaseTTL: leaseTTL}
+	c := childConfig{Name: "all in one", Dir: t.TempDir(), Port: testkit.FreePorts(t, 1)[0], LeaseTTL: leaseTTL}
 	server := openFiles(t, c.Dir, c.Port)
 	w := newWorld(t, 0, server.URL()) // the client learns the properties of the server with its first connection
 	if err := server.Shutdown(); err != nil {
@@ -81,21 +78,6 @@ func crashAllInOne(t *testing.T, kills int) {
 	}
 	w.child, w.look = c, w.readFiles
 	w.run(kills)
-}
-
-// freePort returns a free port below the ephemeral ports, so that the system does not
-// assign it to another process while the server is down, and no port of testkit.FreePorts.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // openFiles starts a NATS server on the files of the server of an all-in-one process.

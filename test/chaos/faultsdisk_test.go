@@ -3,8 +3,6 @@
 package chaos_test
 
 import (
-	"os"
-	"runtime"
 	"time"
 
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -17,9 +15,6 @@ const (
 	memberDisk = 1 << 30
 	graphDisk  = 512 << 20
 )
-
-// canMount reports whether the test may mount file systems.
-func canMount() bool { return runtime.GOOS == "linux" && os.Geteuid() == 0 }
 
 // diskFaults are the faults of a schedule that need a file system of their own.
 var diskFaults = []fault{

@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsconf"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 var losses = flag.Int("losses", 2, "how often TestPowerLoss cuts the power")
@@ -27,16 +28,9 @@ var losses = flag.Int("losses", 2, "how often TestPowerLoss cuts the power")
 // system ends without writing anything more, and the device is copied as it is then: it has
 // what was synced, and what the kernel has written meanwhile. The page cache is lost.
 //
-//	go test ./test/chaos -run TestPowerLoss -v -losses=20 -seed=3
+//	COPPICE_NIGHTLY=1 go test ./test/chaos -run TestPowerLoss -v -losses=20 -seed=3
 func TestPowerLoss(t *testing.T) {
-	if !canMount() {
-		const why = "not tested: it takes root on Linux to mount a file system whose device can be copied. " +
-			"What follows from the code: the NATS server syncs each message before it acknowledges it, and the state is rebuilt from the log"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
+	nightly.Test(t, nightly.SmallDisk)
 	t.Run("synced", testPowerLosses)
 	t.Run("not synced", testPowerLossUnsynced)
 }
@@ -118,7 +112,7 @@ func newMachine(t *testing.T, lazy bool) (*cluster, *device) {
 	if err := natsconf.Accounts(&conf, natsconf.DefaultRoles(), func(role string) string { return `"` + c.words[role] + `"` }); err != nil {
 		t.Fatal(err)
 	}
-	m := &member{Name: "n1", Dir: filepath.Join(c.dir, "n1"), Port: freePort(t), Conf: conf.String(), Lazy: lazy}
+	m := &member{Name: "n1", Dir: filepath.Join(c.dir, "n1"), Port: testkit.FreePorts(t, 1)[0], Conf: conf.String(), Lazy: lazy}
 	c.members = []*node{{c: c, role: roleNATS, config: childConfig{Name: m.Name, NATS: m}}}
 	c.all = append(c.all, c.members...)
 	for _, role := range []string{bus.RoleGraph, bus.RoleProcessor, bus.RoleFinalizers, bus.RoleScanner, bus.RoleFinalizer} {

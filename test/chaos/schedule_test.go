@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/services/graph/bootstrap"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -39,7 +39,7 @@ var (
 
 // Three NATS servers and all services, each a process of its own, while clients send
 // commands. A schedule has every fault once, in an order and with parameters that its seed
-// draws. After each fault the cluster must heal, and every acknowledged command must be in the
+// draws. Without .ci/nightly it has no fault of a disk. After each fault the cluster must heal, and every acknowledged command must be in the
 // log. At the end no garbage is left, and the state of every replica is the fold of the log.
 //
 //	go test ./test/chaos -run TestCluster -v -seed=7
@@ -71,16 +71,10 @@ func schedule(t *testing.T, r *rand.Rand) (list []fault) {
 	for _, f := range diskFaults {
 		switch {
 		case !match.MatchString(f.name):
-		case canMount():
+		case nightly.On():
 			list = append(list, f)
-		default:
-			t.Run(f.name, func(t *testing.T) {
-				const why = "not injected: it takes root on Linux to mount a small file system"
-				if os.Getenv("CI") == "true" {
-					t.Fatal(why)
-				}
-				t.Skip(why)
-			})
+		default: // the subtest reports that the fault is not injected
+			t.Run(f.name, func(t *testing.T) { nightly.Test(t, nightly.SmallDisk) })
 		}
 	}
 	if len(list) == 0 {
