@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/archive"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/segment/segmenttest"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 // hashed is a snapshot check for which any content but "damaged" is a snapshot.
@@ -114,18 +115,20 @@ func TestPruneByAge(t *testing.T) {
 func TestPruneByBytes(t *testing.T) {
 	t.Parallel()
 	total := size(list(t, pruned(t)))
+	seed := nightly.Seed(t)
+	draw := rand.New(rand.NewPCG(seed, 0))
 	for range 30 {
 		s := pruned(t)
-		r := lifecycle.Retention{Bytes: 1 + rand.Int64N(total+10)}
+		r := lifecycle.Retention{Bytes: 1 + draw.Int64N(total+10)}
 		p, err := archive.PlanPrune(t.Context(), s, segmenttest.Realm, r, commitTime(50), hashed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p.KeptBytes > r.Bytes != p.Needed || p.Needed && p.Until != 40 {
-			t.Errorf("%+v keeps %d bytes, until %d, needed %t", r, p.KeptBytes, p.Until, p.Needed)
+			t.Errorf("seed %d: %+v keeps %d bytes, until %d, needed %t", seed, r, p.KeptBytes, p.Until, p.Needed)
 		}
 		if p.KeptBytes+lastDeleted(t, p.Delete)+200 < r.Bytes {
-			t.Errorf("%+v keeps %d bytes, and has deleted %v", r, p.KeptBytes, short(p.Delete))
+			t.Errorf("seed %d: %+v keeps %d bytes, and has deleted %v", seed, r, p.KeptBytes, short(p.Delete))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -47,7 +48,7 @@ func page(ctx context.Context, t *testing.T, c *client.Client) (text string, rev
 func TestPast(t *testing.T) {
 	t.Parallel()
 	a := newArchived(t)
-	seed := rand.Uint64()
+	seed := nightly.Seed(t)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	seen := map[uint64]string{} // by revision

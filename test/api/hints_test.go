@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	"github.com/coppice-gc/coppice/services/finalizers"
 	"github.com/coppice-gc/coppice/services/graph"
 	"github.com/coppice-gc/coppice/services/processor"
@@ -63,7 +64,7 @@ func TestNothingWaitsForTheScanner(t *testing.T) {
 	}).Wait(); err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
+	seed := nightly.Seed(t)
 	for round := range rounds {
 		deleting := each(func(ctx context.Context, i int) error {
 			random := rand.New(rand.NewPCG(seed, uint64(round*owners+i)))

@@ -17,6 +17,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 )
 
 const realm = bus.DefaultRealm
@@ -30,7 +31,7 @@ var (
 
 var (
 	kills = flag.Int("kills", 7, "how often TestCrash kills, in all")
-	seed  = flag.Uint64("seed", 1, "what TestCrash draws from when it kills, and the first schedule of TestCluster")
+	seed  = nightly.SeedFlag("seed", "what TestCrash draws from when it kills, and the first schedule of TestCluster")
 )
 
 func TestMain(m *testing.M) {

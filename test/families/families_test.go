@@ -23,6 +23,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/lifecycle/lifecycletest"
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -31,7 +32,7 @@ import (
 
 var (
 	families = flag.Int("families", 40, "how many families are drawn")
-	seed     = flag.Uint64("seed", 1, "of the first family; the next ones follow")
+	seed     = nightly.SeedFlag("seed", "of the first family; the next ones follow")
 )
 
 // atOnce is the number of families that are deleted at the same time.

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -133,7 +134,7 @@ func TestProcessesWatch(t *testing.T) {
 		objects = 4000
 		size    = 2 << 10 // of each, so that there are several pages
 	)
-	seed := rand.Uint64()
+	seed := nightly.Seed(t)
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	d := newDeployment(t)

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -31,7 +31,7 @@ import (
 // `make odd` runs TestOddRequests with 1,000,000.
 var (
 	oddRequests = flag.Int("odd", 20_000, "how many requests TestOddRequests sends")
-	oddSeed     = flag.Uint64("oddseed", 0, "the seed of TestOddRequests; 0 draws one")
+	oddSeed     = nightly.SeedFlag("oddseed", "the seed of TestOddRequests")
 )
 
 // Requests of all roles with odd subjects, headers, reply subjects and bodies crash no
@@ -42,9 +42,6 @@ var (
 func TestOddRequests(t *testing.T) {
 	t.Parallel()
 	seed := *oddSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
 	reproduce := fmt.Sprintf("go test ./test/trust -count=1 -run TestOddRequests -odd=%d -oddseed=%d", *oddRequests, seed)
 	fmt.Fprintln(os.Stderr, reproduce) // also if a service panics
 	failures := &failureLog{Handler: slog.DiscardHandler}
