@@ -18,7 +18,7 @@ import (
 // status.observedGeneration. The orphan finalizer of an App waits until the controller has
 // seen the deletion, so that every dependent is orphaned.
 func Example_observedGeneration() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c, stop, err := everything(ctx)
 	if err != nil {

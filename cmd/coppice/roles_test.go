@@ -40,7 +40,7 @@ func (w *interrupter) Write(b []byte) (int, error) {
 }
 
 // commandTime is the maximum time of one command.
-const commandTime = testkit.Timeout / 3
+const commandTime = testkit.Timeout
 
 // Under each role, each command succeeds or is refused at once, and information that
 // the user may not read is left out with a note. Requests may take an hour here, and

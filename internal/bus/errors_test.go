@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,7 +85,7 @@ func TestRealErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish := func(subject string, data []byte, opts ...jetstream.PublishOpt) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, testkit.Timeout)
 		defer cancel()
 		_, err := js.Publish(ctx, subject, data, append(opts, jetstream.WithRetryAttempts(0))...)
 		return err

@@ -131,17 +131,12 @@ func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
 	return p
 }
 
-// wait waits until the process has ended. deadline is how long that may take.
-func (p *process) wait(t *testing.T, deadline time.Duration) (code int, stderr string) {
+// wait waits until the process has ended.
+func (p *process) wait(t *testing.T) (code int, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(testkit.Context(t), deadline)
-	defer cancel()
-	testkit.Receive(t, ctx, "the end of the process", p.ended)
+	testkit.Receive(t, testkit.Context(t), "the end of the process", p.ended)
 	return p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
-
-// deadline is how long a service may take to end that cannot write any more, on a busy machine.
-const deadline = testkit.Timeout / 2
 
 // saysTheRemedy checks that the output of a service that ended on a full disk says what
 // to do.
@@ -180,7 +175,7 @@ func TestDiskFull(t *testing.T) {
 			n, dir := testkit.NATS(t), t.TempDir()
 			p := startProcess(t, n, dir, d)
 			names := load(ctx, t, n, p)
-			code, stderr := p.wait(t, deadline)
+			code, stderr := p.wait(t)
 			saysTheRemedy(t, code, stderr)
 
 			s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
@@ -250,7 +245,7 @@ func TestDiskFullOfAReplica(t *testing.T) {
 	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 4})
 	names := load(ctx, t, n, p)
-	code, stderr := p.wait(t, deadline)
+	code, stderr := p.wait(t)
 	saysTheRemedy(t, code, stderr)
 	if !s.Writing() {
 		t.Error("the writer is not the writer any more")
@@ -272,7 +267,7 @@ func TestStopOnFullDisk(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.wait(t, deadline)
+	p.wait(t)
 	if strings.Contains(p.stderr.String(), "goroutine ") {
 		t.Errorf("the service said:\n%s", p.stderr.String())
 	}

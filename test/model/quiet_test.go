@@ -21,7 +21,7 @@ import (
 
 const (
 	// settleTime is the time within which a script must settle (liveness).
-	settleTime = testkit.Timeout / 3
+	settleTime = testkit.Timeout
 	// soon is the maximum time to a timer for which the test waits.
 	soon = time.Second
 )
