@@ -222,10 +222,10 @@ func copyOf(ctx context.Context, stream jetstream.Stream, last uint64, known map
 
 const survivedNamed = "survived, the server is named"
 
-// Times of an injured cluster. A copy that ends too early is named after 30 s.
+// Limits of an injured cluster. A copy that ends too early is named after 30 s.
 const (
-	clusterStart = testkit.Timeout * 2 / 3
-	clusterNamed = testkit.Timeout * 2 / 3
+	clusterStart = testkit.Timeout
+	clusterNamed = testkit.Timeout
 )
 
 // clusterOutcome starts a cluster of which one server is injured, and returns what has become of

@@ -30,6 +30,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/dial"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -40,7 +41,7 @@ import (
 var (
 	injuries = flag.Int("injuries", 8, "number of injuries of TestInjuries")
 	clusters = flag.Int("clusters", 3, "number of injuries of TestClusterInjuries")
-	seed     = flag.Uint64("seed", 1, "seed of the injuries")
+	seed     = nightly.SeedFlag("seed", "seed of the injuries")
 	only     = flag.String("only", "", "injure only files of this kind, such as \"consumer\"")
 )
 
@@ -273,7 +274,7 @@ func kindsOf(t *testing.T, kinds []string) []string {
 		return kinds
 	}
 	if !slices.Contains(kinds, *only) {
-		t.Skipf("-only=%s: the kinds are %s", *only, strings.Join(kinds, ", "))
+		t.Fatalf("-only=%s: %s injures %s; choose one of them, or another test with -run", *only, t.Name(), strings.Join(kinds, ", "))
 	}
 	return []string{*only}
 }
