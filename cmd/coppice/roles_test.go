@@ -39,12 +39,9 @@ func (w *interrupter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// commandTime is the maximum time of one command.
-const commandTime = testkit.Timeout
-
 // Under each role, each command succeeds or is refused at once, and information that
 // the user may not read is left out with a note. Requests may take an hour here, and
-// each command a minute: one that waits for the reply to a denied request uses up its time.
+// each command testkit.Timeout: one that waits for the reply to a denied request uses up its time.
 func TestRoles(t *testing.T) {
 	for _, accounts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("accounts=%t", accounts), func(t *testing.T) { testRoles(t, accounts) })
@@ -62,7 +59,7 @@ type roles struct {
 // run runs a command, until it has written a text if there is one.
 func (r *roles) run(role, stdin, until, args string) (stdout, stderr string, err error) {
 	r.t.Helper()
-	ctx, interrupt := context.WithTimeout(r.t.Context(), commandTime)
+	ctx, interrupt := context.WithTimeout(r.t.Context(), testkit.Timeout)
 	defer interrupt()
 	out := &interrupter{cancel: func() {}}
 	if until != "" {
@@ -73,7 +70,7 @@ func (r *roles) run(role, stdin, until, args string) (stdout, stderr string, err
 	root.SetArgs(append(strings.Fields(args), "--server", r.stack.Server().URL(), "--user", role, "--password", r.stack.Server().Password(role)))
 	err = root.ExecuteContext(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		r.t.Fatalf("%s: coppice %s: it waited for a reply for %v: %v\n%s", role, args, commandTime, err, errs.String())
+		r.t.Fatalf("%s: coppice %s: it waited for a reply for %v: %v\n%s", role, args, testkit.Timeout, err, errs.String())
 	}
 	return out.out.String(), errs.String(), err
 }
@@ -111,7 +108,7 @@ func (r *roles) release() {
 // park parks work, as that of a message with a sequence, and returns its id.
 func (r *roles) park(sequence uint64) string {
 	r.t.Helper()
-	nc, err := nats.Connect(r.stack.Server().URL(), r.stack.Server().Options(bus.RoleProcessor)...)
+	nc, err := nats.Connect(r.stack.Server().URL(), append(r.stack.Server().Options(bus.RoleProcessor), nats.Timeout(testkit.Timeout))...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -121,7 +118,7 @@ func (r *roles) park(sequence uint64) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	reply, err := nc.Request(bus.ParkedSubject(bus.DefaultRealm, subject, sequence), data, commandTime)
+	reply, err := nc.Request(bus.ParkedSubject(bus.DefaultRealm, subject, sequence), data, testkit.Timeout)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func TestScripts(t *testing.T) {
 			env.Values[stackKey{}] = s
 			for _, v := range [][2]string{
 				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", noon(time.Now())}, {"HOME", env.WorkDir},
-				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", "60s"}, {"COPPICE_REALM", ""},
+				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", testkit.Timeout.String()}, {"COPPICE_REALM", ""},
 				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
 			} {
 				env.Setenv(v[0], v[1])
@@ -229,7 +229,7 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "stack": stackCommand, "republish": republish, "quiet": quiet, "cycles": cycles, "manypods": manyPods, "foreign": foreign,
+			"exits": exits, "await": await, "limited": limited, "stack": stackCommand, "republish": republish, "quiet": quiet, "cycles": cycles, "manypods": manyPods, "foreign": foreign,
 			"malform": malform, "segment": archiveSegment, "snapshot": archiveSnapshot, "archivelog": archiveLog,
 		},
 	})
@@ -246,14 +246,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	code := 0
-	var exit *exec.ExitError
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if code != want {
+	if code := exitCode(ts, args[1:]); code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
 	}
 }
@@ -280,6 +273,42 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		<-tick.C
 	}
+}
+
+// limited runs a program with a time limit, which takes the place of LIMIT in the arguments. Its exit
+// code and its output, in which LIMIT is the limit too, must match. A slow machine may need longer
+// until the program has said so: limited tries longer limits, up to testkit.Timeout:
+// limited 1 'not idle after LIMIT' coppice wait --idle --timeout=LIMIT.
+func limited(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: limited code pattern program [args...]")
+	}
+	for limit := time.Second; ; limit = min(2*limit, testkit.Timeout) {
+		with := make([]string, len(args))
+		for i, a := range args {
+			with[i] = strings.ReplaceAll(a, "LIMIT", limit.String())
+		}
+		pattern, err := regexp.Compile("(?m)" + with[1])
+		ts.Check(err)
+		code := exitCode(ts, with[2:])
+		if fmt.Sprint(code) == with[0] && (pattern.MatchString(ts.ReadFile("stdout")) || pattern.MatchString(ts.ReadFile("stderr"))) {
+			return
+		}
+		if limit == testkit.Timeout {
+			ts.Fatalf("in vain; the last time it ended with exit code %d", code)
+		}
+	}
+}
+
+// exitCode runs a program, and returns its exit code.
+func exitCode(ts *testscript.TestScript, args []string) int {
+	err := ts.Exec(args[0], args[1:]...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	ts.Check(err)
+	return 0
 }
 
 // quiet checks that the last program has written nothing to its standard error but what services
