@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -79,12 +78,12 @@ func child() int {
 	var ncs [2]*nats.Conn
 	for i, role := range []string{bus.RoleGraph, bus.RoleAnswers} {
 		if ncs[i], err = nats.Connect(os.Getenv(childURL), nats.UserInfo(role, os.Getenv(childPassword+role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
-			nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(time.Minute)); err != nil {
+			nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.Timeout(testkit.Timeout)); err != nil {
 			return fail(err)
 		}
 		defer ncs[i].Close()
 	}
-	c := graph.Config{Secrets: testkit.Secrets(), Conn: ncs[0], Answers: ncs[1], Dir: os.Getenv(childDir), LeaseTTL: time.Second}
+	c := graph.Config{Secrets: testkit.Secrets(), Conn: ncs[0], Answers: ncs[1], Dir: os.Getenv(childDir), LeaseTTL: lasting}
 	c.State.FS = errorfs.Wrap(vfs.Default, &disk{part: os.Getenv(childPart), room: room})
 	c.State.MemTableSize = 64 << 10
 	s, err := graph.New(c)
@@ -132,9 +131,9 @@ func startProcess(t *testing.T, n *natsd.Server, dir string, d *disk) *process {
 }
 
 // wait waits until the process has ended.
-func (p *process) wait(t *testing.T) (code int, stderr string) {
+func (p *process) wait(ctx context.Context, t *testing.T) (code int, stderr string) {
 	t.Helper()
-	testkit.Receive(t, testkit.Context(t), "the end of the process", p.ended)
+	testkit.Receive(t, ctx, "the end of the process", p.ended)
 	return p.cmd.ProcessState.ExitCode(), p.stderr.String()
 }
 
@@ -175,7 +174,7 @@ func TestDiskFull(t *testing.T) {
 			n, dir := testkit.NATS(t), t.TempDir()
 			p := startProcess(t, n, dir, d)
 			names := load(ctx, t, n, p)
-			code, stderr := p.wait(t)
+			code, stderr := p.wait(ctx, t)
 			saysTheRemedy(t, code, stderr)
 
 			s := serve(t, graphConn(t, n), dir, nil).writing(ctx)
@@ -245,7 +244,7 @@ func TestDiskFullOfAReplica(t *testing.T) {
 	s := serve(t, graphConn(t, n), t.TempDir(), nil).writing(ctx)
 	p := startProcess(t, n, dir, &disk{part: ".sst", room: 4})
 	names := load(ctx, t, n, p)
-	code, stderr := p.wait(t)
+	code, stderr := p.wait(ctx, t)
 	saysTheRemedy(t, code, stderr)
 	if !s.Writing() {
 		t.Error("the writer is not the writer any more")
@@ -267,7 +266,7 @@ func TestStopOnFullDisk(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.wait(t)
+	p.wait(ctx, t)
 	if strings.Contains(p.stderr.String(), "goroutine ") {
 		t.Errorf("the service said:\n%s", p.stderr.String())
 	}

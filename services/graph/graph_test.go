@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,6 +230,19 @@ func TestReplicaWaitsUntilItHasCaughtUp(t *testing.T) {
 	anew.stop(ctx)
 }
 
+// instanceFile has the id of a directory, which is its id as a member too.
+const instanceFile = "instance"
+
+// instance returns the id of a directory.
+func instance(t *testing.T, dir string) string {
+	t.Helper()
+	id, err := os.ReadFile(filepath.Join(dir, instanceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(id))
+}
+
 // Two processes, one with a copy of the other's directory, do not take the lease
 // from each other: the second stands by, and reads are never stale.
 func TestCopiedDirectory(t *testing.T) {
@@ -238,11 +252,7 @@ func TestCopiedDirectory(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	long := func(c *graph.Config) { c.LeaseTTL = testkit.Timeout / 2 } // the machine may be slow
 	first := serve(t, graphConn(t, server), dir, long).writing(ctx)
-	id, err := os.ReadFile(filepath.Join(dir, "instance"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(copied, "instance"), id, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(copied, instanceFile), []byte(instance(t, dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	second := serve(t, graphConn(t, server), copied, long)

@@ -59,8 +59,8 @@ func TestFullDiskOfNATS(t *testing.T) {
 			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(time.Second))
 			var names []string
 			attempt := 0
-			try := func() error {
-				short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			try := func(within time.Duration) error {
+				short, cancel := context.WithTimeout(ctx, within)
 				defer cancel()
 				o := configMap(fmt.Sprintf("o-%04d", attempt))
 				o.Spec = []byte(`"` + strings.Repeat("x", 4000) + `"`)
@@ -71,12 +71,15 @@ func TestFullDiskOfNATS(t *testing.T) {
 				}
 				return err
 			}
-			testkit.WaitFor(t, ctx, "a first command", func() bool { return try() == nil })
+			const brief = 500 * time.Millisecond // where a command is not to be acknowledged
+			if err := try(testkit.Timeout); err != nil {
+				t.Fatalf("a first command: %v", err)
+			}
 			free := disk.Fill()
 			want := "has not stored its lease"
 			if !idle {
 				want = "an append to its log has been waiting"
-				testkit.WaitFor(t, ctx, "a command that is not acknowledged", func() bool { return try() != nil })
+				testkit.WaitFor(t, ctx, "a command that is not acknowledged", func() bool { return try(brief) != nil })
 			}
 			full := func() bool {
 				err := s.Ready()
@@ -84,12 +87,12 @@ func TestFullDiskOfNATS(t *testing.T) {
 			}
 			testkit.WaitFor(t, ctx, "readiness to name the full disk", func() bool {
 				if !idle {
-					_ = try() // until one does not fit any more
+					_ = try(brief) // until one does not fit any more
 				}
 				return full()
 			})
 			free()
-			if err := try(); err == nil {
+			if err := try(brief); err == nil {
 				t.Error("a command was acknowledged before the server was restarted")
 			}
 			if !full() {
@@ -97,7 +100,9 @@ func TestFullDiskOfNATS(t *testing.T) {
 			}
 			restart()
 			begun := time.Now()
-			testkit.WaitFor(t, ctx, "a command to be acknowledged", func() bool { return try() == nil })
+			if err := try(testkit.Timeout); err != nil {
+				t.Fatalf("a command after the restart: %v", err)
+			}
 			t.Logf("a command was acknowledged %.1f s after the restart", time.Since(begun).Seconds())
 			testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
 			hasAcknowledged(ctx, t, c, names)
@@ -153,12 +158,7 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	go func() {
 		ended <- c.RunFinalizer(running, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil }, client.WithLogger(log))
 	}()
-	select {
-	case f := <-failures:
-		t.Log(f)
-	case <-ctx.Done():
-		t.Fatal("the consumer was created on a full disk")
-	}
+	t.Log(testkit.Receive(t, ctx, "the consumer not to be created on a full disk", failures))
 	stop()
 	<-ended
 	free()

@@ -45,9 +45,7 @@ func TestBrokenRealm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.writing(ctx)
-	if err := s.Ready(); err != nil {
-		t.Errorf("mended: %v", err)
-	}
+	testkit.WaitFor(t, ctx, "the service to be ready", func() bool { return s.Ready() == nil })
 	if status := s.Status(); !strings.Contains(status, "realm other: writer") {
 		t.Errorf("status %q", status)
 	}
@@ -102,16 +100,12 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 				err := s.Ready()
 				return err != nil && says(err.Error())
 			})
-			if !says(log.String()) {
-				t.Errorf("the log: %s", log.String())
-			}
+			testkit.WaitFor(t, ctx, "the log to name the storage", func() bool { return says(log.String()) })
 			if err := js.DeleteStream(ctx, "greedy"); err != nil {
 				t.Fatal(err)
 			}
 			s.writing(ctx)
-			if err := s.Ready(); err != nil {
-				t.Errorf("with storage: %v", err)
-			}
+			testkit.WaitFor(t, ctx, "the service to be ready with storage", func() bool { return s.Ready() == nil })
 			s.stop(ctx)
 		})
 	}

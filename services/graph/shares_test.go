@@ -28,7 +28,7 @@ func TestShares(t *testing.T) {
 	}
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	join := func(i int) *service {
-		return serve(t, graphConn(t, n), dirs[i], func(c *graph.Config) { c.Realms, c.LeaseTTL = realms, 2*time.Second })
+		return serve(t, graphConn(t, n), dirs[i], func(c *graph.Config) { c.Realms, c.LeaseTTL = realms, 10*time.Second })
 	}
 	shares := func(want int, services ...*service) {
 		t.Helper()
@@ -88,8 +88,9 @@ func TestDeletionWaits(t *testing.T) {
 	ctx := testkit.Context(t)
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
 	silent := graphConn(t, n)
-	const ttl = 20 * time.Second // on a busy machine it takes a while until the deletion says what it waits for
-	first := serve(t, silent, t.TempDir(), func(c *graph.Config) { c.LeaseTTL, c.Instance = ttl, "the silent one" }).writing(ctx)
+	const ttl = 10 * testkit.Timeout // the lease lasts until the test ends it
+	dir := t.TempDir()
+	first := serve(t, silent, dir, func(c *graph.Config) { c.LeaseTTL, c.Instance = ttl, "the silent one" }).writing(ctx)
 	second := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.LeaseTTL = ttl })
 	testkit.WaitFor(t, ctx, "the second service to stand by", func() bool { return second.Ready() == nil })
 	silent.log.Close()
@@ -115,6 +116,14 @@ func TestDeletionWaits(t *testing.T) {
 	testkit.WaitFor(t, ctx, "the deletion to say what it waits for", func() bool {
 		return strings.Contains(listed(false).GetWaiting(), "the graph service the silent one still writes the realm")
 	})
+	// This is what another process does when the lease of a silent one has expired.
+	bucket, err := testkit.JetStream(t, n, bus.RoleGraph).KeyValue(ctx, bus.LeaseBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Delete(ctx, bus.MemberKey(instance(t, dir))); err != nil {
+		t.Fatal(err)
+	}
 	testkit.WaitFor(t, ctx, "the deletion", func() bool { return listed(false) == nil })
 	if r := listed(true); r.GetDeletedBy() != bus.RoleOperator || len(r.GetDeletedIds()) != 1 {
 		t.Errorf("the realm is listed as %v", r)
