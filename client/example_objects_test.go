@@ -19,7 +19,7 @@ var (
 
 // embedded runs a whole realm in a temporary directory until stop is called.
 func embedded() (ctx context.Context, c *client.Client, stop func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	c, end, err := everything(ctx)
 	if err != nil {
 		log.Fatal(err)

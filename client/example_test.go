@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -18,7 +17,7 @@ import (
 // status.observedGeneration. The orphan finalizer of an App waits until the controller has
 // seen the deletion, so that every dependent is orphaned.
 func Example_observedGeneration() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c, stop, err := everything(ctx)
 	if err != nil {

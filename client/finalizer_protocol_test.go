@@ -35,9 +35,6 @@ func dialPlain(t *testing.T, address string) *plain {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(testkit.Timeout)); err != nil {
-		t.Fatal(err)
-	}
 	p := &plain{t: t, conn: conn, r: bufio.NewReader(conn)}
 	if info := p.line(); !strings.HasPrefix(info, "INFO ") {
 		t.Fatalf("the server says %q", info)
@@ -56,6 +53,9 @@ func (p *plain) send(line string) {
 
 func (p *plain) line() string {
 	p.t.Helper()
+	if err := p.conn.SetReadDeadline(time.Now().Add(testkit.Timeout)); err != nil {
+		p.t.Fatal(err)
+	}
 	s, err := p.r.ReadString('\n')
 	if err != nil {
 		p.t.Fatal(err)

@@ -37,21 +37,25 @@ func TestRunFinalizer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	calls := make(chan *client.Call, 10)
+	failures := 0
 	s.run(func(_ context.Context, call *client.Call) error {
 		calls <- call
-		if call.Attempt < 3 {
+		if failures++; failures < 3 {
 			return errors.New("not yet")
 		}
 		return nil
-	}, client.Backoff{Min: time.Millisecond})
+	}, client.Backoff{Min: time.Millisecond}, client.Concurrency(1))
 	o := s.create("a", bus.ExampleFinalizer)
 	s.delete("a")
+	last := 0
 	for attempt := 1; attempt <= 3; attempt++ {
 		call := testkit.Receive(t, s.ctx, "a call", calls)
-		if call.Attempt != attempt || call.Finalizer != bus.ExampleFinalizer || call.Resource != configMaps ||
+		// An attempt can be lost, before the function is called.
+		if call.Attempt < attempt || call.Attempt <= last || call.Finalizer != bus.ExampleFinalizer || call.Resource != configMaps ||
 			call.Object.GetMetadata().GetUid() != o.GetMetadata().GetUid() || call.Object.GetMetadata().GetDeletionTimestamp() == nil {
 			t.Errorf("call %d is %+v", attempt, call)
 		}
+		last = call.Attempt
 	}
 	s.gone("a")
 }
@@ -123,7 +127,7 @@ func TestPermanent(t *testing.T) {
 		m, err := stream.GetLastMsgForSubject(s.ctx, subject)
 		return err == nil && proto.Unmarshal(m.Data, &parked) == nil
 	})
-	if !strings.Contains(parked.GetError(), "no such bucket") || parked.GetAttempts() != 2 || !strings.HasPrefix(parked.GetBy(), bus.RoleFinalizer+" (") {
+	if !strings.Contains(parked.GetError(), "no such bucket") || parked.GetAttempts() < 2 || !strings.HasPrefix(parked.GetBy(), bus.RoleFinalizer+" (") {
 		t.Errorf("parked as %v", &parked)
 	}
 }

@@ -189,12 +189,13 @@ func TestOnErrorOfFinalizer(t *testing.T) {
 	s := start(t)
 	errs := make(chan error, 10)
 	failure := errors.New("the bucket is busy")
-	s.run(func(_ context.Context, call *client.Call) error {
-		if call.Attempt < 3 {
+	failures := 0
+	s.run(func(context.Context, *client.Call) error {
+		if failures++; failures < 3 {
 			return failure
 		}
 		return nil
-	}, client.Backoff{Min: time.Millisecond}, client.OnError(func(err error) {
+	}, client.Concurrency(1), client.Backoff{Min: time.Millisecond}, client.OnError(func(err error) {
 		if errors.Is(err, failure) { // and not why it waits for its consumer
 			errs <- err
 		}

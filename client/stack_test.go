@@ -35,7 +35,13 @@ func startWith(t *testing.T, change func(*graphservice.Config)) *stack {
 	t.Helper()
 	s := &stack{t: t, ctx: testkit.Context(t)}
 	var err error
-	if s.Stack, err = allinone.Start(s.ctx, allinone.Config{Dir: t.TempDir(), Graph: change}); err != nil {
+	graph := func(c *graphservice.Config) {
+		c.LeaseTTL = testkit.Timeout // a busy machine does not cost the writer its lease
+		if change != nil {
+			change(c)
+		}
+	}
+	if s.Stack, err = allinone.Start(s.ctx, allinone.Config{Dir: t.TempDir(), Graph: graph}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

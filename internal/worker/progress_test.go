@@ -51,7 +51,7 @@ func TestProgressEndsBeforeTheOutcome(t *testing.T) {
 		synctest.Wait()
 	})
 	for _, want := range []string{inProgress, nak} {
-		m, err := sent.NextMsgWithContext(testkit.Context(t))
+		m, err := sent.NextMsg(testkit.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

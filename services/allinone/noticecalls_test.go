@@ -123,13 +123,7 @@ func TestExpiryCalls(t *testing.T) {
 	defer stop()
 	next := func() *client.ExpiryCall {
 		t.Helper()
-		select {
-		case call := <-calls:
-			return call
-		case <-c.ctx.Done():
-			t.Fatal("the program is not called")
-			return nil
-		}
+		return testkit.Receive(t, c.ctx, "a call of the program", calls)
 	}
 	call := next()
 	if call.Object.GetMetadata().GetName() != "a" || call.Policy != "previews" || !call.Keep || call.Ends.IsZero() || call.Resource != configMaps {
@@ -221,11 +215,7 @@ func TestExpiryCallBeforeVetoEnds(t *testing.T) {
 	if _, err := c.objects.Create(c.ctx, named("a")); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-called:
-	case <-c.ctx.Done():
-		t.Fatal("the program is not called")
-	}
+	testkit.Receive(t, c.ctx, "a call of the program", called)
 	stop()
 	if err := c.objects.Veto(c.ctx, "a", time.Now().Add(time.Hour), "in use"); err != nil {
 		t.Fatal(err)

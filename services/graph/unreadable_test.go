@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -200,7 +199,7 @@ func TestUnreadableStateOnly(t *testing.T) {
 	if _, err := app.Resource(configMaps, "a").Get(ctx, "bad"); !unreadable(err) {
 		t.Fatalf("the body is malformed: %v", err)
 	}
-	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm), client.WithTimeout(30*time.Second))
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm), client.WithTimeout(testkit.Timeout))
 	if _, err := operator.Resource(configMaps, "a").DeleteUnreadable(ctx, "bad", "a test"); !errors.Is(err, client.ErrConflict) || !strings.Contains(err.Error(), "coppice rebuild") {
 		t.Fatalf("the log can be read: %v", err)
 	}

@@ -48,7 +48,7 @@ func TestWatchReplyEnds(t *testing.T) {
 	rest := func(sub *nats.Subscription) (all []*nats.Msg) {
 		t.Helper()
 		for {
-			m, err := sub.NextMsgWithContext(ctx)
+			m, err := sub.NextMsg(testkit.Timeout)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -321,9 +321,7 @@ func TestRepublish(t *testing.T) {
 		defer b.mu.Unlock()
 		return len(b.republishes) > 3
 	})
-	if err := s.Ready(); err != nil {
-		t.Error(err)
-	}
+	testkit.WaitFor(t, b.ctx, "the scanner to be ready", func() bool { return s.Ready() == nil })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if age := b.republishes[0].GetMinAgeMilliseconds(); age != 1500 {

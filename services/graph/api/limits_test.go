@@ -117,7 +117,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 	})
 	close(release)
 	for range 2 - answered {
-		if _, err := sub.NextMsgWithContext(b.ctx); err != nil {
+		if _, err := sub.NextMsg(testkit.Timeout); err != nil {
 			t.Fatal(err)
 		}
 	}

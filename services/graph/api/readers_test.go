@@ -144,7 +144,7 @@ func manifestOf(t *testing.T, m proto.Message) string {
 // next returns the next message of the reply, false at its end, or the refusal.
 func (p *reply) next(into proto.Message) (size int, more bool, refused error) {
 	p.t.Helper()
-	m, err := p.sub.NextMsgWithContext(p.ctx)
+	m, err := p.sub.NextMsg(testkit.Timeout)
 	if err != nil {
 		p.t.Fatal(err)
 	}

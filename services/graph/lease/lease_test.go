@@ -231,7 +231,7 @@ func TestOtherTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := run(t, js, config("a", 4*time.Second)).acquire()
+	first := run(t, js, config("a", 2*time.Second)).acquire()
 	second := run(t, testkit.JetStream(t, server, bus.RoleGraph), config("b", 500*time.Millisecond)).acquiring()
 	nc.Close()
 	testkit.Receive(t, testkit.Context(t), "the lease", second)
