@@ -37,8 +37,8 @@ func (a *archived) archiving(ctx context.Context, dir string, store archive.Stor
 	}).writing(ctx)
 }
 
-// archives checks by the log of a graph service that archiving never failed, except that it was too
-// slow on a busy machine and was tried again.
+// archives checks by the log of a graph service that archiving never failed, except that it took too
+// long on a busy machine and was tried again.
 func archives(t *testing.T, out *logged, registry *prometheus.Registry) {
 	t.Helper()
 	slow := 0
@@ -52,7 +52,7 @@ func archives(t *testing.T, out *logged, registry *prometheus.Registry) {
 		}
 	}
 	if failures := int(counted(t, registry, "coppice_graph_archive_failures_total")); failures != slow {
-		t.Errorf("%d failures, of which %d were too slow", failures, slow)
+		t.Errorf("%d failures, of which %d took too long", failures, slow)
 	}
 }
 

@@ -80,7 +80,9 @@ type Config struct {
 	// Clock is the clock since boot; clock.SinceBoot if nil.
 	Clock func() time.Duration
 
-	end time.Duration // what endTimeout returns, in tests; zero for the default
+	// In tests; zero for the default:
+	end  time.Duration // what endTimeout returns
+	look time.Duration // between two looks at the buckets
 }
 
 // DefaultTTL is the default of Config.TTL.

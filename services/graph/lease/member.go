@@ -100,6 +100,9 @@ func (m *Member) Run(ctx context.Context) {
 func (m *Member) pause() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.c.look > 0 {
+		return m.c.look
+	}
 	often := min(m.c.TTL/looks, longestLook)
 	if m.waiting > 0 {
 		return often

@@ -25,6 +25,9 @@ const realm = bus.DefaultRealm
 func config(id string, ttl time.Duration) lease.Config {
 	c := lease.Config{ID: id, Name: "process of " + id, TTL: ttl, Replicas: 1}
 	c.EndsWithin(testkit.Timeout)
+	if ttl == steady {
+		c.LooksEvery(10 * time.Millisecond) // and not every second
+	}
 	return c
 }
 
