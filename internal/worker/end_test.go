@@ -19,6 +19,7 @@ func TestEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t).streams()
+			b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 			b.publish(1)
 			begun, finish := make(chan struct{}), make(chan struct{})
 			c := b.config(func(ctx context.Context, _ *worker.Message) error {
@@ -98,6 +99,7 @@ func TestDeath(t *testing.T) {
 func TestPeerGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()
+	b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 	b.publish(1)
 	begun := make(chan struct{})
 	c := b.config(func(ctx context.Context, _ *worker.Message) error {
@@ -128,6 +130,7 @@ func TestPeerGone(t *testing.T) {
 func TestPeerThere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t).streams()
+	b.ackWait = testkit.Timeout // a message is delivered again only if it was returned
 	b.publish(1)
 	begun, finish := make(chan struct{}), make(chan struct{})
 	c := b.config(func(ctx context.Context, _ *worker.Message) error {

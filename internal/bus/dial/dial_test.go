@@ -196,7 +196,7 @@ func TestTLS(t *testing.T) {
 	caFile, certFile, keyFile := block("ca.pem", "CERTIFICATE", ca.Raw), block("cert.pem", "CERTIFICATE", cert.Raw), block("key.pem", "EC PRIVATE KEY", encoded)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
-	url := serve(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: 10, TLSConfig: &tls.Config{
+	url := serve(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: testkit.Timeout.Seconds(), TLSConfig: &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
 		ClientCAs:    pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}})
