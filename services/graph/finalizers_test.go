@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -46,7 +47,10 @@ func TestFinalizerLiveness(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
 	n, registry := testkit.NATS(t), prometheus.NewRegistry()
-	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) { c.Registry = registry }).writing(ctx)
+	s := serve(t, graphConn(t, n), t.TempDir(), func(c *graph.Config) {
+		c.Registry = registry
+		c.MeasuresEvery(100 * time.Millisecond)
+	}).writing(ctx)
 	// An attempt is not repeated: the reply to the first one has the warnings.
 	writer := client.New(testkit.Conn(t, n, bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout))
 	objects := writer.Resource(configMaps, "a")

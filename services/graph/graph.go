@@ -126,6 +126,8 @@ type Config struct {
 
 	// ID identifies Dir and any copy of it. New sets it to the one that is stored in Dir.
 	ID string
+
+	measure time.Duration // measureInterval; another one in tests
 }
 
 // Service is the graph service.
@@ -177,6 +179,9 @@ func New(c Config) (*Service, error) {
 	if c.Instance == "" {
 		host, _ := os.Hostname()
 		c.Instance = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if c.measure == 0 {
+		c.measure = measureInterval
 	}
 	if c.Failpoint == nil {
 		c.Failpoint = func(string) {}

@@ -32,7 +32,7 @@ func TestVerifyIsNoSlowConsumer(t *testing.T) {
 	serve(t, nc, t.TempDir(), nil).writing(ctx)
 	c := application(t, server)
 	random := rand.NewChaCha8([32]byte{})
-	const n, size = 1200, 4 << 10
+	const n, size = 700, 4 << 10
 	for i := range n {
 		text := make([]byte, size)
 		_, _ = random.Read(text)

@@ -184,7 +184,7 @@ const measureInterval = 10 * time.Second
 
 // measure updates the metrics that no commit updates.
 func (t *term) measure(ctx context.Context) error {
-	tick := time.NewTicker(measureInterval)
+	tick := time.NewTicker(t.c.measure)
 	defer tick.Stop()
 	defer func() { t.metrics.finalizers(nil, t.time.Now()) }()
 	for {
