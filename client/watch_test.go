@@ -113,7 +113,7 @@ func TestWatchWithSlowConsumer(t *testing.T) {
 	}()
 	testkit.WaitFor(t, s.ctx, "the consumer to have all", func() bool { return m.agrees(s, objects) })
 	pause()
-	<-drained
+	testkit.Receive(t, s.ctx, "the consumer to pause", drained)
 	s.create("c-20")
 	update() // while it follows the changes
 	s.delete("c-21")

@@ -128,7 +128,7 @@ func TestFinalizerLiveness(t *testing.T) {
 		return true
 	})
 	end()
-	if err := <-done; err != nil {
+	if err := testkit.Receive(t, ctx, "the end of RunFinalizer", done); err != nil {
 		t.Error(err)
 	}
 	s.stop(ctx)

@@ -266,7 +266,7 @@ func TestForeignMessagesUnderLoad(t *testing.T) {
 		names = append(names, name)
 	}
 	close(stop)
-	<-ended
+	testkit.Receive(t, ctx, "the end of the messages", ended)
 	has(ctx, t, c, names...)
 	verified(ctx, t, n)
 	s.stop(ctx)

@@ -160,7 +160,9 @@ func TestFullDiskKeepsCalls(t *testing.T) {
 	}()
 	t.Log(testkit.Receive(t, ctx, "the consumer not to be created on a full disk", failures))
 	stop()
-	<-ended
+	if err := testkit.Receive(t, ctx, "the end of RunFinalizer", ended); err != nil {
+		t.Error(err)
+	}
 	free()
 	if after := created(); !after.Equal(before) {
 		t.Errorf("the stream of calls, created at %s, was created again at %s", before, after)

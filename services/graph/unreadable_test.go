@@ -108,7 +108,7 @@ func TestUnreadableObject(t *testing.T) {
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	<-synced
+	testkit.Receive(t, ctx, "the watch", synced)
 	for name, do := range map[string]func() error{
 		"get":    func() error { _, err := objects.Get(ctx, "bad"); return err },
 		"patch":  func() error { _, err := objects.Patch(ctx, "bad", []byte(`{"data":{"a":"b"}}`)); return err },
