@@ -90,6 +90,13 @@ func Receive[T any](tb testing.TB, ctx context.Context, what string, from <-chan
 	panic("unreachable")
 }
 
+// Await waits until s is ready, with the limit of one wait.
+func Await(ctx context.Context, s interface{ Await(ctx context.Context) error }) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	return s.Await(ctx)
+}
+
 // NATS starts an embedded server, in a directory of its own, with the users of
 // all roles of the realm. It listens on a free port of the loopback interface.
 func NATS(tb testing.TB) *natsd.Server {

@@ -73,14 +73,17 @@ func TestLargeGet(t *testing.T) {
 		names[i] = "large"
 	}
 	subject := bus.API{Realm: bus.DefaultRealm, Actor: "ana", Verb: bus.VerbGet, Plural: "pods", Namespace: "shop"}.Subject()
-	ctx, cancel := context.WithTimeout(r.ctx, testkit.Timeout)
-	defer cancel()
+	call := func(names []string, reply *coppicev1.ObjectsReply) error {
+		ctx, cancel := context.WithTimeout(r.ctx, testkit.Timeout)
+		defer cancel()
+		return rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names}, reply)
+	}
 	var reply coppicev1.ObjectsReply
-	err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names}, &reply)
+	err := call(names, &reply)
 	if !errors.Is(err, client.ErrRequestEntityTooLarge) {
 		t.Errorf("10,000 times 1 MiB: %v, %d results", err, len(reply.GetResults()))
 	}
-	if err := rpc.Call(ctx, r.nc, subject, nil, &coppicev1.GetRequest{Names: names[:3]}, &reply); err != nil || len(reply.GetResults()) != 3 {
+	if err := call(names[:3], &reply); err != nil || len(reply.GetResults()) != 3 {
 		t.Errorf("three times 1 MiB: %v, %d results", err, len(reply.GetResults()))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
 )
 
@@ -46,11 +47,7 @@ func TestForceFinalizer(t *testing.T) {
 		}
 	})
 	r.blocked("force", []string{name}, 1, "")
-	select {
-	case <-called:
-	case <-r.ctx.Done():
-		t.Fatal("the finalizer was not called")
-	}
+	testkit.Receive(t, r.ctx, "a call of the finalizer", called)
 	_, refusal := objects.ForceFinalizer(r.ctx, "o-0", name, "too slow")
 	if !errors.Is(refusal, client.ErrConflict) {
 		t.Fatalf("refused with %v, want Conflict", refusal)

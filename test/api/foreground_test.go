@@ -158,7 +158,7 @@ func TestForegroundCrowded(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.delete(deployments, "shop", "owner", "Foreground")
-	m, err := said.NextMsgWithContext(r.ctx)
+	m, err := said.NextMsg(testkit.Timeout)
 	if err != nil {
 		t.Fatalf("no warning: %v", err)
 	}

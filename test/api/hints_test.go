@@ -29,8 +29,7 @@ import (
 // everything that was deleted is removed.
 func TestNothingWaitsForTheScanner(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*testkit.Timeout)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	server := testkit.NATS(t)
 	g := &graphService{t: t, server: server, dir: t.TempDir()}
 	g.start()

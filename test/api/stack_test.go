@@ -71,7 +71,7 @@ func startWith(t *testing.T, c allinone.Config) (r *realm, stop func()) {
 			t.Error(err)
 		}
 	}
-	if err := s.Await(ctx); err != nil {
+	if err := testkit.Await(ctx, s); err != nil {
 		stop()
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (r *realm) with(t *testing.T) *realm {
 	return &sub
 }
 
-// request sends JSON to the object API, and returns the reply.
+// request sends JSON to the object API, until the reply does not ask to send it again, and returns that reply.
 func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
 	r.t.Helper()
 	if inner, ok := strings.CutPrefix(body, "{"); ok {
@@ -104,10 +104,14 @@ func (r *realm) request(verb, rest, body string, header ...string) *nats.Msg {
 	for i := 0; i < len(header); i += 2 {
 		m.Header.Set(header[i], header[i+1])
 	}
-	reply, err := r.nc.RequestMsgWithContext(r.ctx, m)
-	if err != nil {
-		r.t.Fatalf("%s: %v", m.Subject, err)
-	}
+	var reply *nats.Msg
+	testkit.WaitFor(r.t, r.ctx, "the reply of "+m.Subject, func() bool {
+		var err error
+		if reply, err = r.nc.RequestMsg(m, testkit.Timeout); err != nil {
+			r.t.Fatalf("%s: %v", m.Subject, err)
+		}
+		return reply.Header.Get(bus.HeaderRetryAfter) == "" // a busy service asks to repeat the request
+	})
 	return reply
 }
 

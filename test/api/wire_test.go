@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // Services are visible to `nats micro ls`, with an endpoint for each verb.
@@ -24,7 +25,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	endpoints := map[string]string{}
 	for range 3 {
-		m, err := sub.NextMsgWithContext(r.ctx)
+		m, err := sub.NextMsg(testkit.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -121,8 +121,7 @@ type player struct {
 
 func start(t *testing.T, nats string, auth bool) *player {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Timeout)
-	t.Cleanup(cancel)
+	ctx := testkit.Context(t)
 	p := &player{ctx: ctx, nats: nats, dir: t.TempDir(), auth: auth, timeout: "20s", objects: map[string]*coppicev1.Object{}}
 	archive, err := dirstore.Create(filepath.Join(p.dir, "archive"))
 	if err != nil {
@@ -146,7 +145,7 @@ func start(t *testing.T, nats string, auth bool) *player {
 			t.Error(err)
 		}
 	})
-	if err := stack.Await(ctx); err != nil {
+	if err := testkit.Await(ctx, stack); err != nil {
 		t.Fatal(err)
 	}
 	nc, err := stack.Conn(bus.RoleOperator)

@@ -111,7 +111,7 @@ func start(t *testing.T) *client.Client {
 			t.Error(err)
 		}
 	})
-	if err := s.Await(testkit.Context(t)); err != nil {
+	if err := testkit.Await(testkit.Context(t), s); err != nil {
 		served <- nil
 		t.Fatal(err)
 	}

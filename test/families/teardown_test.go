@@ -110,7 +110,7 @@ func startCloud(t *testing.T, cloud *lifecycletest.Cloud) *client.Client {
 			t.Error(err)
 		}
 	})
-	if err := s.Await(testkit.Context(t)); err != nil {
+	if err := testkit.Await(testkit.Context(t), s); err != nil {
 		served <- nil
 		t.Fatal(err)
 	}

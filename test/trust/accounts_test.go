@@ -71,7 +71,7 @@ func TestUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A NATS server that is stopped while it creates a stream leaves goroutines behind.
-		if err := s.Await(ctx); err != nil {
+		if err := testkit.Await(ctx, s); err != nil {
 			t.Fatal(err)
 		}
 		for name, opts := range map[string][]nats.Option{"no user": nil, "a wrong password": {nats.UserInfo(bus.RoleReader, "x")}, "the local user": {nats.UserInfo(bus.LocalUser, "")}} {

@@ -36,7 +36,7 @@ func startCluster(t *testing.T) *realm {
 	for i, port := range ports {
 		opts := &server.Options{
 			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), MaxPayload: natsd.MaxPayload, AuthTimeout: 60, DisableJetStreamBanner: true,
+			JetStream: true, StoreDir: t.TempDir(), MaxPayload: natsd.MaxPayload, AuthTimeout: testkit.Timeout.Seconds(), DisableJetStreamBanner: true,
 			Cluster: server.ClusterOpts{Name: "trust", Host: "127.0.0.1", Port: port},
 			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 		}

@@ -28,16 +28,7 @@ import (
 func TestSharesOfActors(t *testing.T) {
 	t.Parallel()
 	const watches = 5
-	r := startWith(t, allinone.Config{Auth: true, Graph: func(c *graph.Config) {
-		c.Watch = watch.Limits{Watches: 2 * watches, PerActor: watches}
-		c.ReplyTime = 15 * time.Second // longer than all requests of a subtest take
-	}})
-	for _, c := range []struct {
-		verb          string
-		greedy, other string
-		most          int
-		request       proto.Message
-	}{
+	for _, c := range []share{
 		{bus.VerbWatch, bus.RoleReader, bus.RoleApplication, watches, &coppicev1.WatchRequest{}},
 		{bus.VerbReadLog, bus.RoleReader, bus.RoleOperator, 16, &coppicev1.ReadLogRequest{Follow: true}},
 		{bus.VerbReadWarnings, bus.RoleReader, bus.RoleOperator, 16, &coppicev1.ReadWarningsRequest{Follow: true}},
@@ -45,51 +36,81 @@ func TestSharesOfActors(t *testing.T) {
 	} {
 		t.Run(c.verb, func(t *testing.T) {
 			t.Parallel()
-			r := r.in(t)
-			greedy, other := r.conn(c.greedy), r.conn(c.other)
-			subject := func(actor string, i int) string {
-				a := bus.API{Realm: bus.DefaultRealm, Actor: actor, Verb: c.verb}
-				switch {
-				case c.verb == bus.VerbWatch:
-					a.Plural, a.Namespace = "secrets", markers
-				case actor == bus.RoleFinalizer:
-					a.Finalizer = bus.ExampleFinalizer
-				case bus.NamesFinalizer(c.verb):
-					a.Finalizer = fmt.Sprintf("greedy.example.com/f%d", i)
-				}
-				return a.Subject()
-			}
-			var open []*nats.Subscription
-			for i := range c.most {
-				m, sub := r.ask(greedy, subject(c.greedy, i), c.request)
-				if why := refusal(t, c.verb, m); why != "" {
-					t.Fatalf("number %d is refused: %s", i+1, why)
-				}
-				open = append(open, sub)
-			}
-			m, _ := r.ask(greedy, subject(c.greedy, c.most), c.request)
-			if why := refusal(t, c.verb, m); !strings.Contains(why, fmt.Sprint(c.most)) || !strings.Contains(why, string(client.ErrTooManyRequests)) {
-				t.Errorf("number %d is answered with %q, want a refusal that can be retried and names the limit", c.most+1, why)
-			}
-			m, _ = r.ask(other, subject(c.other, 0), c.request)
-			if why := refusal(t, c.verb, m); why != "" {
-				t.Errorf("%s is refused: %s", c.other, why)
-			}
-			if c.verb == bus.VerbConsumeFinalizer {
-				return // consumers stay until they were not used for a day
-			}
-			for _, sub := range open {
-				if err := sub.Unsubscribe(); err != nil {
-					t.Fatal(err)
+			// The replies must last until all requests have been answered. On a busy machine that
+			// takes longer.
+			for life := 4 * time.Second; ; life *= 4 {
+				r := startWith(t, allinone.Config{Auth: true, Graph: func(g *graph.Config) {
+					g.Watch = watch.Limits{Watches: 2 * watches, PerActor: watches}
+					g.ReplyTime = life
+				}})
+				if c.exhaust(r, life) {
+					return
 				}
 			}
-			r.wait("the share to be free again", func() bool {
-				m, sub := r.ask(greedy, subject(c.greedy, 0), c.request)
-				_ = sub.Unsubscribe()
-				return refusal(t, c.verb, m) == ""
-			})
 		})
 	}
+}
+
+// share is what an actor may have of the replies to a verb.
+type share struct {
+	verb          string
+	greedy, other string
+	most          int
+	request       proto.Message
+}
+
+// exhaust checks that an actor can have its share and no more. A reply lasts for life. It returns
+// false, and has checked nothing, if a reply has ended too early.
+func (c share) exhaust(r *realm, life time.Duration) bool {
+	t := r.t
+	t.Helper()
+	greedy, other := r.conn(c.greedy), r.conn(c.other)
+	subject := func(actor string, i int) string {
+		a := bus.API{Realm: bus.DefaultRealm, Actor: actor, Verb: c.verb}
+		switch {
+		case c.verb == bus.VerbWatch:
+			a.Plural, a.Namespace = "secrets", markers
+		case actor == bus.RoleFinalizer:
+			a.Finalizer = bus.ExampleFinalizer
+		case bus.NamesFinalizer(c.verb):
+			a.Finalizer = fmt.Sprintf("greedy.example.com/f%d", i)
+		}
+		return a.Subject()
+	}
+	var open []*nats.Subscription
+	begun := time.Now()
+	for i := range c.most {
+		m, sub := r.ask(greedy, subject(c.greedy, i), c.request)
+		if why := refusal(t, c.verb, m); why != "" {
+			t.Fatalf("number %d is refused: %s", i+1, why)
+		}
+		open = append(open, sub)
+	}
+	m, _ := r.ask(greedy, subject(c.greedy, c.most), c.request)
+	others, _ := r.ask(other, subject(c.other, 0), c.request)
+	if c.verb != bus.VerbConsumeFinalizer && time.Since(begun) > life {
+		return false
+	}
+	if why := refusal(t, c.verb, m); !strings.Contains(why, fmt.Sprint(c.most)) || !strings.Contains(why, string(client.ErrTooManyRequests)) {
+		t.Errorf("number %d is answered with %q, want a refusal that can be retried and names the limit", c.most+1, why)
+	}
+	if why := refusal(t, c.verb, others); why != "" {
+		t.Errorf("%s is refused: %s", c.other, why)
+	}
+	if c.verb == bus.VerbConsumeFinalizer {
+		return true // consumers stay until they were not used for a day
+	}
+	for _, sub := range open {
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wait("the share to be free again", func() bool {
+		m, sub := r.ask(greedy, subject(c.greedy, 0), c.request)
+		_ = sub.Unsubscribe()
+		return refusal(t, c.verb, m) == ""
+	})
+	return true
 }
 
 // refusal is the reason and the message of a refusal, empty for another reply. Watches are refused by their first batch.
@@ -168,14 +189,6 @@ func TestStreamsGoOn(t *testing.T) {
 	}
 }
 
-// in returns the realm for a subtest.
-func (r *realm) in(t *testing.T) *realm {
-	t.Helper()
-	c := *r
-	c.t, c.ctx = t, testkit.Context(t) // a parallel subtest may have to wait until it runs
-	return &c
-}
-
 // ask sends a request and returns the first message of the reply. The subscription
 // to the others ends with the connection.
 func (r *realm) ask(nc *nats.Conn, subject string, request proto.Message) (*nats.Msg, *nats.Subscription) {
@@ -190,7 +203,7 @@ func (r *realm) ask(nc *nats.Conn, subject string, request proto.Message) (*nats
 		r.t.Fatal(err)
 	}
 	r.publish(nc, subject, inbox, header(subject), data)
-	m, err := sub.NextMsgWithContext(r.ctx)
+	m, err := sub.NextMsg(testkit.Timeout)
 	if err != nil {
 		r.t.Fatalf("%s: %v", subject, err)
 	}

@@ -308,9 +308,11 @@ func (r *realm) maintain(nc *nats.Conn) {
 
 func (r *realm) world(js jetstream.JetStream) (w world) {
 	r.t.Helper()
+	limit := 10 * time.Second
 	r.wait("the state of the realm", func() bool {
 		// A request that is lost in an election of a leader gets no reply.
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+		limit *= 2
+		ctx, cancel := context.WithTimeout(r.ctx, limit)
 		defer cancel()
 		var err error
 		w, err = r.look(ctx, js)
@@ -381,7 +383,7 @@ func (r *realm) fence(nc *nats.Conn, a attempt) {
 	for range 2 {
 		r.publish(nc, a.subject, inbox, a.header, a.data)
 		// "No responders" is a reply too.
-		m, err := sub.NextMsg(testkit.Timeout / 4)
+		m, err := sub.NextMsg(testkit.Timeout)
 		if err != nil && (!errors.Is(err, nats.ErrNoResponders) || a.answer != "") {
 			r.t.Fatalf("%s: %v", a.subject, err)
 		}

@@ -146,9 +146,11 @@ func (a *audit) configurations() map[string]string {
 // lease is the process that holds the writer's lease.
 func (r *realm) lease(js jetstream.JetStream) (value string) {
 	r.t.Helper()
+	limit := 10 * time.Second
 	r.wait("the lease", func() bool {
 		// A request that is lost in an election of a leader gets no reply.
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+		limit *= 2
+		ctx, cancel := context.WithTimeout(r.ctx, limit)
 		defer cancel()
 		kv, err := js.KeyValue(ctx, bus.WriterBucket)
 		if err != nil {

@@ -57,9 +57,6 @@ func TestOddRequests(t *testing.T) {
 		c.Heartbeat = 500 * time.Millisecond
 		c.LeaseTTL = testkit.Timeout // a busy machine must not cost the writer its lease: then no service answers for a moment
 	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Timeout+time.Duration(*oddRequests)*10*time.Millisecond)
-	defer cancel()
-	r.ctx = ctx
 	js, err := jetstream.New(r.conn(bus.RoleAdmin))
 	if err != nil {
 		t.Fatal(err)
@@ -74,10 +71,8 @@ func TestOddRequests(t *testing.T) {
 	}
 	f.phase(*oddRequests/2, f.roles...)
 
-	if err := r.stack.Ready(); err != nil {
-		t.Errorf("the services are not ready any more: %v", err)
-	}
-	v, err := r.owner.Operations().Verify(ctx)
+	r.wait("the services to be ready still", func() bool { return r.stack.Ready() == nil })
+	v, err := r.owner.Operations().Verify(r.ctx)
 	if err != nil || v.GetDifference() != "" {
 		t.Errorf("verification: %v, %v", v, err)
 	}
@@ -245,12 +240,13 @@ func (f *fuzz) sendBatch(nc *nats.Conn, role bus.Role, from, count int, known []
 			return false
 		}
 	}
-	late := time.NewTimer(testkit.Timeout)
+	late := time.NewTimer(testkit.Timeout) // for each reply
 	defer late.Stop()
 	got := map[int]bool{}
 	for waiting > 0 {
 		select {
 		case i := <-answers:
+			late.Reset(testkit.Timeout)
 			got[i] = true
 			if requests[i].answered {
 				waiting--

@@ -64,7 +64,7 @@ func startWith(t *testing.T, c allinone.Config) *realm {
 			t.Error(err)
 		}
 	})
-	if err := r.stack.Await(r.ctx); err != nil {
+	if err := testkit.Await(r.ctx, r.stack); err != nil {
 		t.Fatal(err)
 	}
 	r.connect = func(role string, opts ...nats.Option) (*nats.Conn, error) {

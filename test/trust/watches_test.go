@@ -50,7 +50,7 @@ func TestWatchesEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.publish(nc, at, sub.Subject, rpc.Header(at, nil), data)
-				m, err := sub.NextMsgWithContext(r.ctx)
+				m, err := sub.NextMsg(testkit.Timeout)
 				if err == nil {
 					err = rpc.Refusal(m)
 				}
