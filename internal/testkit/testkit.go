@@ -90,11 +90,18 @@ func Receive[T any](tb testing.TB, ctx context.Context, what string, from <-chan
 	panic("unreachable")
 }
 
-// Await waits until s is ready, with the limit of one wait.
-func Await(ctx context.Context, s interface{ Await(ctx context.Context) error }) error {
+// Await waits until s is ready. If it is not ready after Timeout, the error matches
+// context.DeadlineExceeded.
+func Await(ctx context.Context, s interface {
+	Await(ctx context.Context) error
+}) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	return s.Await(ctx)
+	err := s.Await(ctx)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w; %w", err, ctx.Err())
+	}
+	return err
 }
 
 // NATS starts an embedded server, in a directory of its own, with the users of

@@ -144,7 +144,7 @@ func (c *cluster) dial(role string) *nats.Conn {
 		var err error
 		nc, err = nats.Connect(c.urls(), nats.UserInfo(role, c.words[role]), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
 			nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
-			nats.PingInterval(time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+			nats.Timeout(20*time.Second), nats.PingInterval(time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		return err == nil
 	})
 	c.t.Cleanup(nc.Close)
@@ -161,7 +161,7 @@ func (c *cluster) connect() {
 	c.js = js
 	ctx := testkit.Context(c.t)
 	testkit.WaitFor(c.t, ctx, "JetStream of the cluster", func() bool {
-		short, cancel := context.WithTimeout(ctx, time.Second)
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, err := js.AccountInfo(short)
 		return err == nil
@@ -266,7 +266,7 @@ func (c *cluster) writer() *node {
 
 // writerNow returns the graph service that has the lease, nil if none does.
 func (c *cluster) writerNow(ctx context.Context) *node {
-	short, cancel := context.WithTimeout(ctx, time.Second)
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	leases, err := c.js.KeyValue(short, bus.WriterBucket)
 	if err != nil {
@@ -323,7 +323,7 @@ func (c *cluster) follower() *node {
 
 // info returns the information about a stream, nil if there is none now.
 func (c *cluster) info(ctx context.Context, stream string) *jetstream.StreamInfo {
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	short, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	s, err := c.js.Stream(short, stream)
 	if err != nil {

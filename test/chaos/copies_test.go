@@ -123,7 +123,7 @@ func (c *cluster) complete() {
 // holes reads the copy of the log of a member up to what the log has now, and returns the
 // sequences that it lacks. It reports false if the copy cannot be read now.
 func (c *cluster) holes(ctx context.Context, m *node) (list string, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, testkit.Timeout/3)
 	defer cancel()
 	stream, err := c.js.Stream(ctx, bus.LogStream(realm))
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *cluster) holes(ctx context.Context, m *node) (list string, ok bool) {
 	}
 	var holes []string
 	for at := uint64(0); at < last; {
-		batch, err := consumer.Fetch(500, jetstream.FetchMaxWait(5*time.Second))
+		batch, err := consumer.Fetch(500, jetstream.FetchMaxWait(20*time.Second))
 		if err != nil {
 			return "", false
 		}

@@ -32,10 +32,11 @@ func TestNATSFailover(t *testing.T) {
 		leader := c.leader()
 		others := slices.DeleteFunc(slices.Clone(c.members), func(n *node) bool { return n == leader })
 		log, leases := c.dialMember(others[0]), c.dialMember(others[1])
-		ctx := testkit.Context(t)
+		limited, cancel := context.WithTimeout(testkit.Context(t), testkit.Timeout)
+		defer cancel()
 		killed := time.Now()
 		leader.kill()
-		g, ctx := errgroup.WithContext(ctx)
+		g, ctx := errgroup.WithContext(limited)
 		var elected, elsewhere, acknowledged time.Duration
 		g.Go(func() error {
 			err := awaitLeader(ctx, log, bus.LogStream(realm), leader.config.Name)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
@@ -25,8 +26,7 @@ const leastRetained = "1MiB"
 // standby starts without a state. Commits of the last minutes are never cut, so this takes
 // minutes. It is the last fault of a schedule, because others need a log from its beginning.
 func (c *cluster) cutLog() {
-	ctx, cancel := context.WithTimeout(context.Background(), cutTime)
-	defer cancel()
+	ctx := testkit.Context(c.t)
 	settings := &client.Object{
 		ApiVersion: "coppice.dev/v1", Kind: "Realm", Metadata: &client.ObjectMeta{Name: "settings"},
 		Spec: fmt.Appendf(nil, `{"logRetention":%q}`, leastRetained),
@@ -37,17 +37,21 @@ func (c *cluster) cutLog() {
 		return err == nil
 	})
 	killed := time.Now()
-	testkit.WaitFor(c.t, ctx, "a cut of the log", func() bool {
+	cutting, cancel := context.WithTimeout(c.t.Context(), cutTime) // longer than testkit.Timeout
+	defer cancel()
+	if err := poll.Until(cutting, func() (bool, error) {
 		if time.Since(killed) > killPause {
 			c.killed(c.any(bus.RoleGraph))
 			killed = time.Now()
 		}
-		if c.tend(); c.log.read(ctx, c.nc) != nil {
-			return false
+		if c.tend(); c.log.read(cutting, c.nc) != nil {
+			return false, nil
 		}
-		first, err := c.firstOfLog(ctx)
-		return err == nil && first > 1
-	})
+		first, err := c.firstOfLog(cutting)
+		return err == nil && first > 1, nil
+	}); err != nil {
+		c.t.Fatalf("waited in vain for a cut of the log: %v", err)
+	}
 	n := c.standby()
 	n.kill()
 	if err := os.RemoveAll(n.state()); err != nil {
@@ -59,7 +63,7 @@ func (c *cluster) cutLog() {
 const (
 	// cutTime is the maximum time until the log is cut, and killPause the time between two
 	// kills of a graph service meanwhile.
-	cutTime   = 8 * time.Minute
+	cutTime   = 8*time.Minute + testkit.Timeout
 	killPause = 40 * time.Second
 )
 

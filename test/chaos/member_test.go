@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/testkit"
 )
 
 // servers is the number of NATS servers of a cluster, and of replicas of each stream.
@@ -58,8 +58,8 @@ func (m *member) run(ctx context.Context) error {
 	}
 	s.ConfigureLogger()
 	s.Start()
-	if !s.ReadyForConnections(time.Minute) {
-		return errors.New("the NATS server was not ready within a minute")
+	if !s.ReadyForConnections(testkit.Timeout) {
+		return fmt.Errorf("the NATS server was not ready within %v", testkit.Timeout)
 	}
 	<-ctx.Done()
 	s.Shutdown()

@@ -142,7 +142,7 @@ func (c *cluster) settle() {
 	operator := c.operator()
 	testkit.WaitFor(t, ctx, "the end of all cascades", func() bool {
 		c.tend()
-		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		status, err := operator.Status(short)
 		return err == nil && status.GetIdle()

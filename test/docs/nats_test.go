@@ -122,7 +122,7 @@ type player struct {
 func start(t *testing.T, nats string, auth bool) *player {
 	t.Helper()
 	ctx := testkit.Context(t)
-	p := &player{ctx: ctx, nats: nats, dir: t.TempDir(), auth: auth, timeout: "20s", objects: map[string]*coppicev1.Object{}}
+	p := &player{ctx: ctx, nats: nats, dir: t.TempDir(), auth: auth, timeout: testkit.Timeout.String(), objects: map[string]*coppicev1.Object{}}
 	archive, err := dirstore.Create(filepath.Join(p.dir, "archive"))
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func start(t *testing.T) *client.Client {
 	t.Helper()
 	s, err := allinone.Start(t.Context(), allinone.Config{
 		Dir:     t.TempDir(),
-		Graph:   func(c *graph.Config) { c.PlanTime = testkit.Timeout }, // the machine may be slow
+		Graph:   func(c *graph.Config) { c.PlanTime, c.LeaseTTL = testkit.Timeout, testkit.Timeout }, // the machine may be slow
 		Scanner: func(c *scanner.Config) { c.Interval, c.RepublishInterval = time.Hour, time.Hour },
 	})
 	if err != nil {
@@ -140,8 +140,6 @@ type played struct {
 }
 
 func (p *played) play(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, testkit.Timeout)
-	defer cancel()
 	p.family = lifecycletest.DrawFamily(rand.New(rand.NewPCG(p.seed, 0)).IntN)
 	if err := p.create(ctx); err != nil {
 		return err
@@ -165,11 +163,13 @@ func (p *played) play(ctx context.Context) error {
 	var is lifecycletest.Settled
 	var next time.Time
 	pause := poll.Every
-	err = poll.Until(ctx, func() (done bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, testkit.Timeout)
+	defer cancel()
+	err = poll.Until(waiting, func() (done bool, err error) {
 		if time.Now().Before(next) {
 			return false, nil // so that to ask is not most of what the services do
 		}
-		is, err = p.left(ctx)
+		is, err = p.left(waiting)
 		pause = min(2*pause, 100*time.Millisecond)
 		next = time.Now().Add(pause)
 		return err == nil && p.allowed(is), err

@@ -16,6 +16,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/poll"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/allinone"
+	"github.com/coppice-gc/coppice/services/graph"
 )
 
 var teardowns = flag.Int("teardowns", 20, "how many graphs TestTeardown draws")
@@ -50,8 +51,6 @@ func TestTeardown(t *testing.T) {
 
 // tearDown creates a graph in a namespace and deletes it.
 func tearDown(ctx context.Context, r *client.Client, cloud *lifecycletest.Cloud, namespace string, graph lifecycletest.Teardown) error {
-	ctx, cancel := context.WithTimeout(ctx, testkit.Timeout)
-	defer cancel()
 	cloud.Add(namespace+"/", graph)
 	objects := func(i int) client.ResourceClient {
 		return r.Resource(client.ParseResource(graph.Members[i].Resource), namespace)
@@ -74,10 +73,12 @@ func tearDown(ctx context.Context, r *client.Client, cloud *lifecycletest.Cloud,
 		}
 	}
 	var left string
-	err := poll.Until(ctx, func() (bool, error) {
+	waiting, cancel := context.WithTimeout(ctx, testkit.Timeout)
+	defer cancel()
+	err := poll.Until(waiting, func() (bool, error) {
 		left = ""
 		for i, m := range graph.Members {
-			if _, err := objects(i).Get(ctx, m.Name); err == nil {
+			if _, err := objects(i).Get(waiting, m.Name); err == nil {
 				left = m.Name
 				return false, nil
 			} else if !errors.Is(err, client.ErrNotFound) {
@@ -95,7 +96,10 @@ func tearDown(ctx context.Context, r *client.Client, cloud *lifecycletest.Cloud,
 // startCloud starts a realm with a program that serves the finalizer of graphs from a cloud.
 func startCloud(t *testing.T, cloud *lifecycletest.Cloud) *client.Client {
 	t.Helper()
-	s, err := allinone.Start(t.Context(), allinone.Config{Dir: t.TempDir()})
+	s, err := allinone.Start(t.Context(), allinone.Config{
+		Dir:   t.TempDir(),
+		Graph: func(c *graph.Config) { c.LeaseTTL = testkit.Timeout }, // the machine may be slow
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func bases(ctx context.Context, t *testing.T) (clean, killed string, texts map[s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Await(ctx); err != nil {
+	if err := testkit.Await(ctx, s); err != nil {
 		t.Fatal(err)
 	}
 	c := connect(ctx, t, s)
@@ -213,34 +213,31 @@ func outcome(ctx context.Context, t *testing.T, dir string, store archive.Store,
 	if err != nil {
 		return "refused", err
 	}
-	awaited, cancel := context.WithTimeout(ctx, testkit.Timeout)
-	defer cancel()
-	if err := s.Await(awaited); err != nil {
-		if awaited.Err() != nil {
+	if err := testkit.Await(ctx, s); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the start hangs: %v; ready: %v", err, s.Ready())
 		}
 		return "refused", errors.Join(err, s.Stop())
 	}
 	c := connect(ctx, t, s)
 	for name, text := range texts {
-		for {
-			o, err := c.Resource(configMaps, "a").Get(awaited, name)
-			if err != nil && awaited.Err() == nil && !errors.Is(err, client.ErrNotFound) {
-				continue // the state is being rebuilt
-			}
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			} else if string(o.GetSpec()) != text {
-				t.Errorf("%s is wrong", name)
-			}
-			break
+		var o *coppicev1.Object
+		var err error
+		testkit.WaitFor(t, ctx, "a reply to get "+name, func() bool { // an error while the state is being rebuilt
+			o, err = c.Resource(configMaps, "a").Get(ctx, name)
+			return err == nil || errors.Is(err, client.ErrNotFound)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if string(o.GetSpec()) != text {
+			t.Errorf("%s is wrong", name)
 		}
 	}
-	deletes(awaited, t, c.Resource(configMaps, "a"))
+	deletes(ctx, t, c.Resource(configMaps, "a"))
 	if !ofLog {
 		return "survived", s.Stop()
 	}
-	v, err := c.Operations().Verify(awaited)
+	v, err := c.Operations().Verify(ctx)
 	if store != nil {
 		if err != nil || v.GetDifference() != "" {
 			t.Errorf("verification with the archive: %v, %v", v, err)
@@ -280,8 +277,7 @@ func kindsOf(t *testing.T, kinds []string) []string {
 }
 
 func TestInjuries(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*injuries)*90*time.Second)
-	defer cancel()
+	ctx := testkit.Context(t)
 	clean, killed, texts := bases(ctx, t)
 	r := rand.New(rand.NewPCG(*seed, 0))
 	kinds, manners := kindsOf(t, slices.Concat(slices.Sorted(maps.Keys(stores)), slices.Sorted(maps.Keys(pairs)))), slices.Sorted(maps.Keys(ways))

@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -88,9 +87,7 @@ func TestModel(t *testing.T) {
 	for done := int64(0); done < int64(*ops) && !t.Failed(); {
 		t.Run(fmt.Sprint("world ", done/perWorld), func(t *testing.T) {
 			ctx := t.Context()
-			starting, cancel := context.WithTimeout(ctx, testkit.Timeout)
-			defer cancel()
-			w := newWorld(t, starting)
+			w := newWorld(t, testkit.Context(t))
 			want := min(int64(*ops)-done, perWorld)
 			begun := time.Now()
 			cut := 1 + moments.Int64N(want) // after so many operations

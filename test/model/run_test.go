@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -280,6 +282,8 @@ func (a *auditor) reaches(ctx context.Context, revision uint64) error {
 
 // await waits until a condition is true. It checks the condition after each commit.
 func (a *auditor) await(ctx context.Context, what string, holds func() bool) error {
+	limit := time.NewTimer(testkit.Timeout)
+	defer limit.Stop()
 	for {
 		a.mu.Lock()
 		ok, next := holds(), a.progress
@@ -289,6 +293,8 @@ func (a *auditor) await(ctx context.Context, what string, holds func() bool) err
 		}
 		select {
 		case <-next:
+		case <-limit.C:
+			return fmt.Errorf("waited in vain for %s: %v", what, testkit.Timeout)
 		case <-ctx.Done():
 			return fmt.Errorf("waited in vain for %s: %w", what, ctx.Err())
 		}

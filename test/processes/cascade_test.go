@@ -58,13 +58,11 @@ func TestProcessesCascade(t *testing.T) {
 
 	const redeliveries = `coppice_processor_redeliveries_total{queue="dirty",realm="default"}`
 	const done = `coppice_processor_messages_total{outcome="done",queue="dirty",realm="default"}`
-	if n := others[0].metric(redeliveries) + others[1].metric(redeliveries); n < 1 {
-		t.Errorf("%v redeliveries: the work of the killed processor was not delivered to another", n)
-	}
+	testkit.WaitFor(t, d.ctx, "the work of the killed processor to be delivered to another", func() bool {
+		return others[0].metric(redeliveries)+others[1].metric(redeliveries) >= 1
+	})
 	for _, p := range others {
-		if p.metric(done) < 1 {
-			t.Errorf("%s did nothing", p.name)
-		}
+		testkit.WaitFor(t, d.ctx, p.name+" to have done work", func() bool { return p.metric(done) >= 1 })
 	}
 	tr.measured(graph)
 	if out := d.operate("verify"); !strings.Contains(out, "state equals the log") {
@@ -117,8 +115,8 @@ func (tr *tree) measured(graph *service) {
 	}
 	revision := float64(page.Revision)
 	const many = math.MaxFloat64
-	long := testkit.Timeout.Seconds() // on a busy machine
 	got := graph.metrics()
+	long := 10 * tr.d.age() // commits overlap
 	for name, want := range map[string]struct{ least, most float64 }{
 		`coppice_graph_revision{realm="default",state="applied"}`:               {revision, revision},
 		`coppice_graph_revision{realm="default",state="committed"}`:             {revision, revision},

@@ -26,9 +26,6 @@ import (
 func TestProcessesTakeOverWithoutConsumers(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	var cancelAll context.CancelFunc
-	d.ctx, cancelAll = context.WithTimeout(t.Context(), 3*testkit.Timeout)
-	t.Cleanup(cancelAll)
 	d.nats()
 	const lease = 10 * time.Second
 	writer := d.instance("writer", bus.RoleGraph, "--data", filepath.Join(d.dir, "writer"), "--lease", lease.String())
@@ -116,8 +113,8 @@ func (d *deployment) useUpConsumers() {
 
 // explain runs `coppice explain` with the user of a reader.
 func (d *deployment) explain(ctx context.Context, name string) error {
-	c := exec.CommandContext(ctx, program("coppice"), "explain", "cm/"+name, "-n", "shop", "--timeout", "30s", "--server", d.url(), "--user", bus.RoleReader)
-	c.Env = []string{"HOME=" + d.dir, "NATS_PASSWORD=" + password(bus.RoleReader)}
+	c := exec.CommandContext(ctx, program("coppice"), "explain", "cm/"+name, "-n", "shop", "--timeout", testkit.Timeout.String(), "--server", d.url(), "--user", bus.RoleReader)
+	c.Env = []string{"HOME=" + d.dir, "NATS_PASSWORD=" + password(bus.RoleReader), "NATS_TIMEOUT=" + testkit.Timeout.String()}
 	out, err := c.CombinedOutput()
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // it was interrupted

@@ -38,9 +38,8 @@ const crowdMemory = 768
 func TestWatchesBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Timeout+time.Duration(*crowdWatches**crowdMiB)*50*time.Millisecond)
+	ctx, cancel := context.WithCancel(d.ctx)
 	t.Cleanup(cancel)
-	d.ctx = ctx
 	d.nats()
 	graph := d.graph()
 	graph.ready()
@@ -141,8 +140,13 @@ func watchOnce(ctx context.Context, nc *nats.Conn, m *nats.Msg) (got int, retry 
 	if err := nc.PublishMsg(m); err != nil {
 		return 0, 0, err
 	}
+	next := func() (*nats.Msg, error) {
+		ctx, cancel := context.WithTimeout(ctx, testkit.Timeout)
+		defer cancel()
+		return sub.NextMsgWithContext(ctx)
+	}
 	for {
-		reply, err := sub.NextMsgWithContext(ctx)
+		reply, err := next()
 		if err != nil {
 			return got, 0, err
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,25 +24,28 @@ import (
 // deployment is a NATS server with the configuration of deploy/nats or another one, and the
 // processes that use it.
 type deployment struct {
-	t    *testing.T
-	ctx  context.Context
-	dir  string
-	port int
-	conf string
+	t     *testing.T
+	ctx   context.Context
+	begun time.Time
+	dir   string
+	port  int
+	conf  string
 }
+
+// age is the time for which the deployment has existed, in seconds.
+func (d *deployment) age() float64 { return time.Since(d.begun).Seconds() }
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
-	buildOnce(t)                       // building takes long, and must not use up the time of the context
+	buildOnce(t)
 	port := testkit.FreePorts(t, 1)[0] // the services start before NATS and need its port
-	return &deployment{t: t, ctx: testkit.Context(t), dir: t.TempDir(), port: port, conf: filepath.Join(module, "deploy/nats/coppice.conf")}
+	return &deployment{t: t, ctx: testkit.Context(t), begun: time.Now(), dir: t.TempDir(), port: port, conf: filepath.Join(module, "deploy/nats/coppice.conf")}
 }
 
 // in returns the deployment for a subtest.
 func (d *deployment) in(t *testing.T) *deployment {
 	t.Helper()
-	// A parallel subtest may have to wait until it runs.
-	return &deployment{t: t, ctx: testkit.Context(t), dir: d.dir, port: d.port, conf: d.conf}
+	return &deployment{t: t, ctx: testkit.Context(t), begun: d.begun, dir: d.dir, port: d.port, conf: d.conf}
 }
 
 func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.port) }
@@ -52,14 +56,15 @@ func password(role string) string { return "secret-of-" + role }
 // passwords of deploy/nats and of other roles.
 func (d *deployment) nats(others ...bus.Role) *process {
 	d.t.Helper()
-	// On a slow machine a client may need longer than 2 s to authenticate.
+	// On a slow machine a client may need longer than 2 s to authenticate, and longer than 10 s to
+	// read what was sent.
 	conf, from := filepath.Join(d.dir, "server.conf"), d.conf
 	if abs, err := filepath.Abs(from); err != nil {
 		d.t.Fatal(err)
 	} else if from, err = filepath.Rel(d.dir, abs); err != nil { // an include is relative
 		d.t.Fatal(err)
 	}
-	if err := os.WriteFile(conf, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: 60 }\n", from), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: %d }\nwrite_deadline: %q\n", from, int(testkit.Timeout.Seconds()), testkit.Timeout), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
 	var env []string
@@ -81,7 +86,7 @@ func (d *deployment) command(name, role, secret string, args ...string) *process
 // environment is that of a command with a password.
 func (d *deployment) environment(secret string) []string {
 	return []string{
-		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret, "NATS_TIMEOUT=60s",
+		"HOME=" + d.dir, "TMPDIR=" + d.dir, "NATS_PASSWORD=" + secret, "NATS_TIMEOUT=" + testkit.Timeout.String(),
 		"COPPICE_ANSWERS_USER=" + bus.RoleAnswers, "COPPICE_ANSWERS_PASSWORD=" + password(bus.RoleAnswers),
 		"COPPICE_SECRET=" + string(testkit.Secrets().Format()),
 	}
@@ -99,9 +104,11 @@ func (d *deployment) instance(name, role string, args ...string) *service {
 	return d.command(name, role, password(role), append([]string{role}, args...)...).serving()
 }
 
+// graph starts a graph service. A busy machine does not cost it its lease, which lasts until it
+// stops.
 func (d *deployment) graph(args ...string) *service {
 	d.t.Helper()
-	return d.service(bus.RoleGraph, append([]string{"--data", filepath.Join(d.dir, "graph")}, args...)...)
+	return d.service(bus.RoleGraph, append([]string{"--data", filepath.Join(d.dir, "graph"), "--lease", "10m"}, args...)...)
 }
 
 // conn connects with the user of a role. handle is called with permission errors.

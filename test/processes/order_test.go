@@ -39,9 +39,9 @@ func TestProcessesAnyOrder(t *testing.T) {
 	tr.fell()
 	tr.gone()
 
-	// On a busy machine messages are delivered again, and all takes longer.
-	const few = 10
-	long := testkit.Timeout.Seconds()
+	// On a busy machine messages are delivered again when the time of their acknowledgement has passed.
+	few := 10 * (1 + d.age()/bus.WorkAckWait.Seconds())
+	long := 10 * d.age() // work overlaps
 	for _, m := range []struct {
 		s           *service
 		name        string

@@ -142,7 +142,9 @@ func (s *service) get(path string) (status int, body string) {
 	if s.hasEnded() {
 		s.t.Fatalf("%s has ended: %v", s.name, s.cmd.ProcessState)
 	}
-	r, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.url+path, nil)
+	ctx, cancel := context.WithTimeout(s.ctx, testkit.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
