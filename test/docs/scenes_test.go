@@ -154,13 +154,14 @@ func awaitNotice(t *testing.T, p *player, _ string) {
 // it subscribes before it does: what is pulled meanwhile does not come, and is pulled again.
 func (p *player) pulled(t *testing.T, pattern string) string {
 	t.Helper()
-	for {
+	for begun := time.Now(); ; {
 		if found := p.calls.said(pattern, 3*time.Second); found != nil {
 			return found[1]
 		}
-		select {
-		case <-p.ctx.Done():
+		if time.Since(begun) > testkit.Timeout {
 			t.Fatalf("waited in vain for a call; the command printed\n%s", p.calls.output())
+		}
+		select {
 		case <-p.calls.ended:
 			t.Fatalf("the command has ended with %v, and printed\n%s", p.calls.err, p.calls.output())
 		default:
