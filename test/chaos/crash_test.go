@@ -38,13 +38,20 @@ func passes(step string) int {
 // at any point of it and started again. Every acknowledged command is in the log, no garbage is
 // left, no object with a solid owner was removed, and the state is the fold of the log.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	together := max(1, *kills/8)
 	for i, left := 0, *kills-together; left > 0; i++ {
 		n := min(left, killsOfWorld)
-		t.Run(fmt.Sprintf("services %d", i), func(t *testing.T) { crashServices(t, i, n) })
+		t.Run(fmt.Sprintf("services %d", i), func(t *testing.T) {
+			t.Parallel()
+			crashServices(t, i, n)
+		})
 		left -= n
 	}
-	t.Run("all in one", func(t *testing.T) { crashAllInOne(t, together) })
+	t.Run("all in one", func(t *testing.T) {
+		t.Parallel()
+		crashAllInOne(t, together)
+	})
 }
 
 // killsOfWorld is the number of kills in one realm. With more kills, processes would read a

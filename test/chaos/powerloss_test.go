@@ -30,12 +30,14 @@ var losses = flag.Int("losses", 2, "how often TestPowerLoss cuts the power")
 //
 //	COPPICE_NIGHTLY=1 go test ./test/chaos -run TestPowerLoss -v -losses=20 -seed=3
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	nightly.Test(t, nightly.SmallDisk)
 	t.Run("synced", testPowerLosses)
 	t.Run("not synced", testPowerLossUnsynced)
 }
 
 func testPowerLosses(t *testing.T) {
+	t.Parallel()
 	c, d := newMachine(t, false)
 	for i := range *losses {
 		c.work()
@@ -57,6 +59,7 @@ func testPowerLosses(t *testing.T) {
 // The negative control: without sync, commands that were acknowledged are lost, the test notices
 // it, and the graph service refuses to start.
 func testPowerLossUnsynced(t *testing.T) {
+	t.Parallel()
 	c, d := newMachine(t, true)
 	c.work()
 	testkit.WaitFor(t, testkit.Context(t), "the file of the log's end", func() bool {
