@@ -81,7 +81,7 @@ injuries:
 # test/chaos/runs.tsv, and docs/reliability.md has the sums. SEED is that of the first schedule.
 FOR ?= 1h
 chaos:
-	go test ./test/chaos -count=1 -timeout 0 -v -run 'TestCluster$$' -most=0 -seed=$(SEED) -for=$(FOR) -record
+	COPPICE_NIGHTLY=1 go test ./test/chaos -count=1 -timeout 0 -v -run 'TestCluster$$' -most=0 -seed=$(SEED) -for=$(FOR) -record
 	COPPICE_UPDATE=1 go test ./test/chaos -count=1 -run TestRuns
 
 demo:
