@@ -5,6 +5,7 @@
 package processes_test
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -49,17 +50,11 @@ func program(name string) string { return filepath.Join(programs, name) }
 // buildPrograms builds Coppice, with the race detector if the test has it, and
 // the NATS server of the version that go.mod names.
 func buildPrograms() error {
-	var race []string
-	if testkit.Raced {
-		race = []string{"-race"}
+	const coppice, nats = "./cmd/coppice", "github.com/nats-io/nats-server/v2"
+	if !testkit.Raced {
+		return cmp.Or(goBuild(coppice, nats), lookAtSources())
 	}
-	if err := goBuild(append(race, "./cmd/coppice")...); err != nil {
-		return err
-	}
-	if err := goBuild("github.com/nats-io/nats-server/v2"); err != nil {
-		return err
-	}
-	return lookAtSources()
+	return cmp.Or(goBuild("-race", coppice), goBuild(nats), lookAtSources())
 }
 
 func goBuild(args ...string) error {
