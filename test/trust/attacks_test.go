@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/uid"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -152,7 +153,7 @@ func TestForgedAccount(t *testing.T) {
 			list := subject(bus.RoleReader, bus.VerbList, "secrets", markers)
 			h := header(list)
 			h.Set("Nats-Request-Info", `{"acc":"`+bus.RoleOperator+`"}`)
-			m, err := nc.RequestMsgWithContext(r.ctx, &nats.Msg{Subject: list, Header: h, Data: data})
+			m, err := nc.RequestMsg(&nats.Msg{Subject: list, Header: h, Data: data}, testkit.Timeout)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +196,7 @@ func TestNoRequests(t *testing.T) {
 		"a sequence":            {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Sequence": {"1"}}, data},
 		"a status":              {nats.Header{bus.HeaderRequest: {bus.VerbDeleteCollection}, "Nats-Service-Error-Code": {"400"}}, data},
 	} {
-		m, err := nc.RequestMsgWithContext(r.ctx, &nats.Msg{Subject: everything, Header: c.header, Data: c.data})
+		m, err := nc.RequestMsg(&nats.Msg{Subject: everything, Header: c.header, Data: c.data}, testkit.Timeout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,7 @@ func TestForgedParkedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	parked := bus.ParkedSubject(bus.DefaultRealm, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), 1)
-	if m, err := nc.RequestWithContext(r.ctx, parked, forged); err != nil || strings.Contains(string(m.Data), "error") {
+	if m, err := nc.Request(parked, forged, testkit.Timeout); err != nil || strings.Contains(string(m.Data), "error") {
 		t.Fatalf("%v, %v", m, err)
 	}
 	before, err := r.owner.Log().Last(r.ctx)
@@ -242,7 +243,7 @@ func TestLargePulls(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, allinone.Config{Auth: true})
 	pull := bus.PullSubject(bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
-	m, err := r.conn(bus.RoleProcessor).RequestWithContext(r.ctx, pull, []byte(`{"batch":1000000}`))
+	m, err := r.conn(bus.RoleProcessor).Request(pull, []byte(`{"batch":1000000}`), testkit.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
