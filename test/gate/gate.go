@@ -26,6 +26,7 @@ type gate struct {
 	flags []string // of go test
 
 	packages map[string]*outcome // the last one of each package
+	flaky    []string            // packages and tests that failed once
 }
 
 // outcome is what go test -json reports of a package.
@@ -47,7 +48,6 @@ func (g *gate) run(ctx context.Context, patterns []string) error {
 	if err := g.test(ctx, patterns); err != nil {
 		return err
 	}
-	var flaky []string
 	for _, pkg := range g.failed() {
 		_, _ = fmt.Fprintf(g.out, "once more, alone: %s\n", pkg)
 		before := g.packages[pkg]
@@ -59,7 +59,7 @@ func (g *gate) run(ctx context.Context, patterns []string) error {
 			continue
 		}
 		for _, test := range before.failures() {
-			flaky = append(flaky, strings.TrimSpace("flaky: "+pkg+" "+test))
+			g.flaky = append(g.flaky, strings.TrimSpace(pkg+" "+test))
 		}
 	}
 	if again := g.failed(); len(again) > 0 {
@@ -67,9 +67,6 @@ func (g *gate) run(ctx context.Context, patterns []string) error {
 	}
 	if len(g.packages) == 0 {
 		return errors.New("no package has tests")
-	}
-	for _, line := range flaky {
-		_, _ = fmt.Fprintln(g.out, line)
 	}
 	return nil
 }
@@ -207,7 +204,13 @@ func (g *gate) lines() []byte {
 	return all.Bytes()
 }
 
+// summary returns a line for each test that failed once, and one with the numbers of packages.
 func (g *gate) summary() string {
+	var text strings.Builder
+	for _, test := range g.flaky {
+		text.WriteString("flaky: " + test + "\n")
+	}
 	failed := len(g.failed())
-	return fmt.Sprintf("%d passed, %d failed", len(g.packages)-failed, failed)
+	fmt.Fprintf(&text, "%d passed, %d failed\n", len(g.packages)-failed, failed)
+	return text.String()
 }
