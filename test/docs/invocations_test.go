@@ -45,7 +45,8 @@ func TestCommandsExist(t *testing.T) {
 }
 
 var (
-	goCommand = regexp.MustCompile(`\bgo (?:run|test|build|tool|install) [^|;&<>\n]*`)
+	goCommand = regexp.MustCompile(`\bgo (?:run|test|build|tool|install) [^|;&<>)\n]*`)
+	prose     = regexp.MustCompile(`^#|^[a-z0-9]+ +\d+ +\d+ `) // comments, and the list of steps of .ci/nightly
 	directory = regexp.MustCompile(`\bcd ([a-z/]+) && `)
 )
 
@@ -57,6 +58,9 @@ func goCommands(t *testing.T, file string) (list []shown) {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(string(data), "\n") {
+		if prose.MatchString(line) {
+			continue
+		}
 		var dir string
 		if m := directory.FindStringSubmatch(line); m != nil {
 			dir = m[1]
@@ -303,7 +307,7 @@ func (in invocation) sources(packages, patterns []string, flags map[string]bool)
 		if of != "" && strings.Contains(text.String(), `"`+of+`"`) {
 			continue
 		}
-		if !regexp.MustCompile(`[fF]lags?\.\w+\([^"\n]*"` + regexp.QuoteMeta(name) + `"`).MatchString(text.String()) {
+		if !regexp.MustCompile(`(?:[fF]lags?\.\w+|SeedFlag)\([^"\n]*"` + regexp.QuoteMeta(name) + `"`).MatchString(text.String()) {
 			return fmt.Errorf("no flag %s is declared in %s", name, strings.Join(packages, " "))
 		}
 	}
