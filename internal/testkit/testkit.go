@@ -37,7 +37,8 @@ const Timeout = 3 * time.Minute * raceFactor
 // Context returns a context that ends with the test, and not before. Its deadline moves: it is
 // always Timeout from now. A call that takes its limit from the deadline of its context therefore
 // has Timeout from when it begins, whenever the context was made. A call without a limit of its own
-// is bounded by -timeout of go test. What waits for a condition or a channel uses WaitFor or Receive.
+// is bounded by -timeout of go test, and so is one whose context was derived with a timeout longer
+// than Timeout. What waits for a condition or a channel uses WaitFor or Receive.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	return endsWithTest{tb.Context()}
