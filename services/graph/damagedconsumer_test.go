@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
@@ -27,6 +29,10 @@ func TestDamagedConsumers(t *testing.T) {
 			n, restart := external(t, natsDir)
 			s := serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
 			c := client.New(testkit.Dial(t, n, n.URL(), bus.RoleApplication), client.WithActor(bus.RoleApplication), client.WithTimeout(testkit.Timeout)).Resource(configMaps, "a")
+			js, err := jetstream.New(testkit.Dial(t, n, n.URL(), bus.RoleGraph))
+			if err != nil {
+				t.Fatal(err)
+			}
 			run := func() (end func()) {
 				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n, n.URL(), bus.RoleProcessor)})
 				if err != nil {
@@ -39,6 +45,12 @@ func TestDamagedConsumers(t *testing.T) {
 				go func() {
 					ended <- finalizer.RunFinalizer(ctx, bus.ExampleFinalizer, func(context.Context, *client.Call) error { return nil })
 				}()
+				// If the request for this consumer has the stream created again, a call that was there is
+				// lost until the scanner has it published again, and no scanner runs here.
+				testkit.WaitFor(t, ctx, "the consumer of calls", func() bool {
+					_, err := js.Consumer(ctx, bus.FinalizeStream(realm), bus.FinalizerConsumer(realm, bus.ExampleFinalizer).Durable)
+					return err == nil
+				})
 				return func() {
 					stop()
 					for range 2 {
