@@ -75,7 +75,7 @@ INJURIES ?= 200
 CLUSTERS ?= 40
 SEED ?= 1
 injuries:
-	go test ./test/injury -count=1 -timeout 0 -v -run 'TestInjuries|TestClusterInjuries' -injuries=$(INJURIES) -clusters=$(CLUSTERS) -seed=$(SEED)
+	COPPICE_NIGHTLY=1 go test ./test/injury -count=1 -timeout 0 -v -run 'TestInjuries|TestClusterInjuries' -injuries=$(INJURIES) -clusters=$(CLUSTERS) -seed=$(SEED)
 
 # Faults on a cluster of three NATS servers, for hours: FOR=8h. Each schedule is added to
 # test/chaos/runs.tsv, and docs/reliability.md has the sums. SEED is that of the first schedule.

@@ -25,6 +25,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -329,6 +330,7 @@ func deletes(ctx context.Context, t *testing.T, c client.ResourceClient) {
 }
 
 func TestClusterInjuries(t *testing.T) {
+	nightly.Test(t, nightly.Minutes) // a server counts the messages of a copy, and is named, within a minute
 	t.Parallel()
 	ctx := testkit.Context(t)
 	clean, killed, texts := clusterBases(ctx, t)
