@@ -41,6 +41,7 @@ conformance:
 # Holds the services against a model, with scripts that are drawn; for hours, if there are many.
 # And holds plans against what the services do, and against every order of work. And restores
 # 10,200 drawn graphs, RESTORES in each of three parts.
+model odd: export RAPID_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 OPS ?= 20000
 FAMILIES ?= 10000
 RESTORES ?= 3400

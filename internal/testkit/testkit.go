@@ -35,10 +35,11 @@ import (
 const Timeout = 3 * time.Minute * raceFactor
 
 // Context returns a context that ends with the test, and not before. Its deadline moves: it is
-// always Timeout from now. A call that takes its limit from the deadline of its context therefore
-// has Timeout from when it begins, whenever the context was made. A call without a limit of its own
-// is bounded by -timeout of go test, and so is one whose context was derived with a timeout longer
-// than Timeout. What waits for a condition or a channel uses WaitFor or Receive.
+// always Timeout from now, so that a call which computes its limit from the deadline has Timeout from
+// when it begins. A call that only waits for the end of the context, as those of JetStream do, is
+// bounded by -timeout of go test, and so is one whose context was derived with a timeout longer than
+// Timeout. What waits for a condition or a channel uses WaitFor or Receive, and a condition that
+// asks a server uses Attempt.
 func Context(tb testing.TB) context.Context {
 	tb.Helper()
 	return endsWithTest{tb.Context()}
@@ -73,6 +74,12 @@ func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool)
 		case <-tick.C:
 		}
 	}
+}
+
+// Attempt returns a context for one attempt of a condition that asks a server: a reply may be lost,
+// and then the condition is tried again.
+func Attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 10*time.Second*raceFactor)
 }
 
 // Receive receives from a channel, and fails the test after Timeout, or if ctx ends before.

@@ -78,7 +78,9 @@ func (b *bench) enqueue(queue string, chunk proto.Message) {
 func (b *bench) waitForEnd() {
 	b.t.Helper()
 	testkit.WaitFor(b.t, b.ctx, "the queues to be empty", func() bool {
-		s, err := b.js.Stream(b.ctx, bus.WorkStream(realm))
+		ctx, cancel := testkit.Attempt(b.ctx)
+		defer cancel()
+		s, err := b.js.Stream(ctx, bus.WorkStream(realm))
 		return err == nil && s.CachedInfo().State.Msgs == 0
 	})
 }
@@ -168,7 +170,9 @@ func TestWaits(t *testing.T) {
 	testkit.WaitFor(t, b.ctx, "the service to be ready", func() bool { return b.service.Ready() == nil })
 	b.enqueue(bus.QueueFinish, &coppicev1.FinishChunk{Finalizer: lifecycle.FinalizerOrphan, Uids: packed("a")})
 	testkit.WaitFor(t, b.ctx, "the service to have taken the chunk", func() bool {
-		c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), bus.DurableFinish)
+		ctx, cancel := testkit.Attempt(b.ctx)
+		defer cancel()
+		c, err := b.js.Consumer(ctx, bus.WorkStream(realm), bus.DurableFinish)
 		return err == nil && c.CachedInfo().NumAckPending == 1
 	})
 	var calls atomic.Int32
@@ -245,9 +249,11 @@ func TestNewerFormat(t *testing.T) {
 		b.enqueue(queue, chunk)
 	}
 	testkit.WaitFor(t, b.ctx, "each chunk to be refused", func() bool {
+		ctx, cancel := testkit.Attempt(b.ctx)
+		defer cancel()
 		refused := 0
 		for _, durable := range []string{bus.DurableOrphan, bus.DurableDrain, bus.DurableFinish} {
-			c, err := b.js.Consumer(b.ctx, bus.WorkStream(realm), durable)
+			c, err := b.js.Consumer(ctx, bus.WorkStream(realm), durable)
 			if err == nil && c.CachedInfo().NumRedelivered > 0 {
 				refused++
 			}

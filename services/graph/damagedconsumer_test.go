@@ -48,6 +48,8 @@ func TestDamagedConsumers(t *testing.T) {
 				// If the request for this consumer has the stream created again, a call that was there is
 				// lost until the scanner has it published again, and no scanner runs here.
 				testkit.WaitFor(t, ctx, "the consumer of calls", func() bool {
+					ctx, cancel := testkit.Attempt(ctx)
+					defer cancel()
 					_, err := js.Consumer(ctx, bus.FinalizeStream(realm), bus.FinalizerConsumer(realm, bus.ExampleFinalizer).Durable)
 					return err == nil
 				})

@@ -279,6 +279,8 @@ func TestDeletionAfterPause(t *testing.T) {
 	}
 	var created time.Time
 	testkit.WaitFor(t, ctx, "another log", func() bool {
+		ctx, cancel := testkit.Attempt(ctx)
+		defer cancel()
 		stream, err := js.Stream(ctx, bus.LogStream(realm))
 		if err == nil {
 			created = stream.CachedInfo().Created

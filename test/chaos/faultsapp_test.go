@@ -21,6 +21,8 @@ func (c *cluster) purgeWork() {
 		c.while(200 * time.Millisecond)
 		for _, stream := range []string{bus.WorkStream(realm), bus.FinalizeStream(realm)} {
 			testkit.WaitFor(c.t, ctx, "a purge of "+stream, func() bool {
+				ctx, cancel := testkit.Attempt(ctx)
+				defer cancel()
 				s, err := c.js.Stream(ctx, stream)
 				return err == nil && s.Purge(ctx) == nil
 			})

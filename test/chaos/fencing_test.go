@@ -112,6 +112,8 @@ func leasesOf(t *testing.T, js jetstream.JetStream) (leases jetstream.KeyValue) 
 	t.Helper()
 	ctx := testkit.Context(t)
 	testkit.WaitFor(t, ctx, "the bucket of the leases", func() (ok bool) {
+		ctx, cancel := testkit.Attempt(ctx)
+		defer cancel()
 		var err error
 		leases, err = js.KeyValue(ctx, bus.WriterBucket)
 		return err == nil

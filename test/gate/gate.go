@@ -21,6 +21,7 @@ const mostAgain = 3
 
 // gate runs go test, once for all packages and then once more for those that failed.
 type gate struct {
+	goCmd string // the command go
 	dir   string
 	out   io.Writer
 	flags []string // of go test
@@ -37,6 +38,8 @@ type outcome struct {
 	lines  bytes.Buffer // as go test -json printed them
 }
 
+func newOutcome() *outcome { return &outcome{tests: map[string]string{}} }
+
 // event is a line of go test -json: see go doc test2json.
 type event struct {
 	Action, Package, Test, Output, FailedBuild string
@@ -51,11 +54,11 @@ func (g *gate) run(ctx context.Context, patterns []string) error {
 	for _, pkg := range g.failed() {
 		_, _ = fmt.Fprintf(g.out, "once more, alone: %s\n", pkg)
 		before := g.packages[pkg]
-		delete(g.packages, pkg)
+		g.packages[pkg] = newOutcome() // go test may end without a result
 		if err := g.test(ctx, []string{pkg}); err != nil {
 			return err
 		}
-		if after := g.packages[pkg]; after == nil || after.result != "pass" {
+		if g.packages[pkg].result != "pass" {
 			continue
 		}
 		for _, test := range before.failures() {
@@ -72,17 +75,25 @@ func (g *gate) run(ctx context.Context, patterns []string) error {
 }
 
 // test runs go test. A failed test is no error; what ends the gate at once is.
-func (g *gate) test(ctx context.Context, patterns []string) error {
-	ctx, stop := context.WithCancelCause(ctx)
+func (g *gate) test(outer context.Context, patterns []string) error {
+	ctx, stop := context.WithCancelCause(outer)
 	defer stop(nil)
 	// Package vet is a step of its own. The results of an earlier run say nothing about this one.
 	args := slices.Concat([]string{"test", "-json", "-vet=off", "-count=1"}, g.flags, patterns)
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are those of this command
+	cmd := exec.CommandContext(ctx, g.goCmd, args...) //nolint:gosec // the arguments are those of this command
 	cmd.Dir = g.dir
 	// go test leaves its test programs behind when it is killed, so they are killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
+	kill := func(s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
+	cmd.Cancel = func() error {
+		if outer.Err() == nil {
+			return kill(syscall.SIGTERM)
+		}
+		// A limit was reached: the test programs print their goroutines, and go test ignores the signal.
+		time.AfterFunc(5*time.Second, func() { _ = kill(syscall.SIGTERM) })
+		return kill(syscall.SIGQUIT)
+	}
+	cmd.WaitDelay = 15 * time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -96,16 +107,22 @@ func (g *gate) test(ctx context.Context, patterns []string) error {
 		stop(err)
 	}
 	failed := cmd.Wait()
-	if ctx.Err() != nil { // go test was killed: the packages whose tests were running have failed
-		for pkg, o := range g.packages {
-			if o.result == "" {
-				g.end(pkg, o, event{Action: "fail"})
-			}
+	_, _ = g.out.Write(stderr.Bytes())
+	unfinished := 0
+	for pkg, o := range g.packages {
+		if o.result == "" {
+			unfinished++
+			g.end(pkg, o, event{Action: "fail"})
 		}
-		return context.Cause(ctx)
 	}
-	if failed != nil && len(g.failed()) == 0 {
-		return fmt.Errorf("go test: %w: %s", failed, &stderr)
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case failed != nil && (unfinished > 0 || !errors.As(failed, &exit) || exit.ExitCode() != 1 || len(g.failed()) == 0):
+		return fmt.Errorf("go test: %w", failed) // it says more than that tests have failed
+	case unfinished > 0:
+		return fmt.Errorf("go test: %d packages have no result", unfinished)
 	}
 	return nil
 }
@@ -129,7 +146,7 @@ func (g *gate) read(from io.Reader, stop context.CancelCauseFunc) error {
 		}
 		o := g.packages[e.Package]
 		if o == nil {
-			o = &outcome{tests: map[string]string{}}
+			o = newOutcome()
 			g.packages[e.Package] = o
 		}
 		o.lines.Write(lines.Bytes())

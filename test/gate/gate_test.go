@@ -197,3 +197,46 @@ func TestGateIsStopped(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A go test that ends before it has the result of each package fails the gate, whatever the second
+// runs say.
+func TestGoTestEndsEarly(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ script, summary string }{
+		"in the first run": {`
+			echo '{"Action":"start","Package":"a"}'
+			echo '{"Action":"start","Package":"b"}'
+			echo '{"Action":"fail","Package":"b"}'
+			exit 1`, "0 passed, 2 failed\n"},
+		"in a second run": {`
+			case "$*" in
+			*all)
+				echo '{"Action":"fail","Package":"a"}'
+				echo '{"Action":"fail","Package":"b"}'
+				exit 1 ;;
+			*a) exit 1 ;;
+			*b) echo '{"Action":"pass","Package":"b"}' ;;
+			esac`, "0 passed, 2 failed\n"},
+		"with another exit code": {`
+			echo '{"Action":"pass","Package":"a"}'
+			echo '{"Action":"fail","Package":"b"}'
+			exit 2`, "1 passed, 1 failed\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			script := filepath.Join(dir, "go")
+			if err := os.WriteFile(script, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			g := gate{goCmd: script, dir: dir, out: &out}
+			if err := g.run(t.Context(), []string{"all"}); err == nil || !strings.HasPrefix(err.Error(), "go test: ") {
+				t.Errorf("error %v, want one of go test", err)
+			}
+			if g.summary() != c.summary {
+				t.Errorf("summary %q, want %q", g.summary(), c.summary)
+			}
+		})
+	}
+}

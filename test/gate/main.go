@@ -53,7 +53,7 @@ func run(ctx context.Context, dir string, args []string, stdout io.Writer) error
 	if flags.NArg() == 0 {
 		return fmt.Errorf("no packages: name some, or ./...")
 	}
-	g := gate{dir: dir, out: stdout, flags: []string{"-timeout", timeout.String()}}
+	g := gate{goCmd: "go", dir: dir, out: stdout, flags: []string{"-timeout", timeout.String()}}
 	if *parallel > 0 {
 		g.flags = append(g.flags, fmt.Sprintf("-p=%d", *parallel))
 	}

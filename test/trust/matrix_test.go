@@ -271,9 +271,11 @@ func (r *realm) notified(js jetstream.JetStream) {
 	// The warning is published after the notice was committed.
 	warning := bus.Warning{Realm: bus.DefaultRealm, Plural: secrets.Plural, Namespace: noticed.Namespace, UID: object.GetMetadata().GetUid(), Reason: "ExpiryNotice"}
 	r.wait("the warning of the notice", func() bool {
-		s, err := js.Stream(r.ctx, bus.WarningStream(bus.DefaultRealm))
+		ctx, cancel := testkit.Attempt(r.ctx)
+		defer cancel()
+		s, err := js.Stream(ctx, bus.WarningStream(bus.DefaultRealm))
 		if err == nil {
-			_, err = s.GetLastMsgForSubject(r.ctx, warning.Subject())
+			_, err = s.GetLastMsgForSubject(ctx, warning.Subject())
 		}
 		return err == nil
 	})

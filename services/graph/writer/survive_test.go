@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/writer"
 )
@@ -16,7 +17,8 @@ import (
 // answered again when it is repeated.
 func TestSurvives(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	first := nightly.Seed(t)
+	for seed := first; seed < first+3; seed++ {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			b := start(t, func(c *writer.Config) { c.MaxPayload = 64 << 10 })
