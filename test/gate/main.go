@@ -51,7 +51,7 @@ func run(ctx context.Context, dir string, args []string, stdout io.Writer) error
 		return err
 	}
 	if flags.NArg() == 0 {
-		return fmt.Errorf("no packages: name some, or ./...")
+		return errors.New("no packages: name some, or ./... for all")
 	}
 	g := gate{goCmd: "go", dir: dir, out: stdout, flags: []string{"-timeout", timeout.String()}}
 	if *parallel > 0 {

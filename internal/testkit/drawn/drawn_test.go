@@ -12,7 +12,7 @@ import (
 )
 
 // The same numbers draw the same, and others something else, also at the same time.
-func TestCheck(t *testing.T) {
+func TestCheck(t *testing.T) { //nolint:tparallel // what the subtests draw is compared after them
 	t.Parallel()
 	const numbers = 8
 	var mu sync.Mutex
