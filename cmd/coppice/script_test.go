@@ -8,10 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,9 +36,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "coppice" {
+		os.Exit(coppiceMain(os.Args[1:]))
+	}
 	testkit.ManyAtOnce()
 	testscript.Main(m, map[string]func(){
-		"coppice":   func() { os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 		"finalizer": func() { os.Exit(finalizerMain(os.Args[1:])) },
 		"agent":     func() { os.Exit(agentMain(os.Args[1])) },
 
@@ -146,7 +148,12 @@ func (s *stack) record(ts string) error {
 // it keeps its data.
 type stack struct {
 	dir     string
+	coppice string // the path of the program
 	running *allinone.Stack
+	worker  *worker
+	// names are the variables that the worker gets, also without a value if they are set at first.
+	names []string
+	set   map[string]bool
 	// acceptLoss has the next start accept the loss of the newest commits of every realm.
 	acceptLoss bool
 }
@@ -204,20 +211,36 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	coppiceProgram := program(t)
+	later, err := variables("testdata/script")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			s := &stack{dir: filepath.Join(env.WorkDir, ".data")}
+			s := &stack{dir: filepath.Join(env.WorkDir, ".data"), coppice: coppiceProgram}
 			env.Values[stackKey{}] = s
 			for _, v := range [][2]string{
+				{"PATH", filepath.Dir(coppiceProgram) + string(filepath.ListSeparator) + env.Getenv("PATH")},
 				{"DATA", s.dir}, {"EXAMPLES", examples}, {"COPPICE_ACTOR", "ana"}, {"TZ", noon(time.Now())}, {"HOME", env.WorkDir},
 				{"NATS_URL", ""}, {"NATS_CONTEXT", ""}, {"NATS_USER", ""}, {"NATS_PASSWORD", ""}, {"NATS_TIMEOUT", testkit.Timeout.String()}, {"COPPICE_REALM", ""},
 				{"GORACE", "atexit_sleep_ms=0"}, // a second for each command, under the race detector
 			} {
 				env.Setenv(v[0], v[1])
 			}
+			s.names, s.set = slices.Clone(later), map[string]bool{}
+			for _, v := range env.Vars {
+				name, _, _ := strings.Cut(v, "=")
+				s.names, s.set[name] = append(s.names, name), true
+			}
+			env.Defer(func() {
+				if err := s.endWorker(); err != nil {
+					env.T().Fatal("the script's worker:", err)
+				}
+			})
 			env.Defer(func() {
 				if err := s.record(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")); err != nil {
 					env.T().Log(err)
@@ -229,7 +252,7 @@ func TestScripts(t *testing.T) {
 			return s.start(env.Setenv)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "await": await, "limited": limited, "stack": stackCommand, "republish": republish, "quiet": quiet, "cycles": cycles, "manypods": manyPods, "foreign": foreign,
+			"coppice": coppice, "exits": exits, "await": await, "limited": limited, "stack": stackCommand, "republish": republish, "quiet": quiet, "cycles": cycles, "manypods": manyPods, "foreign": foreign,
 			"malform": malform, "segment": archiveSegment, "snapshot": archiveSnapshot, "archivelog": archiveLog,
 		},
 	})
@@ -239,6 +262,18 @@ func TestScripts(t *testing.T) {
 // printed with their dates, and no script runs past midnight there.
 func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12) }
 
+// coppice runs a command in the script's worker: [!] coppice get pods.
+func coppice(ts *testscript.TestScript, neg bool, args []string) {
+	o := runProgram(ts, append([]string{"coppice"}, args...))
+	o.show(ts)
+	switch {
+	case neg && o.Code == 0:
+		ts.Fatalf("it succeeded")
+	case !neg && o.Code != 0:
+		ts.Fatalf("exit code %d", o.Code)
+	}
+}
+
 // exits runs a program and checks its exit code: exits 2 coppice get.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
@@ -246,8 +281,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	if code := exitCode(ts, args[1:]); code != want {
-		ts.Fatalf("exit code %d, want %d", code, want)
+	o := runProgram(ts, args[1:])
+	o.show(ts)
+	if o.Code != want {
+		ts.Fatalf("exit code %d, want %d", o.Code, want)
 	}
 }
 
@@ -263,13 +300,14 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := ts.Exec(args[1], args[2:]...)
-		out := ts.ReadFile("stdout")
-		if err == nil && pattern.MatchString(out) != neg {
+		o := runProgram(ts, args[1:])
+		if o.Code == 0 && pattern.Match(o.Stdout) != neg {
+			o.show(ts)
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("in vain; the last time it said %q (%v)", out, err)
+			o.show(ts)
+			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
 		}
 		<-tick.C
 	}
@@ -290,25 +328,16 @@ func limited(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		pattern, err := regexp.Compile("(?m)" + with[1])
 		ts.Check(err)
-		code := exitCode(ts, with[2:])
-		if fmt.Sprint(code) == with[0] && (pattern.MatchString(ts.ReadFile("stdout")) || pattern.MatchString(ts.ReadFile("stderr"))) {
+		o := runProgram(ts, with[2:])
+		if fmt.Sprint(o.Code) == with[0] && (pattern.Match(o.Stdout) || pattern.Match(o.Stderr)) {
+			o.show(ts)
 			return
 		}
 		if limit == testkit.Timeout {
-			ts.Fatalf("in vain; the last time it ended with exit code %d", code)
+			o.show(ts)
+			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
 		}
 	}
-}
-
-// exitCode runs a program, and returns its exit code.
-func exitCode(ts *testscript.TestScript, args []string) int {
-	err := ts.Exec(args[0], args[1:]...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	ts.Check(err)
-	return 0
 }
 
 // quiet checks that the last program has written nothing to its standard error but what services

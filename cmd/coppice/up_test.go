@@ -36,7 +36,7 @@ type upProcess struct {
 // startUp starts `coppice up` with these flags, on free ports.
 func startUp(ctx context.Context, t *testing.T, flags ...string) *upProcess {
 	t.Helper()
-	p := &upProcess{t: t, cmd: exec.CommandContext(ctx, "coppice", append([]string{"up", "--port", "-1"}, flags...)...), lines: make(chan string, 1000)}
+	p := &upProcess{t: t, cmd: exec.CommandContext(ctx, program(t), append([]string{"up", "--port", "-1"}, flags...)...), lines: make(chan string, 1000)}
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *upProcess) configMaps() client.ResourceClient {
 // refusedUp runs `coppice up`, which must fail, and returns its standard error.
 func refusedUp(ctx context.Context, t *testing.T, flags ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(ctx, "coppice", append([]string{"up"}, flags...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, program(t), append([]string{"up"}, flags...)...).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("up %v: %v, want exit code 1; it says %q", flags, err, out)

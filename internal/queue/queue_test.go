@@ -346,7 +346,7 @@ func TestModel(t *testing.T) {
 			},
 			"rest and done": func(t *rapid.T) {
 				if len(batches) == 0 {
-					t.Skip("nothing is being processed") // rapid draws another action
+					return
 				}
 				batch := batches[0]
 				batches = batches[1:]
