@@ -27,6 +27,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
 	"github.com/coppice-gc/coppice/services/graph"
@@ -37,7 +38,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "coppice" {
-		os.Exit(coppiceMain(os.Args[1:]))
+		os.Exit(worker.Run(Main))
 	}
 	testkit.ManyAtOnce()
 	testscript.Main(m, map[string]func(){
@@ -150,7 +151,7 @@ type stack struct {
 	dir     string
 	coppice string // the path of the program
 	running *allinone.Stack
-	worker  *worker
+	worker  *worker.Worker
 	// names are the variables that the worker gets, also without a value if they are set at first.
 	names []string
 	set   map[string]bool
@@ -237,8 +238,11 @@ func TestScripts(t *testing.T) {
 				s.names, s.set[name] = append(s.names, name), true
 			}
 			env.Defer(func() {
-				if err := s.endWorker(); err != nil {
-					env.T().Fatal("the script's worker:", err)
+				if s.worker == nil {
+					return
+				}
+				if err := s.worker.Stop(); err != nil {
+					env.T().Fatal(err)
 				}
 			})
 			env.Defer(func() {
@@ -265,7 +269,7 @@ func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hou
 // coppice runs a command in the script's worker: [!] coppice get pods.
 func coppice(ts *testscript.TestScript, neg bool, args []string) {
 	o := runProgram(ts, append([]string{"coppice"}, args...))
-	o.show(ts)
+	show(ts, o)
 	switch {
 	case neg && o.Code == 0:
 		ts.Fatalf("it succeeded")
@@ -282,7 +286,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	o := runProgram(ts, args[1:])
-	o.show(ts)
+	show(ts, o)
 	if o.Code != want {
 		ts.Fatalf("exit code %d, want %d", o.Code, want)
 	}
@@ -302,11 +306,11 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	for {
 		o := runProgram(ts, args[1:])
 		if o.Code == 0 && pattern.Match(o.Stdout) != neg {
-			o.show(ts)
+			show(ts, o)
 			return
 		}
 		if time.Now().After(deadline) {
-			o.show(ts)
+			show(ts, o)
 			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
 		}
 		<-tick.C
@@ -330,11 +334,11 @@ func limited(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		o := runProgram(ts, with[2:])
 		if fmt.Sprint(o.Code) == with[0] && (pattern.Match(o.Stdout) || pattern.Match(o.Stderr)) {
-			o.show(ts)
+			show(ts, o)
 			return
 		}
 		if limit == testkit.Timeout {
-			o.show(ts)
+			show(ts, o)
 			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/testkit"
+	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -26,6 +27,7 @@ var failovers = flag.Int("failovers", 1, "how often TestNATSFailover kills the N
 //
 //	go test ./test/chaos -run TestNATSFailover -v -failovers=10
 func TestNATSFailover(t *testing.T) {
+	nightly.Test(t, nightly.Minutes)
 	c := newCluster(t, *seed)
 	c.healed()
 	for i := range *failovers {

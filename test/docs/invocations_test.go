@@ -9,7 +9,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/coppice-gc/coppice/internal/testkit/worker"
 )
 
 // Every command of documents, of comments in Go files, of the Makefile, of .ci/run and of .ci/nightly
@@ -26,7 +29,7 @@ func TestCommandsExist(t *testing.T) {
 	for _, file := range []string{"Makefile", ".ci/run", ".ci/nightly"} {
 		list = append(list, goCommands(t, file)...)
 	}
-	checked := map[string]error{}
+	coppice, checked := startCoppice(t), map[string]error{}
 	for _, c := range list {
 		dir := c.dir
 		if c.comment && strings.HasPrefix(c.text, "go ") {
@@ -35,7 +38,7 @@ func TestCommandsExist(t *testing.T) {
 		key := dir + " " + c.text
 		err, known := checked[key]
 		if !known {
-			err = invocation{dir: dir, coppice: filepath.Join(built(t), "coppice")}.check(c.text)
+			err = invocation{dir: dir, coppice: coppice}.check(c.text)
 			checked[key] = err
 		}
 		if err != nil {
@@ -77,7 +80,37 @@ func goCommands(t *testing.T, file string) (list []shown) {
 // invocation checks commands without running them.
 type invocation struct {
 	dir     string // of "." in the arguments of go, below the module's root
-	coppice string // file
+	coppice *worker.Worker
+}
+
+// program is the test program of cmd/coppice, which a worker of coppice is.
+var program = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(programsDir, "worker", "coppice")
+	build := exec.Command("go", "test", "-c", "-o", name, "./cmd/coppice")
+	build.Dir = module
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return name, nil
+})
+
+// startCoppice starts a worker of coppice for a test.
+func startCoppice(t *testing.T) *worker.Worker {
+	t.Helper()
+	name, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.Start(name, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
 }
 
 var (
@@ -151,9 +184,13 @@ func (in invocation) subcommand(args []string) error {
 		return nil // stands for any
 	}
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "..." || a == "…" })
-	out, err := exec.Command(in.coppice, append([]string{"--help=true"}, args...)...).CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "flag needs an argument") {
-		return fmt.Errorf("%w: %s", err, out)
+	o, err := in.coppice.Do(worker.Command{Dir: ".", Env: os.Environ(), Args: append([]string{"--help=true"}, args...)})
+	if err != nil {
+		return err
+	}
+	out := append(o.Stdout, o.Stderr...)
+	if o.Code != 0 && !strings.Contains(string(out), "flag needs an argument") {
+		return fmt.Errorf("exit code %d: %s", o.Code, out)
 	}
 	usage := usageLine.FindStringSubmatch(string(out))
 	if usage == nil || !strings.Contains(usage[1], "[command]") {
@@ -322,7 +359,7 @@ func exists(name string) bool {
 // A command that names something that does not exist is found.
 func TestInvocations(t *testing.T) {
 	t.Parallel()
-	in := invocation{dir: "test/docs", coppice: filepath.Join(built(t), "coppice")}
+	in := invocation{dir: "test/docs", coppice: startCoppice(t)}
 	for _, good := range []string{
 		"coppice get pods -o json && coppice up --auth", "coppice bench create|cascade --processes", "coppice delete -l",
 		"make model OPS=3", "go run ./test/words -count", "go test . -run '^TestMain$' -count=1", "NATS_URL=x coppice parked retry", "go test ./...", ".ci/run",

@@ -109,15 +109,21 @@ func version(o *coppicev1.Object) string {
 	return fmt.Sprintf("%s@%d", o.GetMetadata().GetUid(), o.GetMetadata().GetResourceVersion())
 }
 
-// agrees reports whether the cache is what a list returns.
-func (i *informer) agrees(ctx context.Context, objects client.ResourceClient) bool {
+// listed is what a list returns, as a cache has it.
+func listed(ctx context.Context, t *testing.T, objects client.ResourceClient) map[string]string {
+	t.Helper()
 	list := map[string]string{}
 	for o, err := range objects.List(ctx) {
 		if err != nil {
-			i.t.Fatal(err)
+			t.Fatal(err)
 		}
 		list[o.GetMetadata().GetNamespace()+"/"+o.GetMetadata().GetName()] = version(o)
 	}
+	return list
+}
+
+// agrees reports whether the cache is a list, which nothing has changed since.
+func (i *informer) agrees(list map[string]string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.synced && maps.Equal(list, i.cache)
@@ -208,21 +214,24 @@ func TestProcessesWatch(t *testing.T) {
 		change(ctx)
 		resume()
 		paused, resume = i.pause(1 + random.IntN(200))
+		list := listed(ctx, t, app)
 		testkit.WaitFor(t, ctx, fmt.Sprintf("round %d: the consumer to pause again, or to have all", round), func() bool {
 			select {
 			case <-paused:
 				return true
 			default:
-				return i.agrees(ctx, app)
+				return i.agrees(list)
 			}
 		})
 		graph.kill() // while the watch reads objects or follows changes
 		graph = begin()
 		change(ctx)
 		resume()
-		testkit.WaitFor(t, ctx, fmt.Sprintf("round %d: the cache to be what a list returns", round), func() bool { return i.agrees(ctx, app) })
+		list = listed(ctx, t, app)
+		testkit.WaitFor(t, ctx, fmt.Sprintf("round %d: the cache to be what a list returns", round), func() bool { return i.agrees(list) })
 		change(ctx)
-		testkit.WaitFor(t, ctx, fmt.Sprintf("round %d: the changes that follow", round), func() bool { return i.agrees(ctx, app) })
+		list = listed(ctx, t, app)
+		testkit.WaitFor(t, ctx, fmt.Sprintf("round %d: the changes that follow", round), func() bool { return i.agrees(list) })
 		stop()
 		testkit.Receive(t, ctx, "the end of the watch", done)
 	}
