@@ -14,7 +14,7 @@ import (
 )
 
 // In a script, "coppice get pods" runs in the script's worker, in the folder and with the environment that the
-// script has by then; "exec coppice get pods" starts a process, which can have a standard input, and run in the
+// script has by then, apart from TZ, which a process reads once; "exec coppice get pods" starts a process, which can have a standard input, and run in the
 // background.
 
 // program copies this test's program as coppice into a folder of the test, and returns its path.

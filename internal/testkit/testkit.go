@@ -58,20 +58,22 @@ func Secrets() secret.Secrets {
 	return s
 }
 
-// WaitFor waits until a condition holds, and fails the test after Timeout, or if ctx ends before.
+// WaitFor waits until a condition holds, and fails the test after Timeout, or if ctx ends before. It
+// looks often at first. Later each pause is a twentieth of the time waited, since a condition may
+// ask a server, up to 50 ms.
 func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool) {
 	tb.Helper()
 	limit := time.NewTimer(Timeout)
 	defer limit.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
+	begun := time.Now()
 	for !holds() {
+		pause := min(max(time.Since(begun)/20, 2*time.Millisecond), 50*time.Millisecond)
 		select {
 		case <-limit.C:
 			tb.Fatalf("waited in vain for %s: %v", what, Timeout)
 		case <-ctx.Done():
 			tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -25,7 +25,7 @@ var failovers = flag.Int("failovers", 1, "how often TestNATSFailover kills the N
 // The NATS server that leads the log is killed. The others elect another leader, and commands are
 // acknowledged again; none that was acknowledged is missing in the log. The test logs the times.
 //
-//	go test ./test/chaos -run TestNATSFailover -v -failovers=10
+//	COPPICE_NIGHTLY=1 go test ./test/chaos -run TestNATSFailover -v -failovers=10
 func TestNATSFailover(t *testing.T) {
 	nightly.Test(t, nightly.Minutes)
 	c := newCluster(t, *seed)

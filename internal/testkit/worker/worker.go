@@ -10,10 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
+	"time"
 )
 
 // Main is what a program does: it returns its exit code.
@@ -41,30 +45,87 @@ func Run(main Main) int {
 	if !slices.Equal(os.Args[1:], []string{argument}) {
 		return main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	}
-	in, out := gob.NewDecoder(bufio.NewReader(os.Stdin)), gob.NewEncoder(os.Stdout)
-	for {
-		var c Command
-		err := in.Decode(&c)
-		if errors.Is(err, io.EOF) {
-			return 0
+	said := os.Stderr // which serve replaces
+	if err := serve(main); err != nil {
+		fmt.Fprintln(said, err)
+	}
+	return 1
+}
+
+// serve runs commands until its standard input ends, which ends the process, also while a command runs.
+func serve(main Main) error {
+	commands, answers := make(chan Command), gob.NewEncoder(os.Stdout)
+	go func() {
+		for in := gob.NewDecoder(bufio.NewReader(os.Stdin)); ; {
+			var c Command
+			if err := in.Decode(&c); errors.Is(err, io.EOF) {
+				os.Exit(0)
+			} else if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			commands <- c
 		}
+	}()
+	// Files, as a process has them: no terminal. Libraries write to os.Stderr.
+	stdout, err := file()
+	if err != nil {
+		return err
+	}
+	stderr, err := file()
+	if err != nil {
+		return err
+	}
+	os.Stdout, os.Stderr = stdout, stderr
+	log.SetOutput(stderr)
+	for c := range commands {
 		os.Clearenv()
 		for _, v := range c.Env {
 			name, value, _ := strings.Cut(v, "=")
 			err = errors.Join(err, os.Setenv(name, value))
 		}
 		if err = errors.Join(err, os.Chdir(c.Dir)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+			return err
 		}
-		var stdout, stderr bytes.Buffer
-		code := main(c.Args, strings.NewReader(""), &stdout, &stderr)
-		if err := out.Encode(Outcome{code, stdout.Bytes(), stderr.Bytes()}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		o := Outcome{Code: main(append([]string{}, c.Args...), strings.NewReader(""), stdout, stderr)}
+		if o.Stdout, err = taken(stdout); err != nil {
+			return err
+		}
+		if o.Stderr, err = taken(stderr); err != nil {
+			return err
+		}
+		if err := answers.Encode(o); err != nil {
+			return err
 		}
 	}
+	return nil
 }
+
+// file is a file without a name.
+func file() (*os.File, error) {
+	f, err := os.CreateTemp("", "")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// taken empties a file, and returns what was in it.
+func taken(f *os.File) ([]byte, error) {
+	_, err := f.Seek(0, io.SeekStart)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return text, errors.Join(err, f.Truncate(0))
+}
+
+// limit is for one command, and only a hang reaches it: the worker then writes its goroutines, and ends.
+const limit = 5 * time.Minute
 
 // A Worker is a process that runs commands. Its methods must not be called concurrently.
 type Worker struct {
@@ -72,13 +133,14 @@ type Worker struct {
 	in      io.WriteCloser
 	send    *gob.Encoder
 	answers *gob.Decoder
-	stderr  bytes.Buffer // what it wrote in addition to its answers, a panic for example
+	stderr  bytes.Buffer // what it wrote outside of commands, a panic for example
+	ended   func() error
 }
 
 // Start starts a program that calls Run.
 func Start(program string, env []string) (*Worker, error) {
 	w := &Worker{process: exec.Command(program, argument)}
-	w.process.Env, w.process.Stderr = env, &w.stderr
+	w.process.Env, w.process.Stderr, w.ended = env, &w.stderr, sync.OnceValue(w.process.Wait)
 	in, err := w.process.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -94,6 +156,8 @@ func Start(program string, env []string) (*Worker, error) {
 // Do runs a command. An error says that the worker has ended.
 func (w *Worker) Do(c Command) (Outcome, error) {
 	var o Outcome
+	hangs := time.AfterFunc(limit, func() { _ = w.process.Process.Signal(syscall.SIGQUIT) })
+	defer hangs.Stop()
 	err := w.send.Encode(c)
 	if err == nil {
 		err = w.answers.Decode(&o)
@@ -107,7 +171,7 @@ func (w *Worker) Do(c Command) (Outcome, error) {
 // Stop ends the worker. An error has what it wrote.
 func (w *Worker) Stop() error {
 	_ = w.in.Close()
-	if err := w.process.Wait(); err != nil {
+	if err := w.ended(); err != nil {
 		return fmt.Errorf("the worker ended with %w: %s", err, w.stderr.String())
 	}
 	return nil
