@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -247,7 +246,7 @@ func TestScripts(t *testing.T) {
 			})
 			env.Defer(func() {
 				if err := s.record(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")); err != nil {
-					env.T().Log(err)
+					env.T().Fatal(err)
 				}
 				if err := s.stop(); err != nil {
 					env.T().Log(err)
@@ -265,84 +264,6 @@ func TestScripts(t *testing.T) {
 // noon is a time zone where it is between noon and one o'clock. Times of another day are
 // printed with their dates, and no script runs past midnight there.
 func noon(now time.Time) string { return fmt.Sprintf("Etc/GMT%+d", now.UTC().Hour()-12) }
-
-// coppice runs a command in the script's worker: [!] coppice get pods.
-func coppice(ts *testscript.TestScript, neg bool, args []string) {
-	o := runProgram(ts, append([]string{"coppice"}, args...))
-	show(ts, o)
-	switch {
-	case neg && o.Code == 0:
-		ts.Fatalf("it succeeded")
-	case !neg && o.Code != 0:
-		ts.Fatalf("exit code %d", o.Code)
-	}
-}
-
-// exits runs a program and checks its exit code: exits 2 coppice get.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits code program [args...]")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	o := runProgram(ts, args[1:])
-	show(ts, o)
-	if o.Code != want {
-		ts.Fatalf("exit code %d, want %d", o.Code, want)
-	}
-}
-
-// await runs a program again and again until its standard output matches, or,
-// negated, matches no more: await 'Terminating' coppice get pods.
-func await(ts *testscript.TestScript, neg bool, args []string) {
-	if len(args) < 2 {
-		ts.Fatalf("usage: [!] await pattern program [args...]")
-	}
-	pattern, err := regexp.Compile("(?m)" + args[0])
-	ts.Check(err)
-	deadline := time.Now().Add(testkit.Timeout)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		o := runProgram(ts, args[1:])
-		if o.Code == 0 && pattern.Match(o.Stdout) != neg {
-			show(ts, o)
-			return
-		}
-		if time.Now().After(deadline) {
-			show(ts, o)
-			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
-		}
-		<-tick.C
-	}
-}
-
-// limited runs a program with a time limit, which takes the place of LIMIT in the arguments. Its exit
-// code and its output, in which LIMIT is the limit too, must match. A slow machine may need longer
-// until the program has said so: limited tries longer limits, up to testkit.Timeout:
-// limited 1 'not idle after LIMIT' coppice wait --idle --timeout=LIMIT.
-func limited(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 {
-		ts.Fatalf("usage: limited code pattern program [args...]")
-	}
-	for limit := time.Second; ; limit = min(2*limit, testkit.Timeout) {
-		with := make([]string, len(args))
-		for i, a := range args {
-			with[i] = strings.ReplaceAll(a, "LIMIT", limit.String())
-		}
-		pattern, err := regexp.Compile("(?m)" + with[1])
-		ts.Check(err)
-		o := runProgram(ts, with[2:])
-		if fmt.Sprint(o.Code) == with[0] && (pattern.Match(o.Stdout) || pattern.Match(o.Stderr)) {
-			show(ts, o)
-			return
-		}
-		if limit == testkit.Timeout {
-			show(ts, o)
-			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
-		}
-	}
-}
 
 // quiet checks that the last program has written nothing to its standard error but what services
 // log on a busy machine.

@@ -2,20 +2,25 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/worker"
 )
 
 // In a script, "coppice get pods" runs in the script's worker, in the folder and with the environment that the
-// script has by then, apart from TZ, which a process reads once; "exec coppice get pods" starts a process, which can have a standard input, and run in the
-// background.
+// script has by then, apart from TZ, which a process reads once. "exec coppice get pods" starts a process, which can
+// have a standard input, and run in the background.
 
 // program copies this test's program as coppice into a folder of the test, and returns its path.
 func program(t *testing.T) string {
@@ -75,6 +80,84 @@ func show(ts *testscript.TestScript, o worker.Outcome) {
 	ts.Check(err)
 	_, err = ts.Stderr().Write(o.Stderr)
 	ts.Check(err)
+}
+
+// coppice runs a command in the script's worker: [!] coppice get pods.
+func coppice(ts *testscript.TestScript, neg bool, args []string) {
+	o := runProgram(ts, append([]string{"coppice"}, args...))
+	show(ts, o)
+	switch {
+	case neg && o.Code == 0:
+		ts.Fatalf("it succeeded")
+	case !neg && o.Code != 0:
+		ts.Fatalf("exit code %d", o.Code)
+	}
+}
+
+// exits runs a program and checks its exit code: exits 2 coppice get.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	o := runProgram(ts, args[1:])
+	show(ts, o)
+	if o.Code != want {
+		ts.Fatalf("exit code %d, want %d", o.Code, want)
+	}
+}
+
+// await runs a program again and again until its standard output matches, or,
+// negated, matches no more: await 'Terminating' coppice get pods.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: [!] await pattern program [args...]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.Now().Add(testkit.Timeout)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		o := runProgram(ts, args[1:])
+		if o.Code == 0 && pattern.Match(o.Stdout) != neg {
+			show(ts, o)
+			return
+		}
+		if time.Now().After(deadline) {
+			show(ts, o)
+			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
+		}
+		<-tick.C
+	}
+}
+
+// limited runs a program with a time limit, which takes the place of LIMIT in the arguments. Its exit
+// code and its output, in which LIMIT is the limit too, must match. A slow machine may need longer
+// until the program has said so: limited tries longer limits, up to testkit.Timeout:
+// limited 1 'not idle after LIMIT' coppice wait --idle --timeout=LIMIT.
+func limited(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: limited code pattern program [args...]")
+	}
+	for limit := time.Second; ; limit = min(2*limit, testkit.Timeout) {
+		with := make([]string, len(args))
+		for i, a := range args {
+			with[i] = strings.ReplaceAll(a, "LIMIT", limit.String())
+		}
+		pattern, err := regexp.Compile("(?m)" + with[1])
+		ts.Check(err)
+		o := runProgram(ts, with[2:])
+		if fmt.Sprint(o.Code) == with[0] && (pattern.Match(o.Stdout) || pattern.Match(o.Stderr)) {
+			show(ts, o)
+			return
+		}
+		if limit == testkit.Timeout {
+			show(ts, o)
+			ts.Fatalf("in vain; the last time it ended with exit code %d", o.Code)
+		}
+	}
 }
 
 // variables are the names of the variables that scripts in a folder set.
