@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/client"
 )
@@ -99,26 +100,43 @@ func (s *session) realmNames(ctx context.Context, prefix string) []string {
 	return list
 }
 
+// completionWords is the annotation of a flag that holds the words which complete it.
+const completionWords = "coppice_completion_words"
+
 // completeFlag completes a flag by fixed words.
 func completeFlag(c *cobra.Command, flag string, words ...string) {
 	// The only possible error is that the command does not have the flag.
-	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.Flags().SetAnnotation(flag, completionWords, words)
 }
 
-// completeEverywhere adds the completions of flags that mean the same in all commands.
-func (a *app) completeEverywhere(c *cobra.Command) {
-	if c.Flags().Lookup("namespace") != nil {
-		_ = c.RegisterFlagCompletionFunc("namespace", a.completeNamespaces())
-	}
-	if c.Flags().Lookup("realm") != nil {
-		_ = c.RegisterFlagCompletionFunc("realm", a.completeRealms())
-	}
-	if f := c.Flags().Lookup("dry-run"); f != nil && f.Value.Type() != "bool" {
-		completeFlag(c, "dry-run", "server", "client", "none")
-	}
+// completeFlags registers the completions of the flags of a command and its sub-commands: those of completeFlag, and
+// of flags that mean the same in all commands. It is for a process that answers a shell and ends: cobra keeps a
+// registered flag in a global map, and with it the whole command, for ever.
+func (a *app) completeFlags(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		var complete completion
+		switch words := f.Annotations[completionWords]; {
+		case words != nil:
+			complete = fixed(words...)
+		case f.Name == "namespace":
+			complete = a.completeNamespaces()
+		case f.Name == "realm":
+			complete = a.completeRealms()
+		case f.Name == "dry-run" && f.Value.Type() != "bool":
+			complete = fixed("server", "client", "none")
+		default:
+			return
+		}
+		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it fails for a flag that is shared, and known already
+	})
 	for _, sub := range c.Commands() {
-		a.completeEverywhere(sub)
+		a.completeFlags(sub)
 	}
+}
+
+// fixed completes by fixed words.
+func fixed(words ...string) completion {
+	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completing opens a session for a completion. Without a server the completion is empty, and

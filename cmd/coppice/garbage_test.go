@@ -1,10 +1,15 @@
 package main
 
 import (
+	"io"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"testing"
+	"weak"
+
+	"github.com/spf13/pflag"
 
 	"github.com/coppice-gc/coppice/internal/testkit"
 )
@@ -57,4 +62,27 @@ func TestPaceCollection(t *testing.T) {
 	await("a large heap to get as much as lives", func(percent int) bool { return percent == 100 })
 	runtime.KeepAlive(large)
 	await("a small heap to get more room again", func(percent int) bool { return percent > 100 })
+}
+
+// A process that runs many commands, as tests do, keeps none of them. Their flags are what would stay: cobra has a
+// global map of those with completions.
+func TestCommandsAreCollected(t *testing.T) {
+	t.Parallel()
+	run := func() weak.Pointer[pflag.Flag] {
+		root := newRoot(strings.NewReader(""), io.Discard, io.Discard)
+		root.SetArgs([]string{"version", "--output", "json"})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := root.Find([]string{"version"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(c.Flag("output"))
+	}
+	flag := run()
+	testkit.WaitFor(t, testkit.Context(t), "a command that has run to be collected", func() bool {
+		runtime.GC()
+		return flag.Value() == nil
+	})
 }

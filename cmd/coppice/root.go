@@ -71,7 +71,11 @@ Start with 'coppice demo', or with 'coppice up' and 'coppice import -f DIR'.`,
 	root.Args = unknownCommand
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	a.wrapArgs(root)
-	a.completeEverywhere(root)
+	root.PersistentPreRun = func(c *cobra.Command, _ []string) {
+		if c.Name() == cobra.ShellCompRequestCmd {
+			a.completeFlags(root)
+		}
+	}
 	return root
 }
 
