@@ -15,9 +15,10 @@ type Copy struct {
 	// Server is the name of the server.
 	Server string
 
-	log      *Log
-	consumer jetstream.Consumer
-	silent   int // reads in a row that returned nothing, although the log has more
+	log       *Log
+	consumer  jetstream.Consumer
+	delivered uint64 // messages, as the server counts them
+	silent    int    // reads in a row that returned nothing, although the log has more
 }
 
 // Servers returns the names of the NATS servers that have a copy of the log, and of those that are
@@ -72,7 +73,9 @@ const (
 // of the last message that was visited, and known that of the last message of the log. Read
 // returns the error of visit. If the server has repeatedly delivered nothing, the error is a
 // BrokenError if the server has more messages, and otherwise wraps ErrBehind. Any other error
-// says nothing about the copy: close it.
+// says nothing about the copy: close it. One of them is that messages were delivered and did not
+// arrive, because the request for them had ended. NATS does not deliver them again, and they are
+// not missing in the copy.
 func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message) error) error {
 	batch, err := c.consumer.FetchBytes(copyBytes, jetstream.FetchMaxWait(copyWait))
 	if err != nil {
@@ -84,8 +87,12 @@ func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message)
 			continue // the rest of the batch
 		}
 		var meta *jetstream.MsgMetadata
-		if meta, err = m.Metadata(); err == nil {
-			read = true
+		if meta, err = m.Metadata(); err != nil {
+			continue
+		}
+		read = true
+		if err = c.arrived(meta.Sequence.Consumer - 1); err == nil {
+			c.delivered++
 			err = visit(Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
 		}
 	}
@@ -99,17 +106,28 @@ func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message)
 		c.silent = 0
 		return nil
 	}
-	if c.silent++; c.silent < copySilence {
-		return nil
-	}
 	info, err := c.consumer.Info(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("log of realm %s: the copy of NATS server %s: %w", c.log.realm, c.Server, err)
+	}
+	if err := c.arrived(info.Delivered.Consumer); err != nil {
+		return err
+	}
+	switch c.silent++; {
+	case c.silent < copySilence:
+		return nil
 	case info.NumPending == 0:
 		return fmt.Errorf("log of realm %s: the copy of NATS server %s ends at sequence %d: %w", c.log.realm, c.Server, last, ErrBehind)
 	}
 	return &BrokenError{Sequence: last + 1, Last: last + 1, What: "it is not delivered"}
+}
+
+// arrived returns an error if the server has delivered more messages than have arrived.
+func (c *Copy) arrived(delivered uint64) error {
+	if delivered == c.delivered {
+		return nil
+	}
+	return fmt.Errorf("log of realm %s: NATS server %s has delivered %d messages of its copy, of which %d have arrived", c.log.realm, c.Server, delivered, c.delivered)
 }
 
 // ErrBehind is wrapped by the error of Copy.Read if a server does not have all messages yet.
