@@ -49,9 +49,9 @@ var (
 
 // Test skips a test, unless the tests of .ci/nightly run; with them it fails a test whose needs
 // the machine does not meet.
-func Test(tb testing.TB, needs ...Need) {
+func Test(tb testing.TB, need Need, more ...Need) {
 	tb.Helper()
-	for _, n := range needs {
+	for _, n := range append([]Need{need}, more...) {
 		if !On() {
 			tb.Skipf("a test of .ci/nightly: needs %s; %s=1 runs it", n.what, Variable)
 		}
