@@ -18,10 +18,13 @@ import (
 // A power loss damages the files that a NATS server has of consumers, which it does not sync.
 // The server then refuses to create these consumers. It also takes a stream back to its
 // beginning whose messages were all removed, but not its consumers, which then leave out new
-// messages. The work and the calls get their streams again.
+// messages. Or it forgets a stream, and gives a consumer that is created in a new one of this name what
+// the earlier one had delivered. The work and the calls get their streams again.
 func TestDamagedConsumers(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(t *testing.T, dir string){"consumers": damageConsumers, "messages": removeMessages} {
+	for name, damage := range map[string]func(t *testing.T, dir string){
+		"consumers": damageConsumers, "messages": removeMessages, "streams": damageStreams,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testkit.Context(t)
@@ -89,8 +92,28 @@ func TestDamagedConsumers(t *testing.T) {
 			s.stop(ctx)
 			restart(func() { damage(t, filepath.Join(natsDir, "jetstream")) })
 			s = serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
+			if name == "streams" { // a call is there before its consumer
+				early := configMap("early")
+				early.Metadata.Finalizers = []string{bus.ExampleFinalizer}
+				if _, err := c.Create(ctx, early); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Delete(ctx, "early"); err != nil {
+					t.Fatal(err)
+				}
+				testkit.WaitFor(t, ctx, "the call", func() bool {
+					ctx, cancel := testkit.Attempt(ctx)
+					defer cancel()
+					stream, err := js.Stream(ctx, bus.FinalizeStream(realm))
+					return err == nil && stream.CachedInfo().State.Msgs > 0
+				})
+			}
 			end = run()
 			cascade()
+			testkit.WaitFor(t, ctx, "what was deleted before to be gone", func() bool {
+				_, err := c.Get(ctx, "early")
+				return errors.Is(err, client.ErrNotFound)
+			})
 			end()
 			s.stop(ctx)
 		})
@@ -109,6 +132,21 @@ func damageConsumers(t *testing.T, dir string) {
 			if err := os.Truncate(f, int64(keep)); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// damageStreams damages what the server knows of the streams with consumers, and removes their messages.
+func damageStreams(t *testing.T, dir string) {
+	t.Helper()
+	removeMessages(t, dir)
+	for _, stream := range []string{bus.WorkStream(realm), bus.FinalizeStream(realm)} {
+		files, err := filepath.Glob(filepath.Join(dir, "*", "streams", stream, "meta.sum"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%d files of %s: %v", len(files), stream, err)
+		}
+		if err := os.Truncate(files[0], 0); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
