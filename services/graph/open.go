@@ -76,7 +76,7 @@ func (r *realm) ensureStreams(ctx context.Context, lost map[string]bool) error {
 		again = true
 		what := "the consumers of a stream are damaged, as after a power loss of the NATS server, or are of a newer version of it"
 		if lost[name] {
-			what = "a stream is gone, as after a power loss of the NATS server"
+			what = "a stream is not there although the log is, as after a power loss of the NATS server, or a restore"
 		}
 		r.log.Warn(what+"; the stream is created again, and its messages published again", "stream", name, "error", why)
 		if err := bus.RecreateStream(ctx, r.js, name); err != nil {
