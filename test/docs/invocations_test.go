@@ -188,7 +188,7 @@ func (in invocation) subcommand(args []string) error {
 	if err != nil {
 		return err
 	}
-	out := append(o.Stdout, o.Stderr...)
+	out := slices.Concat(o.Stdout, o.Stderr)
 	if o.Code != 0 && !strings.Contains(string(out), "flag needs an argument") {
 		return fmt.Errorf("exit code %d: %s", o.Code, out)
 	}

@@ -47,7 +47,7 @@ func Run(main Main) int {
 	}
 	said := os.Stderr // which serve replaces
 	if err := serve(main); err != nil {
-		fmt.Fprintln(said, err)
+		_, _ = fmt.Fprintln(said, err)
 	}
 	return 1
 }
