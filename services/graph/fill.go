@@ -105,7 +105,7 @@ func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
 			return fmt.Errorf("the archive %s does not have the commit at sequence %d", r.archive, position)
 		}
 	}
-	end, err := r.appendLost(ctx, last)
+	end, err := r.appendLost(ctx)
 	if end > last {
 		r.log.Error("the log had lost its newest commits; they were appended again from the archive", "archive", r.archive.String(), "first", last+1, "last", end)
 		if id, err := r.history.RealmID(ctx); err == nil {
@@ -113,20 +113,19 @@ func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("the commits of the archive %s cannot be appended again from sequence %d on: %w", r.archive, end+1, err)
+		err = fmt.Errorf("the commits of the archive %s cannot be appended again from sequence %d on: %w", r.archive, max(end, last)+1, err)
 	}
 	return err
 }
 
 // appendLost appends commits of the archive behind the last message of the stream, and returns the
 // position of the last one. Each must continue the one before it.
-func (r *realm) appendLost(ctx context.Context, last uint64) (end uint64, err error) {
-	end = last
-	sequence, checksum, err := r.events.EndOf(ctx)
+func (r *realm) appendLost(ctx context.Context) (end uint64, err error) {
+	end, sequence, checksum, err := r.events.EndOf(ctx)
 	if err != nil {
-		return end, err
+		return 0, err
 	}
-	err = r.history.Lost(ctx, last, func(m eventlog.Message) error {
+	err = r.history.Lost(ctx, end, func(m eventlog.Message) error {
 		h, foreign := r.events.Keys().Check(m)
 		if foreign == "" && (h.Sequence != sequence+1 || h.Previous != checksum) {
 			foreign = fmt.Sprintf("commit %d of the archive does not continue commit %d of the log", h.Sequence, sequence)

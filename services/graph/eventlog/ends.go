@@ -24,25 +24,26 @@ func (l *Log) LastCommit(ctx context.Context) (sequence uint64, err error) {
 	return 0, nil
 }
 
-// EndOf returns the sequence and the checksum of the last commit of the stream, zeros if it has no
-// message. It fails if none of the last 1,000 messages is a commit.
-func (l *Log) EndOf(ctx context.Context) (sequence, checksum uint64, err error) {
+// EndOf returns the position of the last message of the stream, and the sequence and the checksum of
+// the last commit up to there; zeros if it has no message. It fails if none of the last 1,000 messages is
+// a commit.
+func (l *Log) EndOf(ctx context.Context) (last, sequence, checksum uint64, err error) {
 	last, first, err := l.Last(ctx)
 	if err != nil || last == 0 {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	for at := last; at >= max(first, 1) && last-at < maxForeign; at-- {
 		h, ok, err := l.headerAt(ctx, at)
 		if err != nil {
-			return 0, 0, err
+			return last, 0, 0, err
 		}
 		if !ok {
 			continue
 		}
 		commit, err := l.Get(ctx, at)
-		return h.Sequence, Checksum(commit), err
+		return last, h.Sequence, Checksum(commit), err
 	}
-	return 0, 0, fmt.Errorf("log of realm %s: no message up to sequence %d is a commit", l.realm, last)
+	return last, 0, 0, fmt.Errorf("log of realm %s: no message up to sequence %d is a commit", l.realm, last)
 }
 
 // headerAt returns the header of the commit at a position. ok is false if there is none.
