@@ -33,8 +33,8 @@ const (
 	// openAttempts is the maximum number of consumers that one step creates to get a copy that
 	// was not read yet: NATS draws the server.
 	openAttempts = 4
-	// openPause is the time after which another attempt is made to open a copy: its server was away, or
-	// NATS drew other servers.
+	// openPause is the time after which another attempt is made to open a copy: its server was away, or was
+	// too slow, or NATS drew other servers.
 	openPause = 2 * time.Minute
 	// copyStuck is the time for which a copy may end at the same sequence, while the log has more.
 	copyStuck = 30 * time.Second
@@ -69,6 +69,8 @@ func (c *copyCheck) step(ctx context.Context) *eventlog.BrokenError {
 			return nil
 		}
 	case err != nil && !errors.As(err, &broken):
+		c.r.log.Info("the copy of a NATS server could not be read to its end; it is read again from its beginning", "server", server, "read_to", at, "error", err)
+		c.next = time.Now().Add(min(openPause, c.r.c.ScrubLog))
 		return nil
 	default:
 		delete(c.ends, server)

@@ -83,18 +83,19 @@ func (c *Copy) Read(ctx context.Context, last, known uint64, visit func(Message)
 	}
 	read := false
 	for m := range batch.Messages() {
-		if err != nil {
-			continue // the rest of the batch
+		meta, fail := m.Metadata()
+		if fail == nil {
+			fail = c.arrived(meta.Sequence.Consumer - 1)
+			c.delivered = meta.Sequence.Consumer
 		}
-		var meta *jetstream.MsgMetadata
-		if meta, err = m.Metadata(); err != nil {
-			continue
+		if err == nil {
+			err = fail
+		}
+		if err != nil {
+			continue // the rest of the batch is only counted
 		}
 		read = true
-		if err = c.arrived(meta.Sequence.Consumer - 1); err == nil {
-			c.delivered++
-			err = visit(Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
-		}
+		err = visit(Message{Sequence: meta.Sequence.Stream, Data: m.Data(), Pending: meta.NumPending})
 	}
 	if err != nil {
 		return err

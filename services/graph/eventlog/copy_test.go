@@ -48,6 +48,39 @@ func TestCopyDeliveredInVain(t *testing.T) {
 	}
 }
 
+// A reader that wants no more of a batch has received the rest of it all the same.
+func TestCopyReadInPart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range uint64(4) {
+		if err := appendTo(b.ctx, b.log, i, byte(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := b.other.OpenCopy(b.ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(b.ctx)
+	enough, last := errors.New("enough"), uint64(0)
+	visit := func(m eventlog.Message) error {
+		if m.Sequence > 2 {
+			return enough
+		}
+		last = m.Sequence
+		return nil
+	}
+	for err == nil {
+		err = c.Read(b.ctx, last, 2, visit)
+	}
+	if !errors.Is(err, enough) || last != 2 {
+		t.Fatalf("read up to %d: %v", last, err)
+	}
+	if err := c.Read(b.ctx, last, 4, visit); err != nil {
+		t.Errorf("nothing more was delivered: %v", err)
+	}
+}
+
 // steal receives messages of the only consumer of the log in the place of its reader.
 func (b *bench) steal(t *testing.T, messages int) {
 	t.Helper()
