@@ -22,7 +22,6 @@ import (
 // has to restore it.
 func (r *realm) openLog(ctx context.Context) error {
 	seen := r.known()
-	lost := map[string]bool{} // streams that were gone at one of the attempts
 	return r.await(ctx, func(ctx context.Context) (err error) {
 		if seen > 0 && !r.accepts(seen) {
 			r.events, err = eventlog.OpenExisting(ctx, r.js, r.name, r.keys)
@@ -36,10 +35,7 @@ func (r *realm) openLog(ctx context.Context) error {
 			return err
 		}
 		r.events.Report(r.log)
-		if err = r.findLost(ctx, lost); err != nil {
-			return err
-		}
-		if err = r.ensureStreams(ctx, lost); err != nil {
+		if err = r.ensureStreams(ctx); err != nil {
 			return err
 		}
 		r.parkedStream, err = r.js.Stream(ctx, bus.ParkedStream(r.name))
@@ -47,9 +43,9 @@ func (r *realm) openLog(ctx context.Context) error {
 	})
 }
 
-// ensureStreams creates or updates the streams of work and of calls. It creates one again that was lost, or whose
+// ensureStreams creates or updates the streams of work and of calls. It creates one again whose
 // consumers are damaged, as after a power loss: what it had is published again.
-func (r *realm) ensureStreams(ctx context.Context, lost map[string]bool) error {
+func (r *realm) ensureStreams(ctx context.Context) error {
 	failed := bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
 	if failed != nil && !bus.IsConsumerDamaged(failed) {
 		return failed
@@ -60,9 +56,9 @@ func (r *realm) ensureStreams(ctx context.Context, lost map[string]bool) error {
 	for _, name := range []string{bus.WorkStream(r.name), bus.FinalizeStream(r.name)} {
 		why := failed
 		if of.Stream != name {
-			ahead := lost[name]
+			ahead := false
 			s, err := r.js.Stream(ctx, name)
-			if err == nil && !ahead {
+			if err == nil {
 				ahead, err = bus.IsAhead(ctx, s)
 			}
 			switch {
@@ -74,11 +70,7 @@ func (r *realm) ensureStreams(ctx context.Context, lost map[string]bool) error {
 			why = err
 		}
 		again = true
-		what := "the consumers of a stream are damaged, as after a power loss of the NATS server, or are of a newer version of it"
-		if lost[name] {
-			what = "a stream is not there although the log is, as after a power loss of the NATS server, or a restore"
-		}
-		r.log.Warn(what+"; the stream is created again, and its messages published again", "stream", name, "error", why)
+		r.log.Warn("the consumers of a stream are damaged, as after a power loss of the NATS server, or are of a newer version of it; the stream is created again, and its messages published again", "stream", name, "error", why)
 		if err := bus.RecreateStream(ctx, r.js, name); err != nil {
 			return err
 		}
@@ -87,26 +79,6 @@ func (r *realm) ensureStreams(ctx context.Context, lost map[string]bool) error {
 		return failed // it is of a stream that nothing can publish again
 	}
 	return bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
-}
-
-// findLost adds the streams of work and of calls that are gone although the log is not empty. A NATS
-// server that could not read a stream at its start, as after a power loss, leaves the state of its
-// consumers on the disk. A consumer that is created in a new stream of the same name takes it
-// over, and leaves out as many messages as the earlier one had delivered. Only deleting a stream
-// removes that state.
-func (r *realm) findLost(ctx context.Context, lost map[string]bool) error {
-	if last, _, err := r.events.Last(ctx); err != nil || last == 0 || r.c.Replicas > 1 {
-		return err
-	}
-	for _, name := range []string{bus.WorkStream(r.name), bus.FinalizeStream(r.name)} {
-		switch _, err := r.js.Stream(ctx, name); {
-		case errors.Is(err, jetstream.ErrStreamNotFound):
-			lost[name] = true
-		case err != nil && !bus.IsConsumerDamaged(err):
-			return err
-		}
-	}
-	return nil
 }
 
 // await calls do until it succeeds or fails with an error that waiting does not cure. It

@@ -111,8 +111,9 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 	}
 	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
 	is, err := stream.Consumer(ctx, c.Durable)
+	found := err == nil
 	switch {
-	case err == nil:
+	case found:
 		if was := is.CachedInfo().Config.Metadata[bus.MetaActor]; was != "" {
 			c.Metadata[bus.MetaActor] = was
 		}
@@ -127,6 +128,15 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 	}
 	created, err := stream.CreateOrUpdateConsumer(ctx, c)
 	damaged := bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil
+	if err == nil && !found && created.CachedInfo().Delivered.Consumer > 0 {
+		// A consumer that did not exist has delivered something: after a power loss, a NATS server may have
+		// forgotten a consumer or its stream, and have kept the consumer's state. With that it leaves out
+		// calls of a new stream. If another graph service has just created it, calls are delivered twice.
+		s.Log.Warn("a new consumer has the state of an earlier one, as after a power loss of the NATS server; it is deleted, and created without that state", "realm", s.Realm, "consumer", c.Durable)
+		if err = stream.DeleteConsumer(ctx, c.Durable); err == nil {
+			created, err = stream.CreateOrUpdateConsumer(ctx, c)
+		}
+	}
 	if err == nil {
 		damaged, err = bus.IsAhead(ctx, stream, created.CachedInfo())
 	}
