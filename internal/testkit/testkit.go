@@ -15,6 +15,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func WaitFor(tb testing.TB, ctx context.Context, what string, holds func() bool)
 		pause := min(max(time.Since(begun)/20, 2*time.Millisecond), 50*time.Millisecond)
 		select {
 		case <-limit.C:
-			tb.Fatalf("waited in vain for %s: %v", what, Timeout)
+			inVain(tb, what)
 		case <-ctx.Done():
 			tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
 		case <-time.After(pause):
@@ -93,11 +94,26 @@ func Receive[T any](tb testing.TB, ctx context.Context, what string, from <-chan
 	case v := <-from:
 		return v
 	case <-limit.C:
-		tb.Fatalf("waited in vain for %s: %v", what, Timeout)
+		inVain(tb, what)
 	case <-ctx.Done():
 		tb.Fatalf("waited in vain for %s: %v", what, ctx.Err())
 	}
 	panic("unreachable")
+}
+
+// inVain fails a test whose wait has reached its limit, and logs where the goroutines of the process are that
+// run code of Coppice or wait for a lock: a hang that cannot be repeated is explained by them alone.
+func inVain(tb testing.TB, what string) {
+	tb.Helper()
+	var all, ours strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // each place once, with the number of goroutines
+	for place := range strings.SplitSeq(all.String(), "\n\n") {
+		if strings.Contains(place, "coppice-gc/coppice/") || strings.Contains(place, "Lock+") {
+			ours.WriteString(place + "\n\n")
+		}
+	}
+	tb.Logf("the goroutines of this process:\n%s", ours.String())
+	tb.Fatalf("waited in vain for %s: %v", what, Timeout)
 }
 
 // Await waits until s is ready. If it is not ready after Timeout, the error matches
