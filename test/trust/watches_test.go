@@ -119,10 +119,13 @@ func TestStreamsAreRenewed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			next := client.FromSequence(last + 1)
 			var wg sync.WaitGroup
+			defer func() { stop(); wg.Wait() }()
+			retried := client.OnError(func(err error) { t.Logf("asked again: %v", err) })
 			synced, events, commits := make(chan struct{}, 100), make(chan string, 100), make(chan uint64, 100)
 			wg.Go(func() {
-				for e, err := range reader.Resource(secrets, "new").Watch(ctx) {
+				for e, err := range reader.Resource(secrets, "new").Watch(ctx, retried) {
 					switch {
 					case err != nil:
 						t.Errorf("the watch ended: %v", err)
@@ -134,7 +137,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				for c, err := range log.Read(ctx, client.FromSequence(last+1), client.Follow(true)) {
+				for c, err := range log.Read(ctx, next, client.Follow(true), retried) {
 					if err != nil {
 						t.Errorf("the log ended: %v", err)
 						return
@@ -165,8 +168,9 @@ func TestStreamsAreRenewed(t *testing.T) {
 				if got := testkit.Receive(t, r.ctx, "the creation of "+name, events); got != name {
 					t.Fatalf("the watch delivers %s, want %s", got, name)
 				}
-				if last++; testkit.Receive(t, r.ctx, "a commit", commits) != last {
-					t.Fatalf("another commit than %d is read", last)
+				last++
+				if got := testkit.Receive(t, r.ctx, fmt.Sprintf("commit %d, after that of %s", last, name), commits); got != last {
+					t.Fatalf("commit %d is read, want %d", got, last)
 				}
 			}
 			stop()
