@@ -87,6 +87,7 @@ func serve(main Main) error {
 		if err = errors.Join(err, os.Chdir(c.Dir)); err != nil {
 			return err
 		}
+		// Not nil: cobra would take the arguments of this process instead.
 		o := Outcome{Code: main(append([]string{}, c.Args...), strings.NewReader(""), stdout, stderr)}
 		if o.Stdout, err = taken(stdout); err != nil {
 			return err
