@@ -36,7 +36,7 @@ const (
 	// openPause is the time after which another attempt is made to open a copy: its server was away, or was
 	// too slow, or NATS drew other servers.
 	openPause = 2 * time.Minute
-	// copyStuck is the time for which a copy may end at the same sequence, while the log has more.
+	// copyStuck is the time after which a copy may not end at the same sequence again, while the log has more.
 	copyStuck = 30 * time.Second
 )
 
@@ -97,23 +97,22 @@ func (c *copyCheck) step(ctx context.Context) *eventlog.BrokenError {
 }
 
 // copyEnds are the sequences behind which servers say that their copies have nothing, although the
-// log has more, and the first time that each said so.
+// log has more.
 type copyEnds map[string]copyEnd
 
 type copyEnd struct {
-	at          uint64
-	since, last time.Time // when that was seen first and last
+	at    uint64
+	since time.Time // when that was seen first
 }
 
-// stuck returns damage if a copy has ended at the same sequence for copyStuck. A server that lags
+// stuck returns damage if a copy still ends at the sequence at which it ended copyStuck ago. A server that lags
 // reaches later sequences; one that cannot read a file of its copy always ends at the same one.
 func (e copyEnds) stuck(server string, at uint64, now time.Time) *eventlog.BrokenError {
 	before, ok := e[server]
-	if !ok || before.at != at || now.Sub(before.last) > copyStuck { // the server may have been away
+	if !ok || before.at != at {
 		before = copyEnd{at: at, since: now}
+		e[server] = before
 	}
-	before.last = now
-	e[server] = before
 	if now.Sub(before.since) < copyStuck {
 		return nil
 	}
@@ -148,8 +147,12 @@ func (c *copyCheck) open(ctx context.Context) bool {
 
 // attempts returns the number of consumers that may be created to get the copy of a server that was
 // not read in this round: none while those are all offline. They are read when they are back, or in
-// the next round. A server that was removed from the cluster is not waited for.
+// the next round; where they ended before says nothing then. A server that was removed from the cluster is not
+// waited for.
 func (c *copyCheck) attempts(names, offline []string) int {
+	for _, server := range offline {
+		delete(c.ends, server)
+	}
 	c.unread = slices.DeleteFunc(c.unread, func(s string) bool { return !slices.Contains(names, s) })
 	wanted := func(s string) bool { return !slices.Contains(offline, s) }
 	if !slices.ContainsFunc(c.unread, wanted) && (len(c.unread) == 0 || time.Since(c.begun) >= c.r.c.ScrubLog) {

@@ -224,6 +224,52 @@ func TestScrubOfRestoredRealm(t *testing.T) {
 	}
 }
 
+// A hole at the end of what is read is found by the message behind it.
+func TestScrubOfHoleAtEnd(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
+	c := bus.LogConfig(realm, 1)
+	c.DenyDelete = false
+	stream, err := js.CreateStream(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := js.Publish(ctx, bus.LogSubject(realm), []byte("no commit")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.DeleteMsg(ctx, 4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.UpdateStream(ctx, bus.LogConfig(realm, 1)); err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.OpenExisting(ctx, js, realm, eventlog.NewKeys(testkit.Secrets(), realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy, err := log.OpenCopy(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copy.Close(ctx)
+	for what, scrub := range map[string]*replay.Scrub{"the log": replay.NewScrub(log, 1), "a copy": replay.ScrubCopy(copy, log, 1)} {
+		var done bool
+		testkit.WaitFor(t, ctx, what+" to be read", func() bool {
+			ctx, cancel := testkit.Attempt(ctx)
+			defer cancel()
+			done, err = scrub.Step(ctx, 4)
+			return done || err != nil && !errors.Is(err, context.DeadlineExceeded)
+		})
+		var broken *eventlog.BrokenError
+		if !errors.As(err, &broken) || broken.Sequence != 4 || broken.Last != 4 {
+			t.Errorf("%s without message 4: %t, %v", what, done, err)
+		}
+	}
+}
+
 // A restored realm refuses a graph service without its archive, and another secret cannot
 // continue it.
 func TestRestoredWithoutArchive(t *testing.T) {

@@ -177,13 +177,17 @@ func TestCopiesOfOfflineServers(t *testing.T) {
 			t.Errorf("%s: %d consumers, want %d", step.what, got, step.want)
 		}
 	}
+	c.ends = copyEnds{"b": {at: 1}, "c": {at: 1}}
 	c.unread, c.begun = []string{"c"}, time.Now().Add(-2*time.Hour)
 	if got := c.attempts(all, []string{"c"}); got != openAttempts || len(c.unread) != 3 {
 		t.Errorf("after the time of a round: %d consumers, unread %v; want a new round", got, c.unread)
 	}
+	if len(c.ends) != 1 || c.ends["b"].at != 1 {
+		t.Errorf("the ends of copies are %v; want that of the server which is offline forgotten", c.ends)
+	}
 }
 
-// A copy that ends at the same sequence for a while is damaged; one that grows only lags behind.
+// A copy that ends at the same sequence after a while is damaged; one that grows only lags behind.
 func TestStuckCopy(t *testing.T) {
 	t.Parallel()
 	ends, begun := copyEnds{}, time.Now()
@@ -200,7 +204,8 @@ func TestStuckCopy(t *testing.T) {
 		{"a", 11, 2*copyStuck - 1, false},
 		{"a", 11, 2 * copyStuck, true},
 		{"b", 10, 2 * copyStuck, true},
-		{"a", 11, time.Hour, false}, // it was away
+		{"c", 3, 0, false},
+		{"c", 3, time.Hour, true}, // it is read from its beginning each time, which may take long
 	} {
 		damage := ends.stuck(step.server, step.at, begun.Add(step.after))
 		if (damage != nil) != step.stuck || step.stuck && damage.Sequence != step.at+1 {

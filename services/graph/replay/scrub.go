@@ -53,7 +53,7 @@ func (s *Scrub) Step(ctx context.Context, until uint64) (done bool, err error) {
 		return true, nil
 	}
 	visit := func(m eventlog.Message) error {
-		if m.Sequence > until {
+		if m.Sequence > until && s.at >= until {
 			return errReached
 		}
 		if m.Sequence != s.at+1 {
