@@ -276,31 +276,6 @@ func EnsureStreams(ctx context.Context, js jetstream.JetStream, realm string, re
 	return g.Wait()
 }
 
-// IsAhead reports whether a consumer has delivered messages that its stream never had. A power loss
-// can take a stream whose newest messages were acknowledged and removed back to an earlier sequence,
-// but not the state of its consumers. Such a consumer never delivers new messages up to the last
-// sequence that it has delivered. The copies of a stream with several replicas may differ for a moment; such
-// streams are never reported.
-func IsAhead(ctx context.Context, s jetstream.Stream, consumers ...*jetstream.ConsumerInfo) (bool, error) {
-	if s.CachedInfo().Config.Replicas > 1 {
-		return false, nil
-	}
-	if len(consumers) == 0 {
-		list := s.ListConsumers(ctx)
-		for c := range list.Info() {
-			consumers = append(consumers, c)
-		}
-		if err := list.Err(); err != nil {
-			return false, err
-		}
-	}
-	info, err := s.Info(ctx) // after the state of the consumers
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(consumers, func(c *jetstream.ConsumerInfo) bool { return c.Delivered.Stream > info.State.LastSeq }), nil
-}
-
 // StoresConsumers returns nil if the NATS server stores a new consumer of a realm's calls. If it
 // does not, as where its disk is full, another consumer that cannot be stored is not damaged. The
 // new consumer is deleted again.

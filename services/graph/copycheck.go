@@ -116,6 +116,7 @@ func (e copyEnds) stuck(server string, at uint64, now time.Time) *eventlog.Broke
 	if now.Sub(before.since) < copyStuck {
 		return nil
 	}
+	delete(e, server) // its copy may be made again
 	return &eventlog.BrokenError{Sequence: at + 1, Last: at + 1, What: fmt.Sprintf("for more than %v nothing behind sequence %d is delivered", copyStuck, at)}
 }
 

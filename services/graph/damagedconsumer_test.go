@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,11 +20,13 @@ import (
 // The server then refuses to create these consumers. It also takes a stream back to its
 // beginning whose messages were all removed, but not its consumers, which then leave out new
 // messages. Or it forgets a stream, and gives a consumer that is created in a new one of this name what
-// the earlier one had delivered. The work and the calls get their streams again.
+// the earlier one had delivered, also if that is nothing since it was created itself, and if the graph service that
+// created it was killed before it looked. The work and the calls get their streams or consumers again.
 func TestDamagedConsumers(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, dir string){
-		"consumers": damageConsumers, "messages": removeMessages, "streams": damageStreams,
+		"consumers": damageConsumers, "messages": removeMessages,
+		"streams": damageStreams, "streams, idle": damageStreams, "streams, interrupted": damageStreams,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,6 +39,7 @@ func TestDamagedConsumers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			calls := bus.FinalizerConsumer(realm, bus.ExampleFinalizer)
 			run := func() (end func()) {
 				p, err := processor.New(processor.Config{Conn: testkit.Dial(t, n, n.URL(), bus.RoleProcessor)})
 				if err != nil {
@@ -53,7 +57,7 @@ func TestDamagedConsumers(t *testing.T) {
 				testkit.WaitFor(t, ctx, "the consumer of calls", func() bool {
 					ctx, cancel := testkit.Attempt(ctx)
 					defer cancel()
-					_, err := js.Consumer(ctx, bus.FinalizeStream(realm), bus.FinalizerConsumer(realm, bus.ExampleFinalizer).Durable)
+					_, err := js.Consumer(ctx, bus.FinalizeStream(realm), calls.Durable)
 					return err == nil
 				})
 				return func() {
@@ -89,10 +93,17 @@ func TestDamagedConsumers(t *testing.T) {
 			end := run()
 			cascade()
 			end()
+			if name == "streams, idle" {
+				if err := js.DeleteConsumer(ctx, bus.FinalizeStream(realm), calls.Durable); err != nil {
+					t.Fatal(err)
+				}
+				end = run()
+				end()
+			}
 			s.stop(ctx)
 			restart(func() { damage(t, filepath.Join(natsDir, "jetstream")) })
 			s = serve(t, dial(t, n, n.URL()), dir, nil).writing(ctx)
-			if name == "streams" { // a call is there before its consumer
+			if strings.HasPrefix(name, "streams") { // a call is there before its consumer
 				early := configMap("early")
 				early.Metadata.Finalizers = []string{bus.ExampleFinalizer}
 				if _, err := c.Create(ctx, early); err != nil {
@@ -107,6 +118,11 @@ func TestDamagedConsumers(t *testing.T) {
 					stream, err := js.Stream(ctx, bus.FinalizeStream(realm))
 					return err == nil && stream.CachedInfo().State.Msgs > 0
 				})
+			}
+			if name == "streams, interrupted" {
+				if _, err := js.CreateConsumer(ctx, bus.FinalizeStream(realm), calls); err != nil {
+					t.Fatal(err)
+				}
 			}
 			end = run()
 			cascade()

@@ -43,8 +43,8 @@ func (r *realm) openLog(ctx context.Context) error {
 	})
 }
 
-// ensureStreams creates or updates the streams of work and of calls. It creates one again whose
-// consumers are damaged, as after a power loss: what it had is published again.
+// ensureStreams creates or updates the streams of work and of calls. It creates consumers again that leave out
+// messages, and a stream whose consumers are damaged, as after a power loss: what it had is published again.
 func (r *realm) ensureStreams(ctx context.Context) error {
 	failed := bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
 	if failed != nil && !bus.IsConsumerDamaged(failed) {
@@ -56,16 +56,12 @@ func (r *realm) ensureStreams(ctx context.Context) error {
 	for _, name := range []string{bus.WorkStream(r.name), bus.FinalizeStream(r.name)} {
 		why := failed
 		if of.Stream != name {
-			ahead := false
-			s, err := r.js.Stream(ctx, name)
+			err := r.renewConsumers(ctx, name)
 			if err == nil {
-				ahead, err = bus.IsAhead(ctx, s)
-			}
-			switch {
-			case err != nil && !bus.IsConsumerDamaged(err):
-				return err
-			case err == nil && !ahead:
 				continue
+			}
+			if !bus.IsConsumerDamaged(err) {
+				return err
 			}
 			why = err
 		}
@@ -79,6 +75,37 @@ func (r *realm) ensureStreams(ctx context.Context) error {
 		return failed // it is of a stream that nothing can publish again
 	}
 	return bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
+}
+
+// renewConsumers creates consumers of a stream again that leave out messages. Those of calls, of which there may be
+// hundreds, are only compared with their stream; the rest is done when their programs ask for them.
+func (r *realm) renewConsumers(ctx context.Context, stream string) error {
+	s, err := r.js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	all, err := bus.Consumers(ctx, s)
+	if err != nil {
+		return err
+	}
+	leave, err := bus.Ahead(ctx, s, all)
+	if err == nil && len(leave) == 0 && stream == bus.WorkStream(r.name) {
+		leave, err = bus.LeaveOut(ctx, s, all)
+	}
+	if err != nil || len(leave) == 0 {
+		return err
+	}
+	if err := bus.StoresConsumers(ctx, r.js, r.name); err != nil {
+		r.log.Warn("a consumer leaves out messages, as after a power loss of the NATS server, and no new one can be stored; start this process again when NATS can store one", "stream", stream, "consumer", leave[0].Name, "error", err)
+		return nil
+	}
+	for _, c := range leave {
+		r.log.Warn("a consumer leaves out messages, as after a power loss of the NATS server; it is created again", "stream", stream, "consumer", c.Name)
+		if err := bus.RenewConsumer(ctx, s, c, c.Config); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // await calls do until it succeeds or fails with an error that waiting does not cure. It

@@ -203,6 +203,7 @@ func TestStuckCopy(t *testing.T) {
 		{"a", 11, copyStuck, false}, // it has come further
 		{"a", 11, 2*copyStuck - 1, false},
 		{"a", 11, 2 * copyStuck, true},
+		{"a", 11, 3 * copyStuck, false}, // that was reported, and it may be another copy
 		{"b", 10, 2 * copyStuck, true},
 		{"c", 3, 0, false},
 		{"c", 3, time.Hour, true}, // it is read from its beginning each time, which may take long

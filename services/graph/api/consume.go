@@ -101,59 +101,82 @@ func (s *replicaServer) consume(q *request, at bus.API, err *lifecycle.Error, c 
 	})
 }
 
-// ensureConsumer creates a consumer, or updates the configuration of an existing one.
+// ensureConsumer creates a consumer, or updates the configuration of an existing one. It creates one again
+// that leaves out calls.
 func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process string, c jetstream.ConsumerConfig) *lifecycle.Error {
-	s.consuming.Lock() // so that no other consumer is created after the count
-	defer s.consuming.Unlock()
-	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
-	if err != nil {
-		return s.jetStream("consumer of "+c.Description, err)
-	}
 	c.Metadata = map[string]string{bus.MetaProcess: process, bus.MetaActor: actor}
-	is, err := stream.Consumer(ctx, c.Durable)
-	found := err == nil
-	switch {
-	case found:
-		if was := is.CachedInfo().Config.Metadata[bus.MetaActor]; was != "" {
-			c.Metadata[bus.MetaActor] = was
-		}
-	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return s.otherConsumer(c.Durable, err)
-	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		if err := s.roomForConsumer(ctx, stream, actor); err != nil {
-			return err
-		}
-	default:
-		return s.jetStream("consumer of "+c.Description, err)
+	stream, is, kept, fail := s.createConsumer(ctx, &c)
+	if fail != nil || is == nil {
+		return fail
 	}
-	created, err := stream.CreateOrUpdateConsumer(ctx, c)
-	damaged := bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil
-	if err == nil && !found && created.CachedInfo().Delivered.Consumer > 0 {
-		// A consumer that did not exist has delivered something: after a power loss, a NATS server may have
-		// forgotten a consumer or its stream, and have kept the consumer's state. With that it leaves out
-		// calls of a new stream. If another graph service has just created it, calls are delivered twice.
-		s.Log.Warn("a new consumer has the state of an earlier one, as after a power loss of the NATS server; it is deleted, and created without that state", "realm", s.Realm, "consumer", c.Durable)
-		if err = stream.DeleteConsumer(ctx, c.Durable); err == nil {
-			created, err = stream.CreateOrUpdateConsumer(ctx, c)
+	leave := kept
+	var err error
+	if !leave {
+		var list []*jetstream.ConsumerInfo
+		if list, err = bus.Ahead(ctx, stream, []*jetstream.ConsumerInfo{is}); err == nil && len(list) == 0 {
+			list, err = bus.LeaveOut(ctx, stream, []*jetstream.ConsumerInfo{is})
 		}
+		leave = len(list) > 0
 	}
-	if err == nil {
-		damaged, err = bus.IsAhead(ctx, stream, created.CachedInfo())
-	}
-	if damaged {
-		s.Log.Warn("a consumer is damaged, as after a power loss of the NATS server; its stream is created again, and its calls published again", "realm", s.Realm, "consumer", c.Durable, "error", err)
-		if err = bus.RecreateStream(ctx, s.r.JS, bus.FinalizeStream(s.Realm)); err == nil {
-			_, err = s.r.JS.CreateConsumer(ctx, bus.FinalizeStream(s.Realm), c)
-		}
+	if leave && err == nil && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
+		s.consuming.Lock()
+		defer s.consuming.Unlock()
+		s.Log.Warn("a consumer leaves out calls, as after a power loss of the NATS server; it is created again", "consumer", c.Durable)
+		err = bus.RenewConsumer(ctx, stream, is, c)
 	}
 	if err != nil {
-		var api *jetstream.APIError
-		if errors.As(err, &api) && bus.Classify(err) == bus.Refused && is != nil {
-			return s.otherConsumer(c.Durable, err)
-		}
 		return s.jetStream("consumer of "+c.Description, err)
 	}
 	return nil
+}
+
+// createConsumer creates a consumer, or updates the configuration of an existing one, whose actor c gets. is is nil if it
+// has created the stream again with the consumer. kept says that the consumer is new, and that the NATS server gave it
+// what it has kept of an earlier one.
+func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, is *jetstream.ConsumerInfo, kept bool, fail *lifecycle.Error) {
+	s.consuming.Lock() // so that no other consumer is created after the count
+	defer s.consuming.Unlock()
+	what := "consumer of " + c.Description
+	stream, err := s.r.JS.Stream(ctx, bus.FinalizeStream(s.Realm))
+	if err != nil {
+		return nil, nil, false, s.jetStream(what, err)
+	}
+	was, err := stream.Consumer(ctx, c.Durable)
+	found := err == nil
+	switch {
+	case found:
+		if actor := was.CachedInfo().Config.Metadata[bus.MetaActor]; actor != "" {
+			c.Metadata[bus.MetaActor] = actor
+		}
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return nil, nil, false, s.otherConsumer(c.Durable, err)
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		if err := s.roomForConsumer(ctx, stream, c.Metadata[bus.MetaActor]); err != nil {
+			return nil, nil, false, err
+		}
+	default:
+		return nil, nil, false, s.jetStream(what, err)
+	}
+	created, err := stream.CreateOrUpdateConsumer(ctx, *c)
+	if err == nil {
+		is = created.CachedInfo()
+		// What another service has created meanwhile has delivered nothing, or has a time of that.
+		return stream, is, !found && is.Delivered.Consumer > 0 && is.Delivered.Last == nil, nil
+	}
+	if bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
+		s.Log.Warn("a consumer is damaged, as after a power loss of the NATS server; its stream is created again, and its calls published again", "consumer", c.Durable, "error", err)
+		if err = bus.RecreateStream(ctx, s.r.JS, bus.FinalizeStream(s.Realm)); err == nil {
+			_, err = s.r.JS.CreateConsumer(ctx, bus.FinalizeStream(s.Realm), *c)
+		}
+	}
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return stream, nil, false, nil
+	case errors.As(err, &api) && bus.Classify(err) == bus.Refused && found:
+		return nil, nil, false, s.otherConsumer(c.Durable, err)
+	}
+	return nil, nil, false, s.jetStream(what, err)
 }
 
 func (s *server) otherConsumer(durable string, err error) *lifecycle.Error {
