@@ -40,8 +40,8 @@ func Ahead(ctx context.Context, s jetstream.Stream, consumers []*jetstream.Consu
 
 // LeaveOut returns those consumers of a queue that have acknowledged a message which is still there, and never deliver
 // it. A NATS server (2.15.2) that has forgotten a stream in a power loss gives what it has kept of a consumer to
-// the one of that name in a new stream. Messages that such a consumer had delivered, and others had not
-// acknowledged before them, are noticed when these are acknowledged. See Ahead for replicas.
+// the one of that name in a new stream. While such a consumer waits for an acknowledgement, what it leaves out behind
+// that message is not noticed. See Ahead for replicas.
 func LeaveOut(ctx context.Context, s jetstream.Stream, consumers []*jetstream.ConsumerInfo) (leave []*jetstream.ConsumerInfo, err error) {
 	if s.CachedInfo().Config.Replicas > 1 {
 		return nil, nil
