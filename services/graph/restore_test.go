@@ -250,22 +250,31 @@ func TestScrubOfHoleAtEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy, err := log.OpenCopy(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer copy.Close(ctx)
-	for what, scrub := range map[string]*replay.Scrub{"the log": replay.NewScrub(log, 1), "a copy": replay.ScrubCopy(copy, log, 1)} {
-		var done bool
-		testkit.WaitFor(t, ctx, what+" to be read", func() bool {
+	for _, ofCopy := range []bool{false, true} {
+		var broken *eventlog.BrokenError
+		testkit.WaitFor(t, ctx, "the hole to be found", func() bool { // on a busy machine a read may fail, and says so
 			ctx, cancel := testkit.Attempt(ctx)
 			defer cancel()
-			done, err = scrub.Step(ctx, 4)
-			return done || err != nil && !errors.Is(err, context.DeadlineExceeded)
+			scrub := replay.NewScrub(log, 1)
+			if ofCopy {
+				copy, err := log.OpenCopy(ctx, 1)
+				if err != nil {
+					return false
+				}
+				defer copy.Close(ctx)
+				scrub = replay.ScrubCopy(copy, log, 1)
+			}
+			done, err := scrub.Step(ctx, 4)
+			for !done && err == nil {
+				done, err = scrub.Step(ctx, 4)
+			}
+			if done {
+				t.Fatalf("of a copy: %t: the log was read up to 4, which is missing", ofCopy)
+			}
+			return errors.As(err, &broken)
 		})
-		var broken *eventlog.BrokenError
-		if !errors.As(err, &broken) || broken.Sequence != 4 || broken.Last != 4 {
-			t.Errorf("%s without message 4: %t, %v", what, done, err)
+		if broken.Sequence != 4 || broken.Last != 4 {
+			t.Errorf("of a copy: %t: %v, want message 4 missing", ofCopy, broken)
 		}
 	}
 }
