@@ -19,7 +19,7 @@
 // which is why it stands last.
 //
 // verbs.go has the verbs and headers, calls.go the calls of finalizers and agents, subjects.go the
-// other subjects, streams.go the streams, roles.go the permissions.
+// other subjects, streams.go the streams, leaveout.go consumers that leave out messages, roles.go the permissions.
 //
 // The package imports only the client modules of NATS and errgroup, so that the SDK can use
 // it. The embedded server is in internal/bus/natsd, connections are made in internal/bus/dial.

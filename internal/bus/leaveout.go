@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// leftOutTime is the time after which a message counts as left out: the stream still has one for a moment that
-// was just acknowledged.
+// leftOutTime is how long a message must stay in the stream after its acknowledgement to count as left out: the
+// stream removes one that was just acknowledged a moment later.
 const leftOutTime = 2 * time.Second
 
 // Consumers returns what the NATS server says about the consumers of a stream.
@@ -38,10 +38,11 @@ func Ahead(ctx context.Context, s jetstream.Stream, consumers []*jetstream.Consu
 	return ahead, nil
 }
 
-// LeaveOut returns those consumers of a queue that have acknowledged a message which is still there, and never deliver
-// it. A NATS server (2.15.2) that has forgotten a stream in a power loss gives what it has kept of a consumer to
-// the one of that name in a new stream. While such a consumer waits for an acknowledgement, what it leaves out behind
-// that message is not noticed. See Ahead for replicas.
+// LeaveOut returns those consumers of a queue that never deliver a message of the stream, because they have
+// acknowledged its sequence already. It takes 2 s if there may be one. A NATS server (2.15.2) that has forgotten a
+// stream in a power loss can give the state of an earlier consumer to the consumer of that name in the new stream. While
+// such a consumer waits for an acknowledgement, LeaveOut does not notice messages behind that one. Consumers of a
+// stream with several replicas are never returned, as by Ahead.
 func LeaveOut(ctx context.Context, s jetstream.Stream, consumers []*jetstream.ConsumerInfo) (leave []*jetstream.ConsumerInfo, err error) {
 	if s.CachedInfo().Config.Replicas > 1 {
 		return nil, nil
@@ -90,15 +91,15 @@ func acknowledged(ctx context.Context, s jetstream.Stream, c *jetstream.Consumer
 	return m.Sequence, nil
 }
 
-// RenewConsumer deletes a consumer and creates it with a configuration again, unless that was done since was, what the
-// server said about it. The new one delivers all messages of the stream, also those that the earlier one had
-// delivered and that are not acknowledged.
+// RenewConsumer deletes a consumer, and creates it again with the configuration c. It does nothing if the consumer
+// is another one than was, so that of two processes that renew a consumer only one does. The new consumer delivers
+// all messages of the stream, also those that the earlier one had delivered and that are not acknowledged.
 func RenewConsumer(ctx context.Context, s jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
 	is, err := s.Consumer(ctx, was.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
-		return nil // it is none of Coppice
+		return nil // Coppice has pull consumers only
 	case err != nil:
 		return err
 	case !is.CachedInfo().Created.Equal(was.Created):

@@ -16,7 +16,7 @@ func TestLeaveOut(t *testing.T) {
 	ctx := testkit.Context(t)
 	js := testkit.JetStream(t, testkit.NATS(t), bus.RoleGraph)
 	name := bus.WorkStream(bus.DefaultRealm)
-	// A work queue, which all streams with such consumers are, permits no late consumer.
+	// The streams of Coppice are work queues. Here that would forbid the consumer that begins late.
 	s, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{bus.WorkSubject(bus.DefaultRealm, ">")}})
 	if err != nil {
 		t.Fatal(err)

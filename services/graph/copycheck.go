@@ -36,7 +36,7 @@ const (
 	// openPause is the time after which another attempt is made to open a copy: its server was away, or was
 	// too slow, or NATS drew other servers.
 	openPause = 2 * time.Minute
-	// copyStuck is the time after which a copy may not end at the same sequence again, while the log has more.
+	// copyStuck is the time after which a copy is damaged that still ends at the same sequence, while the log has more.
 	copyStuck = 30 * time.Second
 )
 
@@ -148,10 +148,9 @@ func (c *copyCheck) open(ctx context.Context) bool {
 
 // attempts returns the number of consumers that may be created to get the copy of a server that was
 // not read in this round: none while those are all offline. They are read when they are back, or in
-// the next round; where they ended before says nothing then. A server that was removed from the cluster is not
-// waited for.
+// the next round. A server that was removed from the cluster is not waited for.
 func (c *copyCheck) attempts(names, offline []string) int {
-	for _, server := range offline {
+	for _, server := range offline { // it lags when it is back
 		delete(c.ends, server)
 	}
 	c.unread = slices.DeleteFunc(c.unread, func(s string) bool { return !slices.Contains(names, s) })

@@ -105,11 +105,11 @@ func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
 			return fmt.Errorf("the archive %s does not have the commit at sequence %d", r.archive, position)
 		}
 	}
-	begins, end, err := r.appendLost(ctx)
-	if end > begins {
-		r.log.Error("the log had lost its newest commits; they were appended again from the archive", "archive", r.archive.String(), "first", begins+1, "last", end)
+	before, end, err := r.appendLost(ctx)
+	if end > before {
+		r.log.Error("the log had lost its newest commits; they were appended again from the archive", "archive", r.archive.String(), "first", before+1, "last", end)
 		if id, err := r.history.RealmID(ctx); err == nil {
-			r.warner.Damaged(uid.FromUUID(id), fmt.Sprintf("the log had lost its newest commits; those from sequence %d to %d were appended again from the archive: look for the cause", begins+1, end))
+			r.warner.Damaged(uid.FromUUID(id), fmt.Sprintf("the log had lost its newest commits; those from sequence %d to %d were appended again from the archive: look for the cause", before+1, end))
 		}
 	}
 	if err != nil {
@@ -118,14 +118,14 @@ func (r *realm) restoreTail(ctx context.Context, catching func() bool) error {
 	return err
 }
 
-// appendLost appends commits of the archive behind the last message of the stream, and returns its
-// position and that of the last one that was appended. Each must continue the one before it.
-func (r *realm) appendLost(ctx context.Context) (begins, end uint64, err error) {
-	begins, sequence, checksum, err := r.events.EndOf(ctx)
+// appendLost appends commits of the archive behind the last message of the stream, each of which must continue the
+// one before it. It returns the positions of the last message before and after that.
+func (r *realm) appendLost(ctx context.Context) (before, end uint64, err error) {
+	before, sequence, checksum, err := r.events.EndOf(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	end = begins
+	end = before
 	err = r.history.Lost(ctx, end, func(m eventlog.Message) error {
 		h, foreign := r.events.Keys().Check(m)
 		if foreign == "" && (h.Sequence != sequence+1 || h.Previous != checksum) {
@@ -144,5 +144,5 @@ func (r *realm) appendLost(ctx context.Context) (begins, end uint64, err error) 
 		end, sequence, checksum = m.Sequence, h.Sequence, eventlog.Checksum(commit)
 		return nil
 	})
-	return begins, end, err
+	return before, end, err
 }

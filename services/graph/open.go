@@ -77,8 +77,8 @@ func (r *realm) ensureStreams(ctx context.Context) error {
 	return bus.EnsureStreams(ctx, r.js, r.name, r.c.Replicas)
 }
 
-// renewConsumers creates consumers of a stream again that leave out messages. Those of calls, of which there may be
-// hundreds, are only compared with their stream; the rest is done when their programs ask for them.
+// renewConsumers creates consumers of a stream again that leave out messages. It does not look for messages that
+// consumers of calls leave out, since there may be hundreds of consumers: that is done when their programs ask for them.
 func (r *realm) renewConsumers(ctx context.Context, stream string) error {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *realm) renewConsumers(ctx context.Context, stream string) error {
 	for _, c := range leave {
 		r.log.Warn("a consumer leaves out messages, as after a power loss of the NATS server; it is created again", "stream", stream, "consumer", c.Name)
 		if err := bus.RenewConsumer(ctx, s, c, c.Config); err != nil {
-			return err
+			return fmt.Errorf("stream %s: consumer %s: %w", stream, c.Name, err)
 		}
 	}
 	return nil

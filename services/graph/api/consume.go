@@ -109,20 +109,14 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 	if fail != nil || is == nil {
 		return fail
 	}
-	leave := kept
-	var err error
-	if !leave {
-		var list []*jetstream.ConsumerInfo
-		if list, err = bus.Ahead(ctx, stream, []*jetstream.ConsumerInfo{is}); err == nil && len(list) == 0 {
-			list, err = bus.LeaveOut(ctx, stream, []*jetstream.ConsumerInfo{is})
+	leave, err := []*jetstream.ConsumerInfo{is}, error(nil)
+	if !kept {
+		if leave, err = bus.Ahead(ctx, stream, []*jetstream.ConsumerInfo{is}); err == nil && len(leave) == 0 {
+			leave, err = bus.LeaveOut(ctx, stream, []*jetstream.ConsumerInfo{is})
 		}
-		leave = len(list) > 0
 	}
-	if leave && err == nil && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
-		s.consuming.Lock()
-		defer s.consuming.Unlock()
-		s.Log.Warn("a consumer leaves out calls, as after a power loss of the NATS server; it is created again", "consumer", c.Durable)
-		err = bus.RenewConsumer(ctx, stream, is, c)
+	if err == nil && len(leave) > 0 {
+		err = s.renewConsumer(ctx, stream, is, c)
 	}
 	if err != nil {
 		return s.jetStream("consumer of "+c.Description, err)
@@ -130,9 +124,22 @@ func (s *replicaServer) ensureConsumer(ctx context.Context, actor, process strin
 	return nil
 }
 
-// createConsumer creates a consumer, or updates the configuration of an existing one, whose actor c gets. is is nil if it
-// has created the stream again with the consumer. kept says that the consumer is new, and that the NATS server gave it
-// what it has kept of an earlier one.
+// renewConsumer creates a consumer again that leaves out calls. If the NATS server cannot store a new one, the old one stays.
+func (s *replicaServer) renewConsumer(ctx context.Context, stream jetstream.Stream, was *jetstream.ConsumerInfo, c jetstream.ConsumerConfig) error {
+	s.consuming.Lock()
+	defer s.consuming.Unlock()
+	const what = "a consumer leaves out calls, as after a power loss of the NATS server; "
+	if err := bus.StoresConsumers(ctx, s.r.JS, s.Realm); err != nil {
+		s.Log.Warn(what+"it is not created again, because no new one can be stored; start its program again when NATS can store one", "consumer", c.Durable, "error", err)
+		return nil
+	}
+	s.Log.Warn(what+"it is created again", "consumer", c.Durable)
+	return bus.RenewConsumer(ctx, stream, was, c)
+}
+
+// createConsumer creates a consumer, or updates the configuration of an existing one; then c gets the actor that
+// created it. The result is is nil if the stream was created again together with the consumer. kept says that the consumer
+// is new, and that the NATS server gave it the state of an earlier one.
 func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.ConsumerConfig) (stream jetstream.Stream, is *jetstream.ConsumerInfo, kept bool, fail *lifecycle.Error) {
 	s.consuming.Lock() // so that no other consumer is created after the count
 	defer s.consuming.Unlock()
@@ -160,7 +167,7 @@ func (s *replicaServer) createConsumer(ctx context.Context, c *jetstream.Consume
 	created, err := stream.CreateOrUpdateConsumer(ctx, *c)
 	if err == nil {
 		is = created.CachedInfo()
-		// What another service has created meanwhile has delivered nothing, or has a time of that.
+		// If another service has created it meanwhile, it has delivered nothing, or has the time of that.
 		return stream, is, !found && is.Delivered.Consumer > 0 && is.Delivered.Last == nil, nil
 	}
 	if bus.IsConsumerDamaged(err) && bus.StoresConsumers(ctx, s.r.JS, s.Realm) == nil {
