@@ -80,11 +80,15 @@ func (r *realm) checkExtent(ctx context.Context) error {
 			return err
 		}
 	}
-	last := max(damage.Sequence, damage.Last)
-	if r.accepts(last) {
+	if r.accepts(max(damage.Sequence, damage.Last)) {
 		r.log.Error("continuing with a log that lacks messages, because of --accept-loss; the state cannot be rebuilt from this log", "error", damage)
 		return nil
 	}
+	return r.refuse(&extent, damage)
+}
+
+// refuse returns the error for a log that lacks messages, with what to do.
+func (r *realm) refuse(extent *eventlog.Extent, damage *eventlog.BrokenError) error {
 	restore := "restore the stream from a backup"
 	if extent.Server != "" {
 		restore = "have another NATS server lead the stream (nats stream cluster step-down), and copy it to this one again; if no server has them, " + restore
@@ -93,7 +97,7 @@ func (r *realm) checkExtent(ctx context.Context) error {
 		restore = "name the archive of the realm with --archive, if it has one; otherwise " + restore
 	}
 	return fmt.Errorf("realm %s: %w. To cure it: %s. To go on with the state in %s, "+
-		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, restore, r.dir(), r.name, last)
+		"which then cannot be rebuilt from the log, start this graph service with --accept-loss %s@%d", r.name, damage, restore, r.dir(), r.name, max(damage.Sequence, damage.Last))
 }
 
 // logCheck looks for damage of the log while the realm runs.
@@ -132,8 +136,9 @@ func (r *realm) checkLogs(ctx context.Context) error {
 }
 
 // check compares the stream with what it must have. If messages are missing that the state has
-// folded, it reports that, and the realm goes on. If the stream ends before the state, and not only
-// because a copy lags (MaxLag), it returns an error: clients are shown commits that are lost.
+// folded, it reports that, and the realm goes on. If the newest is missing, it returns an error: clients
+// are shown commits that are lost. It is missing if the stream was purged, or ends before the state, and
+// not only because a copy lags (MaxLag).
 func (c *logCheck) check(ctx context.Context) error {
 	r := c.r
 	at := r.state.Checkpoint().GetPosition() // before the request: the stream must have it
@@ -164,6 +169,9 @@ func (c *logCheck) check(ctx context.Context) error {
 	}
 	r.metrics.damaged(max(c.found, c.copies.missed(), c.counts.short.missed(), extent.Missed(begins)))
 	if damage := extent.Damage(begins); damage != nil {
+		if extent.First > at && begins <= at && !r.accepts(max(damage.Sequence, damage.Last)) {
+			return r.refuse(&extent, damage)
+		}
 		c.report(extent.Server, damage, adviceLog)
 	}
 	if c.scrub.At()+1 < begins {

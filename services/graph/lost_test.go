@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
@@ -162,5 +163,70 @@ func TestDamagedMark(t *testing.T) {
 	serve(t, graphConn(t, n), dir, nil).writing(ctx).stop(ctx)
 	if m, err := tail.Read(file); err != nil || m != tail.Of(checkpoint(t, dir)) {
 		t.Errorf("the mark is %+v, %v", m, err)
+	}
+}
+
+// A realm whose log is purged while it runs acknowledges nothing more. Readiness says why, and so does the next
+// start, until an operator accepts the loss.
+func TestPurgedLog(t *testing.T) {
+	t.Parallel()
+	for name, idle := range map[string]bool{"a command follows": false, "nothing follows": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testkit.Context(t)
+			dir := t.TempDir()
+			n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(realm, "other")})
+			s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+				c.Realms, c.CheckLog = []string{realm, "other"}, time.Hour
+				if idle {
+					c.CheckLog = time.Millisecond
+				}
+			}).writing(ctx)
+			c := application(t, n)
+			create(ctx, t, c, "one")
+			js := testkit.JetStream(t, n, bus.RoleGraph)
+			stream, err := js.Stream(ctx, bus.LogStream(realm))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(ctx); err != nil {
+				t.Fatal(err)
+			}
+			end := lastOf(t, js)
+			acknowledged := make(chan bool, 1)
+			requesting, cancel := context.WithCancel(ctx)
+			defer cancel()
+			go func() {
+				if idle {
+					<-requesting.Done()
+				}
+				_, err := c.Resource(configMaps, "a").Create(requesting, configMap("lost"))
+				acknowledged <- err == nil
+			}()
+			accept := fmt.Sprintf("--accept-loss %s@%d", realm, end)
+			refused := func(s *service) bool {
+				err := s.Ready()
+				return err != nil && strings.Contains(err.Error(), "realm "+realm) && strings.Contains(err.Error(), "are missing") && strings.Contains(err.Error(), accept)
+			}
+			testkit.WaitFor(t, ctx, "the service not to be ready", func() bool { return refused(s) })
+			cancel()
+			if testkit.Receive(t, ctx, "the end of the command", acknowledged) {
+				t.Error("a command is acknowledged")
+			}
+			if !strings.Contains(s.Status(), "realm other: writer") {
+				t.Errorf("the other realm: %s", s.Status())
+			}
+			if is := lastOf(t, js); is != end {
+				t.Errorf("the log ends at %d, and ended at %d", is, end)
+			}
+			s.stop(ctx)
+			s = serve(t, graphConn(t, n), dir, nil)
+			testkit.WaitFor(t, ctx, "the next start to be refused", func() bool { return refused(s) })
+			s.stop(ctx)
+			s = serve(t, graphConn(t, n), dir, func(c *graph.Config) { c.AcceptLoss = map[string]uint64{realm: uint64(end)} }).writing(ctx)
+			create(ctx, t, c, "two")
+			has(ctx, t, c, "one", "two")
+			s.stop(ctx)
+		})
 	}
 }

@@ -262,7 +262,7 @@ func (r *realm) closeState(why error) error {
 	if r.state == nil {
 		return why
 	}
-	if why == nil || errors.Is(why, context.Canceled) { // a stop, also of a standby
+	if r.state.Failure() == nil { // also if the log is lost: then the state is the last copy
 		if err := r.state.Sync(); err != nil {
 			r.log.Warn("cannot flush the state; the next start folds the last commits again", "error", err)
 		}

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -216,6 +217,8 @@ func (r *realm) replicate(ctx context.Context, cancel func()) (err error) {
 			r.log.Info("not the writer any more; another process takes over")
 		case errors.Is(err, writer.ErrLeaseLost), errors.Is(err, eventlog.ErrFenced), errors.As(err, &skew):
 			r.log.Warn("not the writer any more", "reason", err)
+		case errors.As(err, new(*eventlog.BrokenError)):
+			return cmp.Or(r.checkExtent(ctx), err) // the former says what to do
 		default:
 			return err
 		}

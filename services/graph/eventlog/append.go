@@ -49,6 +49,10 @@ const (
 //
 // A refusal settles nothing while no message is stored at the position: the leader of a
 // cluster also refuses because of messages that it has accepted and may still lose.
+//
+// If the message at the expected position was appended or followed by this Log, the server
+// appends only behind that message. If the stream has lost it, as after a purge, nothing is
+// appended, and the error is a BrokenError.
 func (l *Log) Append(ctx context.Context, expected uint64, id [16]byte, commit []byte) (position uint64, err error) {
 	return l.Send(expected, id, commit)(ctx)
 }
@@ -74,6 +78,9 @@ func (l *Log) Send(expected uint64, id [16]byte, commit []byte) (settle func(con
 			err = l.answer(ctx, expected)
 		}
 		err := a.settle(ctx, err)
+		if err == nil {
+			l.has(a.expected + 1)
+		}
 		l.pending.end()
 		return a.expected + 1, err
 	}
@@ -156,6 +163,7 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 		switch h, foreign := a.l.keys.Check(m); {
 		case foreign != "":
 			end = m.Sequence
+			a.l.has(end)
 			return nil
 		case h.ID == a.id:
 			return errFound
@@ -182,7 +190,7 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 var errFound = errors.New("found")
 
 // lost returns an error if the stream is not the one that was opened, or has lost the
-// expected position.
+// message at the expected position.
 func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -192,9 +200,23 @@ func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 		return err
 	case err == nil && last < expected && long:
 		return &BrokenError{Sequence: expected, What: fmt.Sprintf("it was there, and now the log ends at %d", last)}
+	case err == nil && last >= expected && l.had(expected):
+		if _, err := l.Message(ctx, expected); errors.Is(err, ErrNotFound) {
+			return &BrokenError{Sequence: expected, What: "it was there, and now the stream has no message at this sequence, as after a purge"}
+		}
 	}
 	return nil
 }
+
+// has notes that the stream has a message.
+func (l *Log) has(position uint64) {
+	for newest := l.newest.Load(); position > newest && !l.newest.CompareAndSwap(newest, position); {
+		newest = l.newest.Load()
+	}
+}
+
+// had reports whether the stream is known to have had a message, which was the newest at that time.
+func (l *Log) had(position uint64) bool { return position > 0 && l.newest.Load() == position }
 
 // send makes an attempt.
 func (l *Log) send(expected uint64, message []byte) error {
@@ -208,13 +230,16 @@ func (l *Log) send(expected uint64, message []byte) error {
 		l.inbox, l.answers = inbox+".", sub
 	}
 	l.attempt++
-	return nc.PublishMsg(&nats.Msg{
-		Subject: bus.LogSubject(l.realm), Reply: l.reply(), Data: message,
-		Header: nats.Header{
-			jetstream.ExpectedStreamHeader:  {bus.LogStream(l.realm)},
-			jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(expected, 10)},
-		},
-	})
+	at := strconv.FormatUint(expected, 10)
+	header := nats.Header{
+		jetstream.ExpectedStreamHeader:  {bus.LogStream(l.realm)},
+		jetstream.ExpectedLastSeqHeader: {at},
+	}
+	if l.had(expected) {
+		// The last sequence of a stream stays when the stream is purged. That of its only subject does not.
+		header[jetstream.ExpectedLastSubjSeqHeader] = []string{at}
+	}
+	return nc.PublishMsg(&nats.Msg{Subject: bus.LogSubject(l.realm), Reply: l.reply(), Data: message, Header: header})
 }
 
 // reply is the subject for the acknowledgement of the last attempt.

@@ -352,6 +352,54 @@ func TestLogBackwards(t *testing.T) {
 	b.has()
 }
 
+// A log that lacks the newest message which its writer has appended, or followed, gets no further
+// commit: nothing could be rebuilt from it.
+func TestPurged(t *testing.T) {
+	t.Parallel()
+	writers := map[string]func(*bench) *eventlog.Log{
+		"the writer goes on": func(b *bench) *eventlog.Log { return b.log },
+		"a standby takes over": func(b *bench) *eventlog.Log {
+			followed := errors.New("followed")
+			err := b.other.Follow(b.ctx, 1, func(m eventlog.Message) error {
+				if m.Sequence == 3 {
+					return followed
+				}
+				return nil
+			})
+			if !errors.Is(err, followed) {
+				b.t.Fatal(err)
+			}
+			return b.other
+		},
+	}
+	for who, writer := range writers {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			for i := range byte(3) {
+				if err := appendTo(b.ctx, b.log, uint64(i), i+1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			by := writer(b)
+			s, err := b.js.Stream(b.ctx, bus.LogStream(realm))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Purge(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			err = appendTo(b.ctx, by, 3, 4)
+			if broken := (*eventlog.BrokenError)(nil); !errors.As(err, &broken) || broken.Sequence != 3 {
+				t.Errorf("got %v", err)
+			}
+			if last, _, err := b.other.Last(b.ctx); last != 3 || err != nil {
+				t.Errorf("the stream ends at sequence %d: %v", last, err)
+			}
+		})
+	}
+}
+
 // A stream that was deleted, or created again, is another log: nothing is appended
 // to it, and calls that wait return.
 func TestStreamGone(t *testing.T) {

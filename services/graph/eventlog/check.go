@@ -51,7 +51,7 @@ func (l *Log) Extent(ctx context.Context) (e Extent, err error) {
 	}
 	s := &info.State
 	e = Extent{First: s.FirstSeq, FirstTime: s.FirstTime, Last: s.LastSeq, Messages: s.Msgs, Bytes: s.Bytes, Announced: announcement(info.Config.Metadata)}
-	if info.Cluster != nil {
+	if info.Cluster != nil && info.Cluster.Name != "" { // a server on its own names itself, but no cluster
 		e.Server = info.Cluster.Leader
 		e.Current = current(info.Cluster)
 	}

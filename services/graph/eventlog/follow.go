@@ -186,6 +186,7 @@ func (l *Log) next(ctx context.Context, last *uint64, m Message, visit func(Mess
 			}
 		}
 	}
+	l.has(m.Sequence)
 	return next(last, m, visit)
 }
 

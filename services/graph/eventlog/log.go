@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,6 +29,7 @@ type Log struct {
 	logger  *slog.Logger
 
 	pending pending
+	newest  atomic.Uint64 // the newest position of those that were appended or followed
 
 	inbox   string             // the subject prefix of acknowledgements
 	answers *nats.Subscription // nil before the first

@@ -63,13 +63,14 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 }
 
 // checkNext compares the last commit of a state, which was cut from the log, with the commit that
-// follows it in the log: that names its checksum.
+// follows it in the log: that names its checksum. If none follows, the stream has lost all its messages, and what
+// it must have decides whether that is refused.
 func checkNext(ctx context.Context, cp *coppicev1.Checkpoint, log Log, last uint64, refuse func(string, ...any) error) error {
 	at, h, err := firstCommit(ctx, log, cp.GetPosition()+1, last)
 	if err == nil && h.Sequence > cp.GetSequence()+1 {
 		err = &CutError{Realm: log.Realm(), First: at, Known: cp.GetPosition()}
 	}
-	if err == nil && (at == 0 || h.Previous != cp.GetChecksum()) {
+	if err == nil && at != 0 && h.Previous != cp.GetChecksum() {
 		err = refuse("sequence %d of the log does not continue the last commit that the state has seen: it is another history", at)
 	}
 	return err
