@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// CoreAccount is the account of the log, of work and leases, and of the graph service.
+// CoreAccount is the account of the log, of work and leases, and of the graph service. With `coppice up`
+// without passwords the other services are in it, too, which run in the same process.
 // Every other actor has an account of its own, with the actor's name, that imports the
 // subjects to which the actor may publish. So a reply that a service in the core account
 // publishes can reach the actor's inbox, and nothing in the core account.
@@ -29,19 +30,14 @@ type Service struct {
 	Threshold time.Duration
 }
 
-// inCore reports whether a role belongs to the core account.
-func (r *Role) inCore() bool {
-	return r.Name == RoleGraph || r.Name == RoleAnswers || r.Name == RoleAdmin || r.Name == LocalUser
-}
-
 // Core returns the roles of the core account.
 func Core(roles []Role) []Role {
-	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return !r.inCore() })
+	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return !r.Core })
 }
 
 // Actors returns the roles that have accounts of their own.
 func Actors(roles []Role) []Role {
-	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return r.inCore() })
+	return slices.DeleteFunc(slices.Clone(roles), func(r Role) bool { return r.Core })
 }
 
 // jetStreamInfo is imported by every account without JetStream. Without this import the
@@ -51,7 +47,8 @@ const jetStreamInfo = "$JS.API.INFO"
 
 // Services returns what the core account exports to the roles with accounts of their own,
 // ordered by subject. Two subjects are either equal or disjoint, because the server
-// evaluates overlapping ones in no defined order.
+// evaluates overlapping ones in no defined order. Those of LocalUser also match those of other actors, which
+// is safe because the server looks an import up by its text before it looks for patterns that match it.
 //
 // It returns an error if a role may publish what must not be exported: above all
 // requests that create consumers, whose deliver subject is in the body, where no
@@ -80,7 +77,7 @@ func Services(roles []Role) ([]Service, error) {
 		}
 		names[r.Name] = true
 		for _, subject := range r.Imports() {
-			if !exportable(subject) {
+			if !exportable(subject) && !(r.Name == LocalUser && ofLocal(subject)) {
 				return nil, fmt.Errorf("the role %q may publish to %s: the core account must not export it, as a client could exceed its permissions there; take it from the role, or give the role a user in the account %s", r.Name, subject, CoreAccount)
 			}
 			s := of[subject]
@@ -110,6 +107,12 @@ func (r *Role) Imports() []string {
 	return slices.Compact(list)
 }
 
+// Feeds returns the subjects of the core account whose messages the account of a role receives: those to
+// which the role may subscribe in addition to its inboxes.
+func (r *Role) Feeds() []string {
+	return slices.DeleteFunc(slices.Clone(r.Subscribe), func(s string) bool { return strings.HasPrefix(s, "_INBOX.") })
+}
+
 // inEveryRealm widens a pattern of one realm to all realms. The name of a stream has the
 // realm's name inside a token, so that the pattern becomes that of any stream. A pattern
 // of SystemRealm stays.
@@ -124,6 +127,12 @@ func inEveryRealm(pattern string) string {
 		}
 	}
 	return strings.Join(t, ".")
+}
+
+// ofLocal reports whether the account of the local user, and no other, may publish to a subject: it finds
+// services, and pulls from and acknowledges to the consumers of all streams but those that its role denies.
+func ofLocal(subject string) bool {
+	return subject == services || subject == PullSubject("*", "*") || subject == "$JS.ACK.*"+ackOfAny
 }
 
 // exportable reports whether other accounts may publish to a subject at all:
@@ -151,7 +160,7 @@ func exportable(subject string) bool {
 
 // isStream reports whether the reply to a request on a subject is a stream.
 func isStream(subject string) bool {
-	return strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT.") || IsStream(RequestName(subject))
+	return subject == services || strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT.") || IsStream(RequestName(subject))
 }
 
 // threshold returns the maximum time until the reply to a request on a subject, zero for

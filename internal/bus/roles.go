@@ -17,6 +17,8 @@ type Role struct {
 	Publish, Subscribe []string
 	// Deny removes patterns from Publish.
 	Deny []string
+	// Core: its users are in CoreAccount. Every other role has an account of its own.
+	Core bool
 }
 
 // The names of the roles of services, and of those that deployments begin with.
@@ -70,6 +72,7 @@ const ObjectStores = "$O.>"
 func GraphRole(realms ...string) Role {
 	r := Role{
 		Name:    RoleGraph,
+		Core:    true,
 		About:   "graph service: writes the log and its archive, owns streams and leases",
 		Publish: []string{ObjectStores, "$KV." + LeaseBucket + ".>", "$KV." + RealmBucket + ".>", "$KV." + WriterBucket + ".>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
 	}
@@ -86,9 +89,10 @@ func GraphRole(realms ...string) Role {
 func AnswersRole(realms ...string) Role {
 	r := Role{
 		Name:      RoleAnswers,
+		Core:      true,
 		About:     "graph service: answers requests, and can do nothing else",
-		Publish:   []string{"_INBOX.>", "_R_.>"},
-		Subscribe: []string{"$SRV.>", under(SystemRealm, "api.>"), under(SystemRealm, "internal.>"), APIPattern(AnyRealm, VerbCreateRealm), APIPattern(AnyRealm, VerbDeleteRealm)},
+		Publish:   []string{anyInbox, "_R_.>"},
+		Subscribe: []string{services, under(SystemRealm, "api.>"), under(SystemRealm, "internal.>"), APIPattern(AnyRealm, VerbCreateRealm), APIPattern(AnyRealm, VerbDeleteRealm)},
 	}
 	for _, realm := range realms {
 		r.Subscribe = append(r.Subscribe, under(realm, "api.>"), under(realm, "internal.>"))
@@ -285,18 +289,18 @@ const LocalUser = "local"
 // NATS client works without settings.
 //
 // It may not create consumers, read streams from JetStream, take or acknowledge work, or
-// publish to the log, to work or to calls. It is in the core account. docs/security.md says
-// what this permits on the server of `coppice up` without a password.
+// publish to the log, to work or to calls.
 func LocalRole(realms ...string) Role {
 	r := Role{
 		Name:      LocalUser,
 		About:     "clients that connect from this machine without a name",
-		Publish:   []string{"$SRV.>", jetStreamInfo, under(SystemRealm, "api.>")},
-		Subscribe: []string{"_INBOX.>"},
+		Publish:   []string{services},
+		Subscribe: []string{anyInbox},
 	}
 	for _, realm := range realms {
 		calls := FinalizeStream(realm)
-		r.Publish = append(r.Publish, under(realm, "api.>"), under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
+		r.Publish = append(r.Publish, apiVerbs(realm, "*")...)
+		r.Publish = append(r.Publish, under(realm, "parked.finalize.>"), under(realm, "parked.terminate.>"),
 			PullSubject(calls, "*"), "$JS.ACK."+calls+ackOfAny)
 		for _, s := range []string{LogStream(realm), WorkStream(realm), calls, ParkedStream(realm), WarningStream(realm)} {
 			r.Publish = append(r.Publish, "$JS.API.STREAM.INFO."+s)
@@ -312,6 +316,12 @@ func LocalRole(realms ...string) Role {
 	return r
 }
 
+// services is the pattern of the subjects on which services describe themselves.
+const services = "$SRV.>"
+
+// anyInbox is the pattern of all inboxes of an account.
+const anyInbox = "_INBOX.>"
+
 // ackOfAny are the tokens behind the name of a stream in the subject of the acknowledgement
 // of a message from any consumer: its name, and five numbers.
 const ackOfAny = ".*.*.*.*.*.*"
@@ -321,7 +331,7 @@ const ackOfAny = ".*.*.*.*.*.*"
 func AdminRole() Role {
 	return Role{
 		Name: RoleAdmin, About: "admin: everything in the core account, as nats stream backup and nats stream edit need; it could rewrite the log",
-		Publish: []string{">"}, Subscribe: []string{">"},
+		Publish: []string{">"}, Subscribe: []string{">"}, Core: true,
 	}
 }
 

@@ -50,8 +50,11 @@ type Config struct {
 	Realms []string
 	// Auth refuses clients without a password: each actor has an account of its own,
 	// and a file below UsersDir. Without it every client is the local user
-	// (bus.LocalRole).
+	// (bus.LocalRole), and the services of this process share the account of the log.
 	Auth bool
+	// OneAccount, without Auth, has all users in the account of the log, as on a NATS server without
+	// accounts: for tests.
+	OneAccount bool
 	// Roles are users in addition to those of the services and the local user, or,
 	// with Auth, to bus.Roles and the administrator.
 	Roles []bus.Role
@@ -102,7 +105,10 @@ func Start(ctx context.Context, c Config) (*Stack, error) {
 			return nil, err
 		}
 	} else {
-		nc.Roles = append(append(bus.Roles(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)), c.Roles...)
+		nc.Roles, nc.Accounts = append(append(bus.Roles(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)), c.Roles...), !c.OneAccount
+		for i := range bus.ServiceRoles() { // of this process: they come first
+			nc.Roles[i].Core = true
+		}
 	}
 	nc.Logf = func(format string, args ...any) { c.Log.Warn("nats: " + fmt.Sprintf(format, args...)) }
 	var err error
@@ -174,7 +180,7 @@ func (s *Stack) services(ctx context.Context) error {
 		return err
 	}
 	gc := graph.Config{
-		Conn: nc, Answers: answers, AnyInbox: !s.c.Auth, // without Auth every client is the local user
+		Conn: nc, Answers: answers, AnyActor: !s.c.Auth, // without Auth every client is the local user
 		Secrets: secrets, OutlastFullDisk: true,
 		Realms: s.c.Realms, Dir: filepath.Join(s.c.Dir, "graph"), Replicas: s.c.Servers, Version: s.c.Version,
 		Log: s.c.Log.With("service", "graph"), Registry: s.c.Registry,

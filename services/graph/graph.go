@@ -49,9 +49,9 @@ type Config struct {
 	// replies, so this connection must have no other permission to publish. See package
 	// api.
 	Answers *nats.Conn
-	// AnyInbox lets every actor name any inbox for replies. It is safe only if all clients
-	// are the same user, as in `coppice up`.
-	AnyInbox bool
+	// AnyActor lets clients without an account of their own, and those of the account bus.LocalUser, name any
+	// actor. It is safe only if all clients are the same user, as in `coppice up`.
+	AnyActor bool
 	// Realms are added to the list of realms when the service starts, unless they were
 	// deleted; bus.DefaultRealm. The service serves all realms of the list.
 	Realms []string

@@ -246,7 +246,7 @@ func (r *realm) apiConfig() api.Config {
 	state := r.state
 	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
 	return api.Config{
-		Realm: r.name, Conn: r.c.Answers, AnyInbox: r.c.AnyInbox, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
+		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
 		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime, Grants: api.NewGrants(r.c.Secrets, r.name, id),
 	}
 }

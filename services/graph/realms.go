@@ -227,7 +227,7 @@ func (s *Service) couldWrite() bool {
 // serveRealms serves requests about the list of realms.
 func (s *Service) serveRealms() (api.Stopper, error) {
 	return api.ServeRealms(api.Config{
-		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyInbox: s.c.AnyInbox, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
+		Realm: bus.SystemRealm, Conn: s.c.Answers, AnyActor: s.c.AnyActor, Instance: s.c.Instance, Version: s.c.Version, Log: s.c.Log,
 	}, api.Realms{
 		List: func(ctx context.Context) ([]*coppicev1.Realm, string, error) {
 			list, err := s.registry.List(ctx)

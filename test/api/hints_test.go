@@ -165,7 +165,7 @@ type graphService struct {
 func (g *graphService) start() {
 	g.t.Helper()
 	g.conns = []*nats.Conn{testkit.Conn(g.t, g.server, bus.RoleGraph), testkit.Conn(g.t, g.server, bus.RoleAnswers)}
-	s, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: g.conns[0], Answers: g.conns[1], AnyInbox: true, Dir: g.dir, LeaseTTL: time.Second})
+	s, err := graph.New(graph.Config{Secrets: testkit.Secrets(), Conn: g.conns[0], Answers: g.conns[1], AnyActor: true, Dir: g.dir, LeaseTTL: time.Second})
 	g.now = runs(g.t, bus.RoleGraph, s, err)
 }
 

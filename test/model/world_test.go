@@ -132,7 +132,7 @@ func (w *world) connect(role string) *nats.Conn {
 func (w *world) startGraph(ctx context.Context, i int) {
 	nc, answers := w.connect(bus.RoleGraph), w.connect(bus.RoleAnswers)
 	g, err := graph.New(graph.Config{
-		Secrets: testkit.Secrets(), Conn: nc, Answers: answers, AnyInbox: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i),
+		Secrets: testkit.Secrets(), Conn: nc, Answers: answers, AnyActor: true, Dir: filepath.Join(w.dir, fmt.Sprint("graph-", i)), Instance: fmt.Sprint("graph-", i),
 		Archive: w.store(), ArchiveLimits: w.limits, Now: w.now, MaxClockSkew: 24 * time.Hour,
 	})
 	if err != nil {

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/allinone"
@@ -159,5 +161,66 @@ func TestController(t *testing.T) {
 	}
 	if _, err := c.Resource(client.KindsResource, "").Delete(r.ctx, "secrets"); !errors.Is(err, client.ErrForbidden) {
 		t.Errorf("the deletion of a kind: %v, want Forbidden", err)
+	}
+}
+
+// An answer to the local user does not act as a pull of work, which the user is denied: its account may pull from
+// the consumers of all streams.
+func TestLocalUserTakesNoWork(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Accounts: true, Roles: []bus.Role{bus.GraphRole(bus.AnyRealm), bus.AnswersRole(bus.AnyRealm), bus.LocalRole(bus.AnyRealm)}})
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	if err := bus.EnsureStreams(ctx, js, bus.DefaultRealm, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty), []byte("work")); err != nil {
+		t.Fatal(err)
+	}
+	stream := bus.FinalizeStream(bus.DefaultRealm)
+	calls := bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer)
+	if _, err := js.CreateConsumer(ctx, stream, calls); err != nil {
+		t.Fatal(err)
+	}
+	// The graph service answers whatever a client wants it to.
+	list := subject(bus.LocalUser, bus.VerbList, "secrets", "shop")
+	answers := testkit.Conn(t, n, bus.RoleAnswers)
+	answered := make(chan struct{}, 1)
+	if _, err := answers.Subscribe(list, func(m *nats.Msg) {
+		_ = m.Respond(m.Data)
+		answered <- struct{}{}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := answers.FlushWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	local := testkit.Conn(t, n, bus.LocalUser)
+	take := bus.PullSubject(bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
+	for _, data := range []string{"", "1", `{"batch":1}`, `{"batch":1,"no_wait":true}`} {
+		for _, subject := range []string{
+			list, "$JS.API.STREAM.INFO." + stream, "$SRV.PING", bus.PullSubject(stream, calls.Durable),
+			bus.ParkedSubject(bus.DefaultRealm, bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: "u", Finalizer: bus.ExampleFinalizer}.Subject(), 1),
+		} {
+			if err := local.PublishMsg(&nats.Msg{Subject: subject, Reply: take, Data: []byte(data)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testkit.Receive(t, ctx, "the request to the graph service", answered)
+	}
+	for range 2 { // the answers to all earlier requests have had their effects
+		if _, err := local.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := js.Consumer(ctx, bus.WorkStream(bus.DefaultRealm), bus.DurableProcessors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := c.CachedInfo(); info.Delivered.Consumer != 0 || info.NumPending != 1 || info.NumWaiting != 0 {
+		t.Errorf("the consumer of work: %+v", info)
+	}
+	if _, err := c.Next(jetstream.FetchMaxWait(testkit.Timeout)); err != nil {
+		t.Errorf("the work: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestArchiveInObjectStore(t *testing.T) {
 	for name, auth := range map[string]bool{"with accounts": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startWith(t, allinone.Config{Auth: auth, Graph: func(c *graph.Config) {
+			r := startWith(t, allinone.Config{Auth: auth, OneAccount: !auth, Graph: func(c *graph.Config) {
 				o := stores.Opener{JetStream: func(context.Context) (jetstream.JetStream, error) { return jetstream.New(c.Conn) }}
 				c.Archive = o.Lazy(archive.Location{Scheme: "nats", Bucket: archiveBucket})
 				c.ArchiveLimits = archiver.Limits{SegmentBytes: 1, SnapshotBytes: 1, Pause: time.Millisecond}

@@ -148,7 +148,7 @@ func TestForgedAccount(t *testing.T) {
 	for name, auth := range map[string]bool{"with accounts": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startWith(t, allinone.Config{Auth: auth})
+			r := startWith(t, allinone.Config{Auth: auth, OneAccount: !auth})
 			nc := r.conn(bus.RoleReader)
 			list := subject(bus.RoleReader, bus.VerbList, "secrets", markers)
 			h := header(list)
@@ -294,7 +294,7 @@ func TestLongSubjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failures := &failureLog{Handler: slog.DiscardHandler}
-			r := startWith(t, allinone.Config{Auth: auth, Log: slog.New(failures)})
+			r := startWith(t, allinone.Config{Auth: auth, OneAccount: !auth, Log: slog.New(failures)})
 			nc := r.conn(bus.RoleReader)
 			long := strings.Repeat("x", 5000)
 			for _, request := range []*coppicev1.ListConsumersRequest{{Agents: []string{long}}, {Agents: []string{"pods." + long}}, {Finalizers: []string{long}}} {

@@ -1,18 +1,7 @@
 package trust_test
 
 import (
-	"fmt"
-	"strings"
-	"testing"
-
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coppice-gc/coppice/internal/bus"
-	"github.com/coppice-gc/coppice/internal/rpc"
-	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
 // streams are those of a realm, of the leases, of the list of realms, and of an archive.
@@ -94,83 +83,4 @@ func targets() []string {
 		list = append(list, bus.WorkSubject(bus.DefaultRealm, queue))
 	}
 	return list
-}
-
-// attempt is a request that a role may make.
-type attempt struct {
-	subject string
-	header  nats.Header
-	data    []byte
-	answer  string // what the reply contains
-}
-
-// attempts are the requests that a role may send, one for each pattern. They change
-// nothing: dry runs, reads, pulls, acknowledgements of progress, messages that a stream
-// refuses to store, and requests that are refused. Each gets a reply.
-func attempts(t *testing.T, role bus.Role) []attempt {
-	t.Helper()
-	dry := &coppicev1.DeleteOptions{DryRun: []string{"All"}}
-	of := map[string]proto.Message{
-		bus.VerbGet: &coppicev1.GetRequest{Names: []string{"s0"}}, bus.VerbDelete: &coppicev1.DeleteRequest{Names: []string{"s0"}, Options: dry},
-		bus.VerbDeleteCollection: &coppicev1.DeleteCollectionRequest{All: true, Options: dry},
-		bus.VerbPlan:             &coppicev1.PlanRequest{Delete: &coppicev1.DeleteRequest{Names: []string{"s0"}}},
-		bus.VerbCreate:           &coppicev1.ObjectsRequest{Objects: []*coppicev1.Object{{Metadata: &coppicev1.ObjectMeta{Name: "x"}}}, DryRun: true},
-	}
-	var list []attempt
-	for _, pattern := range role.Imports() {
-		if pattern == "$JS.API.INFO" {
-			continue // not among the user's permissions
-		}
-		a := attempt{subject: fill(pattern)}
-		a.header = header(a.subject)
-		switch name := bus.RequestName(a.subject); {
-		case strings.Contains(pattern, ".parked.") || strings.Contains(pattern, ".work."):
-			// The NATS server stores what it gets, and answers with the place in the stream. A
-			// stream that is not the expected one stores nothing, and the server answers, too.
-			a.header = nats.Header{jetstream.ExpectedStreamHeader: {"x"}}
-			a.answer = fmt.Sprintf(`"err_code":%d`, server.JSStreamNotMatchErr)
-		case strings.HasPrefix(a.subject, "$JS.ACK."):
-			a.data = []byte("+WPI")
-		case strings.HasPrefix(a.subject, "$JS.API.CONSUMER.MSG.NEXT."):
-			a.data = []byte(`{"batch":1,"no_wait":true,"deliver_subject":"` + bus.LogSubject(bus.DefaultRealm) + `"}`)
-		case name != "":
-			m := of[name]
-			if m == nil {
-				m = &coppicev1.ListRequest{}
-			}
-			data, err := rpc.Encode(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.data = data
-		}
-		list = append(list, a)
-	}
-	return list
-}
-
-// fill replaces the wildcards of a pattern.
-func fill(pattern string) string {
-	wild := []string{bus.DefaultRealm, "_", "secrets", markers}
-	rest := bus.ExampleFinalizer
-	if strings.HasPrefix(pattern, "$JS") {
-		wild, rest = []string{bus.FinalizeStream(bus.DefaultRealm)}, "1.1.1.1.0"
-		for _, durable := range []string{bus.DurableProcessors, bus.DurableOrphan, bus.DurableFinish, bus.DurableDrain} {
-			if strings.Contains(pattern, "."+durable) {
-				wild[0] = bus.WorkStream(bus.DefaultRealm)
-			}
-		}
-	}
-	tokens := strings.Split(pattern, ".")
-	n := 0
-	for i, token := range tokens {
-		switch token {
-		case "*":
-			tokens[i] = wild[min(n, len(wild)-1)]
-			n++
-		case ">":
-			tokens[i] = rest
-		}
-	}
-	return strings.Join(tokens, ".")
 }

@@ -39,7 +39,7 @@ type realm struct {
 
 func start(t *testing.T) *realm {
 	t.Helper()
-	return startWith(t, allinone.Config{})
+	return startWith(t, allinone.Config{OneAccount: true})
 }
 
 func startWith(t *testing.T, c allinone.Config) *realm {

@@ -28,7 +28,7 @@ func TestWatchesEnd(t *testing.T) {
 		t.Run(fmt.Sprintf("accounts %t", accounts), func(t *testing.T) {
 			t.Parallel()
 			registry := prometheus.NewRegistry()
-			r := startWith(t, allinone.Config{Auth: accounts, Registry: registry, Graph: func(c *graph.Config) {
+			r := startWith(t, allinone.Config{Auth: accounts, OneAccount: !accounts, Registry: registry, Graph: func(c *graph.Config) {
 				c.Heartbeat = 20 * time.Millisecond
 				if accounts { // NATS does not report that the client is gone
 					c.ReplyTime = time.Second
@@ -109,7 +109,7 @@ func TestStreamsAreRenewed(t *testing.T) {
 	for _, accounts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("accounts %t", accounts), func(t *testing.T) {
 			t.Parallel()
-			r := startWith(t, allinone.Config{Auth: accounts, Graph: func(c *graph.Config) {
+			r := startWith(t, allinone.Config{Auth: accounts, OneAccount: !accounts, Graph: func(c *graph.Config) {
 				c.Heartbeat, c.ReplyTime = 10*time.Millisecond, 50*time.Millisecond
 			}})
 			ctx, stop := context.WithCancel(r.ctx)

@@ -141,7 +141,6 @@ func (d *Deployment) progress(what string, done, total int) {
 // 'coppice nats-config --bench' adds. start starts a service as a child of this process.
 func (d *Deployment) server() (server *natsd.Server, start func(role string, args ...string) (*child, error), err error) {
 	role := bus.BenchRole(bus.AnyRealm)
-	role.Publish = append(role.Publish, echoSubject(bus.AnyRealm))
 	if _, err := secret.LoadOrDraw(filepath.Join(d.c.Dir, secret.FileName)); err != nil {
 		return nil, nil, err
 	}

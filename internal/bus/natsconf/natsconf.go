@@ -92,6 +92,11 @@ func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) 
 		}
 		b.WriteString(" }\n")
 	}
+	for _, r := range bus.Actors(roles) {
+		for _, subject := range r.Feeds() {
+			fmt.Fprintf(&b, "      { stream: %q, accounts: [%s] }\n", subject, r.Name)
+		}
+	}
 	b.WriteString("    ]\n  }\n")
 	for _, r := range bus.Actors(roles) {
 		fmt.Fprintf(&b, "  %s {\n    users: [\n", r.Name)
@@ -102,6 +107,9 @@ func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) 
 				fmt.Fprintf(&b, "      { service: { account: %s, subject: %q } }\n", bus.CoreAccount, s.Subject)
 			}
 		}
+		for _, subject := range r.Feeds() {
+			fmt.Fprintf(&b, "      { stream: { account: %s, subject: %q } }\n", bus.CoreAccount, subject)
+		}
 		b.WriteString("    ]\n  }\n")
 	}
 	b.WriteString("}\n")
@@ -109,8 +117,8 @@ func Accounts(w io.Writer, roles []bus.Role, password func(role string) string) 
 	return err
 }
 
-// OneAccount writes the core account with all roles in it: for a server on which
-// all clients are the same user.
+// OneAccount writes the core account with all roles in it, as on a server without accounts: for
+// servers to which only this process connects, and for tests.
 func OneAccount(w io.Writer, roles []bus.Role, password func(role string) string) error {
 	var b strings.Builder
 	core(&b, roles, password)

@@ -85,12 +85,12 @@ func (c *Config) admit(e *endpoint, r micro.Request) *lifecycle.Error {
 	_, fromAccount := h[headerOrigin]
 	switch {
 	case fromAccount && strings.HasPrefix(r.Reply(), mapped):
-		return admitAccount(h.Get(headerOrigin), actors)
+		return c.admitAccount(h.Get(headerOrigin), actors, e.actors == nil)
 	case fromAccount: // the server maps the reply subject of each request on which it sets the header
 		return forbidden("the request has the header %s, which only the server sets, and the reply subject %s", headerOrigin, r.Reply())
 	case strings.HasPrefix(r.Reply(), mapped):
 		return forbidden("a request to the reply subject %s has no header %s, which the server sets on those from another account", r.Reply(), headerOrigin)
-	case c.AnyInbox || slices.ContainsFunc(actors, func(a string) bool { return strings.HasPrefix(r.Reply(), bus.InboxPrefix(a)+".") }):
+	case c.AnyActor || slices.ContainsFunc(actors, func(a string) bool { return strings.HasPrefix(r.Reply(), bus.InboxPrefix(a)+".") }):
 		return nil
 	}
 	return forbidden("the reply subject %s does not lie under %s., the inbox of the actor; connect with the inbox prefix %s (--inbox-prefix of the nats command)",
@@ -98,13 +98,17 @@ func (c *Config) admit(e *endpoint, r micro.Request) *lifecycle.Error {
 }
 
 // admitAccount checks that the account that a request came from is the actor's.
-// Each actor has an account of its own, of its name.
-func admitAccount(origin string, actors []string) *lifecycle.Error {
+// Each actor has an account of its own, of its name. With AnyActor the local user may name any actor in
+// a request of a client.
+func (c *Config) admitAccount(origin string, actors []string, ofClient bool) *lifecycle.Error {
 	var from struct {
 		Account string `json:"acc"`
 	}
 	if err := json.Unmarshal([]byte(origin), &from); err != nil {
 		return lifecycle.ErrBadRequest("the header %s is not what a NATS server writes: %v", headerOrigin, err)
+	}
+	if c.AnyActor && ofClient && from.Account == bus.LocalUser {
+		return nil
 	}
 	if !slices.Contains(actors, from.Account) {
 		return forbidden("the request came from the account %q, and its actor is %s: each actor has an account of its own, of its name (see coppice nats-config)",

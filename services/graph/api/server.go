@@ -32,9 +32,9 @@ type Config struct {
 	// Conn receives requests and sends replies. It has permission to publish to inboxes
 	// only.
 	Conn *nats.Conn
-	// AnyInbox lets every actor name any inbox for replies. It is safe only if all clients
-	// are the same user.
-	AnyInbox bool
+	// AnyActor lets clients without an account of their own, and those of the account bus.LocalUser, name any
+	// actor. It is safe only if all clients are the same user.
+	AnyActor bool
 	State    *state.State
 	// Instance is a name of this process for operators.
 	Instance string

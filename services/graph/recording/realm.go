@@ -78,7 +78,7 @@ func OpenRealm(dir, name string) (r *Realm, err error) {
 	if err := r.openPast(dir, name); err != nil {
 		return r, err
 	}
-	c := api.Config{Realm: name, Conn: r.nc, AnyInbox: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
+	c := api.Config{Realm: name, Conn: r.nc, AnyActor: true, State: r.state, Instance: dir, Log: slog.New(slog.DiscardHandler)}
 	r.api, err = api.ServeRecording(c, api.Replica{
 		Reached: r.reached, Verify: r.verify, Log: r.log, Heartbeat: watch.DefaultHeartbeat,
 		Now: r.now,
