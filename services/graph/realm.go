@@ -171,6 +171,8 @@ func (r *realm) replicate(ctx context.Context, cancel func()) (err error) {
 		}
 		err = errors.Join(err, r.tail.Keep(r.state.Checkpoint()))
 	}()
+	state := r.state
+	r.events.Knows(func() eventlog.Chain { return eventlog.ChainOf(state.Checkpoint()) })
 	r.appends.Store(r.events)
 	r.enter(phaseCatching)
 	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)

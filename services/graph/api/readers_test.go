@@ -38,7 +38,11 @@ type madeLog struct {
 func (l *madeLog) Last(context.Context) (last, first uint64, err error) { return l.last, 1, nil }
 func (l *madeLog) Unavailable() error                                   { return nil }
 func (l *madeLog) Keys() *eventlog.Keys                                 { return l.keys }
-func (l *madeLog) Seek(context.Context, uint64) (uint64, error)         { return 1, nil }
+func (l *madeLog) Skips(context.Context, eventlog.Message, *eventlog.Header) (string, error) {
+	return "", nil
+}
+
+func (l *madeLog) Seek(context.Context, uint64) (uint64, error) { return 1, nil }
 
 func (l *madeLog) Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error) {
 	l.reads.Add(1)

@@ -26,6 +26,8 @@ type LogReader interface {
 	Unavailable() error
 	// Keys returns the keys that authenticate commits of the realm.
 	Keys() *eventlog.Keys
+	// Skips returns why replicas skip a commit of the realm, "" if they do not.
+	Skips(ctx context.Context, m eventlog.Message, h *eventlog.Header) (why string, err error)
 	Seek(ctx context.Context, revision uint64) (sequence uint64, err error)
 	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)
 }
@@ -83,6 +85,7 @@ type logReading struct {
 	also    [][]byte // and all of these
 
 	next, first, last uint64
+	sequence          uint64 // of the last commit that was not skipped
 	from              uint64 // where the batch that is sent next begins
 	bytes             uint64 // of entries, as they are sent
 	count             uint32
@@ -119,8 +122,11 @@ var errEnough = errors.New("enough")
 func (r *logReading) oldest(ctx context.Context) (revision uint64, err error) {
 	_, err = r.s.r.Log.Read(ctx, r.first, logChunk, maxStreamed, func(m eventlog.Message) error {
 		h, foreign := r.s.r.Log.Keys().Check(m)
-		if foreign != "" {
-			return nil
+		if foreign == "" {
+			foreign, err = r.s.r.Log.Skips(ctx, m, &h)
+		}
+		if foreign != "" || err != nil {
+			return err
 		}
 		revision = h.FirstRevision
 		return errEnough
@@ -173,6 +179,9 @@ func (r *logReading) serve(ctx context.Context, out *sender) (err error) {
 		r.ToSequence = r.last
 	}
 	if err := r.flush(false); err != nil { // the client learns that it is served
+		return err
+	}
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
 	until := r.s.r.until(readerTime)
@@ -250,7 +259,7 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	defer leave()
-	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, r.visit)
+	pending, err := r.s.r.Log.Read(ctx, r.next, logChunk, maxStreamed, func(m eventlog.Message) error { return r.visit(ctx, m) })
 	if len(r.entries) > 0 { // also after an error: next is behind them
 		if err := r.flush(false); err != nil {
 			return false, err
@@ -262,14 +271,17 @@ func (r *logReading) chunk(ctx context.Context) (more bool, err error) {
 	return pending > 0, err
 }
 
-func (r *logReading) visit(m eventlog.Message) error {
+func (r *logReading) visit(ctx context.Context, m eventlog.Message) error {
 	if r.ToSequence != 0 && m.Sequence > r.ToSequence {
 		r.next = r.ToSequence + 1 // the client has all of its range, also if that ends between two messages
 		return errEnough
 	}
+	entry, err := r.entry(ctx, m)
+	if err != nil {
+		return err
+	}
 	r.next = m.Sequence + 1
 	r.last = max(r.last, m.Sequence)
-	entry := r.entry(m)
 	if entry == nil {
 		return nil
 	}
@@ -295,19 +307,19 @@ func (r *logReading) visit(m eventlog.Message) error {
 }
 
 // entry returns the entry to send for a message, nil to leave it out. A message that is no
-// commit of the realm, which graph services skip, is never left out.
-func (r *logReading) entry(m eventlog.Message) *coppicev1.LogEntry {
-	e := &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
-	if _, e.Unreadable = r.s.r.Log.Keys().Check(m); e.GetUnreadable() != "" {
-		return e
+// commit of the realm, or that graph services skip for another reason, is never left out.
+func (r *logReading) entry(ctx context.Context, m eventlog.Message) (e *coppicev1.LogEntry, err error) {
+	e = &coppicev1.LogEntry{Sequence: m.Sequence, Stored: m.Data}
+	if e.Unreadable, err = r.skips(ctx, m); e.GetUnreadable() != "" || err != nil {
+		return e, err
 	}
 	commit, err := m.Open(new([]byte))
 	if err != nil {
 		e.Unreadable = err.Error()
-		return e
+		return e, nil
 	}
 	if !r.matches(commit) {
-		return nil
+		return nil, nil
 	}
 	if r.out.q.json {
 		e.Stored, e.Commit = nil, &coppicev1.Commit{}
@@ -315,7 +327,44 @@ func (r *logReading) entry(m eventlog.Message) *coppicev1.LogEntry {
 			e.Commit, e.Unreadable = nil, err.Error()
 		}
 	}
-	return e
+	return e, nil
+}
+
+// skips returns why graph services skip a message, "" if they do not.
+func (r *logReading) skips(ctx context.Context, m eventlog.Message) (why string, err error) {
+	h, foreign := r.s.r.Log.Keys().Check(m)
+	if foreign != "" {
+		return foreign, nil
+	}
+	if why, err = r.s.r.Log.Skips(ctx, m, &h); why != "" || err != nil {
+		return why, err
+	}
+	if h.Sequence <= r.sequence {
+		return fmt.Sprintf("it is commit %d of the realm, of which commit %d is there already", h.Sequence, r.sequence), nil
+	}
+	r.sequence = h.Sequence
+	return "", nil
+}
+
+// lookBack is the number of messages before the first one that begin looks at.
+const lookBack = 64
+
+// begin finds the last commit before the messages that are read: those that are older are skipped.
+func (r *logReading) begin(ctx context.Context) error {
+	if r.next <= max(r.first, 1) {
+		return nil
+	}
+	_, err := r.s.r.Log.Read(ctx, max(r.first, 1, r.next-min(r.next, lookBack)), lookBack, maxStreamed, func(m eventlog.Message) error {
+		if m.Sequence >= r.next {
+			return errEnough
+		}
+		_, err := r.skips(ctx, m)
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return err
 }
 
 // matches reports whether a commit mentions what the request selects. Commits have uids and

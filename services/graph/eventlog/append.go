@@ -149,7 +149,7 @@ func (a *appending) settle(ctx context.Context, err error) error {
 
 // conflict reads the message at the position of the commit. It returns nil if that is the
 // commit itself, and ErrFenced if it is another commit. If only messages stand there that
-// are no commits, it moves the commit behind them: no attempt at the old position can be
+// are no commits, or that replicas skip, it moves the commit behind them: no attempt at the old position can be
 // stored any more.
 func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -158,10 +158,10 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	end := a.expected
+	end, before := a.expected, a.before()
 	look := func(m Message) error {
 		switch h, foreign := a.l.keys.Check(m); {
-		case foreign != "":
+		case foreign != "" || before.Skips(&h) != "":
 			end = m.Sequence
 			a.l.has(end)
 			return nil
@@ -184,6 +184,16 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	}
 	a.expected, a.doubt = end, false
 	return true, a.move(end + 1)
+}
+
+// before returns the chain that the commit continues; a zero one for the first commit of a realm, which any
+// other commit precedes.
+func (a *appending) before() Chain {
+	h, _ := a.l.keys.Check(Message{Sequence: a.expected + 1, Data: a.message})
+	if h.Sequence <= 1 || a.l.begun {
+		return Chain{}
+	}
+	return ChainBefore(&h)
 }
 
 // errFound ends a read at the commit that was looked for.

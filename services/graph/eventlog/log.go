@@ -31,6 +31,10 @@ type Log struct {
 	pending pending
 	newest  atomic.Uint64 // the newest position of those that were appended or followed
 
+	chain      func() Chain // at the end of a state; nil if it is not known
+	superseded superseded
+	begun      bool // by Begin
+
 	inbox   string             // the subject prefix of acknowledgements
 	answers *nats.Subscription // nil before the first
 	attempt uint64             // the number of the last
@@ -50,7 +54,11 @@ func OpenExisting(ctx context.Context, js jetstream.JetStream, realm string, key
 // Begin creates the log of a realm that continues another log: its first message gets the
 // sequence first of the stream. See bus.BeginLog.
 func Begin(ctx context.Context, js jetstream.JetStream, realm string, replicas int, first uint64, keys *Keys) (*Log, error) {
-	return newLog(js, realm, keys)(bus.BeginLog(ctx, js, realm, replicas, first))
+	l, err := newLog(js, realm, keys)(bus.BeginLog(ctx, js, realm, replicas, first))
+	if err == nil {
+		l.begun = true
+	}
+	return l, err
 }
 
 func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Stream, error) (*Log, error) {

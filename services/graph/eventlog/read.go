@@ -107,7 +107,7 @@ func (l *Log) seek(ctx context.Context, before func(*Header) bool) (position uin
 }
 
 // nextCommit returns the position and the header of the first commit from low to high that
-// can be read, zeros if there is none.
+// can be read and is not skipped, zeros if there is none.
 func (l *Log) nextCommit(ctx context.Context, low, high uint64) (position uint64, h Header, err error) {
 	for at := low; at <= high; at++ {
 		m, err := l.Message(ctx, at)
@@ -117,8 +117,15 @@ func (l *Log) nextCommit(ctx context.Context, low, high uint64) (position uint64
 		case err != nil:
 			return 0, h, err
 		}
-		if h, foreign := l.keys.Check(m); foreign == "" {
-			return at, h, nil
+		h, foreign := l.keys.Check(m)
+		if foreign == "" {
+			foreign, err = l.Skips(ctx, m, &h)
+		}
+		if foreign == "" && err == nil {
+			foreign, err = l.precedes(ctx, m, &h)
+		}
+		if foreign == "" || err != nil {
+			return at, h, err
 		}
 	}
 	return 0, h, nil

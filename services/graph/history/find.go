@@ -166,7 +166,14 @@ func (h *History) from(ctx context.Context, position uint64) (c Commit, header c
 	for at := position; ; {
 		pending, err := h.c.Log.Read(ctx, at, readMessages, readBytes, func(m eventlog.Message) error {
 			at = m.Sequence + 1
-			if _, foreign := h.c.Keys.Check(m); foreign != "" {
+			found, foreign := h.c.Keys.Check(m)
+			if foreign == "" {
+				var err error
+				if foreign, err = h.c.Log.Skips(ctx, m, &found); err != nil {
+					return err
+				}
+			}
+			if foreign != "" {
 				return nil
 			}
 			commit, err := m.Open(new([]byte))

@@ -29,6 +29,10 @@ func (l *log) Seek(context.Context, uint64) (uint64, error) { return l.seek, nil
 
 func (l *log) SeekTime(context.Context, lifecycle.Time) (uint64, error) { return l.seek, nil }
 
+func (l *log) Skips(context.Context, eventlog.Message, *eventlog.Header) (string, error) {
+	return "", nil
+}
+
 func (l *log) Read(_ context.Context, from uint64, _, _ int, visit func(eventlog.Message) error) (uint64, error) {
 	for at := from; at <= l.last; at++ {
 		if at == l.lacks {

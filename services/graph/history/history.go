@@ -24,6 +24,7 @@ type Log interface {
 	Seek(ctx context.Context, revision uint64) (position uint64, err error)
 	SeekTime(ctx context.Context, t lifecycle.Time) (position uint64, err error)
 	Read(ctx context.Context, from uint64, limit, maxBytes int, visit func(eventlog.Message) error) (pending uint64, err error)
+	Skips(ctx context.Context, m eventlog.Message, h *eventlog.Header) (why string, err error)
 }
 
 // Config describes a realm. All fields are required, except Archive.

@@ -60,6 +60,11 @@ func (*Log) Unavailable() error { return nil }
 // Keys implements api.LogReader.
 func (l *Log) Keys() *eventlog.Keys { return l.keys }
 
+// Skips implements api.LogReader. A recording has no commits that replicas skip.
+func (*Log) Skips(context.Context, eventlog.Message, *eventlog.Header) (string, error) {
+	return "", nil
+}
+
 // Seek implements api.LogReader.
 func (l *Log) Seek(_ context.Context, revision uint64) (position uint64, err error) {
 	return l.r.SeekRevision(revision)

@@ -66,7 +66,8 @@ func CheckLog(ctx context.Context, cp *coppicev1.Checkpoint, log Log, realm, dir
 // follows it in the log: that names its checksum. If none follows, the stream has lost all its messages, and what
 // it must have decides whether that is refused.
 func checkNext(ctx context.Context, cp *coppicev1.Checkpoint, log Log, last uint64, refuse func(string, ...any) error) error {
-	at, h, err := firstCommit(ctx, log, cp.GetPosition()+1, last)
+	chain := eventlog.ChainOf(cp)
+	at, h, err := firstCommit(ctx, log, cp.GetPosition()+1, last, chain.Skips)
 	if err == nil && h.Sequence > cp.GetSequence()+1 {
 		err = &CutError{Realm: log.Realm(), First: at, Known: cp.GetPosition()}
 	}
@@ -82,7 +83,7 @@ func checkBeginning(ctx context.Context, log Log, first, last uint64) error {
 	if err := checkSecret(ctx, log, first, last); err != nil {
 		return err
 	}
-	at, h, err := firstCommit(ctx, log, first, last)
+	at, h, err := firstCommit(ctx, log, first, last, nil)
 	if err == nil && h.Sequence > 1 {
 		err = &CutError{Realm: log.Realm(), First: at}
 	}
@@ -90,15 +91,15 @@ func checkBeginning(ctx context.Context, log Log, first, last uint64) error {
 }
 
 // firstCommit returns the header and the position of the first commit from a position of the
-// log on; the position is zero if none is among the next 1,000 messages up to last.
-func firstCommit(ctx context.Context, log Log, from, last uint64) (at uint64, h eventlog.Header, err error) {
+// log on for which skips, if it is not nil, returns ""; the position is zero if none is among the next 1,000 messages up to last.
+func firstCommit(ctx context.Context, log Log, from, last uint64, skips func(*eventlog.Header) string) (at uint64, h eventlog.Header, err error) {
 	from = max(from, 1)
 	if from > last {
 		return 0, h, nil
 	}
 	err = log.Follow(ctx, from, func(m eventlog.Message) error {
 		found, foreign := log.Keys().Check(m)
-		if foreign == "" {
+		if foreign == "" && (skips == nil || skips(&found) == "") {
 			at, h = m.Sequence, found
 			return errReached
 		}
@@ -128,7 +129,7 @@ func Begins(ctx context.Context, log Log) (bool, error) {
 	if err != nil || last == 0 {
 		return true, err
 	}
-	_, h, err := firstCommit(ctx, log, first, last)
+	_, h, err := firstCommit(ctx, log, first, last, nil)
 	return h.Sequence <= 1, err
 }
 

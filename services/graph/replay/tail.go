@@ -39,7 +39,7 @@ func CheckTail(ctx context.Context, mark tail.Mark, log Log, realm, dir string, 
 		return nil // the next commit was cut too: this one cannot be compared, and the log is longer than the mark knows
 	case errors.Is(err, eventlog.ErrCut):
 		// The next commit names its checksum.
-		at, h, err := firstCommit(ctx, log, mark.Position+1, last)
+		at, h, err := firstCommit(ctx, log, mark.Position+1, last, nil)
 		if err == nil && h.Sequence == mark.Sequence+1 && h.Previous != mark.Checksum {
 			err = refuse("the log has lost commits and was continued: sequence %d of it does not continue commit %d, which this graph service has seen before it: it is another history", at, mark.Sequence)
 		}
