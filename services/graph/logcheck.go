@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coppice-gc/coppice/internal/archive"
+	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/uid"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
@@ -145,6 +146,9 @@ func (c *logCheck) check(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	extent, err := r.events.Extent(short)
+	if errors.Is(err, eventlog.ErrGone) {
+		return fmt.Errorf("realm %s: stream %s: %w", r.name, bus.LogStream(r.name), err)
+	}
 	if err != nil {
 		return nil // NATS is not there now, and the log is checked again
 	}
@@ -169,13 +173,43 @@ func (c *logCheck) check(ctx context.Context) error {
 	}
 	r.metrics.damaged(max(c.found, c.copies.missed(), c.counts.short.missed(), extent.Missed(begins)))
 	if damage := extent.Damage(begins); damage != nil {
-		if extent.First > at && begins <= at && !r.accepts(max(damage.Sequence, damage.Last)) {
+		if r.lostNewest(&extent, begins, at) {
 			return r.refuse(&extent, damage)
 		}
 		c.report(extent.Server, damage, adviceLog)
 	}
 	if c.scrub.At()+1 < begins {
 		c.scrub = replay.NewScrub(r.events, begins)
+	}
+	return nil
+}
+
+// lostNewest reports whether a stream lacks the message at the end of the state, at, which it must have,
+// and no operator has accepted that.
+func (r *realm) lostNewest(extent *eventlog.Extent, begins, at uint64) bool {
+	damage := extent.Damage(begins)
+	return damage != nil && extent.First > at && begins <= at && !r.accepts(max(damage.Sequence, damage.Last))
+}
+
+// checkNewest is called before this process appends. It returns an error if the stream has lost the newest
+// commit of the state, and otherwise has nothing appended if that is lost from now on.
+func (r *realm) checkNewest(ctx context.Context) error {
+	at := r.state.Checkpoint().GetPosition()
+	var extent eventlog.Extent
+	var begins uint64
+	if err := r.await(ctx, func(ctx context.Context) (err error) {
+		if extent, err = r.events.Extent(ctx); err == nil {
+			begins, err = r.logBegins(ctx, &extent)
+		}
+		if err == nil && r.logEnd > 0 {
+			err = r.events.Has(ctx, r.logEnd)
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("realm %s: %w", r.name, err)
+	}
+	if r.lostNewest(&extent, begins, at) {
+		return r.refuse(&extent, extent.Damage(begins))
 	}
 	return nil
 }

@@ -230,3 +230,42 @@ func TestPurgedLog(t *testing.T) {
 		})
 	}
 }
+
+// A standby that has not followed the newest commit itself, since it has just started, does not append to a log that
+// was purged.
+func TestPurgedBeforeTakeOver(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	n := testkit.NATS(t)
+	seldom := func(c *graph.Config) { c.CheckLog = time.Hour }
+	dir := t.TempDir()
+	s := serve(t, graphConn(t, n), t.TempDir(), seldom).writing(ctx)
+	create(ctx, t, application(t, n), "one")
+	js := testkit.JetStream(t, n, bus.RoleGraph)
+	end := lastOf(t, js)
+	for range 2 {
+		standby := serve(t, graphConn(t, n), dir, seldom)
+		testkit.WaitFor(t, ctx, "the standby to have caught up", func() bool { return standby.Ready() == nil })
+		standby.stop(ctx)
+	}
+	if at := checkpoint(t, dir).GetPosition(); at != uint64(end) {
+		t.Fatalf("the state of the standby ends at %d, and the log at %d", at, end)
+	}
+	standby := serve(t, graphConn(t, n), dir, seldom)
+	testkit.WaitFor(t, ctx, "the standby to be ready", func() bool { return standby.Ready() == nil })
+	stream, err := js.Stream(ctx, bus.LogStream(realm))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.cancel() // it may fail meanwhile
+	testkit.Receive(t, ctx, "the end of the writer", s.ended)
+	if err := standby.wait(ctx); err == nil || !strings.Contains(err.Error(), "are missing") {
+		t.Errorf("the standby ended with %v", err)
+	}
+	if is := lastOf(t, js); is != end {
+		t.Errorf("the log ends at %d, and ended at %d", is, end)
+	}
+}

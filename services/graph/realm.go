@@ -205,7 +205,9 @@ func (r *realm) replicate(ctx context.Context, cancel func()) (err error) {
 		if err != nil {
 			return err
 		}
-		err = r.write(ctx, l)
+		if err = r.checkNewest(ctx); err == nil {
+			err = r.write(ctx, l)
+		}
 		if fail := l.Release(context.WithoutCancel(ctx)); fail != nil {
 			r.log.Warn("cannot release the lease", "error", fail)
 		}

@@ -3,6 +3,7 @@ package trust_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -181,6 +182,12 @@ func TestLocalUserTakesNoWork(t *testing.T) {
 	calls := bus.FinalizerConsumer(bus.DefaultRealm, bus.ExampleFinalizer)
 	if _, err := js.CreateConsumer(ctx, stream, calls); err != nil {
 		t.Fatal(err)
+	}
+	for i := range 9 {
+		call := bus.Finalize{Realm: bus.DefaultRealm, Plural: "secrets", UID: fmt.Sprint("u", i), Finalizer: bus.ExampleFinalizer}.Subject()
+		if _, err := js.Publish(ctx, call, []byte(`{"batch":1}`)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// The graph service answers whatever a client wants it to.
 	list := subject(bus.LocalUser, bus.VerbList, "secrets", "shop")

@@ -112,6 +112,9 @@ func (a *appending) settle(ctx context.Context, err error) error {
 			if moved, err = a.conflict(ctx); err == nil && !moved || errors.Is(err, ErrFenced) {
 				return err
 			}
+			if errors.Is(err, ErrGone) {
+				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
+			}
 		case bus.Refused:
 			if !a.doubt {
 				return fmt.Errorf("log of realm %s: append: %w", l.realm, err)
@@ -150,7 +153,8 @@ func (a *appending) settle(ctx context.Context, err error) error {
 // conflict reads the message at the position of the commit. It returns nil if that is the
 // commit itself, and ErrFenced if it is another commit. If only messages stand there that
 // are no commits, or that replicas skip, it moves the commit behind them: no attempt at the old position can be
-// stored any more.
+// stored any more. What replicas skip follows from the commit before. If that is not the one that this commit
+// continues, the log is not the one of this writer any more, and the error is ErrFenced or ErrGone.
 func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -158,12 +162,11 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	end, before := a.expected, a.before()
+	end, before, skipped := a.expected, a.before(), false
 	look := func(m Message) error {
 		switch h, foreign := a.l.keys.Check(m); {
 		case foreign != "" || before.Skips(&h) != "":
-			end = m.Sequence
-			a.l.has(end)
+			end, skipped = m.Sequence, skipped || foreign == ""
 			return nil
 		case h.ID == a.id:
 			return errFound
@@ -182,6 +185,12 @@ func (a *appending) conflict(ctx context.Context) (moved bool, err error) {
 	case end == a.expected:
 		return false, err
 	}
+	if skipped {
+		if err := a.continues(ctx, &before); err != nil {
+			return false, err
+		}
+	}
+	a.l.has(end)
 	a.expected, a.doubt = end, false
 	return true, a.move(end + 1)
 }
@@ -194,6 +203,37 @@ func (a *appending) before() Chain {
 		return Chain{}
 	}
 	return ChainBefore(&h)
+}
+
+// continues returns nil if the stream is the one that was opened, and the commit before a.expected in it
+// is the last one of the chain.
+func (a *appending) continues(ctx context.Context, chain *Chain) error {
+	if _, err := a.l.info(ctx); err != nil {
+		return err
+	}
+	for at := a.expected; at > 0 && a.expected-at < maxForeign; at-- {
+		m, err := a.l.Message(ctx, at)
+		if errors.Is(err, ErrNotFound) {
+			return ErrFenced
+		}
+		if err != nil {
+			return err
+		}
+		h, foreign := a.l.keys.Check(m)
+		if foreign != "" {
+			continue
+		}
+		commit, err := m.Open(new([]byte))
+		switch {
+		case err != nil:
+			return err
+		case Checksum(commit) == chain.Checksum:
+			return nil
+		case chain.Skips(&h) == "":
+			return ErrFenced
+		}
+	}
+	return ErrFenced
 }
 
 // errFound ends a read at the commit that was looked for.
@@ -216,6 +256,18 @@ func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 		}
 	}
 	return nil
+}
+
+// Has notes that the stream has a message if it does, so that nothing is appended behind it if it is lost.
+func (l *Log) Has(ctx context.Context, position uint64) error {
+	_, err := l.Message(ctx, position)
+	if err == nil {
+		l.has(position)
+	}
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return err
 }
 
 // has notes that the stream has a message.

@@ -8,8 +8,9 @@ import (
 
 // superseded has the positions at which a realm has changed its key.
 type superseded struct {
-	mu sync.Mutex
-	at map[uint32]uint64 // the last position of commits under a key or an older one, by the key's number
+	mu   sync.Mutex
+	at   map[uint32]uint64 // the last position of commits under a key or an older one, by the key's number
+	none uint64            // a position at which the state ended, and up to which no commit has its key
 }
 
 // Knows sets the chain at the end of a state of the log, for Skips. It must be called before readers use
@@ -80,9 +81,7 @@ const keyWindow = 64
 // lastUnder returns the position of the last commit under a key or an older one: the commit that announces
 // the next key. The chain at the end of the state has a newer key.
 func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position uint64, err error) {
-	l.superseded.mu.Lock()
-	defer l.superseded.mu.Unlock()
-	if at, ok := l.superseded.at[key]; ok {
+	if at, ok := l.superseded.of(key, end); ok {
 		return at, nil
 	}
 	_, first, err := l.Last(ctx)
@@ -104,8 +103,11 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 		}
 		next, announced, high = at, previous, middle
 	}
-	if next == 0 {
-		return end.Position, nil // the last commit of the state announces its key
+	if next == 0 { // the last commit of the state announces its key
+		l.superseded.mu.Lock()
+		defer l.superseded.mu.Unlock()
+		l.superseded.none = end.Position
+		return end.Position, nil
 	}
 	position = next - 1
 	_, err = l.Read(ctx, max(first, 1, next-min(next, keyWindow)), keyWindow, readBytes, func(m Message) error {
@@ -124,11 +126,24 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 	if err != nil && !errors.Is(err, errFound) {
 		return 0, err
 	}
+	l.superseded.mu.Lock()
+	defer l.superseded.mu.Unlock()
 	if l.superseded.at == nil {
 		l.superseded.at = map[uint32]uint64{}
 	}
 	l.superseded.at[key] = position
 	return position, nil
+}
+
+// of returns what is known for a key.
+func (s *superseded) of(key uint32, end *Chain) (position uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.none == end.Position {
+		return end.Position, true
+	}
+	position, ok = s.at[key]
+	return position, ok
 }
 
 // firstAbove returns the position of the first commit under a newer key among the next keyWindow messages, zero
