@@ -115,6 +115,22 @@ each object is a random earlier one.`,
 		},
 	},
 	{
+		name: "references", short: "Measure what other clients wait for objects with many owner references or finalizers", alone: true,
+		long: `Create objects with many owner references to owners that do not exist, which the
+collector deletes at once. Meanwhile another client creates one object after the other. With
+--finalizers the objects have finalizers in place of references, and are deleted, and the
+other client deletes one owner of one object after the other.`,
+		flags: func(f *pflag.FlagSet) func() (bench.Benchmark, error) {
+			var b bench.References
+			f.IntVar(&b.Objects, "objects", 200, "number of objects")
+			f.IntVar(&b.References, "references", 1000, "number of owner references, or of finalizers, of each object")
+			f.BoolVar(&b.Finalizers, "finalizers", false, "give the objects finalizers, and delete them")
+			return func() (bench.Benchmark, error) {
+				return b, atLeastOne(number{"--objects", b.Objects}, number{"--references", b.References})
+			}
+		},
+	},
+	{
 		name: "replay", short: "Measure the replay of a log into an empty state", alone: true,
 		long: `Write a log, half of it creations and half the removals of a cascade (or only
 creations, with --live), and measure its replay into an empty state. The result

@@ -29,7 +29,8 @@ type Classification struct {
 	// zero if no passage of time makes it count as absent.
 	Until Time
 
-	why why
+	why     why
+	version string // that the kind does not have
 }
 
 type why uint8
@@ -65,7 +66,7 @@ func (c Classification) Why(v View, n *Node, r *OwnerReference) string {
 	case whyKindUnknown:
 		return fmt.Sprintf("the kind %s is not registered in this realm", APIVersionOf(r.Group(), r.Kind))
 	case whyVersionUnknown:
-		return fmt.Sprintf("the kind %s has no version %s", APIVersionOf(r.Group(), r.Kind), unserved(v.Kinds().Of(r.Group(), r.Kind), n, r))
+		return fmt.Sprintf("the kind %s has no version %s", APIVersionOf(r.Group(), r.Kind), c.version)
 	case whyScope:
 		return fmt.Sprintf("a cluster-scoped object cannot have a namespaced owner, and %s is namespaced", APIVersionOf(r.Group(), r.Kind))
 	case whyMismatch:
@@ -95,8 +96,64 @@ func Fits(n *Node, r *OwnerReference, owner *Node) bool {
 		(owner.APIVersion == r.APIVersion || owner.Group() == r.Group())
 }
 
-// Classify classifies the owner reference r of the object n (A12.6, A16).
+// Classify classifies the owner reference r of the object n (A12.6, A16). For several references of an
+// object use a Classifier: the time that Classify takes grows with their number.
 func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
+	c := NewClassifier(v, n, now)
+	return c.Classify(r)
+}
+
+// Classifier classifies the owner references of one object, in a time that grows with their number. It is
+// for one goroutine, and valid as long as the view does not change.
+type Classifier struct {
+	v   View
+	n   *Node
+	now Time
+
+	compared bool
+	unserved map[claimed]string // by claims, a version that their kind does not have; nil for none
+}
+
+// claimed is what references have in common that have the same class: see OwnerReference.SameOwner.
+type claimed struct {
+	uid               uid.UID
+	group, kind, name string
+}
+
+func claimedBy(r *OwnerReference) claimed { return claimed{r.UID, r.Group(), r.Kind, r.Name} }
+
+// NewClassifier returns a classifier for the references of n.
+func NewClassifier(v View, n *Node, now Time) Classifier { return Classifier{v: v, n: n, now: now} }
+
+// unservedVersion returns a version that the kind does not have and that is named by r or by
+// another reference of the object that differs from r only in its version. Such references have
+// the same class, because they are stripped together.
+func (c *Classifier) unservedVersion(r *OwnerReference) string {
+	if !c.compared {
+		c.compared = true
+		for i := range c.n.Owners {
+			o := &c.n.Owners[i]
+			kind, version := c.v.Kinds().Of(o.Group(), o.Kind), VersionOf(o.APIVersion)
+			if kind == nil || kind.Serves(version) {
+				continue
+			}
+			if c.unserved == nil {
+				c.unserved = map[claimed]string{}
+			}
+			if key := claimedBy(o); c.unserved[key] == "" {
+				c.unserved[key] = version
+			}
+		}
+	}
+	if c.unserved == nil {
+		return ""
+	}
+	return c.unserved[claimedBy(r)]
+}
+
+// Classify classifies a reference of the object.
+func (c *Classifier) Classify(r *OwnerReference) Classification {
+	v, n, now := c.v, c.n, c.now
 	owner := v.Node(r.UID)
 	if owner != nil && Fits(n, r, owner) {
 		if owner.Waiting() {
@@ -124,8 +181,8 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 	switch {
 	case kind == nil:
 		return Classification{Class: Unknown, why: whyKindUnknown}
-	case unserved(kind, n, r) != "":
-		return Classification{Class: Unknown, why: whyVersionUnknown}
+	case c.unservedVersion(r) != "":
+		return Classification{Class: Unknown, why: whyVersionUnknown, version: c.unservedVersion(r)}
 	case kind.Namespaced() && n.Namespace == "":
 		return Classification{Class: Unknown, why: whyScope}
 	case owner != nil, removal != 0:
@@ -135,19 +192,6 @@ func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
 		return Classification{Class: Unknown, Until: until, why: whyGrace}
 	}
 	return Classification{Class: Dangling, why: whyNeverSeen}
-}
-
-// unserved returns a version that the kind does not have and that is named by r or by
-// another reference of n that differs from r only in its version. Such references have
-// the same class, because they are stripped together.
-func unserved(kind *Kind, n *Node, r *OwnerReference) string {
-	for i := range n.Owners {
-		o := &n.Owners[i]
-		if version := VersionOf(o.APIVersion); o.SameOwner(r) && !kind.Serves(version) {
-			return version
-		}
-	}
-	return ""
 }
 
 // removedAs returns the revision at which the object with this uid was removed, and

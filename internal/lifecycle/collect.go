@@ -45,9 +45,10 @@ func Strip(ctx *Context, n *Node) []Event {
 		return nil
 	}
 	event := Event{Type: OwnerReferencesRemoved, UID: n.UID, Reason: coppicev1.Reason_REASON_SOLID_OWNER_REMAINS}
+	of := NewClassifier(ctx.View, n, ctx.Now)
 	for i := range n.Owners {
 		r := &n.Owners[i]
-		if c := Classify(ctx.View, n, r, ctx.Now); c.Class == Dangling || c.Class == Waiting {
+		if c := of.Classify(r); c.Class == Dangling || c.Class == Waiting {
 			event.References = append(event.References, *r)
 			event.Cause = max(event.Cause, c.Cause)
 		}

@@ -57,12 +57,12 @@ func Unreachable(v View, members []*Node, now Time) bool {
 		among[n.UID] = n
 	}
 	for _, n := range members {
-		owned := false
+		owned, of := false, NewClassifier(v, n, now)
 		for i := range n.Owners {
 			r := &n.Owners[i]
 			if owner := among[r.UID]; owner != nil && Fits(n, r, owner) {
 				owned = true
-			} else if class := Classify(v, n, r, now).Class; class == Solid || class == Unknown {
+			} else if class := of.Classify(r).Class; class == Solid || class == Unknown {
 				return false
 			}
 		}

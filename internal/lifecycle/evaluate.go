@@ -150,8 +150,9 @@ func Evaluate(v View, n *Node, now Time) Evaluation {
 	var room [8]Class
 	classes := room[:0]
 	var j Evaluation
+	of := NewClassifier(v, n, now)
 	for i := range n.Owners {
-		c := Classify(v, n, &n.Owners[i], now)
+		c := of.Classify(&n.Owners[i])
 		classes = append(classes, c.Class)
 		switch c.Class {
 		case Waiting:

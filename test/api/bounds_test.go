@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/rpc"
@@ -85,5 +87,61 @@ func TestLargeGet(t *testing.T) {
 	}
 	if err := call(names[:3], &reply); err != nil || len(reply.GetResults()) != 3 {
 		t.Errorf("three times 1 MiB: %v, %d results", err, len(reply.GetResults()))
+	}
+}
+
+// Objects with many owner references are spread over commits, and those that nothing keeps are collected in as
+// many: other commands do not wait for all of them.
+func TestWideObjectsAreSpread(t *testing.T) {
+	t.Parallel()
+	const objects, references, most = 20, 1000, 6000
+	r, stop := startWith(t, allinone.Config{Dir: t.TempDir()})
+	defer stop()
+	var list []*coppicev1.Object
+	for i := range objects {
+		o := named(fmt.Sprintf("wide-%02d", i))
+		for k := range references {
+			o.Metadata.OwnerReferences = append(o.Metadata.OwnerReferences, &coppicev1.OwnerReference{
+				ApiVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprint("absent-", k), Uid: uuid.NewString(),
+			})
+		}
+		list = append(list, o)
+	}
+	results, err := r.Resource(pods, "shop").CreateBatch(r.ctx, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range results {
+		if result.Err != nil {
+			t.Fatal(result.Err)
+		}
+	}
+	testkit.WaitFor(t, r.ctx, "the objects to be collected", func() bool {
+		page, err := r.Resource(pods, "shop").ListPage(r.ctx)
+		return err == nil && len(page.Objects) == 0
+	})
+	created, deleted := 0, 0
+	for c, err := range r.Log().Read(r.ctx, client.FromSequence(1)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		width := 0
+		for _, e := range client.Events(c.Commit, func(_, kind string) string { return kind }) {
+			if e.Namespace != "shop" || !strings.HasPrefix(e.Name, "wide-") {
+				continue
+			}
+			width += references
+			if e.Type == "ObjectCreated" {
+				created++
+			} else {
+				deleted++
+			}
+		}
+		if width > most {
+			t.Errorf("commit %d has %d references", c.Sequence, width)
+		}
+	}
+	if created != objects || deleted != objects {
+		t.Errorf("the log has %d creations and %d deletions, want %d", created, deleted, objects)
 	}
 }

@@ -17,11 +17,29 @@ import (
 type batch struct {
 	left    []uid.UID
 	fetched int // number of objects of left that were read ahead
+	ahead   int // number of objects to read ahead next
 }
 
-// readAhead is the number of nodes that are read at once, with the nodes and counters of
-// their owners.
-const readAhead = 4096
+// readAhead is the maximum number of nodes that are read at once, with the nodes and counters of
+// their owners, and firstAhead the number of the first. Wide objects are fewer.
+const (
+	readAhead  = 4096
+	firstAhead = 256
+)
+
+// fetch reads objects ahead.
+func (b *batch) fetch(d *writer.Decision) {
+	b.ahead = max(b.ahead, firstAhead)
+	ahead := b.left[:min(b.ahead, len(b.left))]
+	d.Tx.Prefetch(ahead)
+	b.fetched = lifecycle.Within(d.Tx, ahead)
+	d.Tx.PrefetchOwners(ahead[:b.fetched])
+	if b.fetched == len(ahead) {
+		b.ahead = min(readAhead, 4*b.ahead)
+	} else {
+		b.ahead = 2 * b.fetched
+	}
+}
 
 // each calls decide for the objects in order, until their events do not fit into the
 // commit. It skips objects that do not exist.
@@ -43,10 +61,12 @@ func (b *batch) each(d *writer.Decision, decide func(*lifecycle.Node) []lifecycl
 // skips objects that do not exist.
 func (b *batch) eachNode(d *writer.Decision, act func(*lifecycle.Node) (fits bool)) (finished bool) {
 	for len(b.left) > 0 {
+		if d.Crowded() {
+			b.fetched = 0 // the next commit reads again
+			return false
+		}
 		if b.fetched == 0 {
-			b.fetched = min(readAhead, len(b.left))
-			d.Tx.Prefetch(b.left[:b.fetched])
-			d.Tx.PrefetchOwners(b.left[:b.fetched])
+			b.fetch(d)
 		}
 		if n := d.Tx.Node(b.left[0]); n != nil && !act(n) {
 			b.fetched = 0 // the next commit reads again

@@ -111,6 +111,9 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
 	ahead := len(o.results)
 	for len(o.results) < o.Count {
+		if d.Crowded() && !o.Atomic && !o.DryRun {
+			return false, nil
+		}
 		i := len(o.results)
 		if i == ahead {
 			ahead = o.readAhead(d, at, i)

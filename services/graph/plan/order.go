@@ -66,11 +66,12 @@ func (r *run) policyDepends(o *Object) bool {
 // changing returns how many owners of an object change, and whether their order can matter
 // for the object.
 func (r *run) changing(o *Object) (owners int, ambiguous bool) {
+	of := lifecycle.NewClassifier(r.snap, o.Node, r.rules.Now)
 	for i := range o.Node.Owners {
 		ref := &o.Node.Owners[i]
 		owner := r.planned[ref.UID]
 		if owner == nil || !lifecycle.Fits(o.Node, ref, owner.Node) {
-			ambiguous = ambiguous || lifecycle.Classify(r.snap, o.Node, ref, r.rules.Now).Class == lifecycle.Unknown
+			ambiguous = ambiguous || of.Classify(ref).Class == lifecycle.Unknown
 			continue
 		}
 		if after := r.tx.Node(ref.UID); after == nil || after.Terminating() {

@@ -243,9 +243,10 @@ func (r *run) conclude(o *Object) {
 		o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_PROTECTION, Name: lifecycle.ProtectedBy(r.tx, n)})
 	default:
 		o.Outcome = Kept
+		of := lifecycle.NewClassifier(r.tx, n, r.rules.Now)
 		for i := range n.Owners {
 			ref := &n.Owners[i]
-			if c := lifecycle.Classify(r.tx, n, ref, r.rules.Now); c.Class == lifecycle.Unknown {
+			if c := of.Classify(ref); c.Class == lifecycle.Unknown {
 				o.block(Blocker{Type: coppicev1.PlanBlocker_TYPE_OWNER, Name: ref.Kind + "/" + ref.Name, Owner: ref.UID, Until: c.Until})
 			}
 		}

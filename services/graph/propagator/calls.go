@@ -53,7 +53,9 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 		if !ok || counted && !again {
 			continue
 		}
-		b.called = append(b.called, n.UID)
+		if last := len(b.called) - 1; last < 0 || b.called[last] != n.UID {
+			b.called = append(b.called, n.UID)
+		}
 		to := bus.Finalize{Realm: b.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String(), Finalizer: t.finalizer}.Subject()
 		if t.finalizer == "" {
 			to = bus.Terminate{Realm: b.p.c.Realm, Group: kind.Group, Plural: kind.Plural, UID: n.UID.String()}.Subject()

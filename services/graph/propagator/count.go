@@ -167,7 +167,9 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) 
 type classifier struct {
 	snap   *state.Snapshot
 	now    lifecycle.Time
-	budget int // dependents that may still be examined
+	budget int // owner references of dependents that may still be examined
+	// decided are the decisions on the dependents that were examined: one may have thousands of owners.
+	decided map[uid.UID]lifecycle.Decision
 }
 
 // actionable reports whether processors can act on a dependent of u now, or
@@ -185,15 +187,25 @@ func (x *classifier) actionable(u uid.UID) (found, braked bool) {
 	}
 	w.Orphan = false // it is counted on its own
 	x.snap.Dependents(u, w.filter(x.snap), state.Edge{}, func(_ state.Edge, d uid.UID) bool {
-		if x.budget--; x.budget < 0 {
-			found = true
-			return false
+		decision, examined := x.decided[d]
+		if !examined {
+			dependent := x.snap.Node(d)
+			if dependent == nil || dependent.Terminating() {
+				return true
+			}
+			if x.budget -= max(1, len(dependent.Owners)); x.budget < 0 {
+				found = true
+				return false
+			}
+			decision = lifecycle.Evaluate(x.snap, dependent, x.now).Decision
+			if len(dependent.Owners) > 1 {
+				if x.decided == nil {
+					x.decided = map[uid.UID]lifecycle.Decision{}
+				}
+				x.decided[d] = decision
+			}
 		}
-		dependent := x.snap.Node(d)
-		if dependent == nil || dependent.Terminating() {
-			return true
-		}
-		switch lifecycle.Evaluate(x.snap, dependent, x.now).Decision {
+		switch decision {
 		case lifecycle.CollectObject, lifecycle.CollectForeground, lifecycle.StripReferences:
 			found = true
 		case lifecycle.Pause:

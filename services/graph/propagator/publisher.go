@@ -119,7 +119,8 @@ func (b *publisher) flush(ctx context.Context) error {
 type chunk struct {
 	groups []*coppicev1.DependentsOf
 	n      int
-	bytes  int // about
+	bytes  int                  // about
+	has    map[uid.UID]struct{} // dependents; nil if one may be there for several owners
 }
 
 const (
@@ -129,6 +130,21 @@ const (
 	// groupBytes is about how much an owner takes in a chunk in addition to its uid.
 	groupBytes = 16
 )
+
+// addOnce is add for a dependent to evaluate. One that the chunk has already is evaluated once, at the revision of the
+// newest row: an object may have thousands of absent owners, each with a row.
+func (c *chunk) addOnce(owner uid.UID, revision uint64, dependent uid.UID) {
+	if _, there := c.has[dependent]; there {
+		last := c.groups[len(c.groups)-1]
+		last.Revision = max(last.Revision, revision)
+		return
+	}
+	if c.has == nil {
+		c.has = map[uid.UID]struct{}{}
+	}
+	c.has[dependent] = struct{}{}
+	c.add(owner, revision, dependent)
+}
 
 // add adds a dependent of an owner whose row was written at a revision.
 func (c *chunk) add(owner uid.UID, revision uint64, dependent uid.UID) {

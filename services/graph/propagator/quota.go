@@ -39,9 +39,10 @@ type quota struct {
 
 	mu      sync.Mutex
 	callees map[string]*callee
-	live    map[string]bool    // as last observed
-	calls   map[uid.UID][]call // that wait in the stream
-	idle    struct {           // of the callees that are not live
+	live    map[string]bool       // as last observed
+	calls   map[callOf]call       // that wait in the stream
+	of      map[uid.UID][]*callee // of the calls of an object
+	idle    struct {              // of the callees that are not live
 		calls int
 		bytes int64
 	}
@@ -59,14 +60,19 @@ type callee struct {
 	first uid.UID
 }
 
-type call struct {
+// callOf identifies a call.
+type callOf struct {
+	object uid.UID
 	callee *callee
+}
+
+type call struct {
 	bytes  int64
 	parked bool // it waits for a person, and not in the stream
 }
 
 func newQuota(l Limits) *quota {
-	return &quota{limits: l, callees: map[string]*callee{}, calls: map[uid.UID][]call{}}
+	return &quota{limits: l, callees: map[string]*callee{}, calls: map[callOf]call{}, of: map[uid.UID][]*callee{}}
 }
 
 // admit reports whether a call of the object may be published, and whether it
@@ -80,14 +86,15 @@ func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
 		c = &callee{name: name, live: q.live[name]}
 		q.callees[name] = c
 	}
+	is := callOf{u, c}
+	_, counted = q.calls[is]
 	switch {
-	case slices.ContainsFunc(q.calls[u], func(k call) bool { return k.callee == c }):
+	case counted:
 		return true, true
 	case q.room(c):
-		k := call{callee: c}
-		q.calls[u] = append(q.calls[u], k)
+		q.calls[is], q.of[u] = call{}, append(q.of[u], c)
 		c.total++
-		q.change(k, 1)
+		q.change(c, call{}, 1)
 		return true, false
 	case !c.short || u < c.first:
 		c.short, c.first = true, u
@@ -99,13 +106,12 @@ func (q *quota) admit(u uid.UID, name string) (ok, counted bool) {
 func (q *quota) weigh(u uid.UID, name string, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, k := range q.calls[u] {
-		if k.callee.name == name {
-			q.change(k, -1)
-			k.bytes = bytes
-			q.change(k, 1)
-			q.calls[u][i] = k
-		}
+	is := callOf{u, q.callees[name]}
+	if k, ok := q.calls[is]; ok {
+		q.change(is.callee, k, -1)
+		k.bytes = bytes
+		q.change(is.callee, k, 1)
+		q.calls[is] = k
 	}
 }
 
@@ -114,16 +120,16 @@ func (q *quota) weigh(u uid.UID, name string, bytes int64) {
 func (q *quota) park(u uid.UID, name string, parked bool) (room bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, k := range q.calls[u] {
-		if k.callee.name == name && k.parked != parked {
-			q.change(k, -1)
-			k.parked = parked
-			q.change(k, 1)
-			q.calls[u][i] = k
-			room = q.worthwhile(k.callee)
-		}
+	is := callOf{u, q.callees[name]}
+	k, ok := q.calls[is]
+	if !ok || k.parked == parked {
+		return false
 	}
-	return room
+	q.change(is.callee, k, -1)
+	k.parked = parked
+	q.change(is.callee, k, 1)
+	q.calls[is] = k
+	return q.worthwhile(is.callee)
 }
 
 // room reports whether another call of c may be published.
@@ -137,7 +143,17 @@ func (q *quota) room(c *callee) bool {
 func (q *quota) keep(u uid.UID, names ...string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.drop(u, func(name string) bool { return !slices.Contains(names, name) })
+	if len(q.of[u]) == 0 {
+		return false
+	}
+	kept := make(map[string]struct{}, len(names))
+	for _, name := range names {
+		kept[name] = struct{}{}
+	}
+	return q.drop(u, func(name string) bool {
+		_, keep := kept[name]
+		return !keep
+	})
 }
 
 // release stops counting all calls of objects. It reports whether calls that wait as
@@ -160,38 +176,46 @@ func (q *quota) forget(u uid.UID, name string) {
 
 // drop stops counting some calls of the object, by callee.
 func (q *quota) drop(u uid.UID, dropped func(name string) bool) bool {
-	calls, ok := q.calls[u]
+	callees, ok := q.of[u]
 	if !ok {
 		return false
 	}
 	room := false
-	calls = slices.DeleteFunc(calls, func(k call) bool {
-		if !dropped(k.callee.name) {
+	callees = slices.DeleteFunc(callees, func(c *callee) bool {
+		if !dropped(c.name) {
 			return false
 		}
-		q.change(k, -1)
-		k.callee.total--
-		room = room || q.worthwhile(k.callee)
-		if c := k.callee; c.total == 0 && !c.short {
-			delete(q.callees, c.name)
-		}
+		is := callOf{u, c}
+		q.change(c, q.calls[is], -1)
+		delete(q.calls, is)
+		c.total--
+		room = room || q.worthwhile(c)
+		q.unneeded(c)
 		return true
 	})
-	if len(calls) == 0 {
-		delete(q.calls, u)
+	if len(callees) == 0 {
+		delete(q.of, u)
 	} else {
-		q.calls[u] = calls
+		q.of[u] = callees
 	}
 	return room
 }
 
-func (q *quota) change(k call, n int) {
+// unneeded forgets a callee that has no calls.
+func (q *quota) unneeded(c *callee) {
+	if c.total == 0 && !c.short && q.callees[c.name] == c {
+		delete(q.callees, c.name)
+	}
+}
+
+// change counts n calls of c that are as k.
+func (q *quota) change(c *callee, k call, n int) {
 	if k.parked {
 		return
 	}
-	k.callee.calls += n
-	k.callee.bytes += int64(n) * k.bytes
-	if !k.callee.live {
+	c.calls += n
+	c.bytes += int64(n) * k.bytes
+	if !c.live {
 		q.idle.calls += n
 		q.idle.bytes += int64(n) * k.bytes
 	}
@@ -256,6 +280,15 @@ func (q *quota) seeks(seeking []*callee) bool {
 	return slices.ContainsFunc(seeking, func(c *callee) bool { return !c.short })
 }
 
+// sought is called when rows were read for these callees. Those for which no call was found are forgotten.
+func (q *quota) sought(seeking []*callee) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range seeking {
+		q.unneeded(c)
+	}
+}
+
 // resume records that rows were read for these callees only up to a uid: rounds, which
 // publish new calls meanwhile, may have used up the room.
 func (q *quota) resume(seeking []*callee, after uid.UID) {
@@ -273,7 +306,7 @@ func (q *quota) resume(seeking []*callee, after uid.UID) {
 func (q *quota) waits(u uid.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.calls[u]; ok {
+	if _, ok := q.of[u]; ok {
 		return false
 	}
 	for _, c := range q.callees {

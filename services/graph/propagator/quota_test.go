@@ -85,6 +85,12 @@ func TestQuota(t *testing.T) {
 						}
 					}
 				}
+				q.sought(seeking)
+				for _, c := range seeking {
+					if q.callees[c.name] == c && c.total == 0 && !c.short {
+						t.Fatalf("%s has no calls, and is remembered", c.name)
+					}
+				}
 			},
 			"": func(t *rapid.T) {
 				var all int
@@ -185,5 +191,21 @@ func TestRefillGoesOnWhereItStopped(t *testing.T) {
 	}
 	if first, _ := q.wanted(); first > u(14) {
 		t.Errorf("the next refill begins at %q, and u014 waits", string(first))
+	}
+}
+
+// A dependent of several absent owners is in a chunk once, at the newest revision of their rows.
+func TestChunkHasDependentOnce(t *testing.T) {
+	t.Parallel()
+	var c chunk
+	newest := uint64(0)
+	for i := range uint64(1000) {
+		revision := 100 + i*7%1000
+		newest = max(newest, revision)
+		c.addOnce(uid.UID(fmt.Sprint("owner-", i)), revision, "dependent")
+	}
+	c.addOnce("other", 1, "another")
+	if c.n != 2 || len(c.groups) != 2 || c.groups[0].GetRevision() != newest {
+		t.Errorf("%d dependents in %d groups, the first at revision %d, want 2 in 2 at %d", c.n, len(c.groups), c.groups[0].GetRevision(), newest)
 	}
 }

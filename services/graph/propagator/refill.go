@@ -47,6 +47,7 @@ func (p *Propagator) refill(ctx context.Context) (err error) {
 	if !end {
 		p.quota.resume(seeking, after)
 	}
+	p.quota.sought(seeking)
 	return b.flush(ctx)
 }
 

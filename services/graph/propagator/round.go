@@ -240,8 +240,12 @@ func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work
 		few = r.p.unbraked(snap, few)
 	}
 	into := r.dependents(w.Orphan)
+	add := into.add
+	if !w.Orphan {
+		add = into.addOnce
+	}
 	for _, d := range few {
-		into.add(w.uid, w.revision, d)
+		add(w.uid, w.revision, d)
 		if into.bytes >= maxChunk {
 			if err := r.send(ctx, into); err != nil {
 				return err

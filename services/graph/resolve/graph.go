@@ -133,9 +133,10 @@ func (g *grapher) add(u uid.UID, requested bool) {
 	}
 	counts := lifecycle.Dependents(g.snap, n)
 	node.Dependents, node.BlockingDependents = counts.All, counts.Blocking
+	of := lifecycle.NewClassifier(g.snap, n, g.o.Now)
 	for i := range n.Owners {
 		r := &n.Owners[i]
-		c := lifecycle.Classify(g.snap, n, r, g.o.Now)
+		c := of.Classify(r)
 		owner := &coppicev1.GraphOwner{Class: c.Class, UnknownUntil: int64(c.Until)}
 		if o := g.snap.Node(r.UID); o != nil && !g.visible(o) && !lifecycle.Fits(n, r, o) {
 			owner.Why = "the uid belongs to another object, which is not in this namespace"

@@ -27,13 +27,14 @@ func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Ti
 		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
 		seen:  make(map[uid.UID]bool, len(uids)),
 	}
-	prefetch(snap, uids)
 	for _, u := range uids {
 		r.seen[u] = true
+	}
+	eachAhead(snap, uids, func(u uid.UID) {
 		if n, traits, decision := r.add(u); decision == lifecycle.CollectObject {
 			r.assume(n, traits)
 		}
-	}
+	})
 	for len(r.frontier) > 0 && closure > 0 {
 		owner := r.frontier[0]
 		r.frontier = r.frontier[1:]
@@ -78,11 +79,29 @@ type resolver struct {
 	classes  []lifecycle.Class
 }
 
-// prefetch reads the nodes and owners that the evaluation of objects needs.
-func prefetch(snap *state.Snapshot, uids []uid.UID) {
-	snap.Prefetch(uids)
-	snap.PrefetchCounts(uids)
-	snap.PrefetchOwners(uids)
+// firstAhead is the number of objects that are read at first. If they are not wide, more are read at once.
+const firstAhead = 256
+
+// eachAhead calls visit for objects in order. Before, it reads the nodes and owners that their evaluation needs, many
+// at a time, but not more than a bounded number of references.
+func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID)) {
+	for ahead := firstAhead; len(uids) > 0; {
+		now := uids[:min(ahead, len(uids))]
+		snap.Prefetch(now)
+		if n := lifecycle.Within(snap, now); n == len(now) {
+			ahead *= 4
+		} else {
+			now, ahead = now[:n], 2*n
+		}
+		snap.PrefetchCounts(now)
+		snap.PrefetchOwners(now)
+		for _, u := range now {
+			visit(u)
+		}
+		if uids = uids[len(now):]; ahead < firstAhead {
+			snap.Forget()
+		}
+	}
 }
 
 // add appends an object to the reply and returns the decision on it.
@@ -103,8 +122,9 @@ func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.
 
 func (r *resolver) evaluate(n *lifecycle.Node) lifecycle.Traits {
 	r.classes = r.classes[:0]
+	of := lifecycle.NewClassifier(r.view, n, r.now)
 	for i := range n.Owners {
-		c := lifecycle.Classify(r.view, n, &n.Owners[i], r.now)
+		c := of.Classify(&n.Owners[i])
 		r.classes = append(r.classes, c.Class)
 		if r.warn == nil {
 			continue
@@ -135,21 +155,20 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 		}
 		return len(found) < budget
 	})
-	prefetch(r.view.Snapshot, found)
-	for _, u := range found {
+	eachAhead(r.view.Snapshot, found, func(u uid.UID) {
 		n := r.view.Node(u)
 		if n == nil {
-			continue
+			return
 		}
 		// A dependent that another owner still keeps may be found again below that owner.
 		traits := r.evaluate(n)
 		if lifecycle.Decide(traits, r.classes) != lifecycle.CollectObject {
-			continue
+			return
 		}
 		r.seen[u] = true
 		resolution.Append(r.reply, u, traits, r.classes)
 		r.assume(n, traits)
 		added++
-	}
+	})
 	return added
 }

@@ -147,9 +147,10 @@ func (s *side) final(u uid.UID) (f Final) {
 	}
 	if n != nil {
 		f.Finalizers = slices.Sorted(slices.Values(n.Finalizers))
+		of := lifecycle.NewClassifier(s.realm, n, s.realm.Clock)
 		for i := range n.Owners {
 			o := &n.Owners[i]
-			class := lifecycle.Classify(s.realm, n, o, s.realm.Clock)
+			class := of.Classify(o)
 			f.Owners = append(f.Owners, fmt.Sprintf("%s/%s: %s", o.Kind, o.Name, class.Why(s.realm, n, o)))
 		}
 		f.owners = slices.SortedFunc(slices.Values(n.Owners), func(a, b lifecycle.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })

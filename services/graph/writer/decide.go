@@ -86,6 +86,7 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		if len(c.outcomes) >= w.c.QueueLength || len(c.outcomes) > 0 && c.size+r.Size > w.c.QueueBytes {
 			c.full = true
 		}
+		c.full = c.full || c.d.Crowded()
 		if c.full {
 			w.rest = append(w.rest, requests[i:]...)
 			break

@@ -38,6 +38,7 @@ type Decision struct {
 
 	sessionClosed bool
 	examined      int // dependents: see Examine
+	references    int // of wide objects: see Crowded
 
 	saved savepoint
 }
@@ -103,6 +104,9 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 	}
 	d.reserved += kept
 	for _, p := range d.parts {
+		if w := lifecycle.Width(p.n); w > lifecycle.Wide {
+			d.references += w
+		}
 		d.beginCommand()
 		revision := d.b.Add(p.e, p.n, p.resource, p.body)
 		watched := d.watched != nil && d.watched(p.resource)
@@ -123,6 +127,14 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 	}
 	return last, true
 }
+
+// maxReferences is the number of references and finalizers of wide objects with which a commit is crowded. Each
+// costs about as much as an object.
+const maxReferences = 4000
+
+// Crowded reports whether the commit has so many references of wide objects that what remains of a command
+// is for the next one. A commit without events is not crowded.
+func (d *Decision) Crowded() bool { return d.references >= maxReferences }
 
 // perCommand is an upper bound of the size of a command without its strings, in bytes.
 const perCommand = 256
