@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,7 +191,7 @@ replies. The result has the gaps; its time is the longest after a kill.`,
 			f.IntVar(&b.Objects, "objects", 10000, "number of objects that exist before")
 			f.DurationVar(&b.Lease, "lease", 5*time.Second, "as in coppice graph")
 			return func() (bench.Benchmark, error) {
-				return b, atLeastOne(number{"--rounds", b.Rounds}, number{"--objects", b.Objects})
+				return b, cmp.Or(atLeastOne(number{"--rounds", b.Rounds}, number{"--objects", b.Objects}), positive(duration{"--lease", b.Lease}))
 			}
 		},
 	},
@@ -244,28 +245,10 @@ process uses. It counts realms as objects.`,
 			f.IntVar(&b.Realms, "realms", 100, "number of realms")
 			f.DurationVar(&b.Idle, "idle", 30*time.Second, "how long to measure the idle process")
 			return func() (bench.Benchmark, error) {
-				if b.Idle <= 0 {
-					return nil, fmt.Errorf("--idle %v: choose more than 0", b.Idle)
-				}
-				return b, atLeastOne(number{"--realms", b.Realms})
+				return b, cmp.Or(atLeastOne(number{"--realms", b.Realms}), positive(duration{"--idle", b.Idle}))
 			}
 		},
 	},
-}
-
-// number is the value of a flag.
-type number struct {
-	flag  string
-	value int
-}
-
-func atLeastOne(numbers ...number) error {
-	for _, n := range numbers {
-		if n.value < 1 {
-			return fmt.Errorf("%s %d: at least 1 is needed", n.flag, n.value)
-		}
-	}
-	return nil
 }
 
 // benchFlags are the flags that all benchmarks have.

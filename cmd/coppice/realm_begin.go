@@ -48,8 +48,12 @@ func (f *beginFlags) mkdirTemp(prefix string) (string, error) {
 	return os.MkdirTemp(cmp.Or(f.temp, f.data), prefix)
 }
 
-// check returns an error for flags of a NATS server next to --data.
+// check returns an error for a number of replicas that no stream can have, and for flags of a
+// NATS server next to --data.
 func (f *beginFlags) check(c *cobra.Command) error {
+	if err := checkReplicas(f.replicas); err != nil {
+		return err
+	}
 	if f.data == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,8 +222,8 @@ and $COPPICE_SECRET generates one in its directory; another process can serve th
 realm only with a copy of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if skew <= 0 {
-				return a.usage(c, fmt.Errorf("--max-clock-skew %v: more than 0 is needed", skew))
+			if err := cmp.Or(positive(duration{"--max-clock-skew", skew}, duration{"--lease", ttl}), checkReplicas(replicas)); err != nil {
+				return a.usage(c, err)
 			}
 			losses, err := acceptLoss.realms()
 			if err != nil {
@@ -284,6 +285,9 @@ func (a *app) processorCommand() *cobra.Command {
 		Short:   "Run a garbage processor; any number share the work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
+				return a.usage(c, err)
+			}
 			return a.serve(c.Context(), "processor", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return processor.New(processor.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
@@ -306,6 +310,9 @@ func (a *app) finalizersCommand() *cobra.Command {
 		Short:   "Run the built-in finalizers; any number share the work",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := atLeastOne(number{"--concurrency", concurrency}); err != nil {
+				return a.usage(c, err)
+			}
 			return a.serve(c.Context(), "finalizers", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				return finalizers.New(finalizers.Config{
 					Conn: nc, Realms: f.realms, Concurrency: concurrency, Instance: instance(),
@@ -328,6 +335,9 @@ func (a *app) scannerCommand() *cobra.Command {
 		Short:   "Run the scanner: walk all objects, republish pending work, delete what has expired",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkScanner(&sc); err != nil {
+				return a.usage(c, err)
+			}
 			return a.serve(c.Context(), "scanner", f, func(_ context.Context, nc *nats.Conn, r prometheus.Registerer) (service, error) {
 				sc.Conn, sc.Realms, sc.Log, sc.Registry = nc, f.realms, a.logger().With("service", "scanner"), r
 				return scanner.New(sc)
@@ -342,4 +352,12 @@ func (a *app) scannerCommand() *cobra.Command {
 	c.Flags().DurationVar(&sc.PolicyInterval, "policy-interval", time.Minute, "time between two evaluations of all expiry policies")
 	c.Flags().DurationVar(&sc.RepublishAge, "republish-age", 30*time.Second, "how long work must have been pending before it is published again")
 	return c
+}
+
+// checkScanner refuses rates and times with which the scanner cannot work.
+func checkScanner(c *scanner.Config) error {
+	return cmp.Or(atLeastOne(number{"--rate", c.Rate}), positive(
+		duration{"--interval", c.Interval}, duration{"--republish-interval", c.RepublishInterval}, duration{"--republish-age", c.RepublishAge},
+		duration{"--expiry-interval", c.ExpiryInterval}, duration{"--policy-interval", c.PolicyInterval},
+	))
 }

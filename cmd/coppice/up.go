@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,9 @@ of the log.`,
   coppice up --auth && XDG_CONFIG_HOME=coppice-data/users NATS_CONTEXT=operator coppice get pods`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cmp.Or(atLeastOne(number{"--processors", f.processors}), checkPort(f.port)); err != nil {
+				return a.usage(c, err)
+			}
 			losses, err := f.acceptLoss.realms()
 			if err != nil {
 				return a.usage(c, err)
@@ -77,7 +81,7 @@ of the log.`,
 	}
 	c.Flags().StringVar(&f.data, "data", "./coppice-data", "directory of all data")
 	c.Flags().StringVar(&f.host, "host", "127.0.0.1", "address on which NATS listens; without --auth a loopback address")
-	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens")
+	c.Flags().IntVar(&f.port, "port", 4222, "port on which NATS listens; -1: any free port")
 	c.Flags().StringVar(&f.http, "http", "127.0.0.1:0", "address of /healthz, /readyz and /metrics; empty for none")
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
