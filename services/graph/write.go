@@ -182,18 +182,38 @@ func (t *term) leave(ctx context.Context) error {
 // measureInterval is the time between two counts of what is pending and queued.
 const measureInterval = 10 * time.Second
 
+// countShare is the part of a core that the counts of pending work use at most: one in countShare.
+// A count takes long if unknown owners keep very many dependents; the metrics are updated less
+// often then.
+const countShare = 20
+
+// countPending updates the metrics of pending work.
+func (t *term) countPending(ctx context.Context) error {
+	pending, finalizers, err := t.prop.Count(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // this process is not the writer any more
+		}
+		return err
+	}
+	t.metrics.pending(pending.GetPending(), t.time.Now())
+	t.countFinalizers(ctx, finalizers)
+	return nil
+}
+
 // measure updates the metrics that no commit updates.
 func (t *term) measure(ctx context.Context) error {
 	tick := time.NewTicker(t.c.measure)
 	defer tick.Stop()
 	defer func() { t.metrics.finalizers(nil, t.time.Now()) }()
+	var next time.Time
 	for {
-		pending, finalizers, err := t.prop.Count()
-		if err != nil {
-			return err
+		if begun := time.Now(); !begun.Before(next) {
+			if err := t.countPending(ctx); err != nil {
+				return err
+			}
+			next = begun.Add(countShare * time.Since(begun))
 		}
-		t.metrics.pending(pending.GetPending(), t.time.Now())
-		t.countFinalizers(ctx, finalizers)
 		t.metrics.queue(t.w.Queued())
 		t.countWork(ctx)
 		if err := t.countTripped(); err != nil {

@@ -58,6 +58,10 @@ type Config struct {
 	// ChunkSize is how many uids a chunk of work has at most; 1000 if zero. Long
 	// walks publish larger chunks: see longWalk.
 	ChunkSize int
+	// MaxCounted is how many dependents Count and Status read at most to distinguish
+	// work that processors can do from dependents that only unknown owners keep; 1,000,000 if
+	// zero. What is beyond it counts as work.
+	MaxCounted int
 	// Now is the realm's time, which decides what is due; time.Now if nil.
 	Now func() time.Time
 	// Clock is the clock of the process, which measures pauses; time.Now if nil.
@@ -88,6 +92,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.ChunkSize == 0 {
 		c.ChunkSize = 1000
+	}
+	if c.MaxCounted == 0 {
+		c.MaxCounted = defaultMaxCounted
 	}
 	if c.StuckAfter == 0 {
 		c.StuckAfter = 10 * time.Minute

@@ -32,22 +32,22 @@ var AllSorts = []string{SortEvaluate, SortUnknown, SortBraked, SortOrphan, SortF
 
 var queueOf = map[string]string{SortEvaluate: bus.QueueDirty, SortOrphan: bus.QueueOrphan, SortFinish: bus.QueueFinish, SortDrain: bus.QueueDrain}
 
-// How many dependents one count reads at most to distinguish work that processors can
-// do from dependents that only unknown owners keep. Rows beyond it count as work.
+// How many dependents a count reads at most to distinguish work that processors can do from
+// dependents that only unknown owners keep. What is beyond it counts as work.
 const (
-	metricDependents = 20_000    // every ten seconds
-	statusDependents = 1_000_000 // when a client asks; bounded in time as well
+	republishDependents = 20_000    // of Republish, every ten seconds
+	defaultMaxCounted   = 1_000_000 // the default of Config.MaxCounted
 )
 
-// Count counts pending work for metrics. It reads all rows, and of those that wait for external
-// finalizers the nodes of the first metricFinalize.
-func (p *Propagator) Count() (*coppicev1.RepublishReply, []FinalizerCount, error) {
+// Count counts pending work for metrics, as Status does for clients, so that both agree whether
+// the realm is idle. It reads all rows, and of those that wait for external finalizers the nodes of
+// the first metricFinalize. If ctx ends first, the error wraps that of ctx.
+func (p *Propagator) Count(ctx context.Context) (*coppicev1.RepublishReply, []FinalizerCount, error) {
 	var waiting []stuckObject
-	counted, err := p.count(metricDependents, func(u uid.UID, row state.WorkRow) bool {
+	counted, err := p.count(ctx, p.c.MaxCounted, func(u uid.UID, row state.WorkRow) {
 		if row.Finalize && len(waiting) < metricFinalize {
 			waiting = append(waiting, stuckObject{u, row.Since})
 		}
-		return true
 	})
 	if err != nil || len(waiting) == 0 {
 		return counted, nil, err
@@ -101,13 +101,10 @@ func (p *Propagator) countFinalizers(waiting []stuckObject) ([]FinalizerCount, e
 }
 
 // Status counts pending work for a client, at a snapshot that is taken after
-// the call. If ctx ends first it returns the error of ctx.
+// the call. If ctx ends first, the error wraps that of ctx.
 func (p *Propagator) Status(ctx context.Context) (*coppicev1.StatusReply, error) {
-	counted, err := p.count(statusDependents, func(uid.UID, state.WorkRow) bool { return ctx.Err() == nil })
+	counted, err := p.count(ctx, p.c.MaxCounted, func(uid.UID, state.WorkRow) {})
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	reply := &coppicev1.StatusReply{Revision: counted.GetRevision(), Idle: Idle(counted.GetPending())}
@@ -128,9 +125,13 @@ func Idle(counts []*coppicev1.PendingCount) bool {
 	return true
 }
 
-func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) (*coppicev1.RepublishReply, error) {
+// count counts all work rows, and calls visit with each. It reads at most budget dependents.
+func (p *Propagator) count(ctx context.Context, budget int, visit func(uid.UID, state.WorkRow)) (*coppicev1.RepublishReply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	stats := map[string]*coppicev1.PendingCount{}
-	snap := p.c.State.Snapshot()
+	snap := p.c.State.Snapshot().Until(ctx)
 	x := classifier{snap: snap, now: max(p.now(), snap.Time()), budget: budget}
 	snap.EachWorkRow("", func(u uid.UID, row state.WorkRow) bool {
 		for _, sort := range Sorts(row) {
@@ -151,7 +152,8 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) 
 			c.Rows++
 			c.Oldest = min(c.Oldest, int64(row.Since))
 		}
-		return visit(u, row)
+		visit(u, row)
+		return ctx.Err() == nil
 	})
 	reply := &coppicev1.RepublishReply{Revision: snap.Revision()}
 	for _, sort := range AllSorts {
@@ -159,7 +161,10 @@ func (p *Propagator) count(budget int, visit func(uid.UID, state.WorkRow) bool) 
 			reply.Pending = append(reply.Pending, c)
 		}
 	}
-	return reply, closeSnapshot(snap)
+	if err := closeSnapshot(snap); err != nil {
+		return nil, cmp.Or(ctx.Err(), err) // a read that ctx has ended is no failure of the state
+	}
+	return reply, ctx.Err()
 }
 
 // classifier distinguishes rows that processors can act on from rows whose dependents

@@ -2,6 +2,7 @@ package propagator
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -29,10 +30,10 @@ func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishReques
 	}
 	now := p.now()
 	stuck := p.findStuck(now)
-	reply, err := p.count(metricDependents, func(u uid.UID, row state.WorkRow) bool {
+	reply, err := p.count(ctx, republishDependents, func(u uid.UID, row state.WorkRow) {
 		stuck.visit(u, row)
 		if onlyCalls(row) && p.quota.waits(u) {
-			return ctx.Err() == nil // published when there is room: see refill
+			return // published when there is room: see refill
 		}
 		least := age
 		for _, sort := range Sorts(row) {
@@ -43,10 +44,9 @@ func (p *Propagator) Republish(ctx context.Context, r *coppicev1.RepublishReques
 		if since := max(row.Since, p.published.of(u)); since.Add(least) <= now {
 			p.add(u, everything)
 		}
-		return ctx.Err() == nil
 	})
-	if err == nil {
-		err = stuck.report()
+	if err == nil || ctx.Err() != nil {
+		err = errors.Join(err, stuck.report()) // also those that were found before ctx ended
 	}
 	return reply, err
 }
