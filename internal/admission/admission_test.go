@@ -17,12 +17,12 @@ func TestShares(t *testing.T) {
 		user string
 		want bool
 	}{{"a", true}, {"a", true}, {"a", false}, {"b", true}, {"c", false}} {
-		if got := l.Try(c.user); got != c.want {
+		if got := l.Try(c.user) == nil; got != c.want {
 			t.Errorf("%d: %s gets a place: %t, want %t", i, c.user, got, c.want)
 		}
 	}
 	l.Release("a")
-	if !l.Try("c") {
+	if l.Try("c") != nil {
 		t.Error("a place that was released is not given to another")
 	}
 	if total, its := l.Used("a"); total != 3 || its != 1 {
@@ -58,7 +58,7 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("nothing goes on, want %q", want)
 			}
 		}
-		if !l.Try("a") || !l.Try("b") {
+		if l.Try("a") != nil || l.Try("b") != nil {
 			t.Fatal("no places")
 		}
 		given, giveUp := context.WithCancel(t.Context())

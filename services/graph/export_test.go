@@ -1,6 +1,14 @@
 package graph
 
-import "time"
+import (
+	"time"
+
+	"github.com/coppice-gc/coppice/services/graph/watch"
+)
 
 // MeasuresEvery sets the time between two counts of what is pending and queued.
 func (c *Config) MeasuresEvery(d time.Duration) { c.measure = d }
+
+// Taken returns what the watches of all realms keep, and the number of places that requests to all
+// realms have.
+func (s *Service) Taken() (watch.Usage, int) { return s.watches.Usage(), s.requests.Used() }

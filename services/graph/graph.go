@@ -24,6 +24,7 @@ import (
 	"github.com/coppice-gc/coppice/internal/datadir"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/secret"
+	"github.com/coppice-gc/coppice/services/graph/api"
 	"github.com/coppice-gc/coppice/services/graph/archiver"
 	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/consumers"
@@ -98,7 +99,8 @@ type Config struct {
 	// continues with another request; 5 min for watches, 1 min for readers of the log and
 	// of warnings.
 	ReplyTime time.Duration
-	// Watch bounds the watches of a realm, and the changes that are kept for them.
+	// Watch bounds the watches of a realm, and the changes that are kept for them. All realms
+	// together have twice as many: see watch.Process.
 	Watch watch.Limits
 	// StuckAfter is the time after which a warning is published for a finalizer that still
 	// blocks; 10 minutes.
@@ -138,6 +140,8 @@ type Service struct {
 	metrics  *allMetrics
 	registry *registry.Registry
 	member   *lease.Member
+	watches  *watch.Process                // bounds those of all realms
+	requests *api.Process                  // bounds those to all realms
 	states   atomic.Pointer[history.Cache] // of the past; set by Run
 	waits    atomic.Pointer[error]         // why the list of realms could not be read at the start, nil once it was
 	kick     chan struct{}                 // gets a token when the list of realms has changed
@@ -201,7 +205,7 @@ func New(c Config) (*Service, error) {
 		return nil, fmt.Errorf("graph: %w", err)
 	}
 	s := &Service{
-		c: c, js: js, metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
+		c: c, js: js, watches: watch.NewProcess(c.Watch), requests: api.NewProcess(), metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
 		kick: make(chan struct{}, 1), realms: map[string]*realm{}, stopping: map[string]*stopping{}, deleting: map[string]bool{},
 	}
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
@@ -219,6 +223,7 @@ func (s *Service) newRealm(name string) *realm {
 	r := &realm{
 		c: &s.c, member: s.member, clock: s.clock, time: s.clock.NewRealm(), name: name, js: s.js, log: s.c.Log.With("realm", name),
 		metrics: s.metrics.of(name), keys: eventlog.NewKeys(s.c.Secrets, name), archive: s.c.Archive, states: &s.states,
+		watches: s.watches, requests: s.requests,
 	}
 	r.recent = propagator.NewRecentCalls(r.time.Now)
 	r.warner = warn.New(s.c.Conn, name, s.clock.Now, r.log)

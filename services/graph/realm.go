@@ -49,6 +49,8 @@ type realm struct {
 	member    *lease.Member
 	clock     *clock.Clock
 	time      *clock.Realm
+	watches   *watch.Process // bounds those of all realms of the process
+	requests  *api.Process   // the same
 
 	listed atomic.Pointer[coppicev1.Realm] // as the list of realms has it; nil before it was read
 	cancel context.CancelFunc              // ends run; nil before it was started
@@ -175,7 +177,8 @@ func (r *realm) replicate(ctx context.Context, cancel func()) (err error) {
 	r.events.Knows(func() eventlog.Chain { return eventlog.ChainOf(state.Checkpoint()) })
 	r.appends.Store(r.events)
 	r.enter(phaseCatching)
-	r.hub = watch.NewHub(r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
+	r.hub = r.watches.NewHub(r.name, r.state.Checkpoint().GetRevision(), r.clock.Now, r.c.Watch)
+	defer r.hub.Close()
 	r.shown.Store(r.hub)
 	r.past = r.openPast()
 	defer func() { err = errors.Join(err, r.past.Close()) }()
@@ -251,6 +254,6 @@ func (r *realm) apiConfig() api.Config {
 	id := func() [16]byte { return realmID(state.Checkpoint()) } // a new realm has none at first
 	return api.Config{
 		Realm: r.name, Conn: r.c.Answers, AnyActor: r.c.AnyActor, State: r.state, Instance: r.c.Instance, Version: r.c.Version, Log: r.log, Warn: r.warner.Reference,
-		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime, Grants: api.NewGrants(r.c.Secrets, r.name, id),
+		PlanLimit: r.c.PlanLimit, PlanTime: r.c.PlanTime, Process: r.requests, Grants: api.NewGrants(r.c.Secrets, r.name, id),
 	}
 }

@@ -38,9 +38,15 @@ type bench struct {
 
 func serve(t *testing.T, handle func(*server, *request)) *bench {
 	t.Helper()
+	return serveWithin(t, shares{}, handle)
+}
+
+// serveWithin is serve for a service that shares places with those of other realms.
+func serveWithin(t *testing.T, shared shares, handle func(*server, *request)) *bench {
+	t.Helper()
 	n := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), MaxPayload: 64 << 10})
 	b := &bench{t: t, ctx: testkit.Context(t), client: testkit.Conn(t, n, bus.RoleReader)}
-	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), Log: slog.New(slog.DiscardHandler)}, "coppice-test", "a test", "")
+	s, err := newServer(Config{Realm: bus.DefaultRealm, Conn: testkit.Conn(t, n, bus.RoleAnswers), Log: slog.New(slog.DiscardHandler)}, shared, "coppice-test", "a test", "")
 	if err != nil {
 		t.Fatal(err)
 	}

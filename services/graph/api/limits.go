@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/coppice-gc/coppice/internal/selector"
 )
 
-// Limits of concurrent requests, in all and for one actor. Requests beyond maxReads are
-// refused as retryable. Of the running requests at most maxPages have objects in memory,
+// Limits of concurrent requests to a realm, in all and for one actor; Process bounds those of all
+// realms. Requests beyond maxReads are refused as retryable. Of the running requests at most maxPages have objects in memory,
 // and at most maxPlans compute a plan; the others wait.
 const (
 	maxReads, actorReads = 128, 64
@@ -101,8 +102,8 @@ func (s *server) occupying(places *admission.Limiter, q *request, handle func(ct
 		return
 	}
 	user := q.user()
-	if !s.reads.Try(user) {
-		q.answer(nil, s.overloaded(s.ctx))
+	if err := s.reads.Try(user); err != nil {
+		q.answer(nil, s.overloaded(s.ctx, err))
 		return
 	}
 	if !s.start(func() {
@@ -112,7 +113,7 @@ func (s *server) occupying(places *admission.Limiter, q *request, handle func(ct
 		waiting, cancelWaiting := context.WithTimeout(ctx, placeTime)
 		defer cancelWaiting()
 		if err := places.Acquire(waiting, user); err != nil {
-			q.answer(nil, s.overloaded(ctx))
+			q.answer(nil, s.overloaded(ctx, err))
 			return
 		}
 		defer places.Release(user)
@@ -123,13 +124,18 @@ func (s *server) occupying(places *admission.Limiter, q *request, handle func(ct
 	}
 }
 
-// overloaded returns the error for a read that gets no place.
-func (s *server) overloaded(ctx context.Context) *lifecycle.Error {
+// overloaded returns the error for a read that gets no place. why is the error of the limiter; nil
+// for another limit of the realm.
+func (s *server) overloaded(ctx context.Context, why error) *lifecycle.Error {
 	if ctx.Err() != nil {
 		return s.stopping()
 	}
-	return &lifecycle.Error{
+	e := &lifecycle.Error{
 		Reason: lifecycle.ReasonTooManyRequests, RetryAfter: 50 * time.Millisecond,
 		Message: fmt.Sprintf("realm %s: too many reads are under way; try again later", s.Realm),
 	}
+	if errors.Is(why, admission.ErrShared) {
+		e.Message = fmt.Sprintf("this process: too many reads are under way in all realms to take one more in realm %s; try again later", s.Realm)
+	}
+	return e
 }

@@ -139,7 +139,7 @@ func (s *writerServer) ofThePast(ctx context.Context, actor string, read pastRea
 	placing, cancelPlacing := context.WithTimeout(ctx, placeTime)
 	defer cancelPlacing()
 	if err := read.places.Acquire(placing, actor); err != nil {
-		return s.overloaded(ctx)
+		return s.overloaded(ctx, err)
 	}
 	defer read.places.Release(actor)
 	past.Snapshot.Until(ctx)

@@ -77,6 +77,14 @@ const heartbeat = 10 * time.Millisecond
 
 func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, bool, func(sequence, last uint64)) (*coppicev1.VerifyReply, error)) *readers {
 	t.Helper()
+	return serveReadersWithin(t, nil, log, verify)
+}
+
+// serveReadersWithin is serveReaders for a service of a process with other realms.
+func serveReadersWithin(
+	t *testing.T, process *Process, log *madeLog, verify func(context.Context, bool, func(sequence, last uint64)) (*coppicev1.VerifyReply, error),
+) *readers {
+	t.Helper()
 	s, err := state.Open("state", state.Config{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +92,7 @@ func serveReaders(t *testing.T, log *madeLog, verify func(context.Context, bool,
 	t.Cleanup(func() { _ = s.Close() })
 	n := testkit.NATS(t)
 	answers := testkit.Conn(t, n, bus.RoleAnswers)
-	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Log: slog.New(slog.DiscardHandler)}, Replica{
+	service, err := ServeReplica(Config{Realm: bus.DefaultRealm, Conn: answers, State: s, Process: process, Log: slog.New(slog.DiscardHandler)}, Replica{
 		Reached:   func(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() },
 		Heartbeat: heartbeat, Log: log, Verify: verify, JS: testkit.JetStream(t, n, bus.RoleGraph), Now: time.Now,
 	})

@@ -236,18 +236,28 @@ func (r *logReading) beat() error {
 // placeToRead waits for a place to read and send a chunk of the log or of warnings,
 // and calls beat meanwhile.
 func (s *replicaServer) placeToRead(ctx context.Context, beat func() error) (leave func(), err error) {
+	leave = func() { s.logChunks.Release("") }
+	if s.logChunks.Try("") == nil {
+		return leave, nil
+	}
+	acquiring, cancel := context.WithCancel(ctx)
+	defer cancel()
+	acquired := make(chan error, 1)
+	go func() { acquired <- s.logChunks.Acquire(acquiring, "") }()
 	tick := time.NewTicker(s.r.Heartbeat)
 	defer tick.Stop()
 	for {
 		select {
-		case s.logReading <- struct{}{}:
-			return func() { <-s.logReading }, nil
+		case err := <-acquired:
+			return leave, err
 		case <-tick.C:
 			if err := beat(); err != nil {
+				cancel()
+				if <-acquired == nil {
+					leave()
+				}
 				return nil, err
 			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
 }

@@ -42,7 +42,7 @@ const queueRealms = "realms"
 
 // ServeRealms serves requests about the list of realms until it is stopped.
 func ServeRealms(c Config, r Realms) (Stopper, error) {
-	s, err := newServer(c, "coppice-realms", "Coppice's list of realms", queueRealms)
+	s, err := newServer(c, shares{}, "coppice-realms", "Coppice's list of realms", queueRealms)
 	if err != nil {
 		return nil, err
 	}

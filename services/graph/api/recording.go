@@ -11,7 +11,7 @@ import (
 // past, until it is stopped. It refuses other verbs. Of r it needs Reached, Verify, Log, Now and
 // Heartbeat, which must be positive.
 func ServeRecording(c Config, r Replica, past Past) (Stopper, error) {
-	s, err := newServer(c, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
+	s, err := newServer(c, shares{}, "coppice-recording", "Coppice's object API: reads of a recorded log", "")
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type replicaServer struct {
 	verifyPlace chan struct{}
 
 	logReaders, warningReaders *quota
-	logReading                 chan struct{} // one place for each chunk that is read
+	logChunks                  *admission.Limiter // one place for each chunk that is read
 }
 
 // Replica is what ServeReplica needs in addition to Config.
@@ -66,7 +66,7 @@ const queueReplicas = "replicas"
 
 // ServeReplica serves reads at a named revision until it is stopped.
 func ServeReplica(c Config, r Replica) (Stopper, error) {
-	s, err := newServer(c, "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
+	s, err := newServer(c, c.Process.ofReplicas(), "coppice-replica", "Coppice's graph: owners, dependents, watches", queueReplicas)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,15 @@ func ServeReplica(c Config, r Replica) (Stopper, error) {
 }
 
 func newReplicaServer(s *server, r Replica) *replicaServer {
+	quota := func(what string, each, of int, shared *admission.Limiter) *quota {
+		return &quota{what: what, places: admission.New(of, each).Within(shared, s.Realm), shared: shared}
+	}
 	return &replicaServer{
-		server: s, r: r, verifiers: newQuota("verifications", maxVerifiersActor, maxVerifiers), logReading: make(chan struct{}, maxLogReading),
-		verifyPlace: make(chan struct{}, 1),
-		logReaders:  newQuota("readers of the log", maxLogReadersActor, maxLogReaders), warningReaders: newQuota("readers of warnings", maxWarningReadersActor, maxWarningReaders),
+		server: s, r: r, verifyPlace: make(chan struct{}, 1),
+		logChunks:      admission.New(maxLogReading, maxLogReading).Within(s.shared.logChunks, s.Realm),
+		verifiers:      quota("verifications", maxVerifiersActor, maxVerifiers, s.shared.verifiers),
+		logReaders:     quota("readers of the log", maxLogReadersActor, maxLogReaders, s.shared.logReaders),
+		warningReaders: quota("readers of warnings", maxWarningReadersActor, maxWarningReaders, s.shared.warningReaders),
 	}
 }
 
@@ -287,7 +292,7 @@ func (s *server) resolved(
 	if r.GetCountTotal() {
 		total, ok := resolve.Total(ctx, snap, uids, at.Namespace, maxTotal)
 		if !ok {
-			return nil, s.overloaded(ctx)
+			return nil, s.overloaded(ctx, nil)
 		}
 		reply.Total = uint64(total)
 	}

@@ -47,6 +47,8 @@ type Config struct {
 	// 250 ms if zero.
 	PlanLimit int
 	PlanTime  time.Duration
+	// Process bounds the requests to all realms of the process; nil for no common bound.
+	Process *Process
 	// Grants gives and checks the grants of deletions with several parts. If it is nil, each
 	// service draws a secret of its own, and no other service accepts its grants.
 	Grants *Grants
@@ -94,15 +96,21 @@ type server struct {
 	reads  *admission.Limiter // all that run in the background
 	pages  *admission.Limiter // of those, the ones that hold objects
 	plans  *admission.Limiter // and those that compute a plan
+	shared shares             // of all realms of the process
 
 	mu      sync.Mutex
 	stopped bool
 	wg      sync.WaitGroup
 }
 
-func newServer(c Config, name, about, queueGroup string) (*server, error) {
-	s := &server{Config: c, nc: c.Conn, reads: admission.New(maxReads, actorReads),
-		pages: admission.New(maxPages, actorPages), plans: admission.New(maxPlans, actorPlans)}
+// newServer returns a service that takes places of shared as well as its own.
+func newServer(c Config, shared shares, name, about, queueGroup string) (*server, error) {
+	s := &server{
+		Config: c, nc: c.Conn, shared: shared,
+		reads: admission.New(maxReads, actorReads).Within(shared.reads, c.Realm),
+		pages: admission.New(maxPages, actorPages).Within(shared.pages, c.Realm),
+		plans: admission.New(maxPlans, actorPlans).Within(shared.plans, c.Realm),
+	}
 	if s.Grants == nil {
 		s.Grants = NewGrants(secret.Secrets{}.Draw(), c.Realm, func() (none [16]byte) { return none })
 	}

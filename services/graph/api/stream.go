@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -127,42 +128,33 @@ func (r *Replica) until(most time.Duration) time.Time {
 	return time.Now().Add(cmp.Or(r.ReplyTime, most))
 }
 
-// quota bounds the number of replies that are open at the same time, for each actor and in
-// all.
+// quota bounds the number of replies that are open at the same time, for each actor, in all, and for
+// all realms of the process.
 type quota struct {
-	what     string
-	each, of int
-
-	mu    sync.Mutex
-	open  map[string]int
-	total int
+	what   string
+	places *admission.Limiter
+	shared *admission.Limiter // nil for none
 }
 
-func newQuota(what string, each, of int) *quota {
-	return &quota{what: what, each: each, of: of, open: map[string]int{}}
-}
-
-// enter admits an actor; leave must be called once.
+// enter admits an actor; leave must be called, and releases the place once.
 func (u *quota) enter(actor string) (leave func(), err *lifecycle.Error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.open[actor] >= u.each || u.total >= u.of {
-		return nil, &lifecycle.Error{
-			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
-			Message: fmt.Sprintf("%d %s are open, %d of them as actor %q; at most %d may be, and %d for one actor; close some, or try again later",
-				u.total, u.what, u.open[actor], actor, u.of, u.each),
-		}
+	why := u.places.Try(actor)
+	if why == nil {
+		return sync.OnceFunc(func() { u.places.Release(actor) }), nil
 	}
-	u.open[actor]++
-	u.total++
-	return sync.OnceFunc(func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if u.open[actor]--; u.open[actor] == 0 {
-			delete(u.open, actor)
-		}
-		u.total--
-	}), nil
+	err = &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
+	open, its := u.places.Used(actor)
+	if errors.Is(why, admission.ErrShared) {
+		all, _ := u.shared.Used("")
+		most, _ := u.shared.Limits()
+		err.Message = fmt.Sprintf("this process has %d %s open, %d of them in this realm; at most %d may be in all realms, and a realm gets one more only while more are free than it has; close some, or try again later",
+			all, u.what, open, most)
+		return nil, err
+	}
+	most, each := u.places.Limits()
+	err.Message = fmt.Sprintf("%d %s are open, %d of them as actor %q; at most %d may be, and %d for one actor; close some, or try again later",
+		open, u.what, its, actor, most, each)
+	return nil, err
 }
 
 // realmWide checks that the subject of a verb about the realm names no resource.

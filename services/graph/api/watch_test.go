@@ -34,7 +34,7 @@ func TestWatchWithoutAPlace(t *testing.T) {
 	}, Replica{
 		Heartbeat: time.Hour,
 		Admit: func(actor string) (func(), *lifecycle.Error) {
-			if !places.Try(actor) {
+			if places.Try(actor) != nil {
 				return nil, &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, Message: "no place", RetryAfter: time.Second}
 			}
 			return func() { places.Release(actor) }, nil

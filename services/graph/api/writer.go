@@ -32,7 +32,7 @@ type writerServer struct {
 
 // ServeWriter serves commands and linearizable reads until it is stopped.
 func ServeWriter(c Config, w Writer) (Stopper, error) {
-	s, err := newServer(c, "coppice-writer", "Coppice's object API: commands and reads", "")
+	s, err := newServer(c, c.Process.ofWriters(), "coppice-writer", "Coppice's object API: commands and reads", "")
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@
 // was dropped, because it is slow or resumes from an old revision, it ends with
 // lifecycle.ReasonExpired, and the client lists again. Limits also bound the number of
 // watches, for each actor and in all, and how many encode and send at the same time.
+// A Process bounds all this for the realms of a process together.
 package watch
 
 import (
@@ -65,6 +66,7 @@ type Hub struct {
 	watches *admission.Limiter
 	states  *admission.Limiter
 	sending *admission.Limiter
+	process *Process // nil for none
 
 	mu        sync.Mutex
 	revision  uint64 // of the newest commit
@@ -75,9 +77,10 @@ type Hub struct {
 	changes   int               // kept in all queues
 	changed   chan struct{}     // closed and replaced with each commit
 	sweeping  bool              // a sweep is scheduled
+	closed    bool
 }
 
-// NewHub returns a hub for a state at a revision.
+// NewHub returns a hub for a state at a revision, outside a Process.
 func NewHub(revision uint64, now func() time.Time, limits Limits) *Hub {
 	l := limits.withDefaults()
 	return &Hub{
@@ -121,11 +124,16 @@ func (h *Hub) Begin() (watched func(resource string) bool) {
 // Commit ends the oldest commit that has begun. It adds the commit's changes, those of
 // watched resources, and the revision after them.
 func (h *Hub) Commit(revision uint64, changes []state.Change) {
+	h.commit(revision, changes)
+	h.process.reclaim()
+}
+
+func (h *Hub) commit(revision uint64, changes []state.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	for i := range changes {
-		if in := h.interests[changes[i].Resource]; in != nil {
+		if in := h.interests[changes[i].Resource]; in != nil && !h.closed {
 			h.keep(in, newRecord(&changes[i], now))
 		}
 	}

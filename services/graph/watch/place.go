@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coppice-gc/coppice/internal/admission"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 )
 
@@ -65,9 +66,24 @@ func (h *Hub) admit(in *interest, t *Target) (*place, error) {
 	return at, nil
 }
 
-// tooMany returns the error for a watch beyond the limits.
-func (h *Hub) tooMany(actor string) *lifecycle.Error {
+// of names what has too few places: the process, or this replica of the realm.
+func of(err error) string {
+	if errors.Is(err, admission.ErrShared) {
+		return "this process"
+	}
+	return "this replica"
+}
+
+// tooMany returns the error for a watch beyond the limits, for which why says which.
+func (h *Hub) tooMany(actor string, why error) *lifecycle.Error {
 	e := &lifecycle.Error{Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second}
+	if errors.Is(why, admission.ErrShared) {
+		all, _ := h.process.watches.Used("")
+		its, _ := h.watches.Used("")
+		most, _ := h.process.watches.Limits()
+		e.Message = fmt.Sprintf("this process has %d watches open, %d of them of this realm; it takes %d of all realms, and one more of a realm only while more are free than the realm has; try again later", all, its, most)
+		return e
+	}
 	open, its := h.watches.Used(actor)
 	if most, each := h.watches.Limits(); its >= each {
 		e.Message = fmt.Sprintf("actor %q has %d watches open at this replica, as many as one may have; end one, or try again later", actor, its)

@@ -77,28 +77,34 @@ func nodeSize(n *lifecycle.Node) int {
 func (h *Hub) keep(in *interest, r record) {
 	in.queue = append(in.queue, r)
 	in.bytes += r.bytes
-	h.bytes += r.bytes
-	h.changes++
+	h.count(r.bytes, 1)
 	for h.bytes > h.limits.Bytes || h.changes > h.limits.Changes {
-		h.drop(h.largest(), 1)
+		h.drop(h.largest(h.bytes > h.limits.Bytes), 1)
 	}
 	close(in.changed)
 	in.changed = make(chan struct{})
 	h.sweepLater()
 }
 
-// largest returns the interest whose queue uses most of the limit that is exceeded.
-func (h *Hub) largest() (found *interest) {
+// count records that the hub keeps more, or less.
+func (h *Hub) count(bytes, changes int) {
+	h.bytes += bytes
+	h.changes += changes
+	h.process.count(h, bytes, changes)
+}
+
+// largest returns the interest with the largest queue, in bytes or in changes.
+func (h *Hub) largest(inBytes bool) (found *interest) {
 	for _, in := range h.interests {
-		if found == nil || in.takes(h) > found.takes(h) {
+		if found == nil || in.takes(inBytes) > found.takes(inBytes) {
 			found = in
 		}
 	}
 	return found
 }
 
-func (in *interest) takes(h *Hub) int {
-	if h.bytes > h.limits.Bytes {
+func (in *interest) takes(inBytes bool) int {
+	if inBytes {
 		return in.bytes
 	}
 	return len(in.queue)
@@ -106,11 +112,11 @@ func (in *interest) takes(h *Hub) int {
 
 // drop drops the oldest changes of a queue.
 func (h *Hub) drop(in *interest, n int) {
+	bytes := in.bytes
 	for i := range n {
 		r := &in.queue[i]
 		in.since = r.revision
 		in.bytes -= r.bytes
-		h.bytes -= r.bytes
 		*r = record{} // releases the memory: the array is kept until the queue outgrows it
 	}
 	in.queue = in.queue[n:]
@@ -118,12 +124,14 @@ func (h *Hub) drop(in *interest, n int) {
 		in.queue = nil
 	}
 	in.first += uint64(n)
-	h.changes -= n
+	if n > 0 {
+		h.count(in.bytes-bytes, -n)
+	}
 }
 
 // sweepLater schedules a sweep, unless one is scheduled.
 func (h *Hub) sweepLater() {
-	if !h.sweeping {
+	if !h.sweeping && !h.closed {
 		h.sweeping = true
 		time.AfterFunc(retention/4, h.sweep)
 	}
@@ -135,6 +143,9 @@ func (h *Hub) sweep() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sweeping = false
+	if h.closed {
+		return
+	}
 	now := h.now()
 	for resource, in := range h.interests {
 		if len(in.places) == 0 && now.After(in.until) {

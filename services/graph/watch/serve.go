@@ -54,8 +54,8 @@ const (
 // it returns a retryable error. It starts no goroutine, so that many refused watches cost
 // little.
 func (h *Hub) Admit(actor string) (leave func(), err *lifecycle.Error) {
-	if !h.watches.Try(actor) {
-		return nil, h.tooMany(actor)
+	if err := h.watches.Try(actor); err != nil {
+		return nil, h.tooMany(actor, err)
 	}
 	return func() { h.watches.Release(actor) }, nil
 }
@@ -165,7 +165,7 @@ func (h *Hub) sendState(ctx context.Context, s *state.State, w *session, at *pla
 	case err != nil:
 		return &lifecycle.Error{
 			Reason: lifecycle.ReasonTooManyRequests, RetryAfter: time.Second,
-			Message: "too many watches are sending their initial objects at the same time; watch again later",
+			Message: of(err) + ": too many watches are sending their initial objects at the same time; watch again later",
 		}
 	}
 	defer h.states.Release(w.t.Actor)

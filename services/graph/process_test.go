@@ -1,0 +1,93 @@
+package graph_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/rpc"
+	"github.com/coppice-gc/coppice/internal/testkit"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
+	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/watch"
+)
+
+// Four realms of a process have twice as many watches as one may have, not four times as many. Each
+// realm gets some; the refusal names the process. Realms that stop release what they have.
+func TestSharesOfAProcess(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	server := testkit.StartNATS(t, natsd.Config{Dir: t.TempDir(), Roles: bus.Roles(bus.AnyRealm)})
+	realms := []string{"one", "two", "three", "four"}
+	const most = 8 // of one realm
+	s := serve(t, graphConn(t, server), t.TempDir(), func(c *graph.Config) {
+		c.Realms, c.Watch = realms, watch.Limits{Watches: most, PerActor: most}
+	}).writing(ctx)
+	nc := testkit.Conn(t, server, bus.RoleApplication)
+	// open returns why a watch was refused, "" if it was not.
+	open := func(realm string) (why string) {
+		t.Helper()
+		subject := bus.API{Realm: realm, Actor: bus.RoleApplication, Verb: bus.VerbWatch, Plural: "configmaps", Namespace: "a"}.Subject()
+		request, err := rpc.Encode(&coppicev1.WatchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := nc.SubscribeSync(nc.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.PublishMsg(&nats.Msg{Subject: subject, Reply: first.Subject, Header: rpc.Header(subject, nil), Data: request}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := first.NextMsg(testkit.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why = m.Header.Get(micro.ErrorHeader); why != "" {
+			return m.Header.Get(bus.HeaderReason) + ": " + why
+		}
+		return ""
+	}
+	for i, want := range []int{most, 4, 2, 1} {
+		opened, why := 0, ""
+		for why = open(realms[i]); why == ""; why = open(realms[i]) {
+			opened++
+		}
+		says := "this process has "
+		if i == 0 {
+			says = fmt.Sprintf("has %d watches open at this replica", most)
+		}
+		if opened != want || !strings.HasPrefix(why, "TooManyRequests: ") || !strings.Contains(why, says) {
+			t.Errorf("realm %s gets %d watches and then %q; want %d, and %q", realms[i], opened, why, want, says)
+		}
+	}
+	for _, name := range realms {
+		c := client.New(nc, client.WithActor(bus.RoleApplication), client.WithRealm(name))
+		create(ctx, t, c, "a", "b")
+	}
+	testkit.WaitFor(t, ctx, "the process to count 15 watches and 8 changes", func() bool {
+		used, _ := s.Taken() // a command is answered before its change is kept
+		return used.Watches == 15 && used.Changes == 8
+	})
+	operator := client.New(testkit.Conn(t, server, bus.RoleOperator), client.WithActor(bus.RoleOperator)).Operations()
+	if _, err := operator.DeleteRealm(ctx, "one", client.WithoutArchive(true)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WaitFor(t, ctx, "the realm to release what it has", func() bool {
+		used, _ := s.Taken()
+		return used.Watches == 7 && used.Changes == 6
+	})
+	if why := open("four"); why != "" {
+		t.Errorf("refused although a realm has released its watches: %s", why)
+	}
+	s.stop(ctx)
+	if used, places := s.Taken(); used != (watch.Usage{}) || places != 0 {
+		t.Errorf("a process that has stopped counts %+v and %d places of requests", used, places)
+	}
+}
