@@ -172,7 +172,7 @@ func (p *Propagator) count(ctx context.Context, budget int, visit func(uid.UID, 
 type classifier struct {
 	snap   *state.Snapshot
 	now    lifecycle.Time
-	budget int // owner references of dependents that may still be examined
+	budget int // dependents that may still be examined; a wide one counts as often as it has owners
 	// decided are the decisions on the dependents that were examined: one may have thousands of owners.
 	decided map[uid.UID]lifecycle.Decision
 }
@@ -198,12 +198,16 @@ func (x *classifier) actionable(u uid.UID) (found, braked bool) {
 			if dependent == nil || dependent.Terminating() {
 				return true
 			}
-			if x.budget -= max(1, len(dependent.Owners)); x.budget < 0 {
+			cost := 1
+			if len(dependent.Owners) > lifecycle.Wide {
+				cost = len(dependent.Owners)
+			}
+			if x.budget -= cost; x.budget < 0 {
 				found = true
 				return false
 			}
 			decision = lifecycle.Evaluate(x.snap, dependent, x.now).Decision
-			if len(dependent.Owners) > 1 {
+			if len(dependent.Owners) > lifecycle.Wide {
 				if x.decided == nil {
 					x.decided = map[uid.UID]lifecycle.Decision{}
 				}
