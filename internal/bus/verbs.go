@@ -120,6 +120,9 @@ const (
 	// HeaderCommand identifies a command of an actor, a UUIDv7: a repeated command
 	// gets its first outcome.
 	HeaderCommand = "Coppice-Command"
+	// HeaderTimeout is for how long the client waits for the reply to this attempt of a
+	// request, in milliseconds. A command that the writer has not decided until then is dropped.
+	HeaderTimeout = "Coppice-Timeout"
 	// HeaderRequest names the verb, or the internal operation, of a request. Without it a
 	// message is not a request. Replies do not have it, so a reply that is sent to the
 	// subject of a request has no effect.

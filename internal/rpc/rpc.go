@@ -56,7 +56,8 @@ func Header(subject string, header nats.Header) nats.Header {
 	return header
 }
 
-// Send is Call for a request that Encode has encoded. It may change header.
+// Send is Call for a request that Encode has encoded. It may change header. If ctx has a
+// deadline, the request says for how long its reply is waited for.
 func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header, data []byte, reply proto.Message) error {
 	if max := nc.MaxPayload(); max > 0 && int64(len(data)) > max {
 		return &api.Error{
@@ -66,7 +67,11 @@ func Send(ctx context.Context, nc *nats.Conn, subject string, header nats.Header
 	}
 	ctx, stop := Watched(ctx, nc, subject)
 	defer stop()
-	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: Header(subject, header), Data: data})
+	header = Header(subject, header)
+	if end, ok := ctx.Deadline(); ok {
+		header[bus.HeaderTimeout] = []string{strconv.FormatInt(max(time.Until(end).Milliseconds(), 1), 10)}
+	}
+	m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
 	if err != nil {
 		if denied := DeniedBy(ctx); denied != nil {
 			return denied

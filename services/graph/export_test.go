@@ -3,6 +3,7 @@ package graph
 import (
 	"time"
 
+	"github.com/coppice-gc/coppice/services/graph/clock"
 	"github.com/coppice-gc/coppice/services/graph/watch"
 )
 
@@ -12,3 +13,10 @@ func (c *Config) MeasuresEvery(d time.Duration) { c.measure = d }
 // Taken returns what the watches of all realms keep, and the number of places that requests to all
 // realms have.
 func (s *Service) Taken() (watch.Usage, int) { return s.watches.Usage(), s.requests.Used() }
+
+// SinceDropped lets the last request have been dropped so long ago.
+func (s *Service) SinceDropped(age time.Duration) {
+	s.dropped.mu.Lock()
+	defer s.dropped.mu.Unlock()
+	s.dropped.last = clock.SinceBoot() - age
+}

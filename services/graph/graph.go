@@ -36,6 +36,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 	"github.com/coppice-gc/coppice/services/graph/warn"
 	"github.com/coppice-gc/coppice/services/graph/watch"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // Config configures a Service. Required fields are marked; a zero value of the others
@@ -112,6 +113,9 @@ type Config struct {
 	// foreground deletion cannot complete, because unknown owners keep too many of its
 	// dependents; 1 minute.
 	CrowdedAfter time.Duration
+	// QueueBudget bounds the bytes of the requests that wait for the writers of all realms;
+	// writer.DefaultBudget. Each realm has bounds of its own.
+	QueueBudget *writer.Budget
 	// PlanLimit and PlanTime bound the plan that the writer computes again for a DELETE
 	// that names one: its objects and the time; 20,000 and 250 ms.
 	PlanLimit int
@@ -138,6 +142,7 @@ type Service struct {
 	js       jetstream.JetStream
 	clock    *clock.Clock
 	metrics  *allMetrics
+	dropped  *dropped
 	registry *registry.Registry
 	member   *lease.Member
 	watches  *watch.Process                // bounds those of all realms
@@ -174,6 +179,9 @@ func New(c Config) (*Service, error) {
 	if c.ScrubLog == 0 {
 		c.ScrubLog = 24 * time.Hour
 	}
+	if c.QueueBudget == nil {
+		c.QueueBudget = writer.NewBudget(writer.DefaultBudget)
+	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = watch.DefaultHeartbeat
 	}
@@ -208,6 +216,7 @@ func New(c Config) (*Service, error) {
 		c: c, js: js, watches: watch.NewProcess(c.Watch), requests: api.NewProcess(), metrics: newMetrics(c.Registry), registry: registry.New(js, c.Replicas),
 		kick: make(chan struct{}, 1), realms: map[string]*realm{}, stopping: map[string]*stopping{}, deleting: map[string]bool{},
 	}
+	s.dropped = watchDropped(c.Answers, func(realm string, requests int) { s.metrics.dropped.WithLabelValues(realm).Add(float64(requests)) })
 	s.clock = clock.New(clock.Config{Wall: c.Now, Limit: c.MaxClockSkew, Server: s.registry.ServerTime})
 	s.member = lease.New(js, lease.Config{
 		ID: c.ID, Name: c.Instance, TTL: c.LeaseTTL, Replicas: c.Replicas, Log: c.Log, Ready: s.couldWrite,
@@ -292,12 +301,31 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	g.Go(func() error {
+		s.measureDropped(ctx)
+		return nil
+	})
 	g.Go(func() error { return s.followList(ctx, g) })
 	return errors.Join(g.Wait(), list.Stop())
 }
 
+// measureDropped counts the requests that were dropped, until ctx ends.
+func (s *Service) measureDropped(ctx context.Context) {
+	tick := time.NewTicker(s.c.measure)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.dropped.measure()
+		}
+	}
+}
+
 // Ready returns nil when this process is connected to NATS and every realm follows its
-// log, and the clock is near the NATS server's time, and otherwise what it is waiting for.
+// log, and the clock is near the NATS server's time, and otherwise what it is waiting for. It
+// also returns an error for 10 s after requests were dropped before the service read them.
 func (s *Service) Ready() error {
 	if err := bus.Connected(s.c.Conn, s.c.Answers); err != nil {
 		return err
@@ -309,7 +337,7 @@ func (s *Service) Ready() error {
 	for _, r := range s.all() {
 		all = append(all, r.ready())
 	}
-	return errors.Join(append(all, s.clock.Check())...)
+	return errors.Join(append(all, s.clock.Check(), s.dropped.check())...)
 }
 
 // Status names the phase of each realm, a line for each.

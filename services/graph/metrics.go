@@ -33,6 +33,10 @@ type allMetrics struct {
 	refused   *prometheus.CounterVec
 	queued    *prometheus.GaugeVec
 	queueSize *prometheus.GaugeVec
+	queueTime *prometheus.GaugeVec
+	repeated  *prometheus.GaugeVec
+	undecided *prometheus.CounterVec
+	dropped   *prometheus.CounterVec
 	work      *prometheus.GaugeVec
 	skipped   *prometheus.CounterVec
 	phase     *prometheus.GaugeVec
@@ -70,8 +74,12 @@ func newMetrics(r prometheus.Registerer) *allMetrics {
 		oldest:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_pending_oldest_seconds", Help: "Age of the oldest row of pending work, by type."}, []string{"realm", "type"}),
 		idle:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_idle", Help: "1 while no work is pending, other than dependents that only unknown owners keep."}, realm),
 		collected:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_collected_total", Help: "Objects that the collector acted on, by action: collected, stripped, orphaned, drained, finished."}, []string{"realm", "action"}),
-		queued:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer. It refuses further ones at a limit."}, realm),
+		queued:     f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_requests", Help: "Requests that wait for the writer to decide them. It refuses further ones at a limit."}, realm),
 		queueSize:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_bytes", Help: "Size of the requests that wait for the writer."}, realm),
+		queueTime:  f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_seconds", Help: "Estimated time to decide the requests that wait for the writer."}, realm),
+		repeated:   f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_queue_repetitions", Help: "Requests that repeat a command whose outcome is not known yet, and wait for this outcome."}, realm),
+		undecided:  f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_queue_undecided_total", Help: "Requests that the writer did not decide, by reason: refused beyond a limit, expired because the client no longer waits, repeated because the same command is pending."}, []string{"realm", "reason"}),
+		dropped:    f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_requests_dropped_total", Help: "Requests that the NATS client of this process dropped before the service read them."}, realm),
 		work:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_work_messages", Help: "Messages of work that wait or are being processed, by queue."}, []string{"realm", "queue"}),
 		phase:      f.NewGaugeVec(prometheus.GaugeOpts{Name: "coppice_graph_phase", Help: "1 for the phase of this process in the realm, 0 for all others."}, []string{"realm", "phase"}),
 		failures:   f.NewCounterVec(prometheus.CounterOpts{Name: "coppice_graph_realm_failures_total", Help: "Failures of the realm. Each is retried after 1 s to 1 min."}, realm),
@@ -113,7 +121,7 @@ func (m *metrics) remove() {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
 		a.revision, a.commits, a.events, a.bytes, a.seconds, a.requests, a.pending, a.oldest, a.idle, a.collected, a.refused,
-		a.queued, a.queueSize, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
+		a.queued, a.queueSize, a.queueTime, a.repeated, a.undecided, a.dropped, a.work, a.skipped, a.phase, a.failures, a.damage, a.rebuilds, a.archive, a.archiveFailures,
 		a.logBytes, a.logFirst, a.logCut, a.trips, a.tripped,
 		a.finalizerObjects, a.finalizerOldest, a.finalizerConsumer,
 	} {
@@ -131,6 +139,10 @@ func (m *allMetrics) of(realm string) *metrics {
 		m.collected.WithLabelValues(realm, action)
 	}
 	m.refused.WithLabelValues(realm)
+	m.dropped.WithLabelValues(realm)
+	for _, reason := range writer.Counts {
+		m.undecided.WithLabelValues(realm, string(reason))
+	}
 	m.skipped.WithLabelValues(realm)
 	m.failures.WithLabelValues(realm)
 	m.damage.WithLabelValues(realm)
@@ -150,6 +162,7 @@ type writing struct {
 	bytes, requests       prometheus.Observer
 	decide, append, apply prometheus.Observer
 	queued, queueSize     prometheus.Gauge
+	queueTime, repeated   prometheus.Gauge
 }
 
 func (m *allMetrics) writing(realm string) *writing {
@@ -161,6 +174,7 @@ func (m *allMetrics) writing(realm string) *writing {
 		append: m.seconds.WithLabelValues(realm, "append"),
 		apply:  m.seconds.WithLabelValues(realm, "apply"),
 		queued: m.queued.WithLabelValues(realm), queueSize: m.queueSize.WithLabelValues(realm),
+		queueTime: m.queueTime.WithLabelValues(realm), repeated: m.repeated.WithLabelValues(realm),
 	}
 }
 
@@ -229,10 +243,19 @@ func (m *metrics) committed(c writer.Committed) {
 }
 
 // queue sets what waits for the writer.
-func (m *metrics) queue(requests, bytes int) {
+func (m *metrics) queue(of *writer.Writer) {
+	requests, bytes := of.Queued()
+	work, repetitions := of.Backlog()
 	w := m.writing()
 	w.queued.Set(float64(requests))
 	w.queueSize.Set(float64(bytes))
+	w.queueTime.Set(work.Seconds())
+	w.repeated.Set(float64(repetitions))
+}
+
+// undecided counts a request that the writer did not decide.
+func (m *metrics) undecided(reason writer.Count) {
+	m.all.undecided.WithLabelValues(m.realm, string(reason)).Inc()
 }
 
 // damaged sets how many messages of the log are missing or cannot be read.

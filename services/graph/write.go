@@ -67,6 +67,8 @@ func (r *realm) newTerm(l *lease.Lease) *term {
 		Loss:       r.loss,
 		Lease:      l,
 		MaxPayload: int(r.c.Conn.MaxPayload()),
+		Budget:     r.c.QueueBudget,
+		Counted:    r.metrics.undecided,
 		Now:        r.time.Now,
 		CheckClock: r.clock.Check,
 		Begin:      r.hub.Begin,
@@ -89,7 +91,7 @@ func (t *term) committed(c writer.Committed) {
 	if c.Skipped > 0 {
 		t.skipAll(c.Position-1, c.Skipped, "they came between two commits")
 	}
-	t.metrics.queue(t.w.Queued())
+	t.metrics.queue(t.w)
 	t.prop.Notify(c.Pending)
 	if len(t.state.Kinds().Policies()) > 0 {
 		t.walker.Notify()
@@ -214,7 +216,7 @@ func (t *term) measure(ctx context.Context) error {
 			}
 			next = begun.Add(countShare * time.Since(begun))
 		}
-		t.metrics.queue(t.w.Queued())
+		t.metrics.queue(t.w)
 		t.countWork(ctx)
 		if err := t.countTripped(); err != nil {
 			return err

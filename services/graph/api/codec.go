@@ -20,14 +20,25 @@ import (
 // request is a request with the encoding that its sender prefers.
 type request struct {
 	micro.Request
+	replier
+	received time.Time
+	expires  time.Time // when the sender stops waiting for the reply; zero if it does not say so
+}
+
+// replier is what is needed of a request to reply to it. It does not refer to the body, so
+// that a command whose reply is due does not keep it in memory.
+type replier struct {
 	nc         *nats.Conn
+	verb       string // or operation
+	reply      string // subject
 	json       bool
 	maxPayload int
-	received   time.Time
 }
 
 func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
-	q := &request{Request: r, nc: s.nc, maxPayload: int(s.nc.MaxPayload()), received: time.Now()}
+	q := &request{Request: r, received: time.Now(), replier: replier{
+		nc: s.nc, verb: bus.RequestName(r.Subject()), reply: r.Reply(), maxPayload: int(s.nc.MaxPayload()),
+	}}
 	switch t := r.Headers().Get(bus.HeaderContentType); t {
 	case "", bus.ContentProtobuf:
 	case bus.ContentJSON:
@@ -35,8 +46,20 @@ func (s *server) request(r micro.Request) (*request, *lifecycle.Error) {
 	default:
 		return q, lifecycle.ErrBadRequest("%s: %q is not supported; use %s or %s", bus.HeaderContentType, t, bus.ContentProtobuf, bus.ContentJSON)
 	}
+	if text := r.Headers().Get(bus.HeaderTimeout); text != "" {
+		ms, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return q, lifecycle.ErrBadRequest("%s: %q is not a number of milliseconds", bus.HeaderTimeout, text)
+		}
+		if ms <= maxTimeout {
+			q.expires = q.received.Add(time.Duration(ms) * time.Millisecond)
+		}
+	}
 	return q, nil
 }
+
+// maxTimeout is the timeout in milliseconds from which on a request does not expire: a day.
+const maxTimeout = 24 * 60 * 60 * 1000
 
 // versioned is a request message.
 type versioned interface {
@@ -83,8 +106,8 @@ func (q *request) commandID(now time.Time) (id state.CommandID, err *lifecycle.E
 // answer sends a reply, or an error if err is not nil. If a reply is larger than the bus
 // allows, it sends an error; an error that is larger is truncated. For a verb whose reply
 // is a stream, answer sends the only message of the stream and ends it.
-func (q *request) answer(m proto.Message, err *lifecycle.Error) {
-	if bus.IsStream(bus.RequestName(q.Subject())) {
+func (q *replier) answer(m proto.Message, err *lifecycle.Error) {
+	if bus.IsStream(q.verb) {
 		defer q.end()
 	}
 	if err == nil {
@@ -121,31 +144,31 @@ func errReplyTooLarge() *lifecycle.Error {
 
 // maxError returns the maximum size of an error's text in bytes. Escaped as JSON the text
 // can be six times as long, and must fit into a message.
-func (q *request) maxError() int { return min(q.maxPayload/8, 64<<10) }
+func (q *replier) maxError() int { return min(q.maxPayload/8, 64<<10) }
 
 // send sends a reply. Only the handler's goroutine may call the methods of a micro.Request,
 // and most replies are sent by other goroutines.
-func (q *request) send(header nats.Header, data []byte) {
+func (q *replier) send(header nats.Header, data []byte) {
 	header[bus.HeaderContentType] = []string{q.contentType()}
 	// If this fails, the client has no reply, and its request times out.
-	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.Reply(), Header: header, Data: data})
+	_ = q.nc.PublishMsg(&nats.Msg{Subject: q.reply, Header: header, Data: data})
 }
 
 // end ends a reply that is a stream, by an empty message without headers. If the request
 // came from another account, the NATS server then removes the mapping of its reply subject.
-func (q *request) end() { _ = q.nc.Publish(q.Reply(), nil) }
+func (q *replier) end() { _ = q.nc.Publish(q.reply, nil) }
 
 // replyMargin is room for the headers of a reply.
 const replyMargin = 1 << 10
 
-func (q *request) contentType() string {
+func (q *replier) contentType() string {
 	if q.json {
 		return bus.ContentJSON
 	}
 	return bus.ContentProtobuf
 }
 
-func (q *request) encode(m proto.Message) ([]byte, error) {
+func (q *replier) encode(m proto.Message) ([]byte, error) {
 	if q.json {
 		return manifest.MarshalMessage(m)
 	}

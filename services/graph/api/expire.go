@@ -92,7 +92,7 @@ func (s *writerServer) expire(q *request) {
 		return
 	}
 	s.w.Submit(&writer.Request{
-		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Work: work, Done: s.answer(q),
+		Actor: lifecycle.ActorExpiry, Verb: bus.VerbDelete, Note: noteExpired, Size: len(q.Data()) + 256, Expires: q.expires, Work: work, Done: s.answer(q.replier),
 	})
 }
 

@@ -356,8 +356,9 @@ func (s *writerServer) deletePage(ctx context.Context, at bus.API, p *page, r *c
 		err *lifecycle.Error
 	}
 	done := make(chan outcome, 1)
+	expires, _ := ctx.Deadline() // zero for none
 	s.w.Submit(&writer.Request{
-		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found),
+		Actor: at.Actor, Verb: at.Verb, Size: 64 * len(found), Expires: expires,
 		Work: &command.Objects{
 			Resource: resource(at), Count: len(found), DryRun: len(r.GetOptions().GetDryRun()) > 0, Collection: true,
 			Decide: func(ctx *lifecycle.Context, at lifecycle.Key, i int) (*lifecycle.Outcome, *lifecycle.Error) {

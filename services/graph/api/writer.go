@@ -97,13 +97,14 @@ func (s *writerServer) endpoints() error {
 				q.answer(nil, err)
 				return
 			}
+			to := q.replier
 			s.w.Submit(&writer.Request{
-				Actor: e.actor, Verb: e.op, Size: len(q.Data()) + 256, Work: work,
+				Actor: e.actor, Verb: e.op, Size: len(q.Data()) + 256, Expires: q.expires, Work: work,
 				Done: func(m proto.Message, err *lifecycle.Error) {
 					if err == nil {
 						s.w.Answered(m)
 					}
-					q.answer(m, err)
+					to.answer(m, err)
 				},
 			})
 		})
@@ -147,18 +148,18 @@ func (s *writerServer) submit(q *request, at bus.API, work writer.Work, note str
 		callers = o.Count
 	}
 	s.w.Submit(&writer.Request{
-		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Work: work, Done: s.answer(q),
+		ID: id, Actor: at.Actor, Verb: at.Verb, Note: note, Size: len(q.Data()) + 256, Callers: callers, Expires: q.expires, Work: work, Done: s.answer(q.replier),
 	})
 	return nil
 }
 
 // answer returns the function that sends the reply to a command. It encodes a long reply in
 // another goroutine, so that the writer does not wait for it.
-func (s *writerServer) answer(q *request) func(proto.Message, *lifecycle.Error) {
+func (s *writerServer) answer(q replier) func(proto.Message, *lifecycle.Error) {
 	const long = 16 // results
 	return func(m proto.Message, err *lifecycle.Error) {
 		r, ok := m.(*coppicev1.ObjectsReply)
-		if ok && err == nil && addsFinalizers(bus.RequestName(q.Subject())) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.answer(r, nil) }) {
+		if ok && err == nil && addsFinalizers(q.verb) && s.warnUnanswered(r, func(r *coppicev1.ObjectsReply) { q.answer(r, nil) }) {
 			return
 		}
 		if ok && len(r.GetResults()) > long && s.start(func() { q.answer(m, err) }) {

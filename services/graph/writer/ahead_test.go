@@ -107,10 +107,10 @@ func TestAheadIsBounded(t *testing.T) {
 		answers = append(answers, b.submit(signalling(create("taken"), decided)))
 		testkit.Receive(t, b.ctx, "the decision", decided)
 	}
-	// One more is taken and laid aside, four more wait in the queue.
-	answers = append(answers, b.submit(signalling(create("taken"), decided)))
-	testkit.WaitFor(t, b.ctx, "the queue to be taken", func() bool { n, _ := b.w.Queued(); return n == 0 })
-	for range 4 {
+	for i := range 4 {
+		if n, _ := b.w.Queued(); n > i { // one of them may be looked at
+			t.Errorf("%d requests wait, of %d", n, i)
+		}
 		answers = append(answers, b.submit(signalling(create("taken"), decided)))
 	}
 	if a := b.do(create("taken")); !errors.Is(a.err, lifecycle.ReasonTooManyRequests) {

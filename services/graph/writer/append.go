@@ -168,6 +168,9 @@ func (w *Writer) completed() error {
 	if f.err == nil {
 		w.end = f.position
 	}
+	if f.err == nil && f.size >= largeCommit {
+		w.perByte += (float64(f.took)/float64(f.size) - w.perByte) / 8
+	}
 	if f.err == nil && f.size < largeCommit {
 		callers := 0
 		for _, o := range f.outcomes {

@@ -51,9 +51,16 @@ type Config struct {
 	Origin *lifecycle.Origin
 	// MaxPayload is the maximum size of a message of the NATS server, in bytes.
 	MaxPayload int
-	// QueueBytes and QueueLength bound the queue: 64 MiB and 16384 if zero.
+	// QueueBytes, QueueLength and QueueTime bound the requests that wait to be decided: 64 MiB,
+	// 16384 and 10 s if zero. QueueTime bounds the time that the writer is estimated to
+	// take for all of them. Budget bounds the bytes of all writers that share it; it may be nil.
 	QueueBytes  int
 	QueueLength int
+	QueueTime   time.Duration
+	Budget      *Budget
+	// Counted is called for each request that is not decided, from any goroutine; it must not
+	// block. It may be nil.
+	Counted func(Count)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 	// CheckClock returns an error while Now is not reliable. Then nothing is decided, and
@@ -114,10 +121,25 @@ const (
 	FailApplied  = "applied"
 )
 
-// Limits of commits and of objects, in bytes.
+// Count says why a request was not decided.
+type Count string
+
+// The reasons of Config.Counted.
+const (
+	CountRefused  Count = "refused"  // beyond a bound
+	CountExpired  Count = "expired"  // its client no longer waits
+	CountRepeated Count = "repeated" // it shares the outcome of a pending command
+)
+
+// Counts has all reasons.
+var Counts = []Count{CountRefused, CountExpired, CountRepeated}
+
+// Limits of commits and of objects, in bytes, and of the queue.
 const (
 	payloadMargin   = 8 << 10 // for subject and headers
 	largestObject   = 3 << 19 // 1.5 MiB
 	defaultQueue    = 16384
 	defaultQueueMem = 64 << 20
+
+	defaultQueueTime = 10 * time.Second
 )

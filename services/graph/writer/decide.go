@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
+	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
@@ -15,7 +18,7 @@ import (
 type commit struct {
 	d        *Decision
 	outcomes []outcome
-	size     int           // of the requests, in bytes
+	size     int           // of the requests and of the replies, in bytes
 	took     time.Duration // to decide
 	full     bool          // nothing more fits
 }
@@ -56,20 +59,41 @@ func (w *Writer) begin() (*commit, error) {
 	return c, nil
 }
 
-// decideAll decides requests in the open commit, as many as fit.
-func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
+// decideTime is how long requests are decided before the writer looks whether the commit can be
+// appended: a commit whose requests take long is appended without waiting for all that are queued.
+const decideTime = 10 * time.Millisecond
+
+// decideQueued decides queued requests in the open commit, as many as fit.
+func (w *Writer) decideQueued(ctx context.Context) error {
 	start := time.Now()
-	for i, r := range requests {
+	now := start
+	for range w.queue.load().requests {
+		if now.Sub(start) > decideTime {
+			break
+		}
+		r := w.queue.next()
+		if r == nil {
+			break
+		}
+		expired, err := w.expired(r)
+		if err != nil {
+			return err
+		}
+		if expired {
+			now = time.Now()
+			continue
+		}
 		again, err := w.repeated(ctx, r)
 		if err != nil {
 			return err
 		}
 		if again {
+			now = time.Now()
 			continue
 		}
 		if w.open == nil {
 			if w.open, err = w.begin(); err != nil {
-				w.rest = append(w.rest, requests[i:]...)
+				w.queue.back(r)
 				return err
 			}
 		}
@@ -88,23 +112,30 @@ func (w *Writer) decideAll(ctx context.Context, requests []*Request) error {
 		}
 		c.full = c.full || c.d.Crowded()
 		if c.full {
-			w.rest = append(w.rest, requests[i:]...)
+			w.queue.back(r)
 			break
 		}
-		c.size += r.Size
 		if refusal != nil {
+			c.size += r.Size
 			c.outcomes = append(c.outcomes, outcome{r: r, err: refusal})
+			now = time.Now()
 			continue
 		}
+		before := c.d.b.Size()
 		o, finished := w.do(c.d, r)
 		if c.d.fatal != nil {
 			return c.d.fatal
 		}
+		decided := time.Now()
+		r.took += decided.Sub(now) + time.Duration(w.perByte*float64(c.d.b.Size()-before))
+		now = decided
 		if !finished {
 			c.full = true
-			w.rest = append(w.rest, requests[i:]...)
+			w.queue.back(r)
 			break
 		}
+		w.queue.took(r, r.took)
+		c.size += r.Size + sizeOf(o.reply)
 		c.outcomes = append(c.outcomes, o)
 	}
 	if w.open != nil {
@@ -143,7 +174,7 @@ func (w *Writer) close() error {
 
 // do lets one request decide, and reports whether it is finished.
 func (w *Writer) do(d *Decision, r *Request) (o outcome, finished bool) {
-	w.expect(r)
+	r.begun = true
 	d.Ctx.Actor = r.Actor
 	d.begin(eventlog.Command{Actor: r.Actor, Verb: r.Verb, Note: r.Note})
 	finished, err := r.Work.Do(d)
@@ -181,4 +212,17 @@ func (w *Writer) endPart(d *Decision, r *Request) {
 		d.b.End(eventlog.CommandRef{ID: r.ID, PreviousPart: r.recorded, Unfinished: true}, kept(d, r, p.Part(d)))
 	}
 	r.recorded = w.chain.Sequence + 1 // the sequence of the open commit
+}
+
+// sizeOf returns about how many bytes of objects a reply has.
+func sizeOf(reply proto.Message) (bytes int) {
+	r, ok := reply.(*coppicev1.ObjectsReply)
+	if !ok {
+		return 0
+	}
+	for _, r := range r.GetResults() {
+		o := r.GetObject()
+		bytes += len(o.GetSpec()) + len(o.GetStatus()) + len(o.GetExtra())
+	}
+	return bytes
 }

@@ -4,9 +4,10 @@
 // # The commit pipeline
 //
 //	queue      Submit puts a request into a bounded queue (queue.go). A full queue refuses
-//	           it as overloaded.
-//	decide     The open commit takes all queued requests. Each decides on a Decision: the
-//	           state with the changes of the requests before it (decide.go, decision.go).
+//	           it as overloaded, or a request of the actor that has the most.
+//	decide     The open commit takes queued requests, one of each actor in turn. Each
+//	           decides on a Decision: the state with the changes of the requests before it
+//	           (decide.go, decision.go).
 //	append     The commit is sealed and sent to the log as one message: it is in flight
 //	           (append.go). The log acknowledges it when it is on disk.
 //	answer     The replies are sent to the clients (pending.go).
@@ -61,10 +62,13 @@
 //
 // # Large commands and repetitions
 //
-// A request that does not fit into the open commit is decided in the next one. If its
-// parts are independent of each other (Partial), the first of them stay in the open
-// commit, and the log records where the command continues.
+// A request that does not fit into the open commit returns to the front of the queue, and is
+// decided first in the next one. If its parts are independent of each other (Partial), the
+// first of them stay in the open commit, and the log records where the command continues.
 //
+// A repetition of a command that is queued, being decided or in flight gets the outcome of
+// that command; only its Done is kept (pending.go). A request whose client no longer waits
+// is dropped when its turn comes, unless the client of a repetition waits (Request.Expires).
 // A repeated command whose id is still stored gets the outcome of its first attempt
 // (recall.go, reply.go). If the log has only the first parts of it, the writer completes
 // it. A command whose id may already have been deleted is refused (id.go).

@@ -189,7 +189,8 @@ type bench struct {
 	close func() error
 
 	appends time.Duration // how long the writer that runs next takes them for; 0 for as long as they take
-	broken  atomic.Bool   // no table can be written to the file system
+	now     func() time.Time
+	broken  atomic.Bool // no table can be written to the file system
 }
 
 func start(t *testing.T, change func(*writer.Config)) *bench {
@@ -232,6 +233,9 @@ func (b *bench) run(change func(*writer.Config)) {
 	b.w = writer.New(c)
 	if b.appends > 0 {
 		b.w.SetAppends(b.appends)
+	}
+	if b.now != nil {
+		b.w.SetNow(b.now)
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	ended := make(chan error, 1)

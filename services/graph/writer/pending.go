@@ -13,34 +13,96 @@ import (
 // pendingCommand is a command whose outcome is not known yet.
 type pendingCommand struct {
 	first       *Request
-	repetitions []*Request
+	repetitions []func(proto.Message, *lifecycle.Error) // their Done
+	expires     time.Time                               // when the last of its clients stops waiting; zero for never
 }
 
-// repeats reports whether the command of a request is pending, and whether the request
-// repeats it. A repetition gets the outcome of the pending command.
-func (w *Writer) repeats(r *Request) (again, pending bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.pending[r.key()]
-	if f == nil {
-		return false, false
+// Limits of the repetitions that wait for the outcomes of pending commands. A client that
+// repeats a command after each timeout has a few.
+const (
+	maxRepetitions    = 64    // of a command
+	maxAllRepetitions = 16384 // of all commands
+)
+
+// repeat adds a repetition to a pending command, and reports whether it could. w.mu is locked.
+func (w *Writer) repeat(p *pendingCommand, r *Request) bool {
+	if len(p.repetitions) >= maxRepetitions || w.repetitions >= maxAllRepetitions {
+		return false
 	}
-	if f.first != r {
-		f.repetitions = append(f.repetitions, r)
+	p.repetitions = append(p.repetitions, r.Done)
+	w.repetitions++
+	switch {
+	case r.Expires.IsZero():
+		p.expires = r.Expires
+	case !p.expires.IsZero() && r.Expires.After(p.expires):
+		p.expires = r.Expires
 	}
-	return f.first != r, true
+	return true
 }
 
-// expect registers a command whose outcome is not known yet.
-func (w *Writer) expect(r *Request) {
+// expired drops a request if its clients, also those that repeated it, no longer wait for the
+// reply, and reports whether it has. If parts of the command are in the log, the clients get
+// an error, as a client may still repeat the command. A command is not dropped if a part is
+// in flight, or if no client can repeat it because it has no id.
+func (w *Writer) expired(r *Request) (bool, error) {
+	if r.Expires.IsZero() {
+		return false, nil
+	}
+	now := w.now()
+	if now.Before(r.Expires) {
+		return false, nil
+	}
+	if r.recorded != 0 {
+		if r.ID == (state.CommandID{}) || !w.drop(r, now, false) {
+			return false, nil
+		}
+		at, ok, err := w.c.State.Command(r.key())
+		if err != nil {
+			return false, fmt.Errorf("writer: %w", err)
+		}
+		if !ok || !at.Unfinished || at.Sequence != r.recorded {
+			return false, nil
+		}
+		w.c.Counted(CountExpired)
+		w.abandon(r)
+		return true, nil
+	}
+	if !w.drop(r, now, true) {
+		return false, nil
+	}
+	w.c.Counted(CountExpired)
+	return true, nil
+}
+
+// drop reports whether no client waits any more for the outcome of a request. If remove is
+// true, it then removes the pending command.
+func (w *Writer) drop(r *Request, now time.Time, remove bool) bool {
 	if r.ID == (state.CommandID{}) {
-		return
+		return true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pending[r.key()] == nil {
-		w.pending[r.key()] = &pendingCommand{first: r}
+	p := w.pending[r.key()]
+	switch {
+	case p == nil || p.first != r:
+	case p.expires.IsZero() || now.Before(p.expires):
+		return false
+	case remove:
+		w.forget(r)
 	}
+	return true
+}
+
+// forget removes the pending command of a request and returns it, nil if there is none. w.mu
+// is locked.
+func (w *Writer) forget(r *Request) *pendingCommand {
+	p := w.pending[r.key()]
+	if p == nil || p.first != r {
+		return nil
+	}
+	delete(w.pending, r.key())
+	w.repetitions -= len(p.repetitions)
+	return p
 }
 
 // answer sends an outcome to the client of a request, and to those that repeated it.
@@ -50,18 +112,13 @@ func (w *Writer) answer(o outcome) {
 		return
 	}
 	w.mu.Lock()
-	f := w.pending[o.r.key()]
-	if f != nil && f.first == o.r {
-		delete(w.pending, o.r.key())
-	} else {
-		f = nil
-	}
+	p := w.forget(o.r)
 	w.mu.Unlock()
-	if f == nil {
+	if p == nil {
 		return
 	}
-	for _, r := range f.repetitions {
-		r.done(o.reply, o.err)
+	for _, done := range p.repetitions {
+		done(o.reply, o.err)
 	}
 }
 

@@ -14,15 +14,14 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/state"
 )
 
-// repeated reports whether another attempt of the same command has the reply to a request, or
-// will have it: the command is pending in another request, or stored. If the log has only its first
-// parts, the request continues the command.
+// repeated reports whether the command of a request was carried out before: then its reply is read
+// from the log. If the log has only its first parts, the request continues the command.
 func (w *Writer) repeated(ctx context.Context, r *Request) (bool, error) {
 	if r.ID == (state.CommandID{}) {
 		return false, nil
 	}
-	if again, pending := w.repeats(r); pending {
-		return again, nil
+	if r.begun { // by this writer, which continues it
+		return false, nil
 	}
 	at, ok, err := w.c.State.Command(r.key())
 	if err != nil {
@@ -53,16 +52,16 @@ func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 	err := w.readParts(ctx, at.Sequence, r, reply)
 	switch {
 	case errors.Is(err, errAnother):
-		r.done(nil, unknown(r, lifecycle.TimeOf(w.c.Now())))
+		w.answer(outcome{r: r, err: unknown(r, lifecycle.TimeOf(w.c.Now()))})
 		return
 	case errors.Is(err, eventlog.ErrCut):
-		r.done(nil, w.notInLog(at.Sequence))
+		w.answer(outcome{r: r, err: w.notInLog(at.Sequence)})
 		return
 	case err == nil && at.Unfinished:
 		w.resume(r, reply)
 		return
 	case err == nil:
-		r.done(reply, nil)
+		w.answer(outcome{r: r, reply: reply})
 		return
 	}
 	w.c.Logger.Warn("cannot recall the outcome of a repeated command", "realm", w.c.Realm, "sequence", at.Sequence, "error", err)
@@ -74,14 +73,18 @@ func (w *Writer) recall(ctx context.Context, at state.Recorded, r *Request) {
 func (w *Writer) resume(r *Request, reply proto.Message) {
 	work, ok := r.Work.(Partial)
 	if !ok {
-		r.done(nil, lifecycle.ErrBadRequest("the command id is that of another command, which is not finished"))
+		w.answer(outcome{r: r, err: lifecycle.ErrBadRequest("the command id is that of another command, which is not finished")})
 		return
 	}
 	if err := work.Resume(reply); err != nil {
-		r.done(nil, err)
+		w.answer(outcome{r: r, err: err})
 		return
 	}
-	w.Submit(r)
+	result, removed := w.queue.put(r)
+	w.refuseRemoved(removed)
+	if result != queued {
+		w.abandon(r)
+	}
 }
 
 // errAnother is returned for a commit that does not have the command.

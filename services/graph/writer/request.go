@@ -2,6 +2,7 @@ package writer
 
 import (
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,15 +22,22 @@ type Request struct {
 	Size int
 	// Callers is the number of callers that wait for the outcome; zero means one.
 	Callers int
+	// Expires is when the client stops waiting for the reply; zero for never. A request that
+	// was not decided until then is dropped.
+	Expires time.Time
 	Work    Work
 	// Done is called with the outcome, at most once, from any goroutine. If it is not
-	// called, the outcome is unknown.
+	// called, the outcome is unknown. It is kept also for a request that repeats a pending
+	// command, while the rest of that request is not: it should not refer to the request's body.
 	Done func(proto.Message, *lifecycle.Error)
 
 	answered atomic.Bool
 	// recorded is the sequence of the commit with the last recorded part; zero if there is
 	// none.
 	recorded uint64
+	begun    bool          // Work.Do was called
+	class    *class        // in the queue
+	took     time.Duration // to decide it, until now
 }
 
 // key returns the key by which a repetition of the request is recognised.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +20,10 @@ type Writer struct {
 	end       uint64         // the position of the last known message of the log
 	limit     int
 	maxObject int
-	rest      []*Request    // requests that did not fit into the last commit
 	recalls   chan struct{} // bounds the concurrent recalls
+	perByte   float64       // estimate of how long it takes to append a byte, in nanoseconds
+
+	now func() time.Time // the clock of Request.Expires
 
 	recalling sync.WaitGroup // the running recalls, for which Run waits
 
@@ -33,8 +34,10 @@ type Writer struct {
 
 	skew atomic.Pointer[error] // of Config.CheckClock, which ended Run
 
-	mu      sync.Mutex
-	pending map[state.CommandKey]*pendingCommand
+	mu          sync.Mutex
+	pending     map[state.CommandKey]*pendingCommand
+	repetitions int  // of all pending commands
+	ended       bool // the queue is closed
 }
 
 // New returns a writer that continues after the last commit of the state. The caller must
@@ -45,6 +48,12 @@ func New(c Config) *Writer {
 	}
 	if c.QueueLength == 0 {
 		c.QueueLength = defaultQueue
+	}
+	if c.QueueTime == 0 {
+		c.QueueTime = defaultQueueTime
+	}
+	if c.Counted == nil {
+		c.Counted = func(Count) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -71,13 +80,14 @@ func New(c Config) *Writer {
 	chain := eventlog.ChainOf(c.State.Checkpoint())
 	return &Writer{
 		c:         c,
-		queue:     newQueue(c.QueueLength, c.QueueBytes),
+		queue:     newQueue(c.QueueLength, c.QueueBytes, c.QueueTime, c.Budget),
 		chain:     chain,
 		end:       max(chain.Position, c.LogEnd),
 		limit:     limit,
 		maxObject: min(largestObject, limit/2),
 		pending:   map[state.CommandKey]*pendingCommand{},
 		recalls:   make(chan struct{}, 64),
+		now:       time.Now,
 		delay:     newCommitDelay(),
 	}
 }
@@ -117,7 +127,10 @@ func (w *Writer) Run(ctx context.Context) error {
 		w.open.d.Tx.Drop()
 	}
 	w.c.Abort()
-	for _, r := range append(w.rest, w.queue.close()...) {
+	w.mu.Lock()
+	w.ended = true // from now on no command gets the outcome of a pending one
+	w.mu.Unlock()
+	for _, r := range w.queue.close() {
 		w.refuse([]outcome{{r: r}})
 	}
 	stop()
@@ -138,7 +151,7 @@ func (w *Writer) run(ctx context.Context) error {
 	for {
 		var ready <-chan struct{}
 		if w.open == nil || !w.open.full {
-			ready = w.queue.ready(len(w.rest) > 0)
+			ready = w.queue.ready()
 		}
 		var completed, appended <-chan struct{}
 		if len(w.inFlight) > 0 {
@@ -159,9 +172,7 @@ func (w *Writer) run(ctx context.Context) error {
 		case <-appended:
 		case <-w.delay.timer.C:
 		case <-ready:
-			requests := slices.Concat(w.rest, w.queue.take())
-			w.rest = nil
-			if err := w.decideAll(ctx, requests); err != nil {
+			if err := w.decideQueued(ctx); err != nil {
 				return err
 			}
 		}
