@@ -49,6 +49,9 @@ func (w *Writer) canAppend() bool {
 	return false
 }
 
+// mostPerByte bounds what an append counts for the estimate of how long a byte takes, in nanoseconds: 20 MB/s.
+const mostPerByte = 50
+
 func (w *Writer) large() bool { return w.open != nil && w.open.d.b.Size() >= largeCommit }
 
 // errNotWritten is the error of a commit that is in the log and cannot be applied, because
@@ -169,7 +172,8 @@ func (w *Writer) completed() error {
 		w.end = f.position
 	}
 	if f.err == nil && f.size >= largeCommit {
-		w.perByte += (float64(f.took)/float64(f.size) - w.perByte) / 8
+		// An append may have waited for a disk or a server that stalled.
+		w.perByte += (min(float64(f.took)/float64(f.size), mostPerByte) - w.perByte) / 8
 	}
 	if f.err == nil && f.size < largeCommit {
 		callers := 0

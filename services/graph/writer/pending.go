@@ -26,17 +26,17 @@ const (
 
 // repeat adds a repetition to a pending command, and reports whether it could. w.mu is locked.
 func (w *Writer) repeat(p *pendingCommand, r *Request) bool {
-	if len(p.repetitions) >= maxRepetitions || w.repetitions >= maxAllRepetitions {
-		return false
-	}
-	p.repetitions = append(p.repetitions, r.Done)
-	w.repetitions++
-	switch {
+	switch { // also if it is refused: its client waits, and repeats the command once more
 	case r.Expires.IsZero():
 		p.expires = r.Expires
 	case !p.expires.IsZero() && r.Expires.After(p.expires):
 		p.expires = r.Expires
 	}
+	if len(p.repetitions) >= maxRepetitions || w.repetitions >= maxAllRepetitions {
+		return false
+	}
+	p.repetitions = append(p.repetitions, r.Done)
+	w.repetitions++
 	return true
 }
 

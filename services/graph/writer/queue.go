@@ -16,7 +16,7 @@ import (
 //     which is the bound divided by the number of actors with requests in the queue.
 //   - Otherwise it is accepted, and the newest requests of the actor that has the most are
 //     removed and refused in its place. So number and bytes never exceed their bounds.
-//     The time can: each actor has at most its share of it.
+//     The time can: each actor has at most its share of it, or one request, whose time then corrects the estimate.
 //   - A request that is larger than a bound is accepted by an empty queue. A request that
 //     was handed out and could not be decided returns to the front, even if the queue is full.
 type queue struct {
@@ -122,7 +122,7 @@ func (q *queue) admit(r *Request) (victim *line, fits bool) {
 	} else {
 		actors++
 	}
-	if q.waits.time+r.class.estimate > q.maxTime && own.time > q.maxTime/time.Duration(actors) {
+	if own.requests > 1 && q.waits.time+r.class.estimate > q.maxTime && own.time > q.maxTime/time.Duration(actors) {
 		return nil, false
 	}
 	most := min(q.maxBytes, q.waits.bytes+q.budget.left(q.waits.bytes))

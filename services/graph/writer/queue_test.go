@@ -165,3 +165,25 @@ func TestQueuesShareABudget(t *testing.T) {
 		t.Errorf("%d bytes are used by empty queues", used)
 	}
 }
+
+// An actor without waiting requests is accepted whatever its requests are estimated to take: only a decision corrects
+// an estimate that is too long.
+func TestQueueAcceptsTheOnlyRequest(t *testing.T) {
+	t.Parallel()
+	q := newQueue(100, 1<<20, time.Second, nil)
+	slow := func() *Request { return &Request{Actor: "slow", Verb: "create", Size: 1} }
+	r := slow()
+	if result, _ := q.put(r); result != queued || q.next() != r {
+		t.Fatal("an empty queue refuses a request")
+	}
+	q.took(r, time.Hour)
+	if result, _ := q.put(&Request{Actor: "other", Verb: "create", Size: 1}); result != queued {
+		t.Fatal("another actor is refused")
+	}
+	if result, _ := q.put(slow()); result != queued {
+		t.Error("the only request is refused")
+	}
+	if result, _ := q.put(slow()); result != queueFull {
+		t.Error("a second request is accepted")
+	}
+}
