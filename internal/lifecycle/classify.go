@@ -97,9 +97,14 @@ func Fits(n *Node, r *OwnerReference, owner *Node) bool {
 }
 
 // Classify classifies the owner reference r of the object n (A12.6, A16). For several references of an
-// object use a Classifier: the time that Classify takes grows with their number.
+// object use a Classifier: Classify looks at all of them.
 func Classify(v View, n *Node, r *OwnerReference, now Time) Classification {
-	c := NewClassifier(v, n, now)
+	c := Classifier{v: v, n: n, now: now, compared: true}
+	for i := range n.Owners {
+		if o := &n.Owners[i]; o.UID == r.UID {
+			c.compare(o)
+		}
+	}
 	return c.Classify(r)
 }
 
@@ -132,23 +137,27 @@ func (c *Classifier) unservedVersion(r *OwnerReference) string {
 	if !c.compared {
 		c.compared = true
 		for i := range c.n.Owners {
-			o := &c.n.Owners[i]
-			kind, version := c.v.Kinds().Of(o.Group(), o.Kind), VersionOf(o.APIVersion)
-			if kind == nil || kind.Serves(version) {
-				continue
-			}
-			if c.unserved == nil {
-				c.unserved = map[claimed]string{}
-			}
-			if key := claimedBy(o); c.unserved[key] == "" {
-				c.unserved[key] = version
-			}
+			c.compare(&c.n.Owners[i])
 		}
 	}
 	if c.unserved == nil {
 		return ""
 	}
 	return c.unserved[claimedBy(r)]
+}
+
+// compare notes the version of a reference if its kind does not have it.
+func (c *Classifier) compare(r *OwnerReference) {
+	kind, version := c.v.Kinds().Of(r.Group(), r.Kind), VersionOf(r.APIVersion)
+	if kind == nil || kind.Serves(version) {
+		return
+	}
+	if c.unserved == nil {
+		c.unserved = map[claimed]string{}
+	}
+	if key := claimedBy(r); c.unserved[key] == "" {
+		c.unserved[key] = version
+	}
 }
 
 // Classify classifies a reference of the object.

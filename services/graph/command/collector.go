@@ -29,7 +29,9 @@ const (
 
 // fetch reads objects ahead.
 func (b *batch) fetch(d *writer.Decision) {
-	b.ahead = max(b.ahead, firstAhead)
+	if b.ahead == 0 {
+		b.ahead = firstAhead
+	}
 	ahead := b.left[:min(b.ahead, len(b.left))]
 	d.Tx.Prefetch(ahead)
 	b.fetched = lifecycle.Within(d.Tx, ahead)

@@ -10,7 +10,7 @@ import (
 type superseded struct {
 	mu   sync.Mutex
 	at   map[uint32]uint64 // the last position of commits under a key or an older one, by the key's number
-	none uint64            // a position at which the state ended, and up to which no commit has its key
+	none map[uint32]uint64 // a position at which the state ended, and up to which no commit has a newer key
 }
 
 // Knows sets the chain at the end of a state of the log, for Skips. It must be called before readers use
@@ -106,7 +106,10 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 	if next == 0 { // the last commit of the state announces its key
 		l.superseded.mu.Lock()
 		defer l.superseded.mu.Unlock()
-		l.superseded.none = end.Position
+		if l.superseded.none == nil {
+			l.superseded.none = map[uint32]uint64{}
+		}
+		l.superseded.none[key] = end.Position
 		return end.Position, nil
 	}
 	position = next - 1
@@ -139,11 +142,11 @@ func (l *Log) lastUnder(ctx context.Context, key uint32, end *Chain) (position u
 func (s *superseded) of(key uint32, end *Chain) (position uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.none == end.Position {
-		return end.Position, true
+	if position, ok = s.at[key]; ok {
+		return position, true
 	}
-	position, ok = s.at[key]
-	return position, ok
+	position, ok = s.none[key]
+	return position, ok && position == end.Position
 }
 
 // firstAbove returns the position of the first commit under a newer key among the next keyWindow messages, zero

@@ -48,6 +48,8 @@ type savepoint struct {
 	changes  int
 	reserved int
 	begun    bool
+
+	references int
 }
 
 // begin begins a command. The command is encoded with its first event.
@@ -198,7 +200,7 @@ func (d *Decision) Examine(dependents int) bool {
 
 // Savepoint begins to record changes, so that Rollback can undo them.
 func (d *Decision) Savepoint() {
-	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.begun}
+	d.saved = savepoint{d.b.Mark(), len(d.changes), d.reserved, d.begun, d.references}
 	d.Tx.Savepoint()
 }
 
@@ -207,6 +209,7 @@ func (d *Decision) Rollback() {
 	d.Tx.Rollback()
 	d.b.Reset(d.saved.mark)
 	d.changes, d.reserved, d.begun = d.changes[:d.saved.changes], d.saved.reserved, d.saved.begun
+	d.references = d.saved.references
 }
 
 // Release keeps what was applied since the Savepoint.
