@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,10 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/bus/natsd"
+	"github.com/coppice-gc/coppice/internal/secret"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/services/graph"
+	"github.com/coppice-gc/coppice/services/graph/eventlog"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/tail"
 )
@@ -268,4 +271,155 @@ func TestPurgedBeforeTakeOver(t *testing.T) {
 	if is := lastOf(t, js); is != end {
 		t.Errorf("the log ends at %d, and ended at %d", is, end)
 	}
+}
+
+// After a restore, commits that were lost are not put into the log again by
+// a user who has copies of them, once there is a new key.
+func TestLostCommitsStayLost(t *testing.T) {
+	t.Parallel()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	var lost [][]byte
+	run(t, server, dir, func(n *natsd.Server) {
+		ctx := testkit.Context(t)
+		a := newAttacker(ctx, t, n)
+		from := a.last(ctx) + 1
+		creating(t, "two", "three")(n)
+		for at := from; at <= a.last(ctx); at++ {
+			lost = append(lost, a.message(ctx, at))
+		}
+	})
+	seen := checkpoint(t, dir).GetSequence()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: older})
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+		c.Secrets, c.AcceptLoss = testkit.Secrets().Draw(), map[string]uint64{realm: seen}
+	}).writing(ctx)
+	a := newAttacker(ctx, t, n)
+	for _, m := range lost {
+		a.publish(ctx, m)
+	}
+	c := application(t, n)
+	create(ctx, t, c, "zero")
+	has(ctx, t, c, "one", "zero")
+	verified(ctx, t, n)
+	events := realmEvents(ctx, t, n)
+	if len(events) != 2 || events[0].Type != "LossAccepted" || events[1].Type != "KeyChanged" || !strings.HasPrefix(events[1].Detail, "key 2, fingerprint ") {
+		t.Errorf("the log records %+v about the realm", events)
+	}
+	s.stop(ctx)
+}
+
+// Lost commits that are published again at their own positions do not fence the writer. Readers of the log
+// skip them, as replicas do, wherever they begin.
+func TestLostCommitsAtTheirPositions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		foreign int // messages in the log that is lost
+		secrets secret.Secrets
+	}{
+		"under another key":     {0, testkit.Secrets().Draw()},
+		"that precede the last": {9, testkit.Secrets()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lostAtTheirPositions(t, test.foreign, test.secrets)
+		})
+	}
+}
+
+func lostAtTheirPositions(t *testing.T, foreign int, secrets secret.Secrets) {
+	t.Helper()
+	server, dir := t.TempDir(), t.TempDir()
+	run(t, server, dir, creating(t, "one"))
+	older := copyOf(t, server)
+	lost := map[uint64][]byte{} // by position
+	run(t, server, dir, func(n *natsd.Server) {
+		ctx := testkit.Context(t)
+		a := newAttacker(ctx, t, n)
+		for range foreign {
+			a.publish(ctx, []byte("foreign"))
+		}
+		from := a.last(ctx) + 1
+		for i := range 20 {
+			creating(t, fmt.Sprintf("lost-%02d", i))(n)
+		}
+		for at := from; at <= a.last(ctx); at++ {
+			lost[at] = a.message(ctx, at)
+		}
+	})
+	seen := checkpoint(t, dir).GetSequence()
+	ctx := testkit.Context(t)
+	n := testkit.StartNATS(t, natsd.Config{Dir: older})
+	s := serve(t, graphConn(t, n), dir, func(c *graph.Config) {
+		c.Secrets, c.AcceptLoss = secrets, map[string]uint64{realm: seen}
+	}).writing(ctx)
+	a, c := newAttacker(ctx, t, n), application(t, n)
+	epoch := func() uint64 {
+		t.Helper()
+		last := a.last(ctx)
+		h, foreign := eventlog.NewKeys(secrets, realm).Check(eventlog.Message{Sequence: last, Data: a.message(ctx, last)})
+		if foreign != "" {
+			t.Fatal(foreign)
+		}
+		return h.Epoch
+	}
+	names := []string{"one"}
+	for i := range foreign + 1 {
+		names = append(names, fmt.Sprintf("before-%d", i))
+	}
+	create(ctx, t, c, names[1:]...)
+	before := epoch()
+	skipped := map[uint64]bool{}
+	for i := range 4 {
+		for range 2 {
+			at := a.last(ctx) + 1
+			if lost[at] == nil {
+				t.Fatalf("nothing was lost at sequence %d", at)
+			}
+			a.publish(ctx, lost[at])
+			skipped[at] = true
+		}
+		names = append(names, fmt.Sprintf("new-%d", i))
+		create(ctx, t, c, names[len(names)-1])
+	}
+	slices.Sort(names)
+	has(ctx, t, c, names...)
+	operator := client.New(testkit.Conn(t, n, bus.RoleOperator), client.WithActor(bus.RoleOperator), client.WithRealm(realm))
+	read := func(what string, from client.LogOption) (commits int) {
+		t.Helper()
+		for c, err := range operator.Log().Read(ctx, from) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := c.Skipped != ""; is != skipped[c.Sequence] {
+				t.Errorf("%s: sequence %d, skipped %q", what, c.Sequence, c.Skipped)
+			}
+			if c.Skipped == "" {
+				commits++
+			}
+		}
+		return commits
+	}
+	end := a.last(ctx)
+	all := read("from the beginning", client.FromSequence(1))
+	if want := int(end) - len(skipped); all != want {
+		t.Errorf("%d commits are read, want %d", all, want)
+	}
+	for at := uint64(2); at <= end; at++ {
+		read(fmt.Sprint("from sequence ", at), client.FromSequence(at))
+	}
+	o, err := c.Resource(configMaps, "a").Get(ctx, "new-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read("from a revision", client.FromRevision(o.GetMetadata().GetResourceVersion())); got != 3 {
+		t.Errorf("%d commits are read from that of new-1 on, want 3", got)
+	}
+	verified(ctx, t, n)
+	if is := epoch(); is != before {
+		t.Errorf("the epoch is %d, and was %d", is, before)
+	}
+	s.stop(ctx)
 }
