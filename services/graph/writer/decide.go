@@ -77,6 +77,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		}
 		expired, err := w.expired(r)
 		if err != nil {
+			w.queue.back(r) // it is refused with the others
 			return err
 		}
 		if expired {
@@ -85,6 +86,7 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		}
 		again, err := w.repeated(ctx, r)
 		if err != nil {
+			w.queue.back(r)
 			return err
 		}
 		if again {

@@ -96,8 +96,10 @@ func (q *queue) put(r *Request) (result putResult, removed []*Request) {
 		if victim == nil {
 			return queueFull, removed
 		}
-		last := victim.list[len(victim.list)-1]
-		victim.list = victim.list[:len(victim.list)-1]
+		end := len(victim.list) - 1
+		last := victim.list[end]
+		victim.list[end] = nil // its body is not kept
+		victim.list = victim.list[:end]
 		q.count(victim, last, -1)
 		if len(victim.list) == 0 {
 			q.remove(victim)
