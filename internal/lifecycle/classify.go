@@ -116,16 +116,8 @@ type Classifier struct {
 	now Time
 
 	compared bool
-	unserved map[claimed]string // by claims, a version that their kind does not have; nil for none
+	unserved map[ownerKey]string // a version that the kind of these references does not have; nil for none
 }
-
-// claimed is what references have in common that have the same class: see OwnerReference.SameOwner.
-type claimed struct {
-	uid               uid.UID
-	group, kind, name string
-}
-
-func claimedBy(r *OwnerReference) claimed { return claimed{r.UID, r.Group(), r.Kind, r.Name} }
 
 // NewClassifier returns a classifier for the references of n.
 func NewClassifier(v View, n *Node, now Time) Classifier { return Classifier{v: v, n: n, now: now} }
@@ -143,7 +135,7 @@ func (c *Classifier) unservedVersion(r *OwnerReference) string {
 	if c.unserved == nil {
 		return ""
 	}
-	return c.unserved[claimedBy(r)]
+	return c.unserved[r.key()]
 }
 
 // compare notes the version of a reference if its kind does not have it.
@@ -153,9 +145,9 @@ func (c *Classifier) compare(r *OwnerReference) {
 		return
 	}
 	if c.unserved == nil {
-		c.unserved = map[claimed]string{}
+		c.unserved = map[ownerKey]string{}
 	}
-	if key := claimedBy(r); c.unserved[key] == "" {
+	if key := r.key(); c.unserved[key] == "" {
 		c.unserved[key] = version
 	}
 }

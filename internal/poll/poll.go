@@ -12,7 +12,12 @@ const Every = 5 * time.Millisecond
 // Until calls done until it returns true or an error, or ctx ends. It returns the error of
 // done or of ctx.
 func Until(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(Every)
+	return UntilAt(ctx, Every, done)
+}
+
+// UntilAt is Until with another interval.
+func UntilAt(ctx context.Context, interval time.Duration, done func() (bool, error)) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		if ok, err := done(); ok || err != nil {

@@ -202,7 +202,7 @@ func (r *realm) checkNewest(ctx context.Context) error {
 			begins, err = r.logBegins(ctx, &extent)
 		}
 		if err == nil && r.logEnd > 0 {
-			err = r.events.Has(ctx, r.logEnd)
+			err = r.events.Confirm(ctx, r.logEnd)
 		}
 		return err
 	}); err != nil {

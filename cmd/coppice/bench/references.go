@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coppice-gc/coppice/client"
+	"github.com/coppice-gc/coppice/internal/poll"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
 )
 
@@ -127,8 +128,8 @@ func (b References) load(ctx context.Context, d *Deployment, namespace string) e
 		}
 	}
 	begun := time.Now()
-	return d.await(ctx, 200*time.Millisecond, func() (bool, error) {
-		if b.Finalizers { // nobody answers the calls
+	return poll.UntilAt(ctx, 200*time.Millisecond, func() (bool, error) {
+		if b.Finalizers { // no program answers the calls
 			return time.Since(begun) > callsTime, nil
 		}
 		s, err := c.Status(ctx)
@@ -181,7 +182,7 @@ func (d *Deployment) probeCascade(ctx context.Context, namespace string) (time.D
 	if _, err := d.Client.Resource(deployments, namespace).Delete(ctx, owner.GetMetadata().GetName()); err != nil {
 		return 0, err
 	}
-	err = d.await(ctx, time.Millisecond, func() (bool, error) {
+	err = poll.UntilAt(ctx, time.Millisecond, func() (bool, error) {
 		_, err := objects.Get(ctx, o.GetMetadata().GetName())
 		if errors.Is(err, client.ErrNotFound) {
 			return true, nil
@@ -189,20 +190,4 @@ func (d *Deployment) probeCascade(ctx context.Context, namespace string) (time.D
 		return false, err
 	})
 	return time.Since(start), err
-}
-
-// await calls done at an interval until it reports true or fails.
-func (d *Deployment) await(ctx context.Context, every time.Duration, done func() (bool, error)) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
 }

@@ -258,8 +258,8 @@ func (l *Log) lost(ctx context.Context, expected uint64, long bool) error {
 	return nil
 }
 
-// Has notes that the stream has a message if it does, so that nothing is appended behind it if it is lost.
-func (l *Log) Has(ctx context.Context, position uint64) error {
+// Confirm looks for a message. If the stream has it now and loses it later, nothing is appended behind it.
+func (l *Log) Confirm(ctx context.Context, position uint64) error {
 	_, err := l.Message(ctx, position)
 	if err == nil {
 		l.has(position)
