@@ -270,7 +270,7 @@ func (d *deletion) report(v victim, r *client.DeleteResult, err error) error {
 	}
 	what := "deleted"
 	if r.State == client.Pending {
-		what = "is being deleted" + console.Prefixed("; blocked by ", strings.Join(m.GetFinalizers(), ", "))
+		what = "is being deleted" + console.Prefixed("; blocked by ", console.Short(m.GetFinalizers(), console.Listed))
 	}
 	_, err = fmt.Fprintf(d.stdout, "%s %s%s\n", console.Printable(printing.Key(v.kind, name)), what, d.dry.suffix())
 	return err

@@ -23,6 +23,22 @@ var (
 // written as manifests, and a patch as the JSON that it is.
 func MarshalMessage(m proto.Message) ([]byte, error) { return marshal(m.ProtoReflect()) }
 
+// MarshalWithObject writes a message that has no field "object" as MarshalMessage does, with an object that is
+// encoded already. So an object that many messages have is encoded once.
+func MarshalWithObject(m proto.Message, object []byte) ([]byte, error) {
+	rest, err := MarshalMessage(m)
+	if err != nil {
+		return nil, err
+	}
+	const begin = `{"object":`
+	data := make([]byte, 0, len(begin)+len(object)+len(rest))
+	data = append(append(data, begin...), object...)
+	if rest = rest[1:]; rest[0] != '}' {
+		data = append(data, ',')
+	}
+	return append(data, rest...), nil
+}
+
 // UnmarshalMessage reads what MarshalMessage writes. It refuses unknown fields.
 func UnmarshalMessage(data []byte, m proto.Message) error {
 	if !utf8.Valid(data) {

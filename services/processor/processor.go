@@ -145,7 +145,7 @@ func (p *processor) handle(ctx context.Context, m *worker.Message) error {
 		if len(dirty) == 0 {
 			return nil
 		}
-		refused, at, err := p.evaluate(ctx, dirty, revision)
+		refused, at, err := p.evaluateAll(ctx, dirty, revision)
 		switch {
 		case errors.Is(err, errBehind):
 			// The chunk is put back: it must not occupy the worker while a replica lags, and
@@ -175,18 +175,33 @@ func permanent(err error) error {
 	return worker.Permanent(err)
 }
 
+// evaluateAll evaluates objects, part by part if they have many owner references: see evaluate.
+func (p *processor) evaluateAll(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
+	for len(dirty) > 0 {
+		again, left, of, err := p.evaluate(ctx, dirty, revision)
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(left) >= len(dirty) {
+			return nil, 0, worker.Permanent(errors.New("resolve: the reply leaves out all objects"))
+		}
+		refused, at, dirty = append(refused, again...), max(at, of), left
+	}
+	return refused, at, nil
+}
+
 // evaluate resolves objects at a revision or later, evaluates them, and proposes to collect
-// or strip them. It returns the objects for which the writer reached another decision, and
-// the revision of the writer's evaluation. It returns errBehind if the replica that answers
-// has not reached the revision.
-func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64) (refused []byte, at uint64, err error) {
+// or strip them. It returns the objects for which the writer reached another decision, those that the
+// replica left out, and the revision of the writer's evaluation. It returns errBehind if the replica that
+// answers has not reached the revision.
+func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64) (refused, left []byte, at uint64, err error) {
 	var facts coppicev1.ResolveReply
-	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure}, &facts)
+	err = p.call(ctx, bus.OpResolve, &coppicev1.ResolveRequest{Uids: dirty, MinRevision: revision, Closure: closure, Partial: true}, &facts)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if facts.GetRevision() < revision {
-		return nil, 0, errBehind
+		return nil, nil, 0, errBehind
 	}
 	proposal := &coppicev1.ProposeRequest{}
 	err = resolution.Each(&facts, func(u uid.UID, t lifecycle.Traits, classes []lifecycle.Class) {
@@ -198,17 +213,17 @@ func (p *processor) evaluate(ctx context.Context, dirty []byte, revision uint64)
 		}
 	})
 	if err != nil {
-		return nil, 0, worker.Permanent(err)
+		return nil, nil, 0, worker.Permanent(err)
 	}
 	if len(proposal.Collect) == 0 && len(proposal.Strip) == 0 {
-		return nil, 0, nil
+		return nil, facts.GetLeft(), 0, nil
 	}
 	var reply coppicev1.ProposeReply
 	if err := p.call(ctx, bus.OpPropose, proposal, &reply); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	p.log.Debug("proposed", "collected", reply.GetCollected(), "stripped", reply.GetStripped(), "refused", len(reply.GetRefused()))
-	return reply.GetRefused(), reply.GetRevision(), nil
+	return reply.GetRefused(), facts.GetLeft(), reply.GetRevision(), nil
 }
 
 func (p *processor) call(ctx context.Context, op string, request, reply proto.Message) error {

@@ -1,6 +1,7 @@
 package processor_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -55,6 +56,7 @@ type bench struct {
 	asked     chan *coppicev1.ResolveRequest
 	at        atomic.Uint64 // the revision of the last question
 	proposals chan *coppicev1.ProposeRequest
+	parts     bool // the graph service resolves one object at a time
 }
 
 func start(t *testing.T) *bench {
@@ -112,7 +114,16 @@ func (b *bench) graph(list []facts, propose func(*coppicev1.ProposeRequest) *cop
 				return reply, nil
 			}
 			reply := &coppicev1.ResolveReply{Revision: q.GetMinRevision()}
+			if first, rest, err := uid.CutBytes(q.GetUids()); b.parts && q.GetPartial() {
+				if err != nil || first == "" {
+					return nil, lifecycle.ErrBadRequest("uids: %v", err)
+				}
+				reply.Left = rest
+			}
 			for _, f := range list {
+				if b.parts && !bytes.HasPrefix(q.GetUids(), []byte(uid.MustParse(f.uid))) {
+					continue
+				}
 				resolution.Append(reply, uid.MustParse(f.uid), f.traits, f.classes)
 			}
 			return reply, nil
@@ -237,6 +248,23 @@ func TestRefusedIsEvaluatedAgain(t *testing.T) {
 		t.Errorf("asked again for %s at %d, want [b] at 42", got, again.GetMinRevision())
 	}
 	testkit.Receive(t, b.ctx, "a second proposal", b.proposals)
+	b.waitForEnd()
+}
+
+// Objects that the replica leaves out, because others are wide, are asked for again.
+func TestLeftOutIsEvaluated(t *testing.T) {
+	t.Parallel()
+	b := start(t).streams()
+	b.parts = true
+	b.graph([]facts{
+		{"a", lifecycle.Live, []lifecycle.Class{dangling}}, {"b", lifecycle.Live, []lifecycle.Class{solid}}, {"c", lifecycle.Live, []lifecycle.Class{dangling}},
+	}, accept)
+	b.dirty(&coppicev1.DependentsOf{Revision: 7, Dependents: pack("a", "b", "c")})
+	for _, want := range []string{"[a]", "[c]"} {
+		if got := unpack(t, testkit.Receive(t, b.ctx, "a proposal", b.proposals).GetCollect()); got != want {
+			t.Errorf("proposes to collect %s, want %s", got, want)
+		}
+	}
 	b.waitForEnd()
 }
 

@@ -629,6 +629,8 @@ type ResolveRequest struct {
 	MinRevision uint64 `protobuf:"varint,2,opt,name=min_revision,json=minRevision,proto3" json:"min_revision,omitempty"`
 	// The largest number of dependents in the reply.
 	Closure uint32 `protobuf:"varint,3,opt,name=closure,proto3" json:"closure,omitempty"`
+	// If true, the reply may leave out objects: see ResolveReply.left.
+	Partial bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
 	// The version of the request format: 1. A message without it is not a request.
 	Protocol      uint32 `protobuf:"varint,15,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -686,6 +688,13 @@ func (x *ResolveRequest) GetClosure() uint32 {
 	return 0
 }
 
+func (x *ResolveRequest) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
 func (x *ResolveRequest) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
@@ -703,7 +712,10 @@ type ResolveReply struct {
 	Uids []byte `protobuf:"bytes,2,opt,name=uids,proto3" json:"uids,omitempty"`
 	// For each object: one byte of bits (see lifecycle.Traits), the number of its owner
 	// references as a varint, and one byte with the OwnerClass of each.
-	Traits        []byte `protobuf:"bytes,3,opt,name=traits,proto3" json:"traits,omitempty"`
+	Traits []byte `protobuf:"bytes,3,opt,name=traits,proto3" json:"traits,omitempty"`
+	// Of a partial request: the last of its uids, if objects before have so many owner
+	// references together that these are left out. They are to be requested again.
+	Left          []byte `protobuf:"bytes,4,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,6 +767,13 @@ func (x *ResolveReply) GetUids() []byte {
 func (x *ResolveReply) GetTraits() []byte {
 	if x != nil {
 		return x.Traits
+	}
+	return nil
+}
+
+func (x *ResolveReply) GetLeft() []byte {
+	if x != nil {
+		return x.Left
 	}
 	return nil
 }
@@ -2588,16 +2607,18 @@ const file_coppice_v1_work_proto_rawDesc = "" +
 	"\x04ends\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x12\n" +
 	"\x04keep\x18\a \x01(\bR\x04keep\x12\x16\n" +
 	"\x06answer\x18\b \x01(\tR\x06answer\x12\x16\n" +
-	"\x06format\x18\x0e \x01(\rR\x06format\"}\n" +
+	"\x06format\x18\x0e \x01(\rR\x06format\"\x97\x01\n" +
 	"\x0eResolveRequest\x12\x12\n" +
 	"\x04uids\x18\x01 \x01(\fR\x04uids\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x04R\vminRevision\x12\x18\n" +
-	"\aclosure\x18\x03 \x01(\rR\aclosure\x12\x1a\n" +
-	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"V\n" +
+	"\aclosure\x18\x03 \x01(\rR\aclosure\x12\x18\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\x12\x1a\n" +
+	"\bprotocol\x18\x0f \x01(\rR\bprotocol\"j\n" +
 	"\fResolveReply\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04uids\x18\x02 \x01(\fR\x04uids\x12\x16\n" +
-	"\x06traits\x18\x03 \x01(\fR\x06traits\"\\\n" +
+	"\x06traits\x18\x03 \x01(\fR\x06traits\x12\x12\n" +
+	"\x04left\x18\x04 \x01(\fR\x04left\"\\\n" +
 	"\x0eProposeRequest\x12\x18\n" +
 	"\acollect\x18\x01 \x01(\fR\acollect\x12\x14\n" +
 	"\x05strip\x18\x02 \x01(\fR\x05strip\x12\x1a\n" +

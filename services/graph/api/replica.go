@@ -185,7 +185,15 @@ func (s *replicaServer) resolve(q *request) {
 			return &coppicev1.ResolveReply{Revision: min(s.State.Checkpoint().GetRevision(), least-1)}, nil
 		}
 		return s.snapshot(ctx, func(_ context.Context, snap *state.Snapshot) (proto.Message, *lifecycle.Error) {
-			return resolve.Resolve(snap, uids, min(int(r.GetClosure()), maxClosure), s.now(snap), s.Warn), nil
+			closure := min(int(r.GetClosure()), maxClosure)
+			if !r.GetPartial() {
+				return resolve.Resolve(snap, uids, closure, s.now(snap), s.Warn), nil
+			}
+			reply, left := resolve.ResolvePart(snap, uids, closure, s.now(snap), s.Warn)
+			for _, u := range uids[len(uids)-left:] {
+				reply.Left = append(reply.Left, u...)
+			}
+			return reply, nil
 		})
 	})
 }
@@ -211,18 +219,19 @@ func (s *replicaServer) walk(q *request) {
 		}
 		limit := min(max(int(r.GetLimit()), 1), maxResolve)
 		var uids []uid.UID
-		last := state.NameCursor{}
+		var names []state.NameCursor
 		more := false
 		snap.Names(kind, "", after, func(ns, name string, u uid.UID) bool {
 			if more = len(uids) == limit; more {
 				return false
 			}
-			uids, last = append(uids, u), state.NameCursor{Namespace: ns, Name: name}
+			uids, names = append(uids, u), append(names, state.NameCursor{Namespace: ns, Name: name})
 			return true
 		})
-		reply := &coppicev1.WalkReply{Objects: resolve.Resolve(snap, uids, 0, s.now(snap), s.Warn)}
-		if more {
-			reply.Cursor = []byte(encodeToken(last))
+		objects, left := resolve.ResolvePart(snap, uids, 0, s.now(snap), s.Warn)
+		reply := &coppicev1.WalkReply{Objects: objects}
+		if more || left > 0 {
+			reply.Cursor = []byte(encodeToken(names[len(names)-left-1]))
 		}
 		return reply, nil
 	})

@@ -324,3 +324,34 @@ func TestBatch(t *testing.T) {
 		t.Errorf("an unknown kind: %v", a.refusal)
 	}
 }
+
+// What the results of a batch may need together is estimated, and may be more than a commit has. A batch that
+// changes nothing is answered also then.
+func TestLargeBatchThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	m := &coppicev1.ObjectMeta{Name: "wide"}
+	for i := range 1000 {
+		m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/finalizer-%d", i))
+	}
+	must[*coppicev1.ObjectsReply](b, b.objects("pods", func(ctx *lifecycle.Context, at lifecycle.Key) (*lifecycle.Outcome, *lifecycle.Error) {
+		return lifecycle.Create(ctx, at, &coppicev1.Object{Metadata: m})
+	}), nil)
+	b.delete("pods", "wide", "Background")
+	const objects = 200
+	reply := must[*coppicev1.ObjectsReply](b, &command.Objects{
+		Resource: "pods", Namespace: "a", Count: objects,
+		Decide: func(ctx *lifecycle.Context, at lifecycle.Key, _ int) (*lifecycle.Outcome, *lifecycle.Error) {
+			at.Name = "wide"
+			return lifecycle.Delete(ctx, at, "", nil)
+		},
+	}, nil)
+	for i, r := range reply.GetResults() {
+		if r.GetCode() != 202 {
+			t.Fatalf("object %d: %v", i, r)
+		}
+	}
+	if len(reply.GetResults()) != objects {
+		t.Errorf("%d results", len(reply.GetResults()))
+	}
+}

@@ -109,7 +109,8 @@ func (o *Objects) Do(d *writer.Decision) (finished bool, err *lifecycle.Error) {
 
 // each decides the remaining objects, until their events do not fit into the commit.
 func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err *lifecycle.Error) {
-	ahead := len(o.results)
+	begin := len(o.results)
+	ahead := begin
 	for len(o.results) < o.Count {
 		if d.Crowded() && !o.Atomic && !o.DryRun {
 			return false, nil
@@ -152,7 +153,7 @@ func (o *Objects) each(d *writer.Decision, at lifecycle.Key) (finished bool, err
 		}
 		change, ok := d.Apply(out.Events, kept)
 		if !ok {
-			if !o.Atomic && !o.DryRun && d.Empty() {
+			if !o.Atomic && !o.DryRun && d.Empty() && len(o.results) == begin {
 				return true, o.tooLarge(at)
 			}
 			return false, nil

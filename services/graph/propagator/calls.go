@@ -2,11 +2,13 @@ package propagator
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coppice-gc/coppice/internal/bus"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
+	"github.com/coppice-gc/coppice/internal/manifest"
 	"github.com/coppice-gc/coppice/internal/queue"
 	"github.com/coppice-gc/coppice/internal/worker"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -41,14 +43,18 @@ func targetsOf(kind *lifecycle.Kind, n *lifecycle.Node) []target {
 
 // calls publishes the calls of an object's external finalizers and of its agent,
 // except for those that are parked, and those beyond the limits of the stream. Calls
-// that count already are published again only if they may have been lost.
+// that count already are published again only if they may have been lost. What a round has no
+// room for is published by a later one.
 func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycle.Node, f queue.Flags) error {
 	again := f&lost != 0
 	kind := snap.Kinds().OfNode(n)
-	var object *coppicev1.Object
+	var object []byte
 	var truncated bool
-	targets := targetsOf(kind, n)
-	for _, t := range targets {
+	for _, t := range targetsOf(kind, n) {
+		if b.most > 0 && b.calledBytes >= b.most && !again {
+			b.p.add(n.UID, changed)
+			return nil
+		}
 		ok, counted := b.p.quota.admit(n.UID, t.durable)
 		if !ok || counted && !again {
 			continue
@@ -71,27 +77,41 @@ func (b *publisher) calls(ctx context.Context, snap *state.Snapshot, n *lifecycl
 			}
 			b.p.quota.park(n.UID, t.durable, false)
 		}
+		about := callID{n.UID, t.durable, f&unpublishable != 0}
 		if object == nil {
-			body := snap.Body(n)
-			if snap.TakeUnreadable() != nil { // B8.1: the program finds that out when it reads the object
-				object, truncated = briefObject(lifecycle.Object{Node: n}), true
-			} else {
-				object, truncated = callObject(n, body, maxCallObject)
+			var err error
+			if object, truncated, err = encodeCallObject(snap, n); err != nil {
+				b.out.skip(about, fmt.Errorf("%s: %w", to, err))
+				return nil
 			}
 		}
 		var call proto.Message = &coppicev1.FinalizeCall{
-			Resource: kind.Resource(), Object: object, Truncated: truncated, Finalizer: t.finalizer, Revision: n.DeletionRevision, Format: worker.Format,
+			Resource: kind.Resource(), Truncated: truncated, Finalizer: t.finalizer, Revision: n.DeletionRevision, Format: worker.Format,
 		}
 		if t.finalizer == "" {
-			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Object: object, Truncated: truncated, Revision: n.DeletionRevision, Format: worker.Format}
+			call = &coppicev1.TerminateCall{Resource: kind.Resource(), Truncated: truncated, Revision: n.DeletionRevision, Format: worker.Format}
 		}
-		size, err := b.out.call(ctx, callID{n.UID, t.durable, f&unpublishable != 0}, to, call)
+		size, err := b.out.call(ctx, about, to, call, object)
 		if err != nil {
 			return err
 		}
+		b.calledBytes += size
 		b.p.quota.weigh(n.UID, t.durable, size)
 	}
 	return nil
+}
+
+// encodeCallObject returns the object of calls as JSON, and whether it was reduced.
+func encodeCallObject(snap *state.Snapshot, n *lifecycle.Node) (data []byte, truncated bool, err error) {
+	var object *coppicev1.Object
+	body := snap.Body(n)
+	if snap.TakeUnreadable() != nil { // B8.1: the program finds that out when it reads the object
+		object, truncated = briefObject(lifecycle.Object{Node: n}), true
+	} else {
+		object, truncated = callObject(n, body, maxCallObject)
+	}
+	data, err = manifest.ToJSON(object)
+	return data, truncated, err
 }
 
 // settleCalls stops counting calls that their objects ceased to need while they were

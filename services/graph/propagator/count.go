@@ -181,7 +181,7 @@ type classifier struct {
 // once the import session that brought u ends. If they cannot, it reports whether a brake
 // pauses the deletion of a dependent.
 func (x *classifier) actionable(u uid.UID) (found, braked bool) {
-	w := evaluate(x.snap, u, state.WorkRow{})
+	w := evaluate(x.snap, u, state.WorkRow{}, x.now)
 	switch {
 	case !w.Evaluate:
 		return false, false

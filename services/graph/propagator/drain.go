@@ -133,7 +133,7 @@ func (p *Propagator) walkContents(ctx context.Context, container uid.UID) error 
 			}
 		}
 		if more {
-			p.touch(container)
+			p.touch(container, p.now())
 			p.c.Failpoint(FailScan)
 		}
 		return more, nil

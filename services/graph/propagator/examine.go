@@ -95,7 +95,7 @@ func (x *examiner) examine(ctx context.Context, u uid.UID) error {
 	start, now := x.p.c.Clock(), x.p.now()
 	done := false
 	err := x.p.pages(func(snap *state.Snapshot) (bool, error) {
-		w := evaluate(snap, u, state.WorkRow{})
+		w := evaluate(snap, u, state.WorkRow{}, now)
 		if x.p.delay(&w); w.Examine == 0 {
 			x.mu.Lock()
 			delete(x.owners, u)

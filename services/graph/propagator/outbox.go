@@ -52,11 +52,11 @@ func (o *outbox) send(ctx context.Context, subject string, chunk proto.Message) 
 	return o.put(ctx, sent{m: &nats.Msg{Subject: subject, Data: data}})
 }
 
-// call publishes the call of an external finalizer or agent, as JSON. The stream keeps
+// call publishes the call of an external finalizer or agent of an object, as JSON. The stream keeps
 // one message for each subject; if it has one already, nothing is published. It returns
 // the size of the message, in bytes.
-func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message) (size int64, err error) {
-	data, err := manifest.MarshalMessage(call)
+func (o *outbox) call(ctx context.Context, about callID, to string, call proto.Message, object []byte) (size int64, err error) {
+	data, err := manifest.MarshalWithObject(call, object)
 	if err != nil {
 		o.skip(about, fmt.Errorf("%s: %w", to, err))
 		return 0, nil

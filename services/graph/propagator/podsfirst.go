@@ -98,7 +98,7 @@ func (p *Propagator) walkPods(ctx context.Context, namespace uid.UID) error {
 			}
 		}
 		if more {
-			p.touch(namespace)
+			p.touch(namespace, p.now())
 			p.c.Failpoint(FailScan)
 		}
 		return more, nil

@@ -14,14 +14,16 @@ import (
 // publisher coalesces work into chunks, and publishes them. Each round has one, and
 // each walk. It is not safe for concurrent use.
 type publisher struct {
-	p        *Propagator
-	out      outbox
-	dirty    chunk                             // dependents to evaluate
-	orphan   chunk                             // dependents to orphan
-	contents chunk                             // of namespaces and kinds that are drained
-	finish   map[string]*coppicev1.FinishChunk // by finalizer
-	called   []uid.UID                         // objects whose calls were admitted
-	read     int                               // how many dependents a walk has read
+	p           *Propagator
+	out         outbox
+	dirty       chunk                             // dependents to evaluate
+	orphan      chunk                             // dependents to orphan
+	contents    chunk                             // of namespaces and kinds that are drained
+	finish      map[string]*coppicev1.FinishChunk // by finalizer
+	called      []uid.UID                         // objects whose calls were admitted
+	most        int64                             // bytes of calls, from which on other calls wait; 0 for no limit
+	calledBytes int64                             // of the calls
+	read        int                               // how many dependents a walk has read
 }
 
 func (p *Propagator) newPublisher() *publisher {

@@ -86,5 +86,5 @@ func (t *publishTimes) forget(gone []uid.UID) {
 	}
 }
 
-// touch records that a row is published.
-func (p *Propagator) touch(u uid.UID) { p.published.set(u, p.now()) }
+// touch records that a row is published at a time.
+func (p *Propagator) touch(u uid.UID, at lifecycle.Time) { p.published.set(u, at) }

@@ -16,8 +16,12 @@ import (
 // dependents share chunks; what takes long is added to the walks.
 type round struct {
 	*publisher
+	at      lifecycle.Time // when the rows of this snapshot are evaluated
 	expires lifecycle.Time // see sessionEnd
 }
+
+// roundCalls is how many bytes of calls a round publishes: the work of other rows does not wait for more.
+const roundCalls = 2 << 20
 
 // snapshotRows is how many rows are read from one snapshot.
 const snapshotRows = 4096
@@ -39,6 +43,7 @@ func (p *Propagator) publishRows(ctx context.Context) error {
 
 func (p *Propagator) round(ctx context.Context, b queue.Batch[uid.UID]) (err error) {
 	r := &round{publisher: p.newPublisher()}
+	r.most = roundCalls
 	defer func() { err = errors.Join(err, r.settleCalls()) }() // also if it failed
 	switch {
 	case b.All && b.AllFlags&everything == everything:
@@ -61,6 +66,7 @@ func (r *round) all(ctx context.Context, evaluate func(context.Context, *state.S
 	after := uid.UID("")
 	return r.p.pages(func(snap *state.Snapshot) (more bool, err error) {
 		n := 0
+		r.at = r.p.now()
 		snap.EachWorkRow(after, func(u uid.UID, row state.WorkRow) bool {
 			after = u
 			n++
@@ -118,6 +124,7 @@ func (r *round) rows(ctx context.Context, snap *state.Snapshot, items []queue.It
 	})
 	snap.Prefetch(keys)
 	snap.PrefetchCounts(keys)
+	r.at = r.p.now()
 	for i, u := range keys {
 		if err := r.row(ctx, snap, u, rows[i].row, rows[i].flags); err != nil {
 			return err
@@ -132,7 +139,7 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 	if !row.Evaluate && !row.Orphan && row.Finish == "" && row.Examine == 0 {
 		return nil
 	}
-	w := evaluate(snap, u, row)
+	w := evaluate(snap, u, row, r.at)
 	if n := w.node; n != nil && (n.ImportSession == "" || !n.Orphaning() && !n.Waiting() && !n.InUse()) {
 		return nil
 	}
@@ -141,7 +148,7 @@ func (r *round) sessionClosed(ctx context.Context, snap *state.Snapshot, u uid.U
 
 // row publishes what a row needs.
 func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row state.WorkRow, f queue.Flags) error {
-	w := evaluate(snap, u, row)
+	w := evaluate(snap, u, row, r.at)
 	if w.Drain {
 		if err := r.drained(ctx, snap, w.node, f); err != nil {
 			return err
@@ -158,7 +165,7 @@ func (r *round) row(ctx context.Context, snap *state.Snapshot, u uid.UID, row st
 		return err
 	}
 	if w.Finalize || w.Terminate || w.Drain {
-		r.p.touch(u)
+		r.p.touch(u, w.at)
 	}
 	if w.node != nil {
 		r.p.releaseCalls(snap, w.node)
@@ -174,7 +181,7 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) err
 	r.p.delay(&w)
 	w.Evaluate = w.Evaluate && r.dueNow(snap, &w)
 	if w.Evaluate || w.Orphan {
-		r.p.touch(w.uid)
+		r.p.touch(w.uid, w.at)
 		if err := r.allDependents(ctx, snap, &w); err != nil {
 			return err
 		}
@@ -186,7 +193,7 @@ func (r *round) collector(ctx context.Context, snap *state.Snapshot, w work) err
 		r.p.examiner.add(w.uid)
 	}
 	if w.Finish != "" {
-		r.p.touch(w.uid)
+		r.p.touch(w.uid, w.at)
 		return r.finished(ctx, w.Finish, w.uid)
 	}
 	return nil
@@ -199,7 +206,7 @@ const maxProtected = 256
 // that waits for them. Nothing is published for them: work is pending again when they are
 // unprotected.
 func (r *round) protected(snap *state.Snapshot, w *work) {
-	r.p.touch(w.uid)
+	r.p.touch(w.uid, w.at)
 	if w.node != nil && w.node.Waiting() {
 		r.p.c.Protected(snap, w.node)
 	}
@@ -210,7 +217,7 @@ func (r *round) protected(snap *state.Snapshot, w *work) {
 	})
 	snap.Prefetch(found)
 	for _, d := range found {
-		if n := snap.Node(d); n != nil && lifecycle.Evaluate(snap, n, r.p.now()).Decision == lifecycle.KeepProtected {
+		if n := snap.Node(d); n != nil && lifecycle.Evaluate(snap, n, w.at).Decision == lifecycle.KeepProtected {
 			r.p.c.Protected(snap, n)
 		}
 	}
@@ -225,7 +232,7 @@ func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work
 		return nil
 	}
 	few, many := r.few(snap, w.uid, w.filter(snap))
-	partly := r.p.partly(w)
+	partly := w.partly()
 	if many {
 		if !partly {
 			r.p.walks.Forget(long, 0) // it need not rest
@@ -234,7 +241,7 @@ func (r *round) allDependents(ctx context.Context, snap *state.Snapshot, w *work
 		return nil
 	}
 	if partly {
-		few = r.p.ripe(snap, w.uid, few)
+		few = r.p.ripe(snap, w.uid, few, w.at)
 	}
 	if !w.Orphan {
 		few = r.p.unbraked(snap, few)

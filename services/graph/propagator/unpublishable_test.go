@@ -253,3 +253,58 @@ func TestChunksOfLongUIDs(t *testing.T) {
 		t.Errorf("%d chunks", len(messages))
 	}
 }
+
+// What other rows need is published while the calls of objects with many finalizers still wait: a round publishes
+// a bounded number of their bytes, and each call once.
+func TestManyCallsTakeTurns(t *testing.T) {
+	t.Parallel()
+	realm := statetest.New(t)
+	w := watch(realm)
+	if err := w.Publish(t.Context()); err != nil { // a round of everything comes first, and has no bound
+		t.Fatal(err)
+	}
+	const wide, finalizers = 4, 500 // 36 MiB of calls
+	for i := range wide {
+		m := &coppicev1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 8<<10)}}
+		for k := range finalizers {
+			m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/f-%d", k))
+		}
+		target := fmt.Sprint("pods/wide-", i)
+		realm.Create(target, m)
+		realm.Delete(target, lifecycle.Background)
+	}
+	if err := w.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	realm.Create("deployments/web", nil)
+	owned := &coppicev1.ObjectMeta{OwnerReferences: []*coppicev1.OwnerReference{realm.Reference("deployments/web", false)}}
+	realm.Create("replicasets/other", owned)
+	realm.Delete("deployments/web", lifecycle.Background)
+	calls, dirty, turns := map[string]int{}, 0, 0
+	for len(calls) < wide*finalizers && turns < 100 {
+		bytes := 0
+		for _, m := range w.js.take() {
+			if m.Subject == bus.WorkSubject(bus.DefaultRealm, bus.QueueDirty) {
+				dirty = turns
+				continue
+			}
+			calls[m.Subject]++
+			bytes += len(m.Data)
+		}
+		if bytes > 3<<20 {
+			t.Fatalf("a round published %d bytes of calls", bytes)
+		}
+		turns++
+		if err := w.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject, n := range calls {
+		if n != 1 {
+			t.Errorf("%s was published %d times", subject, n)
+		}
+	}
+	if len(calls) != wide*finalizers || dirty != 1 || turns < 4 {
+		t.Errorf("in %d rounds %d calls were published, and the other work in round %d; want it in the round after its deletion", turns, len(calls), dirty)
+	}
+}

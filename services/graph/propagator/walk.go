@@ -106,11 +106,11 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 	if !ok {
 		return false, nil
 	}
-	w := evaluate(snap, d.owner, row)
+	w := evaluate(snap, d.owner, row, d.p.now())
 	if d.p.delay(&w); !w.Evaluate && !w.Orphan {
 		return false, nil
 	}
-	partly := d.p.partly(&w)
+	partly := w.partly()
 	d.partly = d.partly || partly
 	into := d.dependents(w.Orphan)
 	publish := func(dependent uid.UID) bool {
@@ -133,7 +133,7 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		return count < d.p.page()
 	})
 	if partly {
-		found = d.p.ripe(snap, d.owner, found)
+		found = d.p.ripe(snap, d.owner, found, w.at)
 	}
 	if braked {
 		found = d.p.unbraked(snap, found)
@@ -144,7 +144,7 @@ func (d *dependentsWalk) page(ctx context.Context, snap *state.Snapshot) (more b
 		}
 	}
 	if more = err == nil && count == d.p.page(); more {
-		d.p.touch(d.owner)
+		d.p.touch(d.owner, w.at)
 		d.p.c.Failpoint(FailScan)
 	}
 	return more, err

@@ -16,14 +16,15 @@ type work struct {
 	uid      uid.UID
 	node     *lifecycle.Node // nil if the object is absent
 	revision uint64          // of the row
+	at       lifecycle.Time  // the time of the evaluation
 }
 
-// evaluate returns what is pending because of u. The row does not decide what is due:
+// evaluate returns what is pending because of u at a time. The row does not decide what is due:
 // kinds may have been registered since it was written.
-func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow) work {
+func evaluate(snap *state.Snapshot, u uid.UID, row state.WorkRow, at lifecycle.Time) work {
 	n := snap.Node(u)
 	pending, due := lifecycle.PendingWhen(snap, u, n)
-	return work{Pending: pending, due: due, uid: u, node: n, revision: row.Revision}
+	return work{Pending: pending, due: due, uid: u, node: n, revision: row.Revision, at: at}
 }
 
 // filter selects the dependents that the work is about: all dependents of an absent owner,
@@ -59,12 +60,12 @@ func (w *work) filter(snap *state.Snapshot) state.ClaimFilter {
 const dueStep = 100 * time.Millisecond
 
 // partly reports whether some of the dependents to evaluate are not due.
-func (p *Propagator) partly(w *work) bool { return w.Evaluate && w.due.Last > p.now() }
+func (w *work) partly() bool { return w.Evaluate && w.due.Last > w.at }
 
 // delay drops the work of orphan and foregroundDeletion if an import session delays it,
 // and adds the row for the end of the session.
 func (p *Propagator) delay(w *work) {
-	if w.due.Begins > p.now() {
+	if w.due.Begins > w.at {
 		p.addAt(w.uid, changed|dependents, w.due.Begins)
 		w.Orphan, w.Finish, w.Examine = false, "", 0
 	}
@@ -73,13 +74,12 @@ func (p *Propagator) delay(w *work) {
 // dueNow reports whether dependents are due, and adds the row for the time at which
 // more are.
 func (r *round) dueNow(snap *state.Snapshot, w *work) bool {
-	now := r.p.now()
-	if w.due.First > now {
+	if w.due.First > w.at {
 		r.p.addAt(w.uid, changed|dependents, w.due.First)
 		return false
 	}
 	if w.due.Imported { // an import session may delay some, and ends without a commit if nothing more is imported
-		r.p.addAt(w.uid, changed|dependents, r.sessionEnd(snap, now))
+		r.p.addAt(w.uid, changed|dependents, r.sessionEnd(snap, w.at))
 	}
 	return true
 }
@@ -95,8 +95,7 @@ func (r *round) sessionEnd(snap *state.Snapshot, now lifecycle.Time) lifecycle.T
 
 // ripe returns those of the dependents that need not wait for u any longer, and adds
 // the row for the time at which the next need not.
-func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID) []uid.UID {
-	now := p.now()
+func (p *Propagator) ripe(snap *state.Snapshot, u uid.UID, list []uid.UID, now lifecycle.Time) []uid.UID {
 	next := lifecycle.Never
 	snap.Prefetch(list)
 	list = slices.DeleteFunc(list, func(d uid.UID) bool {

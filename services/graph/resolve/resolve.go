@@ -4,6 +4,8 @@
 package resolve
 
 import (
+	"math"
+
 	"github.com/coppice-gc/coppice/internal/codec/resolution"
 	"github.com/coppice-gc/coppice/internal/lifecycle"
 	"github.com/coppice-gc/coppice/internal/uid"
@@ -20,27 +22,44 @@ import (
 //
 // warn is called for references that an operator should look at; it may be nil.
 func Resolve(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) *coppicev1.ResolveReply {
+	reply, _ := resolve(snap, uids, closure, now, warn, math.MaxInt)
+	return reply
+}
+
+// ResolvePart is Resolve, but if objects have many owner references, it leaves out the last of uids, and returns
+// how many. It resolves at least one.
+func ResolvePart(snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn) (reply *coppicev1.ResolveReply, left int) {
+	return resolve(snap, uids, closure, now, warn, maxWidth)
+}
+
+func resolve(
+	snap *state.Snapshot, uids []uid.UID, closure int, now lifecycle.Time, warn Warn, most int,
+) (reply *coppicev1.ResolveReply, left int) {
 	r := resolver{
 		warn:  warn,
 		view:  assumption{Snapshot: snap, gone: map[uid.UID]*lifecycle.Node{}},
 		now:   now,
+		most:  most,
 		reply: &coppicev1.ResolveReply{Revision: snap.Revision()},
 		seen:  make(map[uid.UID]bool, len(uids)),
 	}
 	for _, u := range uids {
 		r.seen[u] = true
 	}
-	eachAhead(snap, uids, func(u uid.UID) {
+	resolved := 0
+	eachAhead(snap, uids, func(u uid.UID) bool {
 		if n, traits, decision := r.add(u); decision == lifecycle.CollectObject {
 			r.assume(n, traits)
 		}
+		resolved++
+		return r.width < r.most
 	})
-	for len(r.frontier) > 0 && closure > 0 {
+	for len(r.frontier) > 0 && closure > 0 && r.width < r.most {
 		owner := r.frontier[0]
 		r.frontier = r.frontier[1:]
 		closure -= r.descend(owner, closure)
 	}
-	return r.reply
+	return r.reply, len(uids) - resolved
 }
 
 // Warn is called with an owner reference of an object, and with the reason of the warning
@@ -77,14 +96,19 @@ type resolver struct {
 	frontier []*lifecycle.Node // assumed to be gone, with dependents that have not been resolved
 	seen     map[uid.UID]bool
 	classes  []lifecycle.Class
+	width    int // of the wide objects; from most on, nothing more is resolved
+	most     int
 }
+
+// maxWidth is the width of wide objects from which on ResolvePart resolves nothing more.
+const maxWidth = 8000
 
 // firstAhead is the number of objects that are read at first. If they are not wide, more are read at once.
 const firstAhead = 256
 
 // eachAhead calls visit for objects in order. Before, it reads the nodes and owners that their evaluation needs, many
-// at a time, but not more than a bounded number of references.
-func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID)) {
+// at a time, but not more than a bounded number of references. It ends when visit returns false.
+func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID) (more bool)) {
 	for ahead := firstAhead; len(uids) > 0; {
 		now := uids[:min(ahead, len(uids))]
 		snap.Prefetch(now)
@@ -96,7 +120,9 @@ func eachAhead(snap *state.Snapshot, uids []uid.UID, visit func(uid.UID)) {
 		snap.PrefetchCounts(now)
 		snap.PrefetchOwners(now)
 		for _, u := range now {
-			visit(u)
+			if !visit(u) {
+				return
+			}
 		}
 		if uids = uids[len(now):]; ahead < firstAhead {
 			snap.Forget()
@@ -121,6 +147,9 @@ func (r *resolver) add(u uid.UID) (*lifecycle.Node, lifecycle.Traits, lifecycle.
 }
 
 func (r *resolver) evaluate(n *lifecycle.Node) lifecycle.Traits {
+	if w := lifecycle.Width(n); w > lifecycle.Wide {
+		r.width += w
+	}
 	r.classes = r.classes[:0]
 	of := lifecycle.NewClassifier(r.view, n, r.now)
 	for i := range n.Owners {
@@ -155,20 +184,20 @@ func (r *resolver) descend(owner *lifecycle.Node, budget int) (added int) {
 		}
 		return len(found) < budget
 	})
-	eachAhead(r.view.Snapshot, found, func(u uid.UID) {
+	eachAhead(r.view.Snapshot, found, func(u uid.UID) bool {
 		n := r.view.Node(u)
 		if n == nil {
-			return
+			return true
 		}
 		// A dependent that another owner still keeps may be found again below that owner.
 		traits := r.evaluate(n)
-		if lifecycle.Decide(traits, r.classes) != lifecycle.CollectObject {
-			return
+		if lifecycle.Decide(traits, r.classes) == lifecycle.CollectObject {
+			r.seen[u] = true
+			resolution.Append(r.reply, u, traits, r.classes)
+			r.assume(n, traits)
+			added++
 		}
-		r.seen[u] = true
-		resolution.Append(r.reply, u, traits, r.classes)
-		r.assume(n, traits)
-		added++
+		return r.width < r.most
 	})
 	return added
 }

@@ -154,3 +154,70 @@ func TestClosureOfACycle(t *testing.T) {
 	// Each holds the other: they lose only the reference to what is gone.
 	check(t, decisions(t, r, 100, "a", "b"), "a: strip, b: strip")
 }
+
+// What is resolved at once is bounded by references of wide objects: the last objects are left out, and dependents
+// are not followed.
+func TestPartOfWideObjects(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	wide := func() *coppicev1.ObjectMeta {
+		m := &coppicev1.ObjectMeta{}
+		for i := range 999 {
+			m.Finalizers = append(m.Finalizers, fmt.Sprintf("example.com/f%d", i))
+		}
+		return m
+	}
+	var asked []uid.UID
+	for i := range 20 {
+		name := fmt.Sprintf("w%d", i)
+		r.Create("pods/"+name, wide())
+		asked = append(asked, uid.MustParse(name))
+	}
+	snap := r.Snapshot()
+	defer snap.Close()
+	objects := func(reply *coppicev1.ResolveReply) (n int) {
+		t.Helper()
+		if err := resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	reply, left := resolve.ResolvePart(snap, asked, 0, r.Clock, nil)
+	if n := objects(reply); n == 0 || n > 10 || n+left != len(asked) {
+		t.Errorf("resolved %d of %d objects, and left %d", n, len(asked), left)
+	}
+	if reply, left = resolve.ResolvePart(snap, asked[:1], 0, r.Clock, nil); objects(reply) != 1 || left != 0 {
+		t.Errorf("resolved %d objects of one, and left %d", objects(reply), left)
+	}
+	if n := objects(resolve.Resolve(snap, asked, 0, r.Clock, nil)); n != len(asked) {
+		t.Errorf("resolved %d objects of a request that is not partial", n)
+	}
+}
+
+// The dependents of an object are not followed when the objects before them are wide.
+func TestClosureOfWideObjects(t *testing.T) {
+	t.Parallel()
+	r := statetest.New(t)
+	r.Create("deployments/web", nil)
+	r.Create("replicasets/root", owned(r, "deployments/web"))
+	for i := range 20 {
+		m := owned(r, "replicasets/root")
+		for k := range 999 {
+			u := fmt.Sprintf("absent-%d", k)
+			m.OwnerReferences = append(m.OwnerReferences, &coppicev1.OwnerReference{ApiVersion: "apps/v1", Kind: "ReplicaSet", Name: u, Uid: u})
+		}
+		r.Create(fmt.Sprintf("pods/w%d", i), m)
+	}
+	r.Delete("deployments/web", lifecycle.Background)
+	r.Clock += lifecycle.Time(24 * time.Hour / time.Microsecond) // the absent owners are not awaited any longer
+	snap := r.Snapshot()
+	defer snap.Close()
+	reply, _ := resolve.ResolvePart(snap, []uid.UID{uid.MustParse("root")}, 100, r.Clock, nil)
+	n := 0
+	if err := resolution.Each(reply, func(uid.UID, lifecycle.Traits, []lifecycle.Class) { n++ }); err != nil {
+		t.Fatal(err)
+	}
+	if n < 2 || n > 10 {
+		t.Errorf("resolved %d objects, of an owner and 20 dependents", n)
+	}
+}

@@ -133,7 +133,11 @@ func (w *Writer) decideQueued(ctx context.Context) error {
 		now = decided
 		if !finished {
 			c.full = true
-			w.queue.back(r)
+			if c.d.begun {
+				w.queue.rest(r)
+			} else { // it may need a commit of its own
+				w.queue.back(r)
+			}
 			break
 		}
 		w.queue.took(r, r.took)

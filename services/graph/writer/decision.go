@@ -132,7 +132,7 @@ func (d *Decision) Apply(events []lifecycle.Event, kept int) (last state.Change,
 
 // maxReferences is the number of references and finalizers of wide objects with which a commit is crowded. Each
 // costs about as much as an object.
-const maxReferences = 4000
+const maxReferences = 1000
 
 // Crowded reports whether the commit has so many references of wide objects that what remains of a command
 // is for the next one. A commit without events is not crowded.

@@ -64,7 +64,8 @@
 //
 // A request that does not fit into the open commit returns to the front of the queue, and is
 // decided first in the next one. If its parts are independent of each other (Partial), the
-// first of them stay in the open commit, and the log records where the command continues.
+// first of them stay in the open commit, and the log records where the command continues: when
+// its actor has the next turn.
 //
 // A repetition of a command that is queued, being decided or in flight gets the outcome of
 // that command; only its Done is kept (pending.go). A request whose client no longer waits

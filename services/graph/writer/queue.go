@@ -8,7 +8,7 @@ import (
 
 // queue has the requests that wait to be decided. It is bounded in their number, in their
 // bytes, and in the estimated time to decide them all. It hands them out in turns: one
-// request of each actor, in the order in which the actor has submitted them.
+// request of each actor, or a part of one, in the order in which the actor has submitted them.
 //
 // When the queue is full, these rules bound what an actor can take from others:
 //
@@ -153,10 +153,17 @@ func (q *queue) admit(r *Request) (victim *line, fits bool) {
 
 // back adds a request that was handed out, and could not be decided, in front of all
 // others: it is handed out next.
-func (q *queue) back(r *Request) {
+func (q *queue) back(r *Request) { q.insert(r, true) }
+
+// rest adds a request that was handed out, and of which a part was decided, in front of those of its
+// actor, and gives other actors their turns before it goes on.
+func (q *queue) rest(r *Request) { q.insert(r, false) }
+
+// insert adds a request in front of those of its actor, which has the next turn if next is true.
+func (q *queue) insert(r *Request, next bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lineOf(r.Actor, true)
+	l := q.lineOf(r.Actor, next)
 	l.list = slices.Insert(l.list, 0, r)
 	q.count(l, r, 1)
 	q.signal()

@@ -83,6 +83,9 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Listed is how many things that block a deletion are listed; the others are counted.
+const Listed = 10
+
 // Short joins the first items of a list, and counts the others.
 func Short(list []string, most int) string {
 	if len(list) <= most {

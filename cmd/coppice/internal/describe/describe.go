@@ -168,11 +168,14 @@ func (d *description) owners() [][]string {
 	return rows
 }
 
-// finalizers has a row for each finalizer.
+// finalizers has a row for each of the first finalizers.
 func (d *description) finalizers(ctx context.Context) [][]string {
 	m := d.o.GetMetadata()
 	var rows [][]string
-	for _, f := range m.GetFinalizers() {
+	for i, f := range m.GetFinalizers() {
+		if i == console.Listed {
+			return append(rows, []string{fmt.Sprintf("and %d more", len(m.GetFinalizers())-i)})
+		}
 		text := lookup.BuiltInText(d.node, f)
 		if text == "" {
 			text = d.Consumers.FinalizerCall(ctx, d.kind, m.GetUid(), f).Text()

@@ -2,6 +2,7 @@ package describe_test
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -114,6 +115,22 @@ func TestDescribeStates(t *testing.T) {
 
 // A user who may not read events sees the object, and a note. Any other error is the
 // value of the field.
+// Of many finalizers the first are listed, and the others counted.
+func TestDescribeManyFinalizers(t *testing.T) {
+	t.Parallel()
+	realm, r, _ := lookuptest.New(t)
+	var finalizers []string
+	for i := range 1000 {
+		finalizers = append(finalizers, fmt.Sprintf("example.com/f%d", i))
+	}
+	realm.Create(t, "pods", "a", finalizers)
+	realm.Delete(t, "pods", "a")
+	got := text(t, realm, r, "pods", "a")
+	if n := strings.Count(got, "\n  example.com/f"); n != 10 || !strings.Contains(got, "\n  and 990 more\n") {
+		t.Errorf("%d finalizers of 1,000 are described:\n%s", n, got)
+	}
+}
+
 func TestDescribeWithoutEvents(t *testing.T) {
 	t.Parallel()
 	realm, r, notes := lookuptest.New(t)

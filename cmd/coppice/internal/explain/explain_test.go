@@ -183,7 +183,7 @@ func TestManyBlockers(t *testing.T) {
 	if len(e.Dependents.Blockers) != 25 || !slices.IsSortedFunc(e.Dependents.Blockers, func(a, b explain.Blocker) int { return strings.Compare(a.Object, b.Object) }) {
 		t.Errorf("%d blockers", len(e.Dependents.Blockers))
 	}
-	if strings.Count(text, "\n  configmaps/") != 20 || !strings.Contains(text, "\n  and 5 more\n") {
+	if strings.Count(text, "\n  configmaps/") != 10 || !strings.Contains(text, "\n  and 15 more\n") {
 		t.Errorf("explained\n%s", text)
 	}
 }

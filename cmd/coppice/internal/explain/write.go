@@ -85,19 +85,16 @@ func (e *writer) write() {
 	}
 }
 
-// maxBlockers is the maximum number of blockers in a list.
-const maxBlockers = 20
-
 func (e *writer) blockers() {
 	if e.Dependents == nil || len(e.Dependents.Blockers) == 0 {
 		return
 	}
 	list := e.Dependents.Blockers
 	_, _ = fmt.Fprintln(e.W, "Blocked by:")
-	for _, b := range list[:min(len(list), maxBlockers)] {
+	for _, b := range list[:min(len(list), console.Listed)] {
 		_, _ = fmt.Fprintf(e.W, "  %s\n", console.Printable(b.Object+console.Prefixed("  ", b.BlockedBy)))
 	}
-	switch more := len(list) - maxBlockers; {
+	switch more := len(list) - console.Listed; {
 	case e.Dependents.Truncated:
 		_, _ = fmt.Fprintln(e.W, "  and more")
 	case more > 0:
@@ -134,7 +131,10 @@ func (e *writer) ownerRows() (rows [][]string) {
 }
 
 func (e *writer) finalizerRows() (rows [][]string) {
-	for _, f := range e.Finalizers {
+	for i, f := range e.Finalizers {
+		if i == console.Listed {
+			return append(rows, []string{fmt.Sprintf("and %d more", len(e.Finalizers)-i)})
+		}
 		row := []string{f.Name, f.text}
 		if f.Since != nil {
 			row = slices.Insert(row, 1, "for "+console.Age(e.now.Sub(*f.Since)))

@@ -172,7 +172,11 @@ func (p *TablePrinter) line(k client.Kind, o *coppicev1.Object, status string, c
 	}
 	finalizers := "<none>"
 	if len(m.GetFinalizers()) > 0 {
-		finalizers = strings.Join(m.GetFinalizers(), ",")
+		list := m.GetFinalizers()
+		finalizers = strings.Join(list[:min(len(list), console.Listed)], ",")
+		if more := len(list) - console.Listed; more > 0 {
+			finalizers += fmt.Sprintf(",+%d", more)
+		}
 	}
 	created := "<unknown>"
 	if m.GetCreationTimestamp() != nil {
