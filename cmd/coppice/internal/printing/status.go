@@ -40,7 +40,7 @@ func statusOf(o *coppicev1.Object, finalizer func(name string) string) string {
 	for _, f := range m.GetFinalizers() {
 		by = append(by, finalizer(f))
 	}
-	return "Terminating (" + strings.Join(by, ", ") + ")"
+	return "Terminating (" + console.Short(by, console.Listed) + ")"
 }
 
 // ProtectedBy says who protects an object, and why: "ana: production"; "" if it is not protected.
