@@ -11,7 +11,7 @@
 //
 // # What it promises
 //
-// A consumer is live while it has a pull request open, or has acknowledged a call or reported
+// A consumer is live while it has a pull request open, or was seen with one in the last betweenPulls, or has acknowledged a call or reported
 // progress in the last LiveFor, or was given a call in the last bus.CallAckWait, in which it must
 // do one of these.
 //

@@ -17,6 +17,10 @@ import (
 // LiveFor is the time after its last sign for which a consumer without a pull request is live.
 const LiveFor = time.Minute
 
+// betweenPulls is the time after which a consumer that had a pull request open is known to have none: a
+// program that waits for calls has none for a moment between two of them.
+const betweenPulls = 5 * time.Second
+
 // Bounds of what is remembered.
 const (
 	maxCalls     = 16_384 // of all consumers
@@ -34,9 +38,10 @@ type Observer struct {
 	now   func() time.Time
 
 	mu       sync.Mutex
-	seen     map[string]*seen // by durable consumer
-	calls    int              // in seen
-	forgot   time.Time        // when forget was called last
+	seen     map[string]*seen     // by durable consumer
+	calls    int                  // in seen
+	forgot   time.Time            // when forget was called last
+	pulled   map[string]time.Time // when consumers were last seen with a pull request, of the last betweenPulls
 	listed   map[string]*jetstream.ConsumerInfo
 	listedAt time.Time
 
@@ -65,7 +70,7 @@ type Call struct {
 
 // New returns an observer that observes nothing until Observe.
 func New(js jetstream.JetStream, realm string, now func() time.Time) *Observer {
-	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}}
+	return &Observer{js: js, realm: realm, now: now, seen: map[string]*seen{}, pulled: map[string]time.Time{}}
 }
 
 // Observe receives acknowledgements until stop is called.

@@ -208,6 +208,27 @@ func TestDoneCallsAreNotShown(t *testing.T) {
 	}
 }
 
+// A program that waits for calls is live also at the moment between two pull requests.
+func TestLiveBetweenPulls(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	o := New(nil, realm, func() time.Time { return now })
+	for _, step := range []struct {
+		waiting int
+		after   time.Duration
+		live    bool
+	}{{0, 0, false}, {1, 0, true}, {0, betweenPulls - 1, true}, {0, 1, false}, {0, 0, false}, {1, 0, true}} {
+		now = now.Add(step.after)
+		if is := o.State(durable, &jetstream.ConsumerInfo{NumWaiting: step.waiting}); is.Live != step.live {
+			t.Errorf("%+v: live is %t", step, is.Live)
+		}
+	}
+	o.State(durable, nil)
+	if len(o.pulled) != 0 {
+		t.Error("a consumer that does not exist is remembered")
+	}
+}
+
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	for argument, want := range map[string]time.Duration{

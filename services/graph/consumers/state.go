@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -138,6 +139,7 @@ func (o *Observer) State(durable string, info *jetstream.ConsumerInfo) (is State
 	}
 	is.Answered = info != nil || !s.at.IsZero()
 	if info == nil {
+		delete(o.pulled, durable)
 		is.Status, is.Silent = coppicev1.ConsumerStatus_CONSUMER_STATUS_NONE, s.at
 		return is
 	}
@@ -145,7 +147,7 @@ func (o *Observer) State(durable string, info *jetstream.ConsumerInfo) (is State
 	is.Pending, is.Unacknowledged = info.NumPending, uint64(info.NumAckPending)
 	signed := later(s.at, info.AckFloor.Last)
 	given := later(time.Time{}, info.Delivered.Last)
-	is.Live = info.NumWaiting > 0 || info.PushBound || within(now, signed, LiveFor) || within(now, given, bus.CallAckWait)
+	is.Live = o.pulls(durable, info.NumWaiting, now) || info.PushBound || within(now, signed, LiveFor) || within(now, given, bus.CallAckWait)
 	retrying := s.summarize(&is, info.AckFloor.Stream, now)
 	switch {
 	case !is.Live:
@@ -164,6 +166,22 @@ func (o *Observer) State(durable string, info *jetstream.ConsumerInfo) (is State
 		is.Status, is.Working = coppicev1.ConsumerStatus_CONSUMER_STATUS_IDLE, time.Time{}
 	}
 	return is
+}
+
+// pulls reports whether a consumer has a pull request open, or had one a moment ago.
+func (o *Observer) pulls(durable string, waiting int, now time.Time) bool {
+	switch {
+	case waiting > 0:
+		if len(o.pulled) >= maxConsumers {
+			clear(o.pulled) // some consumers may count as silent between two requests
+		}
+		o.pulled[strings.Clone(durable)] = now
+		return true
+	case within(now, o.pulled[durable], betweenPulls):
+		return true
+	}
+	delete(o.pulled, durable)
+	return false
 }
 
 // summarize sets what the calls of a consumer show, and returns how many of them failed and wait
