@@ -32,8 +32,13 @@ type Call struct {
 func Permanent(err error) error { return worker.Permanent(err) }
 
 // RunFinalizer calls finalize for every object that is being deleted and has the
-// finalizer, and removes the finalizer when finalize returns nil. It returns when ctx
-// ends.
+// finalizer, and removes the finalizer when finalize returns nil.
+//
+// When ctx ends, RunFinalizer calls finalize no more, and running calls have 5 s to return. RunFinalizer returns when these
+// have returned and its requests for calls have ended, which takes up to 2 s on a cluster of NATS servers, and 3 s if they do not reply. It hands
+// back the calls that it has received and not completed, so that another process has them at once.
+// A program should end ctx when it receives SIGTERM, and close its connection after RunFinalizer has returned: on a
+// cluster, a call that is delivered to a program that has just ended is delivered again only after 30 s.
 //
 // Any number of processes may run the same finalizer; each call goes to one of them. A
 // call is repeated until finalize returns nil: after an error, with increasing pauses

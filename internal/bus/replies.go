@@ -62,5 +62,15 @@ func answer(m *nats.Msg) (*nats.Msg, error) {
 	return m, nil
 }
 
+// Drain ends the subscription, and returns a message that the server has sent before it learned
+// that; context.DeadlineExceeded if there is none. It waits for the server for at most timeout.
+func (r *Replies) Drain(timeout time.Duration) (*nats.Msg, error) {
+	if err := r.sub.Drain(); err != nil {
+		return nil, err
+	}
+	_ = r.nc.FlushTimeout(timeout) // then everything that the server has sent is here
+	return r.Next(context.Background(), 0)
+}
+
 // Close ends the subscription.
 func (r *Replies) Close() { _ = r.sub.Unsubscribe() }

@@ -27,10 +27,11 @@ var durable = bus.FinalizerDurable(bus.ExampleFinalizer)
 
 // bench has a work stream, and connections to it.
 type bench struct {
-	t      *testing.T
-	ctx    context.Context
-	server *natsd.Server
-	js     jetstream.JetStream // of the test itself
+	t       *testing.T
+	ctx     context.Context
+	server  *natsd.Server
+	servers []*natsd.Server
+	js      jetstream.JetStream // of the test itself
 
 	ackWait time.Duration
 }

@@ -30,13 +30,18 @@ type pool struct {
 // a message that waited here, and the server would deliver it to another worker meanwhile.
 func (p *pool) loop(m *Message) error {
 	for {
+		if err := p.pulling.Err(); err != nil {
+			if m != nil { // it has arrived since
+				m.handBack()
+			}
+			return err
+		}
 		if m != nil {
 			p.take()
 			handle(p.handling, p.c, m, p.ackWait)
 			p.done()
-		}
-		if err := p.pulling.Err(); err != nil {
-			return err
+			m = nil
+			continue
 		}
 		var err error
 		m, err = p.c.pull(p.pulling, pullWaiting)

@@ -129,6 +129,11 @@ func (c *Config) defaults() {
 
 // Run handles messages until ctx ends. It waits until the stream and the consumer
 // exist, and returns an error only if waiting does not help.
+//
+// When ctx ends, no handler begins. Run returns when its pull requests have ended, which takes up to 2 s on a
+// cluster of NATS servers (3 s if they do not reply), and running handlers have returned, for which they have Grace. A message
+// that arrives meanwhile is returned to the queue, and so is one whose handler did not
+// finish. The NATS server has received all acknowledgements then, unless it is unavailable.
 func Run(ctx context.Context, c Config) error {
 	c.defaults()
 	said, pause := "", firstPause
@@ -143,6 +148,9 @@ func Run(ctx context.Context, c Config) error {
 		var refusal *api.Error
 		switch {
 		case ctx.Err() != nil:
+			if c.Conn.IsConnected() {
+				_ = c.Conn.FlushTimeout(time.Second)
+			}
 			return nil //nolint:nilerr // ctx has ended
 		case errors.As(err, &refusal) && (refusal.Reason == api.ErrBadRequest || refusal.Reason == api.ErrConflict):
 			return err
@@ -251,7 +259,7 @@ func handle(ctx context.Context, c *Config, m *Message, ackWait time.Duration) {
 		// If the acknowledgement is lost the message is delivered again, which does no harm.
 		m.answer(ack)
 	case ctx.Err() != nil:
-		m.answer(nak)
+		m.handBack()
 	case IsPermanent(err) && m.Delivered >= c.ParkAfter:
 		o.Parked = park(ctx, c, m, err)
 	default:
