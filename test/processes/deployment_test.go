@@ -30,6 +30,8 @@ type deployment struct {
 	dir   string
 	port  int
 	conf  string
+	// cluster has the ports of several NATS servers; empty if there is one.
+	cluster []int
 }
 
 // age is the time for which the deployment has existed, in seconds.
@@ -48,7 +50,14 @@ func (d *deployment) in(t *testing.T) *deployment {
 	return &deployment{t: t, ctx: testkit.Context(t), begun: d.begun, dir: d.dir, port: d.port, conf: d.conf}
 }
 
-func (d *deployment) url() string { return "nats://127.0.0.1:" + strconv.Itoa(d.port) }
+// url returns the addresses of the NATS servers.
+func (d *deployment) url() string {
+	var list []string
+	for _, port := range append([]int{d.port}, d.cluster...) {
+		list = append(list, "nats://127.0.0.1:"+strconv.Itoa(port))
+	}
+	return strings.Join(list, ",")
+}
 
 func password(role string) string { return "secret-of-" + role }
 
@@ -56,25 +65,35 @@ func password(role string) string { return "secret-of-" + role }
 // passwords of deploy/nats and of other roles.
 func (d *deployment) nats(others ...bus.Role) *process {
 	d.t.Helper()
+	// the configuration has a relative store directory
+	p := start(d.t, d.ctx, d.dir, "nats-server", passwords(others), program("nats-server"), "--config", d.configuration(d.dir), "--port", strconv.Itoa(d.port))
+	p.says("Server is ready")
+	return p
+}
+
+// configuration writes the configuration of a NATS server into its directory.
+func (d *deployment) configuration(dir string) (file string) {
+	d.t.Helper()
 	// On a slow machine a client may need longer than 2 s to authenticate, and longer than 10 s to
 	// read what was sent.
-	conf, from := filepath.Join(d.dir, "server.conf"), d.conf
+	file, from := filepath.Join(dir, "server.conf"), d.conf
 	if abs, err := filepath.Abs(from); err != nil {
 		d.t.Fatal(err)
-	} else if from, err = filepath.Rel(d.dir, abs); err != nil { // an include is relative
+	} else if from, err = filepath.Rel(dir, abs); err != nil { // an include is relative
 		d.t.Fatal(err)
 	}
-	if err := os.WriteFile(conf, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: %d }\nwrite_deadline: %q\n", from, int(testkit.Timeout.Seconds()), testkit.Timeout), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "include '%s'\nauthorization { timeout: %d }\nwrite_deadline: %q\n", from, int(testkit.Timeout.Seconds()), testkit.Timeout), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	var env []string
+	return file
+}
+
+// passwords returns the environment of a NATS server.
+func passwords(others []bus.Role) (env []string) {
 	for _, r := range append(natsconf.DefaultRoles(), others...) {
 		env = append(env, natsconf.PasswordVariable(r.Name)+"="+password(r.Name))
 	}
-	p := start(d.t, d.ctx, d.dir, "nats-server", env, program("nats-server"),
-		"--config", conf, "--port", strconv.Itoa(d.port)) // the configuration has a relative store directory
-	p.says("Server is ready")
-	return p
+	return env
 }
 
 // command starts a command of coppice with the user of a role.
@@ -117,13 +136,17 @@ func (d *deployment) conn(role string, handle nats.ErrHandler) *nats.Conn {
 	if handle == nil {
 		handle = func(_ *nats.Conn, _ *nats.Subscription, err error) { d.t.Errorf("%s: %v", role, err) }
 	}
-	nc, err := nats.Connect(d.url(), nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
-		nats.Timeout(testkit.Timeout), nats.MaxReconnects(-1), nats.ErrorHandler(handle))
+	nc, err := d.connect(role, nats.ErrorHandler(handle))
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(nc.Close)
 	return nc
+}
+
+func (d *deployment) connect(role string, opts ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(d.url(), append(opts, nats.UserInfo(role, password(role)), nats.CustomInboxPrefix(bus.InboxPrefix(role)),
+		nats.Timeout(testkit.Timeout), nats.MaxReconnects(-1))...)
 }
 
 // application returns a client that may create and delete objects.
