@@ -40,7 +40,7 @@ func (f *beginFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&f.data, "data", "", "directory of all data, of 'coppice up'")
 	c.Flags().StringVar(&f.secret, "secret", "", "file of the installation's secret, without --data ($COPPICE_SECRET holds the secret itself)")
 	c.Flags().StringVar(&f.temp, "temp", "", "directory for the state while it is built, which becomes as large as the realm's state (default: the directory of --data; otherwise that of temporary files)")
-	c.Flags().IntVar(&f.replicas, "replicas", 1, "number of NATS servers that keep the stream of the log")
+	c.Flags().IntVar(&f.replicas, "replicas", 0, "number of NATS servers that keep the stream of the log (default: as many as keep the list of realms, or 1)")
 }
 
 // mkdirTemp creates a directory for the state while it is built.
@@ -51,8 +51,10 @@ func (f *beginFlags) mkdirTemp(prefix string) (string, error) {
 // check returns an error for a number of replicas that no stream can have, and for flags of a
 // NATS server next to --data.
 func (f *beginFlags) check(c *cobra.Command) error {
-	if err := checkReplicas(f.replicas); err != nil {
-		return err
+	if c.Flags().Changed("replicas") {
+		if err := checkReplicas(f.replicas); err != nil {
+			return err
+		}
 	}
 	if f.data == "" {
 		return nil
@@ -87,8 +89,12 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 		if err := a.dial.Complete(); err != nil {
 			return t, err
 		}
-		if t.nc, err = a.dial.Service(ctx, "coppice-restore", a.quietLogger()); err == nil {
-			t.close = t.nc.Close
+		if t.nc, err = a.dial.Service(ctx, "coppice-restore", a.quietLogger()); err != nil {
+			return t, err
+		}
+		t.close = t.nc.Close
+		if f.replicas == 0 {
+			f.replicas, err = installedReplicas(ctx, t.nc)
 		}
 		return t, err
 	}
@@ -118,6 +124,15 @@ func (f *beginFlags) target(ctx context.Context, a *app, realm string) (t beginT
 		}
 	}
 	return t, err
+}
+
+// installedReplicas returns how many servers store the streams of the installation.
+func installedReplicas(ctx context.Context, nc *nats.Conn) (int, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	return bus.InstalledReplicas(ctx, js)
 }
 
 // opener opens archives over the connection of a target.

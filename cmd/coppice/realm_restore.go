@@ -131,9 +131,9 @@ func (a *app) restoreIn(ctx context.Context, dir string, from *bootstrap.Archive
 // writeBegun says that a realm was restored or replayed from something, and what to do next.
 func (a *app) writeBegun(b origin.Begun, c origin.Config, verb, from string) error {
 	_, err := fmt.Fprintf(a.stdout, "realm %s: %s %s at revision %d from %s, commit %d of realm id %x\n"+
-		"its id is %x, and it is paused; its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
+		"its id is %x, and it is paused; its revisions continue at %d, and its graph services need the archive %s\nlook at it, then run: coppice realm resume %s\n",
 		c.Realm, verb, console.Count(b.Objects, "object"), b.Revision, from, b.Origin.Sequence, b.Origin.RealmID,
-		b.RealmID, c.Archive, c.Realm)
+		b.RealmID, b.Continues, c.Archive, c.Realm)
 	return err
 }
 

@@ -201,7 +201,7 @@ func (a *app) graphCommand() *cobra.Command {
 	var replicas int
 	var ttl, skew time.Duration
 	var answers answersFlags
-	var acceptLoss acceptLossFlag
+	var acceptLoss, restored realmSequences
 	var archived archiveFlag
 	var past historyFlag
 	c := &cobra.Command{
@@ -229,6 +229,10 @@ realm only with a copy of it.`,
 			if err != nil {
 				return a.usage(c, err)
 			}
+			restoredLogs, err := restored.realms()
+			if err != nil {
+				return a.usage(c, err)
+			}
 			location, archiving, err := archived.location()
 			if err != nil {
 				return a.usage(c, err)
@@ -247,7 +251,7 @@ realm only with a copy of it.`,
 					return nil, err
 				}
 				gc := graph.Config{
-					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses,
+					Conn: nc, Answers: answering, Secrets: secrets, Realms: f.realms, Dir: data, Replicas: replicas, LeaseTTL: ttl, MaxClockSkew: skew, AcceptLoss: losses, Restored: restoredLogs,
 					Instance: instance(), Version: version(), Log: a.logger().With("service", "graph"), Registry: r,
 					History: past.limits(),
 				}
@@ -265,7 +269,8 @@ realm only with a copy of it.`,
 	}
 	f.add(a, c)
 	answers.add(c)
-	acceptLoss.add(c)
+	acceptLoss.addAcceptLoss(c)
+	restored.addRestored(c)
 	archived.add(c, "default: none")
 	past.add(c)
 	c.Flags().StringVar(&data, "data", "./coppice-data/graph", "directory of the state; no other process may use it")

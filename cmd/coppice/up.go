@@ -29,7 +29,8 @@ type upFlags struct {
 	processors int
 	auth       bool
 	profiles   bool
-	acceptLoss acceptLossFlag
+	acceptLoss realmSequences
+	restored   realmSequences
 	archive    archiveFlag
 	history    historyFlag
 }
@@ -63,6 +64,10 @@ of the log.`,
 			if err != nil {
 				return a.usage(c, err)
 			}
+			restored, err := f.restored.realms()
+			if err != nil {
+				return a.usage(c, err)
+			}
 			location, archiving, err := f.archive.location()
 			if err == nil && f.archive.url == "" {
 				archiving = true
@@ -72,7 +77,7 @@ of the log.`,
 				return a.usage(c, err)
 			}
 			return a.up(c.Context(), f, func(g *graph.Config) {
-				g.AcceptLoss, g.History = losses, f.history.limits()
+				g.AcceptLoss, g.Restored, g.History = losses, restored, f.history.limits()
 				if archiving {
 					g.Archive, g.ArchiveRetention = openArchive(location, g.Conn, 1), archiveOfUp
 				}
@@ -86,7 +91,8 @@ of the log.`,
 	c.Flags().StringArrayVar(&f.realms, "realm", []string{bus.DefaultRealm}, realmsOfGraph)
 	c.Flags().IntVar(&f.processors, "processors", 1, "number of garbage processors")
 	c.Flags().BoolVar(&f.auth, "auth", false, "refuse clients without a password; the users are in the directory users of --data")
-	f.acceptLoss.add(c)
+	f.acceptLoss.addAcceptLoss(c)
+	f.restored.addRestored(c)
 	f.archive.add(c, "default: the directory archive of --data")
 	f.history.add(c)
 	c.Flags().BoolVar(&f.profiles, "pprof", false, "serve profiles under /debug/pprof/")

@@ -74,6 +74,19 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, bucket string, re
 	return kv, nil
 }
 
+// InstalledReplicas returns how many servers store the list of realms, which is how many the graph services of an
+// installation were told, and 0 if it has no list yet.
+func InstalledReplicas(ctx context.Context, js jetstream.JetStream) (int, error) {
+	info, err := BucketInfo(ctx, js, RealmBucket)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Config.Replicas, nil
+}
+
 // BucketInfo returns the state of a bucket at the NATS server that leads its stream.
 func BucketInfo(ctx context.Context, js jetstream.JetStream, bucket string) (*jetstream.StreamInfo, error) {
 	stream, err := js.Stream(ctx, bucketStream(bucket))

@@ -78,6 +78,10 @@ type Config struct {
 	// sequence that the error of the refused start names. Any other loss still prevents the
 	// start.
 	AcceptLoss map[string]uint64
+	// Restored has the realms whose log was restored from a backup, each with the sequence of the last message of the
+	// stream when it was restored. Unless a commit behind it has recorded that, the first commit of this service does, and
+	// leaves out writer.RestoredAhead revisions.
+	Restored map[string]uint64
 	// CheckLog is the time between two comparisons of a log's stream with what it must have.
 	// After each, up to 4 MiB of the log are read again; 5 s.
 	CheckLog time.Duration

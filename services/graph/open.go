@@ -35,12 +35,25 @@ func (r *realm) openLog(ctx context.Context) error {
 			return err
 		}
 		r.events.Report(r.log)
+		r.raiseReplicas(ctx)
 		if err = r.ensureStreams(ctx); err != nil {
 			return err
 		}
 		r.parkedStream, err = r.js.Stream(ctx, bus.ParkedStream(r.name))
 		return err
 	})
+}
+
+// raiseReplicas has as many servers store the log as the configuration says, if they are fewer, as after a restore. A
+// log whose copies cannot be made is served as before.
+func (r *realm) raiseReplicas(ctx context.Context) {
+	before, err := r.events.Raise(ctx, r.c.Replicas)
+	switch {
+	case err != nil:
+		r.log.Warn("the log may be stored by fewer NATS servers than --replicas says, and that could not be changed", "replicas", r.c.Replicas, "error", err)
+	case before < r.c.Replicas:
+		r.log.Warn("the log was stored by fewer NATS servers than --replicas says; copies are being made", "stored", before, "replicas", r.c.Replicas)
+	}
 }
 
 // ensureStreams creates or updates the streams of work and of calls. It creates consumers again that leave out

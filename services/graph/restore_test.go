@@ -31,6 +31,7 @@ import (
 	"github.com/coppice-gc/coppice/services/graph/origin"
 	"github.com/coppice-gc/coppice/services/graph/replay"
 	"github.com/coppice-gc/coppice/services/graph/state"
+	"github.com/coppice-gc/coppice/services/graph/writer"
 )
 
 // identities returns the uids and revisions of all objects, by resource, namespace and name.
@@ -168,7 +169,7 @@ func TestRestore(t *testing.T) {
 			return err == nil && s.CachedInfo().State.LastSeq > 0
 		})
 		o, err := c.Resource(configMaps, "a").Create(ctx, configMap("two"))
-		if err != nil || o.GetMetadata().GetResourceVersion() != last.GetRevision()+1 {
+		if err != nil || o.GetMetadata().GetResourceVersion() != last.GetRevision()+writer.RestoredAhead+1 {
 			t.Errorf("created %v, %v; the last revision before was %d", o, err, last.GetRevision())
 		}
 	})
@@ -187,9 +188,16 @@ func TestRestoreUpTo(t *testing.T) {
 	until := checkpoint(t, a.dir).GetSequence()
 	a.creates("two")
 	a.segments()
+	known := checkpoint(t, a.dir).GetRevision()
 	a.restore(until)
-	a.has(t.TempDir(), "one")
+	dir := t.TempDir()
+	a.has(dir, "one")
 	ctx := testkit.Context(t)
+	a.with(dir, nil, func(ctx context.Context) { // clients know revisions of commits that are gone
+		if err := resumes(ctx, t, application(t, a.n), known); !errors.Is(err, lifecycle.ReasonExpired) {
+			t.Errorf("a watch from revision %d, which the restored realm has not had: %v", known, err)
+		}
+	})
 	if err := origin.CheckNew(ctx, testkit.Conn(t, a.n, bus.RoleGraph), realm); !errors.Is(err, origin.ErrExists) {
 		t.Errorf("a restore over a realm: %v", err)
 	}

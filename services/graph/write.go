@@ -21,6 +21,12 @@ import (
 // write runs the writer, the propagator and the API of the writer, until ctx ends, the
 // lease is lost, or another writer has appended (fencing).
 func (r *realm) write(ctx context.Context, l *lease.Lease) error {
+	if r.loss == nil {
+		var err error
+		if r.loss, err = r.restored(ctx); err != nil {
+			return err
+		}
+	}
 	t := r.newTerm(l)
 	if r.loss != nil {
 		return r.recordLoss(ctx, t.w, t.ready)

@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,7 +18,8 @@ import (
 )
 
 // What each server of a cluster has is counted, also when one has lost a file of its copy, while the
-// information about the stream, which its leader gives, shows nothing.
+// information about the stream, which its leader gives, shows nothing. Before, the log is on one server, as a restore may
+// leave it, until it is raised.
 func TestCopyCounter(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t)
@@ -35,12 +37,18 @@ func TestCopyCounter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config := bus.LogConfig(realm, servers)
+		config := bus.LogConfig(realm, 1)
 		config.MaxBytes = 120_000 // for files of 32 kB, of which there are several
 		soon(ctx, t, "the log on all servers", func(ctx context.Context) bool {
-			stream, err := js.CreateStream(ctx, config)
+			stream, err := js.Stream(ctx, config.Name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				stream, err = js.CreateStream(ctx, config)
+			}
 			if err == nil {
 				log, err = eventlog.On(js, stream, realm, keys)
+			}
+			if err == nil {
+				_, err = log.Raise(ctx, servers)
 			}
 			if err != nil {
 				return false
@@ -72,6 +80,16 @@ func TestCopyCounter(t *testing.T) {
 		})
 	}
 	js, log, stop := open()
+	if n, err := bus.InstalledReplicas(ctx, js); err != nil || n != 0 {
+		t.Errorf("without a list of realms the installation has %d replicas, %v", n, err)
+	}
+	soon(ctx, t, "the list of realms", func(ctx context.Context) bool {
+		_, err := bus.EnsureBucket(ctx, js, bus.RealmBucket, servers)
+		return err == nil
+	})
+	if n, err := bus.InstalledReplicas(ctx, js); err != nil || n != servers {
+		t.Errorf("the installation has %d replicas, %v", n, err)
+	}
 	for i := range messages {
 		soon(ctx, t, "a message to be stored", func(ctx context.Context) bool {
 			_, err := js.Publish(ctx, bus.LogSubject(realm), make([]byte, 2000), jetstream.WithMsgID(strconv.Itoa(i)))

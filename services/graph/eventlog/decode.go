@@ -259,6 +259,18 @@ func (c *Decoded) Reply(i int) (reply []byte, err error) {
 	return reply, err
 }
 
+// Verb returns the verb of the i-th command.
+func (c *Decoded) Verb(i int) (verb string, err error) {
+	b := c.commands[i]
+	err = wire.Fields(b, func(f wire.Field) error {
+		if f.Number == commandVerb {
+			verb = string(f.Bytes(b))
+		}
+		return nil
+	})
+	return verb, err
+}
+
 // Unpack decodes the object events, so that Each need not. A filter that is not nil may
 // leave out some.
 func (c *Decoded) Unpack(filter Filter) error {

@@ -78,6 +78,26 @@ func newLog(js jetstream.JetStream, realm string, keys *Keys) func(jetstream.Str
 // Follow.
 func (l *Log) Report(to *slog.Logger) { l.logger = to }
 
+// Raise has more servers store the stream, if it is stored by fewer than replicas, and returns by how many it was stored.
+// The servers copy it in the background. Raise must be called before Follow.
+func (l *Log) Raise(ctx context.Context, replicas int) (before int, err error) {
+	info, err := l.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c := info.Config
+	if before = c.Replicas; before >= replicas {
+		return before, nil
+	}
+	c.Replicas = replicas
+	stream, err := l.js.UpdateStream(ctx, c)
+	if err != nil {
+		return before, fmt.Errorf("log of realm %s: stream %s: %w", l.realm, c.Name, err)
+	}
+	l.stream = stream
+	return before, nil
+}
+
 // MaxLag returns for how long the log may end before a message that is known to be in it: a
 // server that has become the leader of a replicated stream has to catch up. MaxLag is zero for
 // a stream on one server. Append waits for 30 s in either case.

@@ -9,7 +9,8 @@
 //
 // The new realm has the state of the other one: the same objects, uids, revisions and causes. It
 // has a realm id and a key of its own, and is paused until an operator resumes it
-// (lifecycle.Realm). Its stream begins behind position P of commit S, and does not have the commits
+// (lifecycle.Realm). Its revisions continue writer.RestoredAhead higher, since the other realm may have had more commits: a
+// client that knows their revisions must not take new changes for them. Its stream begins behind position P of commit S, and does not have the commits
 // up to S. Replicas therefore start from the snapshot, as those of a realm whose log was cut.
 package origin
 
@@ -57,8 +58,10 @@ type Begun struct {
 	RealmID  [16]byte
 	Origin   lifecycle.Origin
 	Sequence uint64 // of its first commit
-	Revision uint64
-	Objects  int
+	Revision uint64 // of the state that it continues
+	// Continues is the revision of its first change.
+	Continues uint64
+	Objects   int
 }
 
 // ErrExists is wrapped by the error of Begin for a realm that has a log.
@@ -118,7 +121,7 @@ func Begin(ctx context.Context, s *state.State, c Config) (b Begun, err error) {
 	}
 	cp := snap.Checkpoint()
 	copy(b.RealmID[:], cp.GetRealmId())
-	b.Sequence, b.Revision, b.Objects = cp.GetSequence(), cp.GetRevision(), totals.Objects
+	b.Sequence, b.Revision, b.Continues, b.Objects = cp.GetSequence(), before.GetRevision(), cp.GetRevision()+1, totals.Objects
 	_, err = bootstrap.PutSnapshot(ctx, c.Archive, snap, c.Temp, c.By, time.Now())
 	if err == nil {
 		err = begin(ctx, js, c, keys, before.GetPosition(), first)
@@ -164,7 +167,7 @@ func decide(ctx context.Context, s *state.State, c Config, o *lifecycle.Origin, 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	return writer.New(writer.Config{
-		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
+		Realm: c.Realm, State: s, Log: into, Lease: held{}, NewestKey: keys.Newest, Origin: o, Ahead: writer.RestoredAhead, MaxPayload: int(c.Conn.MaxPayload()), Ready: stop,
 	}).Run(ctx)
 }
 

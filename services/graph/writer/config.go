@@ -72,6 +72,8 @@ type Config struct {
 	// for the commits that have begun.
 	Begin func() (watched func(resource string) bool)
 	Abort func()
+	// Ahead is the number of revisions that the first commit leaves out; see RestoredAhead.
+	Ahead uint64
 	// Committed is called after each commit, in order.
 	Committed func(Committed)
 	// Ready is called once, when the first commit of the epoch is in the log. From then on
@@ -81,6 +83,11 @@ type Config struct {
 	// Failpoint is called at the named steps, for tests that kill the process there.
 	Failpoint func(step string)
 }
+
+// RestoredAhead is the number of revisions that a realm leaves out when it continues a log that was restored from an
+// archive or a backup: clients may know those of later commits, which must not name other changes. It is what 200,000
+// changes a second need in two months.
+const RestoredAhead = 1 << 40
 
 // Loss says which commits a log has lost.
 type Loss struct {

@@ -29,6 +29,7 @@ func (w *Writer) beginEpoch() error {
 	if w.c.Loss != nil {
 		w.chain.Revision = max(w.chain.Revision, w.c.Loss.Revision)
 	}
+	w.chain.Revision += w.c.Ahead
 	key := w.chain.Key
 	newest := w.c.NewestKey(w.chain.RealmID)
 	if begins { // the first commit both announces this key and is authenticated with it
@@ -44,8 +45,10 @@ func (w *Writer) beginEpoch() error {
 		d.b.NewKey(newest)
 		w.chain.Key = newest
 	}
-	if w.c.Loss != nil {
+	if w.c.Loss != nil || w.c.Ahead > 0 {
 		d.Tx.Pass(w.chain.Revision)
+	}
+	if w.c.Loss != nil {
 		d.begin(eventlog.Command{Actor: "graph", Verb: bus.VerbAcceptLoss, Note: w.c.Loss.Note})
 		d.beginCommand()
 		d.b.End(eventlog.CommandRef{}, nil)

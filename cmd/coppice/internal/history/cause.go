@@ -21,7 +21,7 @@ const MaxCauses = 64
 func Because(ctx context.Context, e client.LogEvent, find Finder) ([]string, error) {
 	switch e.Type {
 	case "LossAccepted":
-		return []string{"an operator accepted it with --accept-loss"}, nil
+		return []string{"an operator accepted it at the start of a graph service"}, nil
 	case "RealmResumed":
 		return []string{e.Actor + " resumed it"}, nil
 	case "RealmContinued", "KeyChanged", MessageSkipped:
