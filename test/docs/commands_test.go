@@ -64,7 +64,7 @@ func parseCommands(file, text string) (commands []command, names []string) {
 	add := func(line int, text, paragraph string) {
 		text = strings.Join(strings.Fields(text), " ")
 		c := command{file: file, line: line, text: text, admin: strings.Contains(paragraph, "user `admin`")}
-		c.accounts = strings.Contains(paragraph, "Where the NATS server has accounts")
+		c.accounts = strings.Contains(paragraph, "the NATS server has accounts")
 		if name.MatchString(text) && !listing(text) {
 			names = append(names, text)
 			return

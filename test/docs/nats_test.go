@@ -15,6 +15,7 @@ import (
 	"github.com/coppice-gc/coppice/client"
 	"github.com/coppice-gc/coppice/internal/archive/dirstore"
 	"github.com/coppice-gc/coppice/internal/bus"
+	"github.com/coppice-gc/coppice/internal/bus/natsd"
 	"github.com/coppice-gc/coppice/internal/testkit"
 	"github.com/coppice-gc/coppice/internal/testkit/nightly"
 	coppicev1 "github.com/coppice-gc/coppice/proto/coppice/v1"
@@ -113,6 +114,7 @@ type player struct {
 	objects map[string]*coppicev1.Object
 
 	plan  string
+	empty *natsd.Server      // see emptyServer
 	calls *background        // nats sub
 	again func() *background // runs the last command once more
 	ack   string             // the reply subject of a call

@@ -58,6 +58,7 @@ var scenes = []scene{
 	{match: regexp.MustCompile(`^nats micro ls$`), prints: `coppice-writer`, repeat: true},
 	{match: regexp.MustCompile(`^nats micro info coppice-writer$`), prints: `coppice-writer`},
 	{match: regexp.MustCompile(`^nats stream backup coppice-default-log DIR$`), with: withDir, prints: `(?i)backup`, after: backedUp},
+	{match: regexp.MustCompile(`^nats stream restore DIR$`), before: emptyServer, with: onEmptyServer, prints: `Last Sequence: [\d,]+`, after: continuesHigher},
 	{match: regexp.MustCompile(`^nats stream edit coppice-default-log `), prints: `was updated`},
 }
 
