@@ -74,8 +74,8 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, bucket string, re
 	return kv, nil
 }
 
-// InstalledReplicas returns how many servers store the list of realms, which is how many the graph services of an
-// installation were told, and 0 if it has no list yet.
+// InstalledReplicas returns how many servers store the list of realms, as many as the graph services of an
+// installation were configured for, and 0 if it has no list yet.
 func InstalledReplicas(ctx context.Context, js jetstream.JetStream) (int, error) {
 	info, err := BucketInfo(ctx, js, RealmBucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
